@@ -1,0 +1,99 @@
+"""One change: one node, one phase (its kubelet, or one of its control-plane components). Pure data."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+ABSENT = "absent"
+
+# Seconds. A kubelet is healthy within a second of its start; an API server needs the 30 s of grace of the one before it, and
+# may be slow to start. The process must then stay healthy for STABLE_SECONDS, so that one that dies a little later is seen.
+KUBELET_TIMEOUT = 90
+STATIC_POD_TIMEOUT = 240
+REVERT_TIMEOUT = 120
+STABLE_SECONDS = 12
+
+
+@dataclass(frozen=True)
+class FileEdit:
+    """A file's whole content before and after; None where there is no such file. `mode` counts for new files only."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    mode: int = 0o644
+
+    @property
+    def before_sha256(self) -> str:
+        return _sha256(self.before)
+
+    @property
+    def after_sha256(self) -> str:
+        return _sha256(self.after)
+
+    def diff(self) -> str:
+        """Unified diff for a person to read. Bytes that are not UTF-8 are shown escaped; control characters too."""
+        return "".join(
+            difflib.unified_diff(
+                _lines(self.before),
+                _lines(self.after),
+                fromfile=self.path if self.before is not None else "/dev/null",
+                tofile=self.path if self.after is not None else "/dev/null",
+            )
+        )
+
+
+def _sha256(data: bytes | None) -> str:
+    return ABSENT if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _lines(data: bytes | None) -> list[str]:
+    shown = []
+    for line in (data or b"").split(b"\n"):
+        text = line.decode("utf-8", "backslashreplace")
+        shown.append("".join(c if c == "\t" or c.isprintable() else repr(c)[1:-1] for c in text) + "\n")
+    if shown and data is not None and data.endswith(b"\n"):
+        shown.pop()
+    elif data:
+        shown[-1] += "\\ No newline at end of file\n"
+    else:
+        shown.clear()
+    return shown
+
+
+def cmdline_sha256(argv: Sequence[str] | None) -> str:
+    """sha256 of /proc/PID/cmdline of a process started with `argv`; "" where the arguments are not known (None)."""
+    if argv is None:
+        return ""
+    return hashlib.sha256(b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in argv)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one node is to go through in one phase, and how it is seen to have worked.
+
+    `old_argv` and `new_argv` are the arguments of the process before and after, None where they cannot be told beforehand.
+    `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container.
+    """
+
+    id: str
+    node: str
+    component: str
+    kind: Literal["kubelet", "static-pod"]
+    unit: str
+    summary: str
+    files: tuple[FileEdit, ...]
+    health_url: str
+    old_argv: tuple[str, ...] | None
+    new_argv: tuple[str, ...] | None
+    daemon_reload: bool = False
+    pod: str = ""
+    container: str = ""
+
+    @property
+    def apply_timeout(self) -> int:
+        return KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT

@@ -1,0 +1,75 @@
+"""Read what change.sh prints: its log as it grows, then its status."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+# What a component says before it ends for good: cobra's and klog's error lines, a Go panic, and `key="value"` errors.
+_TELLING = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a change stands on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text)."""
+
+    state: str
+    reason: str = ""
+    identity: tuple[str, str] = ("0", "")
+    old_identity: tuple[str, str] = ("0", "")
+    argv: tuple[str, ...] = ()
+    cgroup: str = ""
+    health: str = ""
+    files: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    steps: tuple[tuple[int, str], ...] = field(default=())
+
+    @property
+    def telling_line(self) -> str:
+        """The line of the component's own output that says why, or "" where there is none."""
+        telling = [line for line in self.evidence if _TELLING.search(line)]
+        from_container = [line for line in telling if not line.startswith("journal: ")]
+        chosen = (from_container or telling or [""])[-1]
+        return re.sub(r"^[\w-]+: ", "", chosen).strip()
+
+
+def log_text(line: str) -> str | None:
+    """The text of one log line for a person (`log UPTIME TEXT`), None for any other line."""
+    found = re.match(r"log \d+ (.*)", line)
+    return found.group(1) if found else None
+
+
+def parse(lines: Iterable[str]) -> Status:
+    """Build the status from all lines of `detached`, `watch`, `confirm` or `status`."""
+    values: dict[str, str] = {}
+    files: list[str] = []
+    steps: list[tuple[int, str]] = []
+    for line in lines:
+        if found := re.match(r"log (\d+) (.*)", line):
+            steps.append((int(found.group(1)), found.group(2)))
+            continue
+        key, separator, value = line.partition("=")
+        if separator and key.startswith("file."):
+            files.append(value)
+        elif separator:
+            values[key] = value
+    cmdline = base64.b64decode(values.get("cmdline", ""))
+    return Status(
+        state=values.get("state", "unknown"),
+        reason=values.get("reason", ""),
+        identity=_identity(values.get("identity", "0 ")),
+        old_identity=_identity(values.get("old_identity", "0 ")),
+        argv=tuple(word.decode("utf-8", "surrogateescape") for word in cmdline.removesuffix(b"\0").split(b"\0")) if cmdline else (),
+        cgroup=base64.b64decode(values.get("cgroup", "")).decode("utf-8", "replace"),
+        health=values.get("health", ""),
+        files=tuple(files),
+        evidence=tuple(base64.b64decode(values.get("evidence", "")).decode("utf-8", "replace").splitlines()),
+        steps=tuple(steps),
+    )
+
+
+def _identity(text: str) -> tuple[str, str]:
+    pid, _, start = text.partition(" ")
+    return pid, start

@@ -1,0 +1,131 @@
+"""Read the records that templates/observe.sh.j2 writes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import posixpath
+from collections.abc import Iterable
+from typing import cast
+
+from roles.observe.model import File, FileKind, Observation, Process, Unit
+
+
+class ObservationError(Exception):
+    """The look at a node gave no whole answer. Names the host and what was missing."""
+
+
+def _decode(field: str) -> bytes:
+    # A "=" was put behind fields that may be empty, so that none vanishes between two blanks.
+    body = field.rstrip("=")
+    return base64.b64decode(body + "=" * (-len(body) % 4))
+
+
+def _text(field: str) -> str:
+    return _decode(field).decode("utf-8", "surrogateescape")
+
+
+def _argv(field: str) -> tuple[str, ...]:
+    raw = _decode(field)
+    return tuple(word.decode("utf-8", "surrogateescape") for word in raw.removesuffix(b"\0").split(b"\0")) if raw else ()
+
+
+def _properties(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        if separator:
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def parse(host: str, lines: Iterable[str]) -> Observation:
+    """Build the observation of `host` from the lines of one look.
+
+    Raises ObservationError where the answer is cut short or is not of this form.
+    """
+    single: dict[str, list[str]] = {}
+    tools: set[str] = set()
+    markers: list[str] = []
+    processes: list[list[str]] = []
+    versions: dict[str, str] = {}
+    unit: Unit | None = None
+    files: dict[str, File] = {}
+    directories: dict[str, list[str]] = {}
+    changes: dict[str, dict[str, str]] = {}
+    whole = False
+    for number, line in enumerate(lines, 1):
+        name, *fields = line.split(" ")
+        try:
+            match name:
+                case "tool":
+                    tools.add(fields[0])
+                case "marker":
+                    markers.append(_text(fields[0]))
+                case "process":
+                    processes.append(fields)
+                case "version":
+                    versions[fields[0]] = _text(fields[1]).rsplit(" ", 1)[-1]
+                case "unit":
+                    unit = Unit(_text(fields[0]), _properties(_text(fields[1])))
+                case "directory":
+                    directories[posixpath.normpath(_text(fields[0]))] = []
+                case "hidden":
+                    path = _text(fields[0])
+                    directories.setdefault(posixpath.dirname(posixpath.normpath(path)), []).append(posixpath.basename(path))
+                case "file":
+                    seen = _file(fields)
+                    files[seen.path] = seen
+                    parent = posixpath.dirname(seen.path)
+                    if parent in directories and seen.kind != "none":
+                        directories[parent].append(posixpath.basename(seen.path))
+                case "change":
+                    state = {key: values[-1] for key, values in _properties(_text(fields[1])).items()}
+                    changes[_text(fields[0])] = state
+                case "end":
+                    whole = True
+                case _:
+                    single[name] = fields
+        except (IndexError, ValueError, binascii.Error) as error:
+            raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
+    if not whole or "daytwo" not in single:
+        raise ObservationError(f"{host}: the look at the node was cut short after {len(single)} records; try again")
+    uptime, epoch, ticks = single["clock"]
+    return Observation(
+        host=host,
+        uid=int(single["uid"][0]),
+        hostname=_text(single["hostname"][0]),
+        boot_id=single["boot"][0],
+        uptime=float(uptime),
+        epoch=int(epoch),
+        ticks_per_second=int(ticks),
+        os=_text(single["os"][0]).strip("\"'"),
+        systemd=single["systemd"][0],
+        tools=frozenset(tools),
+        markers=tuple(markers),
+        processes=tuple(_process(fields, versions) for fields in processes),
+        unit=unit,
+        files=files,
+        directories={path: tuple(sorted(names)) for path, names in directories.items()},
+        changes=changes,
+    )
+
+
+def _file(fields: list[str]) -> File:
+    path, kind, mode, uid, gid, mtime, mountpoint, attributes, content = fields
+    return File(
+        path=posixpath.normpath(_text(path)),
+        kind=cast(FileKind, kind),
+        mode=int(mode, 8),
+        uid=int(uid),
+        gid=int(gid),
+        mtime=int(mtime),
+        mountpoint=_text(mountpoint),
+        attributes=attributes,
+        data=None if content == "-" else _decode(content),
+    )
+
+
+def _process(fields: list[str], versions: dict[str, str]) -> Process:
+    name, pid, start, argv, cgroup, exe = fields
+    return Process(name, int(pid), int(start), _argv(argv), _text(cgroup), _text(exe), versions.get(pid) or None)

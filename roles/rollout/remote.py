@@ -1,0 +1,265 @@
+"""The one module that touches pyinfra's internals: hosts, their connections, and the greenlets of a run.
+
+Written for pyinfra 3.10 (api/host.py, connectors/ssh.py, connectors/util.py, api/operations.py). Upstream is being rewritten
+around asyncio; then this module changes and nothing else does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import gevent
+import paramiko
+from gevent.event import AsyncResult
+from gevent.pool import Pool
+from pyinfra import context
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
+from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.exceptions import DeployError
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.api.output import echo
+from pyinfra.api.state import State
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.util import (
+    CommandOutput,
+    OutputLine,
+    execute_command_with_sudo_retry,
+    make_unix_command_for_host,
+    write_stdin,
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
+KEEPALIVE_SECONDS = 15
+
+
+class RemoteError(Exception):
+    """A command on a host did not run to its end. Names the host."""
+
+
+class ConnectionLost(RemoteError):
+    """The SSH connection went away while a command ran; what the command started may still run on the node."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command printed; `code` is its exit status."""
+
+    code: int
+    stdout: list[str]
+    stderr: list[str]
+
+
+class Remote:
+    """One host of the inventory, as daytwo uses it: run a script, get the lines; nothing else."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.commands = 0
+
+    @property
+    def name(self) -> str:
+        return str(self._host.name)
+
+    @property
+    def groups(self) -> list[str]:
+        return [str(group) for group in self._host.groups]
+
+    def data(self, key: str, default: Any = None) -> Any:
+        """Inventory data of the host: --data, then host, then group_data, as pyinfra ranks them."""
+        return self._host.data.get(key, default)
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._host.connected)
+
+    def connect(self) -> bool:
+        """Connect if not connected; used for hosts that --limit left out and that are needed for looking."""
+        self._host.connect(reason="to look at the control plane")
+        return self.connected
+
+    def reconnect(self) -> None:
+        """Make a lost connection anew. Raises ConnectionLost where the host does not answer."""
+        try:
+            self._host.connector.connect()
+        except Exception as error:
+            raise ConnectionLost(f"{self.name}: {error}") from error
+
+    @property
+    def transport(self) -> paramiko.Transport | None:
+        """The SSH transport, for tunnels; None where the connector is not SSH (@local, @docker)."""
+        connector = self._host.connector
+        if isinstance(connector, SSHConnector) and connector.client is not None:
+            return cast("paramiko.Transport | None", connector.client.get_transport())
+        return None
+
+    def run(
+        self,
+        script: str,
+        *,
+        stdin: str | None = None,
+        timeout: float | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """Run a POSIX sh script as the inventory says (_sudo and friends apply); `on_line` sees stdout as it comes.
+
+        Raises ConnectionLost when the connection goes away, RemoteError on a timeout (seconds).
+        """
+        self.commands += 1
+        arguments, _ = pop_global_arguments(self._host.state, self._host, {})
+        connector_arguments = {key: value for key, value in arguments.items() if key in CONNECTOR_ARGUMENT_KEYS}
+        for key in ("_timeout", "_stdin", "_success_exit_codes", "_get_pty"):
+            connector_arguments.pop(key, None)
+        try:
+            with gevent.Timeout(timeout, TimeoutError) if timeout else gevent.Timeout(None):
+                if isinstance(self._host.connector, SSHConnector):
+                    code, output = self._run_over_ssh(script, stdin, on_line, connector_arguments)
+                else:
+                    success, output = self._host.run_shell_command(
+                        StringCommand(script), _stdin=[stdin] if stdin else None, **connector_arguments
+                    )
+                    code = 0 if success else 1
+                    for line in output.stdout_lines if on_line else ():
+                        cast("Callable[[str], None]", on_line)(line)
+        except TimeoutError as error:
+            raise RemoteError(f"{self.name}: no answer within {timeout:g} s") from error
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise ConnectionLost(f"{self.name}: the SSH connection was lost: {error}") from error
+        return Answer(code, output.stdout_lines, output.stderr_lines)
+
+    def _run_over_ssh(
+        self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, arguments: dict[str, Any]
+    ) -> tuple[int, CommandOutput]:
+        # pyinfra's own run_shell_command gives the output only at the end, and not the exit status.
+        connector = cast(SSHConnector, self._host.connector)
+
+        def execute() -> tuple[int, CommandOutput]:
+            command = make_unix_command_for_host(self._host.state, self._host, StringCommand(script), **arguments)
+            client = connector.client
+            transport = client.get_transport() if client else None
+            if client is None or transport is None or not transport.is_active():
+                raise ConnectionLost(f"{self.name}: there is no SSH connection")
+            transport.set_keepalive(KEEPALIVE_SECONDS)
+            to_stdin, from_stdout, from_stderr = client.exec_command(command.get_raw_value())
+            errors = gevent.spawn(lambda: [line.rstrip("\n") for line in from_stderr])
+            lines: list[OutputLine] = []
+            try:
+                if stdin is not None:
+                    write_stdin([stdin], to_stdin)
+                to_stdin.close()
+                for raw in from_stdout:
+                    line = raw.rstrip("\n")
+                    lines.append(OutputLine("stdout", line))
+                    if on_line is not None:
+                        on_line(line)
+                lines += [OutputLine("stderr", line) for line in errors.get()]
+            finally:
+                errors.kill()
+                from_stdout.channel.close()
+            code = from_stdout.channel.recv_exit_status()
+            if code == -1:
+                raise ConnectionLost(f"{self.name}: the SSH connection was lost while a command ran")
+            return code, CommandOutput(lines)
+
+        return cast("tuple[int, CommandOutput]", execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute))
+
+
+@dataclass
+class Fleet:
+    """The hosts of one pyinfra run, in the order of the inventory.
+
+    `targets` are connected and asked for by --limit (or all); `others` are in the inventory and left out by --limit.
+    """
+
+    targets: list[Remote]
+    others: list[Remote]
+
+    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = 20) -> dict[str, R | Exception]:
+        """Do `work` on many hosts at once; an exception becomes that host's result."""
+
+        def guarded(remote: Remote) -> R | Exception:
+            try:
+                return work(remote)
+            except Exception as error:
+                return error
+
+        results = Pool(parallel).imap(guarded, remotes)
+        return {remote.name: result for remote, result in zip(remotes, results, strict=True)}
+
+
+_results: weakref.WeakKeyDictionary[Any, dict[str, AsyncResult[Any]]] = weakref.WeakKeyDictionary()
+_fleets: weakref.WeakKeyDictionary[Any, Fleet] = weakref.WeakKeyDictionary()
+
+
+def current_fleet() -> Fleet:
+    """The hosts of the pyinfra run that the calling deploy code belongs to."""
+    state = context.host.state
+    fleet = _fleets.get(state)
+    if fleet is None:
+        active = {host.name for host in state.active_hosts}
+        remotes = {host.name: Remote(host) for host in state.inventory}
+        fleet = Fleet(
+            targets=[remote for name, remote in remotes.items() if name in active],
+            others=[remote for name, remote in remotes.items() if name not in active],
+        )
+        _fleets[state] = fleet
+    return fleet
+
+
+def once(key: str, work: Callable[[Fleet], T]) -> T:
+    """Do `work` once for the whole run, whichever host's deploy code comes first; all get its result, or its error.
+
+    It runs in a greenlet of its own, outside pyinfra's bounded host pool, so that it can wait for hosts that have not
+    entered the pool yet. Expected refusals are raised as DeployError, which stops pyinfra before any operation runs.
+    """
+    state = context.host.state
+    fleet = current_fleet()
+    per_state = _results.setdefault(state, {})
+    result = per_state.get(key)
+    if result is None:
+        result = per_state[key] = AsyncResult()
+        worker = gevent.spawn(work, fleet)
+        worker.link(result)
+    return cast(T, result.get())
+
+
+def refuse(message: str) -> DeployError:
+    """The error that stops a pyinfra run in the prepare phase, under -y too."""
+    return DeployError(message)
+
+
+def current_host() -> str:
+    """Name of the host whose deploy code runs now."""
+    return str(context.host.name)
+
+
+def show(text: str = "") -> None:
+    """Print for the operator, on standard output."""
+    echo(text)
+
+
+@operation(is_idempotent=True)
+def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
+    """One operation for one host: `work(host name)` is waited for, True is success and False fails the host.
+
+    Without `changes` there is nothing to do and pyinfra reports no change.
+    """
+    if not changes:
+        context.host.noop(f"{what}: as wanted")
+        return
+
+    # pyinfra looks at what the function returns only where it takes these two arguments.
+    def result(state: State, host: Host) -> bool:
+        return work(host.name)
+
+    yield FunctionCommand(result, (), {})
+
+
+def hosts_by_name(remotes: Iterable[Remote]) -> dict[str, Remote]:
+    return {remote.name: remote for remote in remotes}

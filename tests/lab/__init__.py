@@ -1,0 +1,6 @@
+"""A real Kubernetes cluster on this machine: systemd-nspawn nodes with their own systemd, sshd, containerd and kubelet."""
+
+from tests.lab.cluster import Lab
+from tests.lab.tools import LabError
+
+__all__ = ["Lab", "LabError"]

@@ -1,0 +1,60 @@
+"""python -m tests.lab up | down | reset [NODE...] | start NODE | kill NODE | reboot NODE | status"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from tests.lab.cluster import Lab
+from tests.lab.tools import LabError, say
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.lab", description="A real Kubernetes cluster on this machine.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    up = verbs.add_parser("up", help="make or start the cluster; does only what is missing")
+    up.add_argument("--control-planes", type=int, default=int(os.environ.get("CONTROL_PLANES") or 1))
+    up.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS") or 2))
+    verbs.add_parser("down", help="remove everything the lab made")
+    verbs.add_parser("status", help="which nodes run")
+    reset = verbs.add_parser("reset", help="nodes back to what they were right after `up` (all, when none is named)")
+    reset.add_argument("node", nargs="*")
+    for verb, text in (("start", "boot a node"), ("kill", "pull a node's plug"), ("reboot", "reboot a node in order")):
+        verbs.add_parser(verb, help=text).add_argument("node")
+    given = parser.parse_args()
+    begun = time.monotonic()
+    try:
+        lab = Lab()
+        match given.verb:
+            case "up":
+                lab.up(given.control_planes, given.workers)
+                say(f"Kubernetes {lab.version} runs on {', '.join(lab.nodes)} ({time.monotonic() - begun:.1f} s)")
+                say(f"ssh -F .lab/ssh_config {lab.nodes[0]}; kubectl --kubeconfig .lab/kubeconfig get nodes")
+            case "down":
+                lab.down()
+                say(f"gone ({time.monotonic() - begun:.1f} s)")
+            case "reset":
+                lab.reset(*given.node)
+            case "start":
+                lab.start(given.node)
+            case "kill":
+                lab.kill(given.node)
+            case "reboot":
+                lab.run(given.node, "systemctl reboot", check=False)
+            case "status":
+                for name in lab.nodes:
+                    machine = lab.machine(name)
+                    print(f"{name}\t{machine.address}\t{'running' if machine.supervisor else 'stopped'}")
+    except LabError as error:
+        say(str(error))
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on from here")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

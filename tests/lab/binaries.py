@@ -1,0 +1,203 @@
+"""Kubernetes and etcd binaries of one version: a folder the user gives, the cache, the official release, or Go modules."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.lab.tools import CACHE, LabError, long_step, need_packages, run, say
+
+# The newest stable Kubernetes that Go's module proxy has; KUBE_VERSION chooses another.
+DEFAULT_VERSION = "1.36.3"
+KUBERNETES = ("kubeadm", "kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+RELEASES = "https://dl.k8s.io/release"
+# A machine without a way out says so at once; one with a slow way is not waited for.
+REACH_SECONDS = 3
+# Debian's Go may be too old to fetch toolchains by itself; from this one on it can.
+GO_WITH_TOOLCHAINS = (1, 21)
+
+
+def architecture() -> str:
+    known = {"x86_64": "amd64", "aarch64": "arm64"}
+    machine = os.uname().machine
+    if machine not in known:
+        raise LabError(f"the lab knows no Kubernetes binaries for {machine}; it runs on {' and '.join(known)}")
+    return known[machine]
+
+
+def version() -> str:
+    chosen = os.environ.get("KUBE_VERSION", "").removeprefix("v") or DEFAULT_VERSION
+    if not re.fullmatch(r"1\.\d+\.\d+", chosen):
+        raise LabError(f"KUBE_VERSION={chosen!r} is not a version such as {DEFAULT_VERSION}")
+    return chosen
+
+
+def get(version: str) -> Path:
+    """A folder with the six Kubernetes binaries, etcd and etcdctl of `version`."""
+    if given := os.environ.get("KUBE_BIN_DIR"):
+        folder = Path(given).resolve()
+        missing = [name for name in (*KUBERNETES, "etcd", "etcdctl") if not os.access(folder / name, os.X_OK)]
+        if missing:
+            raise LabError(f"KUBE_BIN_DIR={given} has no {', '.join(missing)}")
+        return folder
+    folder = CACHE / "kubernetes" / f"v{version}-{architecture()}"
+    if (folder / "complete").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    if not _download(version, folder):
+        _build(version, folder)
+    (folder / "complete").touch()
+    return folder
+
+
+def _download(version: str, folder: Path) -> bool:
+    """The official release with its checksums; False where it cannot be reached. etcd has none there and is built."""
+    base = f"{RELEASES}/v{version}/bin/linux/{architecture()}"
+    try:
+        urllib.request.urlopen(f"{base}/kubeadm.sha256", timeout=REACH_SECONDS).read()
+    except (urllib.error.URLError, OSError):
+        say("the official Kubernetes release cannot be reached from here; building from Go modules")
+        return False
+    for name in KUBERNETES:
+        with long_step(f"downloading {name} {version}"):
+            wanted = urllib.request.urlopen(f"{base}/{name}.sha256", timeout=30).read().decode().split()[0]
+            data = urllib.request.urlopen(f"{base}/{name}", timeout=600).read()
+        found = hashlib.sha256(data).hexdigest()
+        if found != wanted:
+            raise LabError(f"{base}/{name} has sha256 {found}, and the release says {wanted}: do not use it")
+        _install(data, folder / name)
+    _build_etcd(folder, _etcd_version(version, _go()))
+    return True
+
+
+def _install(data: bytes, path: Path) -> None:
+    new = path.with_suffix(".new")
+    new.write_bytes(data)
+    new.chmod(0o755)
+    new.rename(path)
+
+
+def _build(version: str, folder: Path) -> None:
+    go = _go()
+    module = _module(go, "k8s.io/kubernetes", f"v{version}")
+    staging = re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", (module / "go.mod").read_text(), re.MULTILINE)
+    minor, patch = version.split(".")[1:]
+    packages = [f"k8s.io/kubernetes/cmd/{name}" for name in KUBERNETES]
+    replaced = "".join(f"replace {name} => {name} v0.{minor}.{patch}\n" for name in staging)
+    stamps = [
+        f"-X {package}.{key}={value}"
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for key, value in {
+            "gitVersion": f"v{version}",
+            "gitMajor": "1",
+            "gitMinor": minor,
+            "gitTreeState": "clean",
+            "gitCommit": "0" * 40,
+            "buildDate": "1970-01-01T00:00:00Z",
+        }.items()
+    ]
+    with long_step(f"building Kubernetes {version} from Go modules (about 6 minutes on two cores, once)"):
+        _go_build(
+            go,
+            folder,
+            f"require k8s.io/kubernetes v{version}\n{replaced}",
+            packages,
+            go_line=_go_line(module),
+            ldflags=" ".join(["-s -w", *stamps]),
+        )
+    _build_etcd(folder, _etcd_version(version, go))
+
+
+def _etcd_version(version: str, go: str) -> str:
+    """The newest patch of the etcd minor that this version's kubeadm writes flags for."""
+    constants = _module(go, "k8s.io/kubernetes", f"v{version}") / "cmd/kubeadm/app/constants/constants.go"
+    found = re.search(r'DefaultEtcdVersion = "(\d+\.\d+)\.', constants.read_text())
+    if not found:
+        raise LabError(f"kubeadm {version} does not say which etcd it wants")
+    listed = run(go, "list", "-m", "-versions", "go.etcd.io/etcd/server/v3", env=_environment(), cwd=_scratch()).stdout.split()
+    fitting = [name for name in listed if re.fullmatch(rf"v{re.escape(found.group(1))}\.\d+", name)]
+    return max(fitting, key=lambda name: int(name.rsplit(".", 1)[1]))
+
+
+def _build_etcd(folder: Path, version: str) -> None:
+    go = _go()
+    with long_step(f"building etcd {version}"):
+        _go_build(
+            go,
+            folder,
+            f"require (\n\tgo.etcd.io/etcd/server/v3 {version}\n\tgo.etcd.io/etcd/etcdctl/v3 {version}\n)\n",
+            ["go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdctl/v3"],
+            go_line=_go_line(_module(go, "go.etcd.io/etcd/server/v3", version)),
+            ldflags="-s -w",
+        )
+    (folder / "server").rename(folder / "etcd")
+    (folder / "etcd.version").write_text(version.removeprefix("v") + "\n")
+
+
+def _go_build(go: str, folder: Path, requires: str, packages: list[str], go_line: str, ldflags: str) -> None:
+    scratch = _scratch() / folder.name / packages[0].replace("/", "_")
+    scratch.mkdir(parents=True, exist_ok=True)
+    (scratch / "go.mod").write_text(f"module lab\n\ngo {go_line}\n\n{requires}")
+    imports = "".join(f'\t_ "{package}"\n' for package in packages)
+    (scratch / "tools.go").write_text(f"//go:build tools\n\npackage lab\n\nimport (\n{imports})\n")
+    environment = {**_environment(), "CGO_ENABLED": "0"}
+    run(go, "mod", "tidy", env=environment, cwd=scratch)
+    for package in packages:
+        # One at a time: linking several of these at once wants more memory than a small machine has.
+        name = package.removesuffix("/v3").rsplit("/", 1)[1]
+        run(go, "build", "-trimpath", f"-ldflags={ldflags}", "-o", folder / name, package, env=environment, cwd=scratch)
+        say(f"built {name}")
+
+
+def _scratch() -> Path:
+    folder = CACHE / "build"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _environment() -> dict[str, str]:
+    # Each Kubernetes names the Go it wants; GOTOOLCHAIN=auto fetches that as a module. -mod=mod: there is no vendor folder.
+    return {**os.environ, "GOTOOLCHAIN": "auto", "GOFLAGS": "-mod=mod -buildvcs=false"}
+
+
+def _module(go: str, path: str, version: str) -> Path:
+    told = run(go, "mod", "download", "-json", f"{path}@{version}", env=_environment(), cwd=_scratch(), check=False)
+    answer = json.loads(told.stdout or "{}")
+    if "Dir" not in answer:
+        raise LabError(f"{path} {version} cannot be had as a Go module: {answer.get('Error') or told.stderr.strip()}")
+    return Path(answer["Dir"])
+
+
+def _go_line(module: Path) -> str:
+    found = re.search(r"^go (\S+)", (module / "go.mod").read_text(), re.MULTILINE)
+    return found.group(1) if found else "1.21"
+
+
+def _go() -> str:
+    """A Go that can fetch the toolchain it needs; Debian's own Go, where it is older, fetches one first."""
+    local = CACHE / "go" / "bin" / "go"
+    for candidate in (shutil.which("go"), "/usr/local/go/bin/go", str(local)):
+        if candidate and Path(candidate).exists() and _go_version(candidate) >= GO_WITH_TOOLCHAINS:
+            return candidate
+    need_packages({"go": "golang-go"})
+    debian = shutil.which("go") or "go"
+    if _go_version(debian) >= GO_WITH_TOOLCHAINS:
+        return debian
+    toolchain = f"v0.0.1-go1.26.0.linux-{architecture()}"
+    with long_step("fetching a newer Go toolchain"):
+        told = run(debian, "mod", "download", "-json", f"golang.org/toolchain@{toolchain}", cwd=_scratch())
+        shutil.copytree(json.loads(told.stdout)["Dir"], CACHE / "go", dirs_exist_ok=True)
+    for program in [local, *(CACHE / "go" / "pkg" / "tool").rglob("*")]:
+        program.chmod(0o755)
+    return str(local)
+
+
+def _go_version(go: str) -> tuple[int, int]:
+    found = re.search(r"go(\d+)\.(\d+)", run(go, "version", env={**os.environ, "GOTOOLCHAIN": "local"}).stdout)
+    return (int(found.group(1)), int(found.group(2))) if found else (0, 0)

@@ -1,0 +1,125 @@
+"""Small things every part of the lab needs: running commands, telling how far it is, and failing with one sentence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+STATE = Path(os.environ.get("DAYTWO_LAB_DIR", "/var/tmp/daytwo-lab"))
+CACHE = Path(os.environ.get("DAYTWO_CACHE", Path.home() / ".cache" / "daytwo"))
+
+
+class LabError(Exception):
+    """The lab cannot be made or used; one sentence that says why and what to do."""
+
+
+def say(text: str) -> None:
+    print(f"lab: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def long_step(text: str) -> Iterator[None]:
+    """Say that a step has begun, every 15 s that it still goes on, and how long it took."""
+    begun = time.monotonic()
+    done = threading.Event()
+
+    def tell() -> None:
+        while not done.wait(15):
+            say(f"{text}: {time.monotonic() - begun:.0f} s so far")
+
+    say(f"{text} ...")
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+    say(f"{text}: done in {time.monotonic() - begun:.1f} s")
+
+
+def run(
+    *command: str | Path,
+    input: str | None = None,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    check: bool = True,
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; a failure is a LabError that names the command and its last lines."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, input=input, env=env, cwd=cwd, text=True, errors="replace", capture_output=True, check=False, timeout=timeout
+        )
+    except FileNotFoundError as error:
+        raise LabError(f"the program {words[0]} is missing on this machine") from error
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"`{' '.join(words)}` did not end within {timeout:g} s") from error
+    if check and done.returncode != 0:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
+        raise LabError(f"`{' '.join(words)[:300]}` failed with {done.returncode}:\n{tail}")
+    return done
+
+
+def wait_until(what: str, check: Callable[[], T | None], timeout: float) -> T:
+    """Ask again and again until `check` gives something true; LabError when it does not within `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while True:
+        found = check()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise LabError(f"waited {timeout:g} s in vain for {what}")
+        time.sleep(0.2)
+
+
+def need_packages(programs: dict[str, str]) -> None:
+    """Install the Debian packages (values) of the programs (keys) that are missing."""
+    missing = sorted({package for program, package in programs.items() if not shutil.which(program)})
+    if not missing:
+        return
+    if not shutil.which("apt-get"):
+        raise LabError(f"install these first (there is no apt-get here): {', '.join(programs)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with long_step(f"installing {', '.join(missing)}"):
+        run("apt-get", "update", "-qq", env=environment)
+        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=environment)
+
+
+def parallel(*works: Callable[[], object]) -> None:
+    """Do several things at once; the first failure is raised when all have ended."""
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def remove_tree(*paths: Path) -> None:
+    """Remove folders, never across a mount: what is mounted in them is not ours to delete."""
+    present = [path for path in paths if path.exists()]
+    if present:
+        run("rm", "-rf", "--one-file-system", *present)
+
+
+def words(sequence: Sequence[object]) -> str:
+    return ", ".join(str(item) for item in sequence)
