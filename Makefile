@@ -1,0 +1,47 @@
+# daytwo: `make` lists the targets. Everything runs on a fresh Debian machine as root; what is missing gets installed.
+SHELL := /bin/bash
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+export PYINFRA_PROGRESS := off
+GATE ?= InPlacePodLevelResourcesVerticalScaling=true
+
+.PHONY: help demo test lint test-unit test-lab lab lab-down
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: lab ## a real cluster on this machine, a feature gate turned on in it, and the proof
+	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
+	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/feature_gates.py --data feature_gates=$(GATE) -y
+	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
+
+test: lint test-unit test-lab ## everything CI runs
+
+lint: $(READY) ## ruff, mypy, shellcheck
+	@echo "== lint"
+	@command -v shellcheck >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq shellcheck)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+test-unit: $(READY) ## tests that need no host
+	@echo "== unit tests"
+	$(PYTHON) -m pytest tests/unit -q
+
+test-lab: lab ## tests on the real cluster
+	@echo "== tests in the lab"
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v --durations=15
+
+lab: $(READY) ## a running cluster on this machine: cp1, w1, w2
+	@$(PYTHON) -m tests.lab up
+
+lab-down: $(READY) ## remove everything the lab made
+	@$(PYTHON) -m tests.lab down
+
+$(READY): requirements.txt
+	@python3 -c 'import venv, ensurepip' 2>/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3 python3-venv)
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@touch $@

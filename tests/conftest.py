@@ -1,0 +1,26 @@
+"""Fixtures for all tests: the lab, and hypothesis' profiles."""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+import pytest
+
+from tests.lab import Lab
+
+hypothesis.settings.register_profile("default", deadline=None)
+# The same examples in each run of CI: what fails there fails here.
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def lab() -> Lab:
+    """The running lab. Where DAYTWO_LAB=1 says it must be there, its absence is a failure and no skip."""
+    found = Lab()
+    if not found.exists or not found.ssh_config.exists():
+        if os.environ.get("DAYTWO_LAB") == "1":
+            pytest.fail("the lab is not up: run `make lab`")
+        pytest.skip("the lab is not up: run `make lab`")
+    return found
