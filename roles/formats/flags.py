@@ -1,0 +1,206 @@
+"""Command lines as Kubernetes components read them: pflag's syntax, and the list behind --feature-gates.
+
+Sources: spf13/pflag flag.go (parseLongArg), k8s.io/component-base/featuregate/feature_gate.go (Set),
+k8s.io/component-base/cli/flag/flags.go (WordSepNormalizeFunc), Go strconv.ParseBool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from roles.formats.errors import FormatError
+from roles.formats.mapped import Mapped, Splice
+
+# A gate's wanted value; None takes it out.
+GateChanges = Mapping[str, bool | None]
+
+FEATURE_GATES = "feature-gates"
+_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+_FALSE = {"0", "f", "F", "FALSE", "false", "False"}
+
+
+def parse_bool(text: str) -> bool:
+    """A boolean as Go's strconv.ParseBool takes it. Raises FormatError for anything else, such as `yes`."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise FormatError("is not a boolean", value=text, way_out="write true or false")
+
+
+@dataclass(frozen=True)
+class GateItem:
+    """One `NAME=VALUE` of a gate list, with the spot of its value."""
+
+    name: str
+    value: bool
+    whole: Mapped
+    written: Mapped
+
+
+@dataclass(frozen=True)
+class GateFlag:
+    """One --feature-gates of a command line: the word(s) it is made of, and its items."""
+
+    words: tuple[Mapped, ...]
+    value: Mapped
+    items: tuple[GateItem, ...]
+
+
+def parse_gates(value: str) -> list[tuple[str, bool]]:
+    """The items of a gate list in order. Raises FormatError as the component would refuse it."""
+    return [(item.name, item.value) for item in _items(Mapped.of(value.encode("utf-8", "surrogateescape")))]
+
+
+def _items(value: Mapped) -> tuple[GateItem, ...]:
+    found = []
+    position = 0
+    for part in value.text.split(b","):
+        whole = value.slice(position, position + len(part))
+        position += len(part) + 1
+        stripped = part.strip()
+        if not stripped:
+            continue
+        name, equals, written = stripped.partition(b"=")
+        if not equals:
+            raise FormatError("a feature gate has no value", value=whole.string, way_out="write NAME=true or NAME=false")
+        begin = part.index(b"=") + 1
+        lead = len(part[begin:]) - len(part[begin:].lstrip())
+        spot = value.slice(position - len(part) - 1 + begin + lead, position - len(part) - 1 + begin + lead + len(written.strip()))
+        try:
+            boolean = parse_bool(written.strip().decode("utf-8", "surrogateescape"))
+        except FormatError as error:
+            raise FormatError("a feature gate's value is not a boolean", value=whole.string, way_out=error.way_out) from None
+        found.append(GateItem(name.strip().decode("utf-8", "surrogateescape"), boolean, whole, spot))
+    return tuple(found)
+
+
+def _normal(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
+    """Every --feature-gates of a command line, `--flag=value` and `--flag value`; nothing after a bare `--` counts."""
+    found = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        text = word.string
+        if text == "--":
+            break
+        name, equals, _ = text.removeprefix("--").partition("=")
+        if text.startswith("--") and _normal(name) == FEATURE_GATES:
+            if equals:
+                value = word.slice(word.text.index(b"=") + 1, len(word.text))
+                found.append(GateFlag((word,), value, _items(value)))
+            else:
+                if index + 1 == len(words):
+                    raise FormatError("--feature-gates is the last word and has no value", value=text)
+                index += 1
+                found.append(GateFlag((word, words[index]), words[index], _items(words[index])))
+        index += 1
+    return found
+
+
+def effective_gates(argv: Sequence[str]) -> dict[str, bool]:
+    """What a command line sets: every list counts, and of a gate set more than once the last value."""
+    words = [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
+    return {item.name: item.value for flag in gate_flags(words) for item in flag.items}
+
+
+def flag_values(argv: Sequence[str], name: str) -> list[str]:
+    """All values of a flag in order, in both forms (a flag that takes a value, as all asked for by daytwo do)."""
+    found = []
+    index = 0
+    while index < len(argv) and argv[index] != "--":
+        key, equals, value = argv[index].removeprefix("--").partition("=")
+        if argv[index].startswith("--") and _normal(key) == name:
+            if equals:
+                found.append(value)
+            elif index + 1 < len(argv):
+                index += 1
+                found.append(argv[index])
+        index += 1
+    return found
+
+
+def last_flag(argv: Sequence[str], name: str) -> str | None:
+    """The value of a flag that counts, None where it is not set."""
+    values = flag_values(argv, name)
+    return values[-1] if values else None
+
+
+def written(gates: Mapping[str, bool]) -> str:
+    """A gate list as it stands behind the flag."""
+    return ",".join(f"{name}={'true' if value else 'false'}" for name, value in gates.items())
+
+
+def edit(
+    words: Sequence[Mapped],
+    changes: GateChanges,
+    remove: Callable[[tuple[Mapped, ...]], list[Splice]],
+    insert: Callable[[str], list[Splice]],
+) -> list[Splice]:
+    """The splices that make a command line set the gates as wanted; none where it does already.
+
+    A gate that is there is changed where it takes effect, at its last place; a new one goes to the end of the last list; one
+    taken out goes from every list, and a list left empty takes its flag along. `remove` gives the splices that take whole words
+    out, `insert` those that add one new flag.
+    """
+    flags = gate_flags(words)
+    splices: list[Splice] = []
+    new: dict[str, bool] = {}
+    dropped: set[int] = set()
+    for name, value in changes.items():
+        places = [item for flag in flags for item in flag.items if item.name == name]
+        if value is None:
+            dropped |= {id(item) for item in places}
+        elif not places:
+            new[name] = value
+        elif places[-1].value != value:
+            spot = places[-1].written
+            splices.append(Splice(*spot.extent, b"true" if value else b"false", spot.source))
+    lists = [flag for flag in flags if flag.items]
+    for flag in lists:
+        kept = [item for item in flag.items if id(item) not in dropped]
+        last = flag is lists[-1]
+        if not kept and not (last and new):
+            splices += remove(flag.words)
+        elif not kept:
+            splices.append(Splice(*_extent(flag.value), written(new).encode(), flag.value.source))
+            new = {}
+        else:
+            splices += _without(flag, dropped)
+            if last and new:
+                end = _extent(kept[-1].whole)[1]
+                splices.append(Splice(end, end, b"," + written(new).encode(), flag.value.source))
+                new = {}
+    return splices + (insert(f"--{FEATURE_GATES}={written(new)}") if new else [])
+
+
+def _extent(part: Mapped) -> tuple[int, int]:
+    return (part.spans[0][0], part.spans[-1][1]) if part.spans else part.extent
+
+
+def _without(flag: GateFlag, dropped: set[int]) -> list[Splice]:
+    """Take items out with the comma behind them, the last ones with the comma before them."""
+    splices = []
+    kept_before = False
+    starts = [flag.value.spans.index(item.whole.spans[0]) for item in flag.items]
+    for item, start in zip(flag.items, starts, strict=True):
+        if id(item) not in dropped:
+            kept_before = True
+            continue
+        end = start + len(item.whole.text)
+        if end < len(flag.value.text) and not (kept_before and _none_kept_after(flag, item, dropped)):
+            span = (flag.value.spans[start][0], flag.value.spans[end][1])
+        else:
+            span = (flag.value.spans[start - 1][0], flag.value.spans[end - 1][1])
+        splices.append(Splice(*span, b"", flag.value.source))
+    return splices
+
+
+def _none_kept_after(flag: GateFlag, item: GateItem, dropped: set[int]) -> bool:
+    after = flag.items[flag.items.index(item) + 1 :]
+    return all(id(other) in dropped for other in after)
