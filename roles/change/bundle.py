@@ -45,31 +45,35 @@ def directory(change_id: str) -> str:
 
 def render(change: Change) -> str:
     """The text of change.sh."""
-    return templates().get_template("change.sh.j2").render(
-        id=change.id,
-        node=_comment(change.node),
-        component=change.component,
-        kind=change.kind,
-        unit=change.unit,
-        summary=_comment(change.summary),
-        files=[
-            {
-                "path": edit.path,
-                "before_sha256": edit.before_sha256,
-                "after_sha256": edit.after_sha256,
-                "mode": f"{edit.mode:04o}",
-            }
-            for edit in change.files
-        ],
-        health_url=change.health_url,
-        old_arguments=model.cmdline_sha256(change.old_argv),
-        new_arguments=model.cmdline_sha256(change.new_argv),
-        daemon_reload=change.daemon_reload,
-        pod=change.pod,
-        container=change.container,
-        apply_timeout=change.apply_timeout,
-        revert_timeout=model.REVERT_TIMEOUT,
-        stable_seconds=model.STABLE_SECONDS,
+    return (
+        templates()
+        .get_template("change.sh.j2")
+        .render(
+            id=change.id,
+            node=_comment(change.node),
+            component=change.component,
+            kind=change.kind,
+            unit=change.unit,
+            summary=_comment(change.summary),
+            files=[
+                {
+                    "path": edit.path,
+                    "before_sha256": edit.before_sha256,
+                    "after_sha256": edit.after_sha256,
+                    "mode": f"{edit.mode:04o}",
+                }
+                for edit in change.files
+            ],
+            health_url=change.health_url,
+            old_arguments=model.cmdline_sha256(change.old_argv),
+            new_arguments=model.cmdline_sha256(change.new_argv),
+            daemon_reload=change.daemon_reload,
+            pod=change.pod,
+            container=change.container,
+            apply_timeout=change.apply_timeout,
+            revert_timeout=model.REVERT_TIMEOUT,
+            stable_seconds=model.STABLE_SECONDS,
+        )
     )
 
 

@@ -204,8 +204,12 @@ def remover(value: Mapped) -> Callable[[tuple[Mapped, ...]], list[Splice]]:
         splices = []
         for word in gone:
             start, end = word.extent
-            before = next((span for span, byte in zip(value.spans, value.text, strict=True) if span[1] == start and byte in b" \t"), None)
-            behind = next((span for span, byte in zip(value.spans, value.text, strict=True) if span[0] == end and byte in b" \t"), None)
+            before = next(
+                (span for span, byte in zip(value.spans, value.text, strict=True) if span[1] == start and byte in b" \t"), None
+            )
+            behind = next(
+                (span for span, byte in zip(value.spans, value.text, strict=True) if span[0] == end and byte in b" \t"), None
+            )
             if before:
                 start = before[0]
             elif behind:
@@ -229,7 +233,9 @@ def inserter(value: Mapped, data: bytes, assignment: Assignment) -> Callable[[st
             end = assignment.extent[0] + data[slice(*assignment.extent)].index(opened.strip()[:1]) + 1
             return [Splice(end, end, flag.encode(), value.source)]
         if opened.strip():
-            raise FormatError("an empty value is written in a way that leaves no place to add to", value=opened.decode(errors="replace"))
+            raise FormatError(
+                "an empty value is written in a way that leaves no place to add to", value=opened.decode(errors="replace")
+            )
         end = assignment.extent[0] + data[slice(*assignment.extent)].index(b"=") + 1
         return [Splice(end, end, flag.encode(), value.source)]
 

@@ -203,7 +203,9 @@ def resolve(
             elif entry.key == "EnvironmentFile":
                 listed = [*listed, _listed(unit, entry, known)] if entry.value.text else []
             elif entry.key == "UnsetEnvironment" and entry.value.text:
-                raise FormatError("UnsetEnvironment= takes variables away again", line=entry.line, file=unit.path, value=entry.value.string)
+                raise FormatError(
+                    "UnsetEnvironment= takes variables away again", line=entry.line, file=unit.path, value=entry.value.string
+                )
     if len(commands) != 1:
         raise FormatError(f"the unit has {len(commands)} ExecStart= that count; one is needed", file=fragment.path)
     present = []
@@ -213,7 +215,9 @@ def resolve(
         data = environment_files[path]
         present.append(EnvironmentFile(path, optional, data is not None))
         if data is None and not optional:
-            raise FormatError("an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path)
+            raise FormatError(
+                "an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path
+            )
         try:
             for assignment in envfile.parse(data or b"", systemd, source=path).assignments:
                 origin = Origin("environment_file", path, assignment.line, assignment.name)
@@ -317,9 +321,7 @@ class Sources:
     specifiers: Mapping[str, str] = field(default_factory=dict)
 
     def resolve(self) -> Service:
-        return resolve(
-            self.fragment, self.dropins, self.environment_files, systemd=self.systemd, specifiers=self.specifiers
-        )
+        return resolve(self.fragment, self.dropins, self.environment_files, systemd=self.systemd, specifiers=self.specifiers)
 
     def data(self, path: str) -> bytes | None:
         for unit in (self.fragment, *self.dropins):

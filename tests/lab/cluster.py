@@ -314,11 +314,15 @@ class Lab:
         joining = self.run(first, "kubeadm token create --print-join-command 2>/dev/null").stdout.strip()
         # Control planes join one by one: etcd takes one new member at a time.
         for name in further:
-            certificates = self.run(first, "kubeadm init phase upload-certs --upload-certs 2>/dev/null | tail -n 1").stdout.strip()
+            certificates = self.run(
+                first, "kubeadm init phase upload-certs --upload-certs 2>/dev/null | tail -n 1"
+            ).stdout.strip()
             self._join(name, f"{joining} --control-plane --certificate-key {certificates}")
         parallel(
             *(
-                partial(self._join_plain, name) if self._plan["nodes"][name]["style"] == "plain" else partial(self._join, name, joining)
+                partial(self._join_plain, name)
+                if self._plan["nodes"][name]["style"] == "plain"
+                else partial(self._join, name, joining)
                 for name in self.workers
             )
         )

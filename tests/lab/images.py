@@ -17,9 +17,7 @@ APPLETS = ("sh", "sleep", "echo", "cat", "ls", "ps", "wget", "httpd", "date", "i
 WAIT_FOR_TERM = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 
 
-def image_tar(
-    name: str, files: Mapping[str, Path], entrypoint: Sequence[str], links: Mapping[str, str] | None = None
-) -> bytes:
+def image_tar(name: str, files: Mapping[str, Path], entrypoint: Sequence[str], links: Mapping[str, str] | None = None) -> bytes:
     """An image archive in Docker's format (image-spec/specs-go v1.2), the same bytes for the same content.
 
     `files` maps paths in the image to files here, `links` maps symbolic links to what they point to.

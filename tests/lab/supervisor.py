@@ -1,6 +1,6 @@
 """Keeps one node running: moves into the node's cgroups, boots it, and boots it again when it asks for a reboot.
 
-    python -m tests.lab.supervisor NAME FOLDER NSPAWN-COMMAND...
+python -m tests.lab.supervisor NAME FOLDER NSPAWN-COMMAND...
 """
 
 from __future__ import annotations

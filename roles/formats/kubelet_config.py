@@ -1,0 +1,198 @@
+"""KubeletConfiguration files (kubelet.config.k8s.io/v1beta1): what they set, and featureGates edited in place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ruamel.yaml.nodes import MappingNode, ScalarNode
+
+from roles.formats import yaml_text
+from roles.formats.errors import FormatError
+from roles.formats.flags import GateChanges
+from roles.formats.yaml_text import Document
+
+_KEY = "featureGates"
+
+
+def read(data: bytes) -> dict[str, Any]:
+    """The file's fields. Raises FormatError for what is no KubeletConfiguration."""
+    content = yaml_text.load(data)
+    if not isinstance(content, dict) or content.get("kind") != "KubeletConfiguration":
+        kind = content.get("kind") if isinstance(content, dict) else content
+        raise FormatError("is not a KubeletConfiguration", value=str(kind)[:60])
+    return content
+
+
+def merge(main: bytes | None, dropins: Sequence[bytes]) -> dict[str, Any]:
+    """The fields that count where a --config-dir is read over the --config file: maps merge, null deletes, the rest is replaced
+    (KEP-3983; pkg/kubelet/kubeletconfig, mergeKubeletConfigurations)."""
+    merged = read(main) if main is not None else {}
+    for dropin in dropins:
+        merged = _merge(merged, read(dropin))
+    return merged
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = _merge(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def gates(data: bytes) -> dict[str, bool]:
+    """The gates a file sets. Raises FormatError for a value that the kubelet would not take as a boolean."""
+    read(data)
+    document = yaml_text.parse(data)
+    return _gates(document)
+
+
+def _gates(document: Document) -> dict[str, bool]:
+    node = document.child(document.root, _KEY)
+    if node is None or _is_null(node):
+        return {}
+    if not isinstance(node, MappingNode):
+        raise FormatError("featureGates is not a map", line=document.line(node))
+    found: dict[str, bool] = {}
+    for key, value in node.value:
+        boolean = yaml_text.plain_boolean(value)
+        if boolean is None:
+            shown = f"{key.value}: {getattr(value, 'value', '')}"
+            raise FormatError(
+                "a feature gate's value is not a boolean", value=shown, line=document.line(key), way_out="write true or false"
+            )
+        found[str(key.value)] = boolean
+    return found
+
+
+def _is_null(node: Any) -> bool:
+    return isinstance(node, ScalarNode) and node.style is None and node.value in ("", "~", "null", "Null", "NULL")
+
+
+def edit_gates(data: bytes, changes: GateChanges) -> bytes:
+    """The file with featureGates as wanted; the same bytes where they are so already.
+
+    Raises FormatError where the file cannot be read or the edit needs guessing.
+    """
+    before = read(data)
+    document = yaml_text.parse(data)
+    present = _gates(document)
+    node = document.child(document.root, _KEY)
+    new = {name: value for name, value in changes.items() if value is not None and name not in present}
+    gone = [name for name, value in changes.items() if value is None and name in present]
+    changed = {name: value for name, value in changes.items() if value is not None and name in present and present[name] != value}
+    if not new and not gone and not changed:
+        return data
+    if node is not None and _is_null(node):
+        raise FormatError(
+            "featureGates is there without a value", line=document.line(node), way_out="take the key out, daytwo writes it anew"
+        )
+    edits: list[tuple[int, int, str]] = []
+    if node is None:
+        edits.append(_add_key(document, new))
+    else:
+        assert isinstance(node, MappingNode)  # _gates took it as one
+        document.own(node)
+        edits += _edit_map(document, node, changed, gone, new)
+    after = yaml_text.splice(document.text, edits)
+    _verify(before, after, {**present, **changed, **new}, gone)
+    return after
+
+
+def _written(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _add_key(document: Document, new: dict[str, bool]) -> tuple[int, int, str]:
+    text, root = document.text, document.root
+    if root.flow_style:
+        if not root.value:
+            raise FormatError("is an empty map")
+        end = root.value[-1][1].end_mark.index
+        return end, end, f', "{_KEY}": {json.dumps(new)}'
+    last = root.value[-1][1]
+    if text[last.end_mark.index :].strip().startswith(("...", "---")) or "\n..." in text or "\n---" in text[1:]:
+        raise FormatError("a document marker stands behind the configuration", way_out="take it out")
+    indent = " " * root.value[0][0].start_mark.column
+    lines = [f"{indent}{_KEY}:", *(f"{indent}  {name}: {_written(value)}" for name, value in new.items())]
+    block = yaml_text.eol(text).join(lines)
+    return (
+        yaml_text.add_line(text, len(text), block)
+        if not text.endswith("\n")
+        else (len(text), len(text), block + yaml_text.eol(text))
+    )
+
+
+def _edit_map(
+    document: Document, node: MappingNode, changed: dict[str, bool], gone: list[str], new: dict[str, bool]
+) -> list[tuple[int, int, str]]:
+    text = document.text
+    edits: list[tuple[int, int, str]] = []
+    for key, value in node.value:
+        if key.value in changed:
+            document.own(value)
+            edits.append((value.start_mark.index, value.end_mark.index, _written(changed[key.value])))
+    kept = [(key, value) for key, value in node.value if key.value not in gone]
+    if node.flow_style:
+        return edits + _edit_flow(document, node, gone, new)
+    if not kept and not new:
+        owner = next(key for key, value in document.root.value if value is node)
+        rule = "featureGates shares its lines with something else"
+        begin, _ = yaml_text.whole_lines(text, owner.start_mark.index, text.index(":", owner.start_mark.index) + 1, rule)
+        stop = yaml_text.line_end(text, node.value[-1][1].end_mark.index)
+        return [yaml_text.remove_lines(text, begin, stop)]
+    indent = text[yaml_text.line_start(text, node.value[0][0].start_mark.index) : node.value[0][0].start_mark.index]
+    lines = [f"{indent}{name}: {_written(value)}" for name, value in new.items()]
+    for key, value in node.value:
+        if key.value in gone:
+            rule = "a gate shares its line with something else"
+            begin, stop = yaml_text.whole_lines(text, key.start_mark.index, value.end_mark.index, rule)
+            edits.append(yaml_text.remove_lines(text, begin, stop))
+    if lines:
+        anchor = kept[-1][1] if kept else node.value[-1][1]
+        edits.append(yaml_text.add_line(text, anchor.end_mark.index, yaml_text.eol(text).join(lines)))
+    return edits
+
+
+def _edit_flow(document: Document, node: MappingNode, gone: list[str], new: dict[str, bool]) -> list[tuple[int, int, str]]:
+    spans = [(key.start_mark.index, value.end_mark.index) for key, value in node.value]
+    names = [key.value for key, _ in node.value]
+    quote = '"' if any(key.style == '"' for key, _ in node.value) or document.root.flow_style else ""
+    kept = [index for index, name in enumerate(names) if name not in gone]
+    edits: list[tuple[int, int, str]] = []
+    for index, name in enumerate(names):
+        if name not in gone:
+            continue
+        before = [other for other in kept if other < index]
+        if before:
+            edits.append((spans[index - 1][1], spans[index][1], ""))
+        elif index + 1 < len(spans):
+            edits.append((spans[index][0], spans[index + 1][0], ""))
+        else:
+            edits.append((*spans[index], ""))
+    items = ", ".join(f"{quote}{name}{quote}: {_written(value)}" for name, value in new.items())
+    if not kept and not items and document.root.flow_style:
+        # In JSON the emptied map takes its key along, as a block map does; `{}` stays only where it stood in block style.
+        entries = [(key.start_mark.index, value.end_mark.index) for key, value in document.root.value]
+        index = next(number for number, (_, value) in enumerate(document.root.value) if value is node)
+        return [yaml_text.flow_remove(document.text, entries, index, document.root.start_mark.index)]
+    if items:
+        end = spans[kept[-1]][1] if kept else node.end_mark.index - 1
+        edits.append((end, end, (", " if kept else "") + items))
+    return edits
+
+
+def _verify(before: dict[str, Any], after: bytes, wanted: dict[str, bool], gone: list[str]) -> None:
+    """Read the outcome again: the gates are as wanted, and no other field has changed."""
+    content = read(after)
+    expected = {name: value for name, value in wanted.items() if name not in gone}
+    rest_before = {key: value for key, value in before.items() if key != _KEY}
+    rest_after = {key: value for key, value in content.items() if key != _KEY}
+    if gates(after) != expected or not yaml_text.same(rest_before, rest_after):
+        raise FormatError("the edit would not give the configuration that is wanted", way_out="edit it by hand")
