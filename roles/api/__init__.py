@@ -1,7 +1,66 @@
-"""The Kubernetes API without a kubeconfig on the operator's disk."""
+"""The Kubernetes API, read without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
-from roles.api.client import Api, KubectlApi, TunnelApi, get_json
-from roles.api.credentials import Identity, read_kubeconfig
-from roles.api.errors import ApiError, ForwardingRefused
+from roles.api.client import ADMIN_CONF, TLS_SERVER_NAME, Api, KubectlApi, Run, TunnelApi, open_api
+from roles.api.errors import (
+    TLS,
+    ApiError,
+    ConnectionLost,
+    Forbidden,
+    ForwardingForbidden,
+    KubeconfigError,
+    NotFound,
+    Timeout,
+    Unauthorized,
+    Unreachable,
+    Unusable,
+)
+from roles.api.kubeconfig import Credentials, parse_kubeconfig
+from roles.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
+from roles.api.read import (
+    Container,
+    NodeLease,
+    Pod,
+    ProcessMetrics,
+    component_metrics,
+    kubelet_config,
+    kubelet_metrics,
+    node_lease,
+    node_pods,
+)
 
-__all__ = ["Api", "ApiError", "ForwardingRefused", "Identity", "KubectlApi", "TunnelApi", "get_json", "read_kubeconfig"]
+__all__ = [
+    "ADMIN_CONF",
+    "TLS",
+    "TLS_SERVER_NAME",
+    "Api",
+    "ApiError",
+    "ConnectionLost",
+    "Container",
+    "Credentials",
+    "Forbidden",
+    "ForwardingForbidden",
+    "GateMetric",
+    "KubeconfigError",
+    "KubectlApi",
+    "MetricsError",
+    "NodeLease",
+    "NotFound",
+    "Pod",
+    "ProcessMetrics",
+    "Run",
+    "Timeout",
+    "TunnelApi",
+    "Unauthorized",
+    "Unreachable",
+    "Unusable",
+    "component_metrics",
+    "kubelet_config",
+    "kubelet_metrics",
+    "node_lease",
+    "node_pods",
+    "open_api",
+    "parse_feature_gates",
+    "parse_kubeconfig",
+    "parse_start_time",
+    "parse_version",
+]

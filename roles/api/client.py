@@ -1,188 +1,447 @@
-"""The Kubernetes API through the SSH connection to a control-plane node, without a kubeconfig on the operator's disk."""
+"""The Kubernetes API of one control-plane node, reached through the SSH connection there is already.
+
+Two ways with one narrow face (`Api`): HTTPS over a direct-tcpip channel of the SSH transport, or, where the node's sshd
+forbids forwarding, `kubectl get --raw` on the node. No listener, no kubeconfig and no key on the operator's disk.
+Every request is a connection of its own: an answer over a kept one could come from an API server that is already ending,
+and would prove nothing about the new one.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.client
+import io
 import json
 import shlex
-import socket
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-import gevent
 import paramiko
-import urllib3
-import urllib3.connection
 
 from roles.api import errors
-from roles.api.credentials import Identity, MemoryFiles
+from roles.api.kubeconfig import Credentials, parse_kubeconfig, tls_context
 
-# The name every kubeadm serving certificate carries, whichever address the API server is reached at.
-SERVER_NAME = "kubernetes"
-REQUEST_SECONDS = 15
-RETRY_SECONDS = 1.0
+#: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).
+Run = Callable[[str], tuple[bool, str, str]]
+
+#: In every kubeadm serving certificate, whatever the node's names and addresses (kubeadm: pkiutil.GetAPIServerAltNames).
+TLS_SERVER_NAME = "kubernetes"
+ADMIN_CONF = "/etc/kubernetes/admin.conf"
+
+TIMEOUT = 15.0
+#: Pause between two tries while waiting for an API that is away.
+PAUSE = 0.5
+#: An API server that just came back answers 403 until it has read its RBAC rules.
+SETTLE = 10.0
+
+_CHUNK = 65536
+#: RFC 4254, section 5.1: SSH_OPEN_ADMINISTRATIVELY_PROHIBITED. sshd decides it before it tries the port.
+_PROHIBITED = 1
 
 
 class Api(Protocol):
-    """What daytwo asks of a Kubernetes API."""
+    """Reading from one node's API. `path` is absolute, with its query; all times are seconds on the monotonic clock.
 
-    def get(self, path: str, *, wait: float = 0) -> bytes:
-        """GET a path; where nothing answers, try again for `wait` seconds. Raises a class of roles.api.errors."""
+    `timeout` bounds one try as a whole. With `wait`, errors that pass by themselves (nothing listens, no answer in time,
+    HTTP 5xx) are tried again for that long altogether; the last of them is raised then.
+    """
 
-    def close(self) -> None:
-        """Let go of connections and keys."""
+    @property
+    def host(self) -> str:
+        """The node whose API this is."""
+
+    def get_raw(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> bytes:
+        """The body of a GET. Raises an ApiError."""
+
+    def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
+        """The body of a GET, a JSON object. Raises an ApiError."""
 
 
-def get_json(api: Api, path: str, *, wait: float = 0) -> Any:
-    """GET a path and decode its JSON. Raises a class of roles.api.errors."""
-    answer = api.get(path, wait=wait)
-    try:
-        return json.loads(answer)
-    except ValueError as error:
-        raise errors.ServerError(f"{path}: the answer is not JSON: {answer[:80]!r}") from error
+class _Base:
+    """What both ways share: checking the path, waiting, JSON."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    @property
+    def host(self) -> str:
+        return self._host
+
+    def get_raw(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> bytes:
+        if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
+            raise ValueError(f"not an absolute, percent-encoded path: {path!r}")
+        begun = time.monotonic()
+        until = begun + wait
+        settled: float | None = None
+        while True:
+            now = time.monotonic()
+            # While waiting, no try may outlast the deadline; but a try always gets a moment.
+            limit = min(timeout, max(until - now, PAUSE)) if wait else timeout
+            try:
+                return self._get(path, limit)
+            except errors.ApiError as error:
+                now = time.monotonic()
+                if error.passing:
+                    settled = now + SETTLE
+                elif not isinstance(error, errors.Forbidden) or settled is None or now > settled:
+                    raise
+                if now + PAUSE > until:
+                    if not wait:
+                        raise
+                    rule = f"{error.rule}, tried for {now - begun:.0f} s"
+                    raise type(error)(error.host, error.path, rule, error.way_out) from error
+            time.sleep(PAUSE)
+
+    def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
+        body = self.get_raw(path, timeout, wait=wait)
+        try:
+            found = json.loads(body)
+        except ValueError as error:
+            raise errors.Unusable(
+                self._host, path, f"the answer is no JSON ({error})", "is this the address of a Kubernetes API?"
+            ) from None
+        if not isinstance(found, dict):
+            raise errors.Unusable(self._host, path, "the answer is JSON, but no object", "ask for an object's path")
+        return found
+
+    def _get(self, path: str, timeout: float) -> bytes:
+        raise NotImplementedError
 
 
-class TunnelApi:
-    """GET over TLS through a direct-tcpip channel of the node's SSH transport.
+class TunnelApi(_Base):
+    """HTTPS through direct-tcpip channels of an SSH transport.
 
-    `verify` False is for the controller-manager and the scheduler only: their serving certificates are self-signed and made
-    anew at each start; the channel ends on the node's own loopback.
+    Without `verify` for the controller-manager and the scheduler only: their serving certificates are self-signed and made anew
+    at each start, and the channel ends on the node's own loopback.
     """
 
     def __init__(
         self,
-        node: str,
-        transport: Callable[[], paramiko.Transport | None],
-        address: tuple[str, int],
-        identity: Identity,
-        *,
+        transport: paramiko.Transport,
+        credentials: Credentials,
+        server: tuple[str, int],
+        host: str,
+        tls_server_name: str = TLS_SERVER_NAME,
         verify: bool = True,
     ) -> None:
-        self._node = node
-        self._port = address[1]
-        self._files = MemoryFiles()
-        # The name is never resolved: the pool's connections are channels to `address`.
-        self._pool = _pool_class(node, transport, address)(
-            "localhost",
-            address[1],
-            retries=False,
-            timeout=REQUEST_SECONDS,
-            cert_reqs="CERT_REQUIRED" if verify else "CERT_NONE",
-            ca_certs=self._files.path(identity.ca) if verify else None,
-            cert_file=self._files.path(identity.certificate) if identity.certificate else None,
-            key_file=self._files.path(identity.key) if identity.key else None,
-            server_hostname=SERVER_NAME,
-            assert_hostname=SERVER_NAME if verify else False,
-        )
-        self._headers = {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
+        super().__init__(host)
+        self._transport = transport
+        self._server = server
+        self._name = tls_server_name
+        self._context = tls_context(credentials, verify)
+        self._token = credentials.token
 
-    def get(self, path: str, *, wait: float = 0) -> bytes:
-        end = time.monotonic() + wait
-        while True:
-            try:
-                return self._get(path)
-            except (errors.Unreachable, errors.ServerError):
-                if time.monotonic() >= end:
-                    raise
-                time.sleep(RETRY_SECONDS)
+    @property
+    def _where(self) -> str:
+        return f"https://{self._server[0]}:{self._server[1]} as seen from {self._host}"
 
-    def _get(self, path: str) -> bytes:
-        where = f"port {self._port} on {self._node}, {path}"
+    def probe(self, timeout: float = TIMEOUT) -> None:
+        """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead API is no matter."""
+        deadline = time.monotonic() + timeout
+        with contextlib.suppress(errors.Unreachable, errors.Timeout):
+            self._open("/", deadline).close()
+
+    def _open(self, path: str, deadline: float) -> paramiko.Channel:
         try:
-            response = self._pool.request("GET", path, headers=self._headers, redirect=False)
-        except (urllib3.exceptions.HTTPError, OSError, EOFError, paramiko.SSHException) as error:
-            raise errors.Unreachable(f"{where}: {error}") from None
-        if response.status == 200:
-            return response.data
-        kind = {401: errors.Unauthorized, 403: errors.Forbidden, 404: errors.NotFound}.get(response.status, errors.ServerError)
-        raise kind(f"{where}: {response.status}: {response.data[:200].decode(errors='replace').strip()}")
+            return self._transport.open_channel(
+                "direct-tcpip", self._server, ("127.0.0.1", 0), timeout=max(deadline - time.monotonic(), 0.1)
+            )
+        except paramiko.ChannelException as error:
+            if error.code == _PROHIBITED:
+                raise errors.ForwardingForbidden(
+                    self._host,
+                    path,
+                    f"its sshd forbids forwarding to {self._server[0]}:{self._server[1]}",
+                    "allow it for this user (AllowTcpForwarding local, PermitOpen), or have kubectl on the node",
+                ) from error
+            raise errors.Unreachable(
+                self._host,
+                path,
+                f"nothing accepts connections at {self._where} ({error.text or error.code})",
+                "look at the kube-apiserver there: `crictl ps -a`, `journalctl -u kubelet`",
+            ) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            if not self._transport.is_active():
+                raise self._lost(path, error) from error
+            if "timeout" in str(error).lower():
+                raise self._timeout(path, "to connect") from error
+            raise errors.Unreachable(self._host, path, f"no channel to {self._where} ({error})", "try again") from error
 
-    def close(self) -> None:
-        self._pool.close()
-        self._files.close()
+    def _lost(self, path: str, error: object) -> errors.ConnectionLost:
+        return errors.ConnectionLost(
+            self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again"
+        )
+
+    def _timeout(self, path: str, what: str) -> errors.Timeout:
+        return errors.Timeout(
+            self._host, path, f"out of time {what} at {self._where}", "look at the node's load and its kube-apiserver"
+        )
+
+    def _get(self, path: str, timeout: float) -> bytes:
+        deadline = time.monotonic() + timeout
+        channel = self._open(path, deadline)
+        try:
+            stream = _TlsStream(channel, self._context, self._name, deadline)
+            try:
+                stream.handshake()
+                status, body = self._exchange(stream, path)
+            finally:
+                channel.close()
+        except ssl.SSLCertVerificationError as error:
+            raise errors.TLS(
+                self._host,
+                path,
+                f"the certificate at {self._where} is not valid for {self._name!r} "
+                f"by the kubeconfig's CA ({error.verify_message})",
+                "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
+            ) from error
+        except TimeoutError as error:
+            raise self._timeout(path, "for an answer") from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise self._closed(path, error) from error
+        except ssl.SSLError as error:
+            raise errors.TLS(
+                self._host, path, f"no TLS with {self._where} ({error.reason or error})", "is this the API's port?"
+            ) from error
+        except (http.client.HTTPException, EOFError, OSError, paramiko.SSHException) as error:
+            if not self._transport.is_active():
+                raise self._lost(path, error) from error
+            raise self._closed(path, error) from error
+        if status == http.HTTPStatus.OK:
+            return body
+        raise _by_status(self._host, path, status, body)
+
+    def _closed(self, path: str, error: Exception) -> errors.Unreachable:
+        return errors.Unreachable(
+            self._host,
+            path,
+            f"{self._where} closed the connection in mid-answer ({error or type(error).__name__})",
+            "it is starting or stopping: try again",
+        )
+
+    def _exchange(self, stream: _TlsStream, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self._server[0], self._server[1])
+        connection.sock = stream  # http.client asks no more of it than what it has
+        headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": "daytwo"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read()
 
 
-def _pool_class(
-    node: str, transport: Callable[[], paramiko.Transport | None], address: tuple[str, int]
-) -> type[urllib3.HTTPSConnectionPool]:
-    class TunnelConnection(urllib3.connection.HTTPSConnection):
-        def _new_conn(self) -> socket.socket:
-            return _through(node, transport(), address)
+class _TlsStream(io.RawIOBase):
+    """TLS in memory over a channel: a channel has no file descriptor that ssl could wrap. Times out at `deadline`.
 
-    class TunnelPool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = TunnelConnection
-
-    return TunnelPool
-
-
-def _through(node: str, transport: paramiko.Transport | None, address: tuple[str, int]) -> socket.socket:
-    """One end of a socket pair whose other end is pumped to `address` as seen from the node. No local port is opened."""
-    if transport is None or not transport.is_active():
-        raise errors.Unreachable(f"{node}: there is no SSH connection to go through")
-    try:
-        channel = transport.open_channel("direct-tcpip", address, ("127.0.0.1", 0), timeout=REQUEST_SECONDS)
-    except paramiko.ChannelException as error:
-        # RFC 4254, 5.1: 1 is "administratively prohibited", 2 is "connect failed".
-        if error.code == 1:
-            raise errors.ForwardingRefused(f"{node}: sshd forbids forwarding ({error.text})") from None
-        raise errors.Unreachable(f"{node}: nothing listens on {address[0]}:{address[1]}") from None
-    except paramiko.SSHException as error:
-        raise errors.Unreachable(f"{node}: {error}") from None
-    near, far = socket.socketpair()
-    gevent.spawn(_pump, channel.recv, far.sendall, channel, far)
-    gevent.spawn(_pump, far.recv, channel.sendall, channel, far)
-    return near
-
-
-def _pump(
-    read: Callable[[int], bytes], write: Callable[[bytes], Any], channel: paramiko.Channel, far: socket.socket
-) -> None:
-    # An error here means that the other direction has ended the connection; the reader of `near` sees its end.
-    with contextlib.suppress(OSError, EOFError):
-        while data := read(65536):
-            write(data)
-    channel.close()
-    with contextlib.suppress(OSError):
-        far.shutdown(socket.SHUT_RDWR)
-    far.close()
-
-
-class KubectlApi:
-    """The same by `kubectl get --raw` on the node, for an sshd that forbids forwarding.
-
-    `run` takes a command and gives (exit status, standard output, standard error).
+    Uses nothing but the channel's own recv and send, so it yields where those do: to threads, or to gevent's hub.
     """
 
-    def __init__(self, node: str, run: Callable[[str], tuple[int, str, str]], kubeconfig: str, server: str) -> None:
-        self._node, self._run, self._kubeconfig, self._server = node, run, kubeconfig, server
+    def __init__(self, channel: paramiko.Channel, context: ssl.SSLContext, name: str, deadline: float) -> None:
+        super().__init__()
+        self._channel = channel
+        self._deadline = deadline
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
 
-    def get(self, path: str, *, wait: float = 0) -> bytes:
-        command = (
-            f"kubectl --kubeconfig {shlex.quote(self._kubeconfig)} --server {shlex.quote(self._server)} "
-            f"--tls-server-name {SERVER_NAME} --request-timeout {REQUEST_SECONDS}s get --raw {shlex.quote(path)}"
-        )
-        end = time.monotonic() + wait
-        while True:
-            code, out, said = self._run(command)
-            if code == 0:
-                return out.encode("utf-8", "surrogateescape")
-            where = f"{path} (kubectl on {self._node}): {said.strip()[-200:]}"
-            for sign, kind in _KUBECTL_SIGNS:
-                if sign in said:
-                    raise kind(where)
-            if time.monotonic() >= end:
-                raise errors.Unreachable(where)
-            time.sleep(RETRY_SECONDS)
+    def handshake(self) -> None:
+        self._pump(self._tls.do_handshake)
+
+    def sendall(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._pump(functools.partial(self._tls.write, view)) :]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._pump(lambda: self._tls.read(len(buffer)))
+        except ssl.SSLZeroReturnError:
+            return 0
+        buffer[: len(data)] = data
+        return len(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self, _CHUNK)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing: http.client closes early and reads on. The channel is closed by who opened it."""
+
+    def _pump(self, step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                result = step()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._arm()
+                data = self._channel.recv(_CHUNK)
+                if data:
+                    self._incoming.write(data)
+                else:
+                    self._incoming.write_eof()
+                continue
+            self._flush()
+            return result
+
+    def _flush(self) -> None:
+        data = self._outgoing.read()
+        if data:
+            self._arm()
+            self._channel.sendall(data)
+
+    def _arm(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._channel.settimeout(left)
 
 
-_KUBECTL_SIGNS: tuple[tuple[str, type[errors.ApiError]], ...] = (
-    ("Unauthorized", errors.Unauthorized),
-    ("Forbidden", errors.Forbidden),
-    ("forbidden", errors.Forbidden),
-    ("NotFound", errors.NotFound),
-    ("not found", errors.NotFound),
-)
+class KubectlApi(_Base):
+    """`kubectl get --raw` on the node, for where forwarding is forbidden. Credentials stay in the node's own file."""
+
+    def __init__(
+        self,
+        run: Run,
+        server: tuple[str, int],
+        host: str,
+        kubeconfig_path: str = ADMIN_CONF,
+        tls_server_name: str = TLS_SERVER_NAME,
+    ) -> None:
+        super().__init__(host)
+        self._run = run
+        self._server = server
+        self._path = kubeconfig_path
+        self._name = tls_server_name
+
+    def _get(self, path: str, timeout: float) -> bytes:
+        address, port = self._server
+        url = f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
+        arguments = [
+            "kubectl",
+            f"--kubeconfig={self._path}",
+            f"--server={url}",
+            f"--tls-server-name={self._name}",
+            # Whole milliseconds: Go's durations know no exponents.
+            f"--request-timeout={max(int(timeout * 1000), 1)}ms",
+            "get",
+            f"--raw={path}",
+        ]
+        # kubectl asks for a user name where a kubeconfig has none: from nobody.
+        ok, out, err = self._run(shlex.join(arguments) + " </dev/null")
+        if ok:
+            return out.encode("utf-8", "surrogateescape")
+        raise self._failed(path, url, " ".join(err.split()) or "kubectl failed without a word")
+
+    def _failed(self, path: str, url: str, text: str) -> errors.ApiError:
+        host = self._host
+        lower = text.lower()
+        for reason, status in _REASONS.items():
+            if f"error from server ({reason})".lower() in lower:
+                return _by_status(host, path, status, text.encode())
+        if "error from server (" in lower or lower.startswith("error from server:"):
+            # Kubernetes' other reasons (ServiceUnavailable, InternalError, Timeout...), and a server that only just starts.
+            return errors.Unreachable(host, path, f"kubectl on the node says: {text}", "look at the kube-apiserver there")
+        if "must be logged in" in lower or "please enter username" in lower or "unauthorized" in lower:
+            return _by_status(host, path, 401, text.encode())
+        if "x509:" in lower or "tls:" in lower or "http response to https client" in lower:
+            return errors.TLS(
+                host,
+                path,
+                f"{url} is not valid for {self._name!r} by the CA in {self._path} ({text})",
+                "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
+            )
+        if "timeout" in lower or "deadline exceeded" in lower:
+            return errors.Timeout(host, path, f"out of time for an answer at {url} ({text})", "look at the kube-apiserver there")
+        if any(word in lower for word in ("refused", "unable to connect", "connection reset", "eof", "no route")):
+            return errors.Unreachable(
+                host,
+                path,
+                f"nothing answers at {url} as seen from {host} ({text})",
+                "look at the kube-apiserver there: `crictl ps -a`, `journalctl -u kubelet`",
+            )
+        if "not found" in lower:
+            return errors.ForwardingForbidden(
+                host, path, f"forwarding is forbidden, and there is no kubectl ({text})", "allow one of the two"
+            )
+        return errors.Unusable(host, path, f"kubectl failed ({text})", f"run it by hand there, with --kubeconfig={self._path}")
+
+
+#: Reasons as kubectl prints them (apimachinery meta/v1/types.go: StatusReason) where they mean more than "not now".
+_REASONS = {"Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "BadRequest": 400, "MethodNotAllowed": 405}
+_BUSY = frozenset({429, 500, 502, 503, 504})
+
+
+def _by_status(host: str, path: str, status: int, body: bytes) -> errors.ApiError:
+    said = _said(body)
+    if status == 401:
+        return errors.Unauthorized(
+            host, path, f"401 Unauthorized: the API does not accept these credentials ({said})",
+            "the certificate may have expired: `kubeadm certs check-expiration`",
+        )  # fmt: skip
+    if status == 403:
+        return errors.Forbidden(
+            host, path, f"403 Forbidden: these credentials may not read it ({said})",
+            "use those of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+        )  # fmt: skip
+    if status == 404:
+        return errors.NotFound(host, path, f"404 Not Found ({said})", "check the name; this version may not have the path")
+    if status in _BUSY:
+        return errors.Unreachable(
+            host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again"
+        )
+    return errors.Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
+
+
+def _said(body: bytes) -> str:
+    """The server's own words on one line: the message of a Status object, else the text; cut at 300 characters."""
+    text = body[:65536].decode("utf-8", "replace")
+    try:
+        found = json.loads(text)
+        text = str(found.get("message") or text) if isinstance(found, dict) else text
+    except ValueError:
+        pass
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= 300 else text[:300] + "..."
+
+
+@contextlib.contextmanager
+def open_api(
+    transport: paramiko.Transport | None,
+    kubeconfig: bytes,
+    server: tuple[str, int],
+    *,
+    host: str,
+    run: Run | None = None,
+    kubeconfig_path: str = ADMIN_CONF,
+    tls_server_name: str = TLS_SERVER_NAME,
+    timeout: float = TIMEOUT,
+) -> Iterator[Api]:
+    """The API of the control-plane node `host`, at `server` (address and port as seen from that very node).
+
+    Give its own apiserver's --advertise-address and --secure-port, or 127.0.0.1: never a load balancer, behind which
+    any other node may answer. `transport` is None where the connection is not SSH. Where forwarding is forbidden,
+    kubectl is run on the node through `run`, with the node's `kubeconfig_path`. `kubeconfig` is that file's content.
+
+    Raises KubeconfigError, ForwardingForbidden (without `run`), ConnectionLost. An API that is away is no error here.
+    """
+    api: Api | None = None
+    if transport is not None:
+        tunnel = TunnelApi(transport, parse_kubeconfig(kubeconfig), server, host, tls_server_name)
+        try:
+            tunnel.probe(timeout)
+            api = tunnel
+        except errors.ForwardingForbidden:
+            if run is None:
+                raise
+    if api is None:
+        if run is None:
+            raise errors.ForwardingForbidden(
+                host, "/", "there is no SSH connection to forward through", "give a way to run kubectl on the node"
+            )
+        api = KubectlApi(run, server, host, kubeconfig_path, tls_server_name)
+    yield api

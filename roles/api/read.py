@@ -1,0 +1,157 @@
+"""What daytwo reads from the API, as small typed results. Each function is one request and may raise an ApiError."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from roles.api.client import TIMEOUT, Api
+from roles.api.errors import Unusable
+from roles.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
+
+CONFIG_HASH = "kubernetes.io/config.hash"
+MIRROR = "kubernetes.io/config.mirror"
+
+
+@dataclass(frozen=True)
+class ProcessMetrics:
+    """What a running component says of itself. `started` in seconds since the epoch, by its node's clock."""
+
+    gates: dict[str, GateMetric]
+    started: float | None
+    version: str | None
+
+
+@dataclass(frozen=True)
+class NodeLease:
+    """The heartbeat of a node's kubelet. `renewed` is by the node's clock; None when never renewed."""
+
+    holder: str
+    renewed: datetime | None
+    duration: int
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a pod. `id` is the running or last container's; `running_since` None where it does not run."""
+
+    name: str
+    id: str
+    ready: bool
+    restarts: int
+    running_since: datetime | None
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    reason: str
+    deleted: bool
+    mirror: bool
+    config_hash: str
+    containers: tuple[Container, ...]
+
+
+def component_metrics(api: Api, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
+    """Of the very component that is asked: an API server, or what else serves at the address the Api was made for."""
+    return _metrics(api, "/metrics", timeout, wait)
+
+
+def kubelet_metrics(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
+    """Of a node's kubelet, through the API."""
+    return _metrics(api, f"/api/v1/nodes/{_part(node)}/proxy/metrics", timeout, wait)
+
+
+def _metrics(api: Api, path: str, timeout: float, wait: float) -> ProcessMetrics:
+    text = api.get_raw(path, timeout, wait=wait)
+    try:
+        return ProcessMetrics(parse_feature_gates(text), parse_start_time(text), parse_version(text))
+    except MetricsError as error:
+        raise Unusable(api.host, path, str(error), "what it was to prove counts as not proven") from error
+
+
+def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
+    """The running kubelet's whole configuration (KubeletConfiguration, v1beta1). Its gates are only those set by name."""
+    path = f"/api/v1/nodes/{_part(node)}/proxy/configz"
+    found = api.get_json(path, timeout, wait=wait).get("kubeletconfig")
+    if not isinstance(found, dict):
+        raise Unusable(api.host, path, "the answer has no kubeletconfig", "is enableDebuggingHandlers false on the node?")
+    return found
+
+
+def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeLease:
+    """The node's lease in kube-node-lease. Renewed by the new process is the evidence that it reaches the API."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
+    found = api.get_json(path, timeout, wait=wait)
+    try:
+        spec = found["spec"]
+        return NodeLease(
+            spec.get("holderIdentity") or "", _time(spec.get("renewTime")), int(spec.get("leaseDurationSeconds") or 0)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _odd(api, path, error) from error
+
+
+def node_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> list[Pod]:
+    """All pods that are bound to a node, of all namespaces, sorted by namespace and name."""
+    path = f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"
+    found = api.get_json(path, timeout, wait=wait)
+    try:
+        return sorted((_pod(item) for item in found["items"]), key=lambda pod: (pod.namespace, pod.name))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _odd(api, path, error) from error
+
+
+def _pod(item: dict[str, Any]) -> Pod:
+    meta, status = item["metadata"], item.get("status") or {}
+    annotations = meta.get("annotations") or {}
+    return Pod(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        phase=status.get("phase") or "Unknown",
+        reason=status.get("reason") or "",
+        deleted=bool(meta.get("deletionTimestamp")),
+        mirror=MIRROR in annotations,
+        config_hash=annotations.get(CONFIG_HASH, ""),
+        containers=tuple(
+            _container(entry)
+            for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+            for entry in status.get(kind) or []
+        ),
+    )
+
+
+def _container(entry: dict[str, Any]) -> Container:
+    running = (entry.get("state") or {}).get("running") or {}
+    return Container(
+        name=entry["name"],
+        id=entry.get("containerID") or "",
+        ready=bool(entry.get("ready")),
+        restarts=int(entry.get("restartCount") or 0),
+        running_since=_time(running.get("startedAt")),
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    """RFC 3339 as Kubernetes writes it, in UTC."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _odd(api: Api, path: str, error: Exception) -> Unusable:
+    return Unusable(
+        api.host, path, f"the answer lacks a field or has an odd one ({type(error).__name__}: {error})",
+        f"look at it by hand: kubectl get --raw {json.dumps(path)}",
+    )  # fmt: skip

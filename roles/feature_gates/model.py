@@ -1,0 +1,104 @@
+"""What an operator wants: gates, on which components and nodes. Typed, and refused where it cannot be meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from roles.change.refusal import Refusal
+from roles.control_plane import COMPONENTS as CONTROL_PLANE
+from roles.formats import FormatError, flags
+
+ABSENT = "absent"
+COMPONENTS = (*CONTROL_PLANE, "kubelet")
+_ALIASES = {name.removeprefix("kube-"): name for name in CONTROL_PLANE}
+# Go identifiers; the component knows more precisely, and is asked.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*\Z")
+
+
+def _gates(value: Any) -> dict[str, bool | None]:
+    """{"A": True, "B": "absent"}, or the flag's own form `A=true,B=absent`. Raises ValueError."""
+    if isinstance(value, str):
+        value = dict(_pair(item) for item in value.split(",") if item.strip())
+    if not isinstance(value, dict) or not value:
+        raise ValueError("feature_gates is empty; name at least one gate: NAME=true, NAME=false or NAME=absent")
+    return {_name(name): _wanted(str(name), wanted) for name, wanted in value.items()}
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, equals, wanted = item.partition("=")
+    if not equals:
+        raise ValueError(f"feature_gates: {item!r} has no value; write {item}=true, {item}=false or {item}=absent")
+    return name.strip(), wanted.strip()
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise ValueError(f"feature_gates: {name!r} is not the name of a gate")
+    return name
+
+
+def _wanted(name: str, value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    if value == ABSENT:
+        return None
+    try:
+        return flags.parse_bool(str(value))
+    except FormatError:
+        raise ValueError(f"feature_gates: {name}={value} is not a boolean; write true, false or absent") from None
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    """A list, or names with commas between them."""
+    if value is None:
+        return None
+    items = value.split(",") if isinstance(value, str) else value
+    return tuple(str(item).strip() for item in items)
+
+
+def _components(value: Any) -> tuple[str, ...]:
+    names = _names(value) or COMPONENTS
+    chosen = [_ALIASES.get(name, name) for name in names]
+    for name in chosen:
+        if name not in COMPONENTS:
+            raise ValueError(f"components: {name!r} is none of {', '.join(COMPONENTS)}")
+    return tuple(component for component in COMPONENTS if component in chosen)
+
+
+class Desired(BaseModel):
+    """The data keys that deploys/feature_gates.py reads for one host."""
+
+    model_config = ConfigDict(frozen=True)
+
+    feature_gates: Annotated[dict[str, bool | None], BeforeValidator(_gates)]
+    components: Annotated[tuple[str, ...], BeforeValidator(_components)] = COMPONENTS
+    only: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
+    allow_unknown_gates: bool = False
+    allow_unproven: bool = False
+
+    @property
+    def turns_on(self) -> bool:
+        """Gates are turned on from the apiserver down, and off from the kubelets up."""
+        return any(self.feature_gates.values())
+
+
+def read(host: str, data: Callable[[str], Any]) -> Desired | None:
+    """The desired gates of a host from its inventory data; None where it has none. Raises Refusal."""
+    values = {key: data(key) for key in Desired.model_fields}
+    values = {key: value for key, value in values.items() if value is not None}
+    if "feature_gates" not in values:
+        return None
+    try:
+        return Desired(**values)
+    except ValidationError as error:
+        raise Refusal(host, "; ".join(_sentence(item) for item in error.errors())) from None
+
+
+def _sentence(item: Any) -> str:
+    message = str(item["msg"]).removeprefix("Value error, ")
+    place = ".".join(str(part) for part in item["loc"])
+    return message if message.startswith(place) else f"{place}: {message}, and {item['input']!r} was given"

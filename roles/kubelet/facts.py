@@ -1,0 +1,186 @@
+"""What a node's kubelet is: its unit, its command line word by word, its configuration files. Pure, from one observation."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from roles.change.refusal import Refusal
+from roles.formats import FormatError, flags, kubelet_config, unit
+from roles.observe import Observation, Process
+
+# The variable that every packaging of the kubelet leaves to the operator.
+OPERATORS_VARIABLE = "KUBELET_EXTRA_ARGS"
+_KUBEADM_FLAGS = "kubeadm-flags.env"
+_DEFAULT_HEALTHZ_PORT = 10248  # kubelet config v1beta1, SetDefaults_KubeletConfiguration
+_UNSUPPORTED = {
+    "k3s": "k3s keeps the kubelet inside its own process; it is configured in /etc/rancher/k3s/config.yaml",
+    "rke2": "RKE2 starts the kubelet itself; it is configured in /etc/rancher/rke2/config.yaml",
+    "k0s": "k0s starts the kubelet itself; it is configured by k0s' worker profiles",
+    "kubelite": "MicroK8s keeps the kubelet inside kubelite; it is configured in the snap",
+    "machined": "Talos is configured by its own API (talosctl)",
+}
+
+
+@dataclass(frozen=True)
+class Kubelet:
+    """A kubelet that daytwo can change. `style` says where gates live that are not set yet (kubeadm: the config file)."""
+
+    seen: Observation
+    process: Process
+    unit_name: str
+    sources: unit.Sources
+    service: unit.Service
+    style: Literal["kubeadm", "plain"]
+    node_name: str
+    config_path: str | None
+    dropin_paths: tuple[str, ...]
+    configuration: dict[str, Any]
+    manifests: str | None
+    health_url: str
+
+    @property
+    def flag_gates(self) -> dict[str, bool]:
+        """Gates set on the command line, as the unit's files give it."""
+        return flags.effective_gates([word.text for word in self.service.argv])
+
+    @property
+    def gates(self) -> dict[str, bool]:
+        """Gates that all sources together set: config file, its drop-ins over it, flags over both."""
+        configured = self.configuration.get("featureGates") or {}
+        return {**{str(name): bool(value) for name, value in configured.items()}, **self.flag_gates}
+
+    @property
+    def running_gates(self) -> dict[str, bool]:
+        """Gates on the running process's command line."""
+        return flags.effective_gates(self.process.argv)
+
+
+def wanted(seen: Observation) -> tuple[list[str], list[str]]:
+    """Paths that a first look did not read and that the running kubelet's arguments or unit name."""
+    files: list[str] = []
+    directories: list[str] = []
+    process = seen.kubelet
+    if process is None:
+        return [], []
+    if seen.unit is not None:
+        for path in (seen.unit.fragment, *seen.unit.dropins):
+            data = seen.data(path)
+            for entry in unit.entries(unit.UnitFile(path, data)) if data is not None else ():
+                if entry.section == "Service" and entry.key == "EnvironmentFile" and entry.value.text:
+                    files.append(entry.value.string.removeprefix("-"))
+    if config := flags.last_flag(process.argv, "config"):
+        files.append(config)
+        manifests = flags.last_flag(process.argv, "pod-manifest-path") or _static_pod_path(seen.data(config))
+        if manifests:
+            directories.append(manifests)
+    missing = [path for path in files if "%" not in path and seen.file(path) is None]
+    return missing, [path for path in directories if not _listed(seen, path)]
+
+
+def _listed(seen: Observation, path: str) -> bool:
+    normal = posixpath.normpath(path)
+    return normal in seen.directories or seen.file(normal) is not None
+
+
+def _static_pod_path(config: bytes | None) -> str | None:
+    try:
+        found = kubelet_config.read(config).get("staticPodPath") if config is not None else None
+    except FormatError:
+        return None  # refused later, with the file named
+    return str(found) if found else None
+
+
+def find(seen: Observation) -> Kubelet:
+    """The node's kubelet. Raises Refusal where the node is of a kind that daytwo does not change, or cannot be read."""
+    host = seen.host
+    if seen.uid != 0:
+        raise Refusal(host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
+    for name, reason in _UNSUPPORTED.items():
+        if any(process.name.startswith(name) for process in seen.processes):
+            raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}")
+    missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
+    if missing:
+        raise Refusal(host, f"the node lacks {', '.join(sorted(missing))}", "install coreutils, util-linux and systemd")
+    if not seen.tools & {"curl", "wget", "python3"}:
+        raise Refusal(host, "the node has none of curl, wget and python3 to ask health endpoints with")
+    process, running = seen.kubelet, seen.unit
+    if running is None or process is None:
+        if not seen.named("kubelet"):
+            raise Refusal(host, "no kubelet runs on this node", "start it first; daytwo derives all paths from the running one")
+        raise Refusal(host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
+    if running.needs_daemon_reload:
+        raise Refusal(
+            host,
+            f"{running.name} was edited on disk and systemd has not read it: a restart would bring more than this change",
+            "look at the edit, then run `systemctl daemon-reload` on the node",
+        )
+    try:
+        return _kubelet(seen, process)
+    except FormatError as error:
+        raise Refusal(host, str(error)) from None
+
+
+def _kubelet(seen: Observation, process: Process) -> Kubelet:
+    assert seen.unit is not None  # find() has looked
+    units = []
+    for path in (seen.unit.fragment, *seen.unit.dropins):
+        data = seen.data(path)
+        if data is None:
+            raise Refusal(seen.host, f"{path}: the unit file cannot be read")
+        units.append(unit.UnitFile(path, data))
+    environment = {path: file.data for path, file in seen.files.items()}
+    release = int(seen.systemd or 0)
+    sources = unit.Sources(units[0], tuple(units[1:]), environment, release, {"H": seen.hostname})
+    service = sources.resolve()
+    # Only the environment files belong to the sources; other observed files must not be taken for one.
+    listed = {file.path: environment[file.path] for file in service.environment_files}
+    sources = unit.Sources(units[0], tuple(units[1:]), listed, release, {"H": seen.hostname})
+    config_path = flags.last_flag(process.argv, "config")
+    dropin_paths: tuple[str, ...] = ()
+    if folder := flags.last_flag(process.argv, "config-dir"):
+        folder = posixpath.normpath(folder)
+        dropin_paths = tuple(
+            path for path in sorted(seen.files) if path.startswith(folder + "/") and path.endswith(".conf") and seen.data(path) is not None
+        )
+    configuration: dict[str, Any] = {}
+    for path in (config_path, *dropin_paths):
+        data = seen.data(path) if path else None
+        if path and data is None:
+            raise Refusal(seen.host, f"{path}: the kubelet runs with this configuration file, and it cannot be read now")
+        if data is not None:
+            try:
+                kubelet_config.gates(data)
+            except FormatError as error:
+                raise error.in_file(path or "") from None
+    main = seen.data(config_path) if config_path else None
+    if main is not None:
+        configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
+    name = flags.last_flag(process.argv, "hostname-override") or seen.hostname
+    kubeadm = any(posixpath.basename(file.path) == _KUBEADM_FLAGS for file in service.environment_files)
+    manifests = flags.last_flag(process.argv, "pod-manifest-path") or configuration.get("staticPodPath") or None
+    return Kubelet(
+        seen=seen,
+        process=process,
+        unit_name=seen.unit.name,
+        sources=sources,
+        service=service,
+        style="kubeadm" if kubeadm else "plain",
+        node_name=name.strip().lower(),
+        config_path=posixpath.normpath(config_path) if config_path else None,
+        dropin_paths=dropin_paths,
+        configuration=configuration,
+        manifests=posixpath.normpath(manifests) if manifests else None,
+        health_url=_health_url(seen.host, process.argv, configuration),
+    )
+
+
+def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any]) -> str:
+    port = flags.last_flag(argv, "healthz-port") or str(configuration.get("healthzPort", _DEFAULT_HEALTHZ_PORT))
+    address = flags.last_flag(argv, "healthz-bind-address") or str(configuration.get("healthzBindAddress") or "127.0.0.1")
+    if port == "0":
+        raise Refusal(host, "the kubelet's health endpoint is switched off (healthzPort: 0): daytwo could not see it come back")
+    if address in ("0.0.0.0", "::", ""):  # noqa: S104 - what the kubelet is told, not what is bound here
+        address = "127.0.0.1"
+    return f"http://{f'[{address}]' if ':' in address else address}:{port}/healthz"

@@ -1,0 +1,107 @@
+"""Pure: a kubelet and the gates wanted on it -> the files that must change. Nothing is written here."""
+
+from __future__ import annotations
+
+import posixpath
+
+from roles.change.model import FileEdit
+from roles.change.refusal import Refusal
+from roles.formats import FormatError, GateChanges, kubelet_config, unit
+from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet
+
+DROPIN = "90-daytwo-feature-gates.conf"
+
+
+def edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
+    """The new content of each file that must change, so that the kubelet's sources set the gates as wanted.
+
+    A gate is changed where it takes effect: flags beat drop-ins beat the config file. A new one goes to the config file on
+    kubeadm nodes, to the operator's variable on others. Raises Refusal.
+    """
+    try:
+        return _edits(kubelet, wanted)
+    except FormatError as error:
+        raise Refusal(kubelet.seen.host, str(error)) from None
+
+
+def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
+    by_flag = kubelet.flag_gates
+    result: dict[str, bytes | None] = {}
+    left = dict(wanted)
+    on_flags = {name: value for name, value in wanted.items() if name in by_flag}
+    for name, value in on_flags.items():
+        if value is not None:
+            del left[name]
+    # The file that is read last beats those before it.
+    for path in (*reversed(kubelet.dropin_paths), *([kubelet.config_path] if kubelet.config_path else [])):
+        data = kubelet.seen.data(path) or b""
+        try:
+            present = kubelet_config.gates(data)
+            here = {name: value for name, value in left.items() if name in present}
+            new = path == kubelet.config_path and kubelet.style == "kubeadm"
+            if new:
+                here |= {name: value for name, value in left.items() if value is not None}
+            edited = kubelet_config.edit_gates(data, here)
+        except FormatError as error:
+            raise error.in_file(path) from None
+        if edited != data:
+            result[path] = edited
+        for name, value in here.items():
+            if value is not None:
+                del left[name]
+    on_flags |= {name: value for name, value in left.items() if value is not None}
+    if on_flags:
+        folder = f"/etc/systemd/system/{kubelet.unit_name}.d"
+        result |= unit.edit_gates(
+            kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN)
+        )
+    return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
+
+
+def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:
+    """The edits with what stands there now. Raises Refusal for a target that a rename cannot rightly replace."""
+    made = []
+    for path, after in sorted(changed.items()):
+        seen = kubelet.seen.file(path)
+        if seen is not None and (why := seen.why_not_replaceable()):
+            raise Refusal(kubelet.seen.host, f"{path} {why}")
+        if path.startswith(("/usr/", "/lib/")):
+            raise Refusal(
+                kubelet.seen.host,
+                f"{path}: the gate stands in a file that belongs to a package, which the next upgrade overwrites",
+                "move it to a drop-in in /etc or to the environment file",
+            )
+        made.append(FileEdit(path, seen.data if seen else None, after))
+    return tuple(made)
+
+
+def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
+    """The command line as the changed files give it."""
+    sources = kubelet.sources
+    for path, data in changed.items():
+        if path not in (kubelet.config_path, *kubelet.dropin_paths):
+            sources = sources.with_file(path, data)
+    return sources.resolve()
+
+
+def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
+    """True where systemd must read its units again before the restart."""
+    others = {*kubelet.sources.environment_files, kubelet.config_path, *kubelet.dropin_paths}
+    return any(path not in others for path in changed)
+
+
+def warnings(kubelet: Kubelet) -> list[str]:
+    """What an operator should know before a restart of this kubelet."""
+    found = []
+    resolved = kubelet.service.known_argv
+    if resolved is not None and resolved != kubelet.process.argv:
+        running, planned = set(kubelet.process.argv), set(resolved)
+        difference = [f"-{word}" for word in kubelet.process.argv if word not in planned]
+        difference += [f"+{word}" for word in resolved if word not in running]
+        found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {' '.join(difference)}")
+    if kubelet.process.binary_replaced:
+        found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")
+    return found
+
+
+__all__ = ["DROPIN", "edits", "file_edits", "new_service", "touches_units", "warnings"]

@@ -1,0 +1,35 @@
+"""One look at a node over its connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from roles.change.bundle import templates
+from roles.observe.model import Observation
+from roles.observe.parse import ObservationError, parse
+from roles.rollout.remote import Remote
+
+# Files and directories that a first look showed to be needed and did not read.
+Wanted = Callable[[Observation], tuple[list[str], list[str]]]
+LOOK_SECONDS = 60
+
+
+def look(remote: Remote, wanted: Wanted) -> Observation:
+    """Observe a node: one command, and a second one only where the first guessed a path wrong.
+
+    Raises ObservationError where the node gives no whole answer, RemoteError where it does not answer.
+    """
+    seen = _ask(remote, [], [])
+    files, directories = wanted(seen)
+    if files or directories:
+        seen = _ask(remote, files, directories)
+    return seen
+
+
+def _ask(remote: Remote, files: list[str], directories: list[str]) -> Observation:
+    script = templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories)
+    answer = remote.run(script, timeout=LOOK_SECONDS)
+    if answer.code != 0 or not answer.stdout:
+        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
+        raise ObservationError(f"{remote.name}: could not look at the node: {said}")
+    return parse(remote.name, answer.stdout)

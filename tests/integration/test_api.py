@@ -1,0 +1,85 @@
+"""The API of the lab's first control plane, through both ways. Reads only."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import paramiko
+import pytest
+
+from roles import api as face
+from roles.api import open_api
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def ssh(lab: Lab) -> Iterator[paramiko.SSHClient]:
+    where = paramiko.SSHConfig.from_path(str(lab.ssh_config)).lookup("cp1")
+    client = paramiko.SSHClient()
+    client.load_host_keys(where["userknownhostsfile"])
+    client.connect(where["hostname"], username=where["user"], key_filename=where["identityfile"], look_for_keys=False)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module", params=["tunnel", "kubectl"])
+def api(request: pytest.FixtureRequest, lab: Lab, ssh: paramiko.SSHClient) -> Iterator[face.Api]:
+    def run(command: str) -> tuple[bool, str, str]:
+        _, out, err = ssh.exec_command(command)
+        text, errors = out.read().decode(), err.read().decode()
+        return out.channel.recv_exit_status() == 0, text, errors
+
+    data = lab.run("cp1", f"cat {shlex.quote(face.ADMIN_CONF)}").stdout.encode()
+    transport = ssh.get_transport() if request.param == "tunnel" else None
+    with open_api(transport, data, ("127.0.0.1", 6443), host="cp1", run=run) as made:
+        assert isinstance(made, face.TunnelApi if request.param == "tunnel" else face.KubectlApi)
+        yield made
+
+
+def test_ready(api: face.Api) -> None:
+    assert api.get_raw("/readyz").strip() == b"ok"
+
+
+def test_the_apiserver_and_every_kubelet_tell_their_gates(api: face.Api, lab: Lab) -> None:
+    found = [face.component_metrics(api), *(face.kubelet_metrics(api, node) for node in lab.nodes)]
+    for metrics in found:
+        assert len(metrics.gates) > 100
+        assert metrics.version == f"v{lab.version.lstrip('v')}"
+        assert metrics.started is not None and 0 < metrics.started < datetime.now(UTC).timestamp()
+
+
+def test_kubelets(api: face.Api, lab: Lab) -> None:
+    for node in lab.nodes:
+        assert face.kubelet_config(api, node)["kind"] == "KubeletConfiguration"
+        lease = face.node_lease(api, node)
+        assert lease.holder == node and lease.renewed is not None
+        assert abs((datetime.now(UTC) - lease.renewed).total_seconds()) < 60
+
+
+def test_static_pods_show_their_hash(api: face.Api) -> None:
+    pods = {pod.name: pod for pod in face.node_pods(api, "cp1")}
+    apiserver = pods["kube-apiserver-cp1"]
+    assert apiserver.mirror and apiserver.config_hash and apiserver.containers[0].running_since
+
+
+def test_not_found(api: face.Api) -> None:
+    with pytest.raises(face.NotFound):
+        face.node_lease(api, "nope")
+
+
+def test_a_kubelets_identity_may_not(lab: Lab, ssh: paramiko.SSHClient) -> None:
+    def run(command: str) -> tuple[bool, str, str]:
+        _, out, err = ssh.exec_command(command)
+        text, errors = out.read().decode(), err.read().decode()
+        return out.channel.recv_exit_status() == 0, text, errors
+
+    path = "/etc/kubernetes/kubelet.conf"
+    with (
+        open_api(None, b"", ("127.0.0.1", 6443), host="cp1", run=run, kubeconfig_path=path) as api,
+        pytest.raises(face.Forbidden),
+    ):
+        face.component_metrics(api)

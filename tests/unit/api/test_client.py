@@ -1,0 +1,259 @@
+"""The API through a real SSH transport and real TLS, on loopback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from roles import api as face
+from roles.api import open_api
+from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority("cluster")
+
+
+@pytest.fixture
+def server(authority: Authority, tmp_path: Path) -> Iterator[ApiServer]:
+    made = ApiServer(authority, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ssh() -> Iterator[SshServer]:
+    made = SshServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def api(ssh: SshServer, server: ApiServer, authority: Authority) -> Iterator[face.Api]:
+    config = kubeconfig(authority, certificate_user(authority))
+    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as made:
+        yield made
+
+
+def test_the_client_certificate_arrives_and_a_large_body_is_whole(api: face.Api, server: ApiServer) -> None:
+    body = os.urandom(3_000_000)
+    server.answer = lambda path, who: (200, body) if (path, who) == ("/metrics?a=b", "admin") else (404, b"")
+    assert api.get_raw("/metrics?a=b") == body
+
+
+def test_a_token_is_sent(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    with open_api(ssh.transport, kubeconfig(authority, {"token": "abc"}), ("127.0.0.1", server.port), host="cp1") as api:
+        api.get_raw("/")
+    assert server.headers["Authorization"] == "Bearer abc"
+
+
+def test_no_descriptor_and_no_file_is_left(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    config = kubeconfig(authority, certificate_user(authority))
+    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api:
+        api.get_raw("/")
+        links = [link for n in os.listdir("/proc/self/fd") if (link := _link(n))]
+    assert links
+    assert not [link for link in links if "memfd" in link]
+
+
+def _link(number: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:  # the listing's own descriptor
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, face.Unauthorized),
+        (403, face.Forbidden),
+        (404, face.NotFound),
+        (429, face.Unreachable),
+        (500, face.Unreachable),
+        (503, face.Unreachable),
+        (302, face.Unusable),
+        (0, face.Unreachable),
+    ],
+)
+def test_each_status_has_its_error(api: face.Api, server: ApiServer, status: int, error: type[face.ApiError]) -> None:
+    server.answer = lambda path, who: (status, b'{"message": "the server\'s own words"}')
+    with pytest.raises(error) as caught:
+        api.get_raw("/here")
+    assert type(caught.value) is error
+    assert str(caught.value).startswith("cp1: GET /here: ")
+    assert status == 0 or "the server's own words" in str(caught.value)
+
+
+def test_a_server_of_another_authority_is_not_believed(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    other = Authority("other")
+    seen: list[str] = []
+    server.answer = lambda path, who: (seen.append(path), (200, b""))[1]
+    config = kubeconfig(other, certificate_user(authority))
+    with (
+        open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api,
+        pytest.raises(face.TLS, match="not valid for 'kubernetes' by the kubeconfig's CA"),
+    ):
+        api.get_raw("/", wait=5)
+    assert not seen
+
+
+def test_the_name_is_verified(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    config = kubeconfig(authority, certificate_user(authority))
+    with (
+        open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1", tls_server_name="nope") as api,
+        pytest.raises(face.TLS, match="nope"),
+    ):
+        api.get_raw("/")
+
+
+def test_nothing_listens(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    server.close()
+    config = kubeconfig(authority, certificate_user(authority))
+    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api:
+        with pytest.raises(face.Unreachable, match=f"https://127.0.0.1:{server.port} as seen from cp1"):
+            api.get_raw("/")
+        begun = time.monotonic()
+        with pytest.raises(face.Unreachable, match="tried for"):
+            api.get_raw("/", wait=1.2)
+        assert 0.5 < time.monotonic() - begun < 2.5
+
+
+def test_it_waits_for_an_api_that_is_away_and_for_its_rules(
+    ssh: SshServer, server: ApiServer, authority: Authority, tmp_path: Path
+) -> None:
+    server.close()
+    config = kubeconfig(authority, certificate_user(authority))
+    back: list[ApiServer] = []
+    asked: list[str] = []
+
+    def answer(path: str, who: str | None) -> tuple[int, bytes]:
+        asked.append(path)
+        return (403, b"RBAC is not read yet") if len(asked) == 1 else (200, b"back")
+
+    def return_() -> None:
+        time.sleep(1)
+        made = ApiServer(authority, tmp_path, server.port)
+        made.answer = answer
+        back.append(made)
+
+    thread = threading.Thread(target=return_)
+    thread.start()
+    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api:
+        assert api.get_raw("/readyz", wait=20) == b"back"
+    thread.join()
+    back[0].close()
+
+
+def test_a_403_is_not_waited_on_when_the_api_was_never_away(api: face.Api, server: ApiServer) -> None:
+    server.answer = lambda path, who: (403, b"")
+    begun = time.monotonic()
+    with pytest.raises(face.Forbidden):
+        api.get_raw("/", wait=30)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_slow_answer_is_cut_off(api: face.Api, server: ApiServer) -> None:
+    released = threading.Event()
+    server.answer = lambda path, who: (released.wait(10), (200, b""))[1]
+    begun = time.monotonic()
+    with pytest.raises(face.Timeout):
+        api.get_raw("/", timeout=0.7)
+    assert time.monotonic() - begun < 3
+    released.set()
+
+
+def test_a_lost_ssh_connection_is_not_waited_on(api: face.Api, ssh: SshServer) -> None:
+    ssh.close()
+    begun = time.monotonic()
+    with pytest.raises(face.ConnectionLost, match="connect to the node again"):
+        api.get_raw("/", wait=30)
+    assert time.monotonic() - begun < 5
+
+
+def test_forbidden_forwarding_without_another_way(ssh: SshServer, authority: Authority) -> None:
+    ssh.refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+    config = kubeconfig(authority, certificate_user(authority))
+    with (
+        pytest.raises(face.ForwardingForbidden, match="AllowTcpForwarding"),
+        open_api(ssh.transport, config, ("127.0.0.1", 6443), host="cp1"),
+    ):
+        pass
+
+
+def test_forbidden_forwarding_with_kubectl(ssh: SshServer, authority: Authority) -> None:
+    ssh.refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+    ran: list[str] = []
+
+    def run(command: str) -> tuple[bool, str, str]:
+        ran.append(command)
+        return True, '{"a": 1}', ""
+
+    config = kubeconfig(authority, certificate_user(authority))
+    with open_api(ssh.transport, config, ("10.0.0.1", 6443), host="cp1", run=run) as api:
+        assert api.get_json("/a?b=c", timeout=2) == {"a": 1}
+    assert ran == [
+        "kubectl --kubeconfig=/etc/kubernetes/admin.conf --server=https://10.0.0.1:6443 --tls-server-name=kubernetes "
+        "--request-timeout=2000ms get '--raw=/a?b=c' </dev/null"
+    ]
+
+
+# The words are kubectl 1.36's own, seen on a node of the lab, but for the last three.
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ('Error from server (NotFound): nodes "nope" not found', face.NotFound),
+        ('Error from server (Forbidden): forbidden: User "u" cannot get path "/metrics"', face.Forbidden),
+        ("The connection to the server 127.0.0.1:6444 was refused - did you specify the right host or port?", face.Unreachable),
+        (
+            "Unable to connect to the server: tls: failed to verify certificate: x509: certificate is valid for cp1, not nope",
+            face.TLS,
+        ),
+        (
+            "Unable to connect to the server: net/http: request canceled while waiting for connection "
+            "(Client.Timeout exceeded while awaiting headers)",
+            face.Timeout,
+        ),
+        ("Please enter Username: error: EOF", face.Unauthorized),
+        ("error: stat /nope: no such file or directory", face.Unusable),
+        ("error: You must be logged in to the server (Unauthorized)", face.Unauthorized),
+        ("Error from server (ServiceUnavailable): the server is currently unable to handle the request", face.Unreachable),
+        ("sh: 1: kubectl: not found", face.ForwardingForbidden),
+    ],
+)
+def test_what_kubectl_says(words: str, error: type[face.ApiError]) -> None:
+    api = face.KubectlApi(lambda command: (False, "", words + "\n"), ("127.0.0.1", 6443), "cp1")
+    with pytest.raises(error) as caught:
+        api.get_raw("/here")
+    assert type(caught.value) is error
+    assert "cp1" in str(caught.value)
+
+
+def test_a_path_is_checked(api: face.Api) -> None:
+    for path in ("readyz", "/a b", "/a\r\nX: y", "/ä"):
+        with pytest.raises(ValueError, match="percent-encoded"):
+            api.get_raw(path)
+
+
+def test_no_json(api: face.Api, server: ApiServer) -> None:
+    for body in (b"<html>", b"[]"):
+        server.answer = lambda path, who, body=body: (200, body)
+        with pytest.raises(face.Unusable):
+            api.get_json("/")
+
+
+@pytest.mark.skipif("gevent.monkey" in sys.modules, reason="it is this very run")
+def test_all_of_it_under_gevent_as_pyinfra_patches_it() -> None:
+    code = "from gevent import monkey; monkey.patch_all(); import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
+    command = [sys.executable, "-W", "ignore", "-c", code, __file__, "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -1,0 +1,130 @@
+"""Metrics and small results, from texts as the components write them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles import api as face
+
+TEXT = b"""# HELP kubernetes_build_info [BETA] A metric with a constant '1' value
+# TYPE kubernetes_build_info gauge
+kubernetes_build_info{build_date="1970-01-01T00:00:00Z",git_version="v1.36.3",go_version="go1.26.8",minor="36"} 1
+# TYPE kubernetes_feature_enabled gauge
+kubernetes_feature_enabled{name="APIListChunking",stage=""} 1
+kubernetes_feature_enabled{name="AllAlpha",stage="ALPHA"} 0
+kubernetes_feature_enabled{name="Old",stage="DEPRECATED"} 0
+process_start_time_seconds 1.76370883e+09
+"""
+
+
+def test_the_text() -> None:
+    assert face.parse_feature_gates(TEXT) == {
+        "APIListChunking": face.GateMetric("", True),
+        "AllAlpha": face.GateMetric("ALPHA", False),
+        "Old": face.GateMetric("DEPRECATED", False),
+    }
+    assert face.parse_start_time(TEXT) == 1763708830.0
+    assert face.parse_version(TEXT) == "v1.36.3"
+    assert (face.parse_feature_gates(b""), face.parse_start_time(b""), face.parse_version(b"")) == ({}, None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'kubernetes_feature_enabled{name="A",stage=""} 2',
+        b'kubernetes_feature_enabled{name="A",stage=""} x',
+        b'kubernetes_feature_enabled{stage=""} 1',
+        b'kubernetes_feature_enabled{name="A",stage=""} 1\nkubernetes_feature_enabled{name="A",stage="BETA"} 0',
+    ],
+)
+def test_what_cannot_be_meant(text: bytes) -> None:
+    with pytest.raises(face.MetricsError):
+        face.parse_feature_gates(text)
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z][A-Za-z0-9]{0,40}", fullmatch=True), st.booleans()))
+def test_whatever_stands_is_found(gates: dict[str, bool]) -> None:
+    text = "".join(f'kubernetes_feature_enabled{{name="{n}",stage="BETA"}} {int(v)}\n' for n, v in gates.items())
+    assert face.parse_feature_gates(text.encode()) == {n: face.GateMetric("BETA", v) for n, v in gates.items()}
+
+
+@given(st.binary())
+def test_any_bytes_end_in_a_result_or_its_error(data: bytes) -> None:
+    for parse in (face.parse_feature_gates, face.parse_start_time, face.parse_version):
+        with contextlib.suppress(face.MetricsError):
+            parse(data)
+
+
+def test_megabytes_take_no_time() -> None:
+    noise = b'apiserver_request_duration_seconds_bucket{verb="GET",resource="pods",le="0.005"} 12345\n' * 40_000
+    begun = time.process_time()
+    assert len(face.parse_feature_gates(noise + TEXT + noise)) == 3
+    assert time.process_time() - begun < 1
+
+
+class Told:
+    """An Api that answers from a dictionary."""
+
+    host = "cp1"
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+
+    def get_raw(self, path: str, timeout: float = 0, *, wait: float = 0.0) -> bytes:
+        found = self.answers[path]
+        return found if isinstance(found, bytes) else json.dumps(found).encode()
+
+    def get_json(self, path: str, timeout: float = 0, *, wait: float = 0.0) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get_raw(path))
+        return found
+
+
+def test_results() -> None:
+    pod = {
+        "metadata": {"namespace": "a", "name": "p", "uid": "u", "annotations": {"kubernetes.io/config.hash": "h"}},
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [
+                {"name": "c", "containerID": "x", "ready": True, "restartCount": 2,
+                 "state": {"running": {"startedAt": "2026-11-21T07:06:42Z"}}},
+            ],
+        },
+    }  # fmt: skip
+    bare = {"metadata": {"namespace": "a", "name": "b", "uid": "v"}, "status": {"phase": "Failed", "reason": "Evicted"}}
+    api = Told(
+        {
+            "/metrics": TEXT,
+            "/api/v1/nodes/w1/proxy/metrics": TEXT,
+            "/api/v1/nodes/w1/proxy/configz": {"kubeletconfig": {"maxPods": 110}},
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/w1": {
+                "spec": {"holderIdentity": "w1", "leaseDurationSeconds": 40, "renewTime": "2026-11-21T07:24:10.059772Z"}
+            },
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [pod, bare]},
+        }
+    )
+    assert face.component_metrics(api).version == face.kubelet_metrics(api, "w1").version == "v1.36.3"
+    assert face.kubelet_config(api, "w1") == {"maxPods": 110}
+    lease = face.node_lease(api, "w1")
+    assert lease == face.NodeLease("w1", datetime(2026, 11, 21, 7, 24, 10, 59772, UTC), 40)
+    failed, running = face.node_pods(api, "w1")
+    assert (failed.phase, failed.reason, failed.containers) == ("Failed", "Evicted", ())
+    assert running.config_hash == "h"
+    assert running.containers == (face.Container("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
+
+
+def test_an_odd_answer_is_an_api_error() -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/w1"
+    for odd in ({}, {"spec": None}, {"spec": {"renewTime": "yesterday"}}):
+        with pytest.raises(face.Unusable, match="cp1"):
+            face.node_lease(Told({path: odd}), "w1")
+    for odd in ({}, {"items": [{}]}, {"items": 3}):
+        with pytest.raises(face.Unusable):
+            face.node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": odd}), "w1")

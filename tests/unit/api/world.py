@@ -1,0 +1,196 @@
+"""A stand-in for one control-plane node: an SSH server that forwards, and an HTTPS server that answers as told."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import http.server
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+Answer = tuple[int, bytes]
+
+
+class Authority:
+    """A certificate authority, and what it signed."""
+
+    def __init__(self, name: str) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.certificate = self._sign(self.name, self.key.public_key(), [(x509.BasicConstraints(True, None), True)])
+        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def _sign(self, subject: x509.Name, public: Any, extensions: list[tuple[Any, bool]]) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+        )
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical)
+        return builder.sign(self.key, hashes.SHA256())
+
+    def issue(self, name: str) -> tuple[bytes, bytes]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = self._sign(subject, key.public_key(), [(x509.SubjectAlternativeName([x509.DNSName(name)]), False)])
+        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+class ApiServer:
+    """HTTPS on loopback. `answer(path, client common name)` gives status and body."""
+
+    def __init__(self, authority: Authority, folder: Path, port: int = 0) -> None:
+        self.answer: Callable[[str, str | None], Answer] = lambda path, who: (200, b"ok")
+        certificate, key = authority.issue("kubernetes")
+        (folder / "server.pem").write_bytes(certificate + key)
+        (folder / "ca.pem").write_bytes(authority.pem)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "server.pem")
+        context.load_verify_locations(folder / "ca.pem")
+        context.verify_mode = ssl.CERT_OPTIONAL
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                shown = self.connection.getpeercert() or {}
+                who = next((v for rdn in shown.get("subject", ()) for k, v in rdn if k == "commonName"), None)
+                outer.headers = dict(self.headers)
+                status, body = outer.answer(self.path, who)
+                if status == 0:  # hang up without a word
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            def finish_request(self, request: Any, client_address: Any) -> None:
+                super().finish_request(context.wrap_socket(request, server_side=True), client_address)
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                pass  # a client that refuses our certificate is what some tests are about
+
+        self.headers: dict[str, str] = {}
+        self._server = Server(("127.0.0.1", port), Handler)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class SshServer:
+    """An SSH server on loopback that takes any key and forwards, or says why not."""
+
+    def __init__(self) -> None:
+        self.refusal: int | None = None
+        self.connections: list[tuple[str, int]] = []
+        ours, theirs = socket.socketpair()
+        self._server = paramiko.Transport(theirs)
+        self._server.add_server_key(paramiko.ECDSAKey.generate())
+        self._server.start_server(event=threading.Event(), server=_Door(self))
+        threading.Thread(target=self._serve, daemon=True).start()
+        self.transport = paramiko.Transport(ours)
+        self.transport.start_client(timeout=10)
+        self.transport.auth_none("root")
+
+    def _serve(self) -> None:
+        while self._server.is_active():
+            channel = self._server.accept(0.1)
+            if channel is not None:
+                target = _targets.pop((id(self), channel.get_id()))
+                threading.Thread(target=_join, args=(channel, target), daemon=True).start()
+
+    def close(self) -> None:
+        self.transport.close()
+        self._server.close()
+
+
+_targets: dict[tuple[int, int], socket.socket] = {}
+
+
+class _Door(paramiko.ServerInterface):
+    def __init__(self, owner: SshServer) -> None:
+        self._owner = owner
+
+    def check_auth_none(self, username: str) -> int:
+        return paramiko.AUTH_SUCCESSFUL
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "none"
+
+    def check_channel_direct_tcpip_request(self, chanid: int, origin: Any, destination: Any) -> int:
+        self._owner.connections.append(destination)
+        if self._owner.refusal is not None:
+            return self._owner.refusal
+        try:
+            _targets[(id(self._owner), chanid)] = socket.create_connection(destination, timeout=5)
+        except OSError:
+            return paramiko.OPEN_FAILED_CONNECT_FAILED
+        return paramiko.OPEN_SUCCEEDED
+
+
+def _join(channel: paramiko.Channel, target: socket.socket) -> None:
+    target.settimeout(None)
+
+    def there() -> None:
+        try:
+            while data := channel.recv(65536):
+                target.sendall(data)
+        except OSError:
+            pass
+        target.close()
+
+    threading.Thread(target=there, daemon=True).start()
+    try:
+        while data := target.recv(65536):
+            channel.sendall(data)
+    except OSError:
+        pass
+    channel.close()
+
+
+def kubeconfig(authority: Authority, user: dict[str, Any], cluster: dict[str, Any] | None = None) -> bytes:
+    if cluster is None:
+        cluster = {"certificate-authority-data": base64.b64encode(authority.pem).decode()}
+    return json.dumps(
+        {
+            "current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": "https://elsewhere:6443", **cluster}}],
+            "users": [{"name": "u", "user": user}],
+        }
+    ).encode()
+
+
+def certificate_user(authority: Authority, name: str = "admin") -> dict[str, str]:
+    certificate, key = authority.issue(name)
+    return {
+        "client-certificate-data": base64.b64encode(certificate).decode(),
+        "client-key-data": base64.b64encode(key).decode(),
+    }
