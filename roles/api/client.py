@@ -171,14 +171,10 @@ class TunnelApi(_Base):
             raise errors.Unreachable(self._host, path, f"no channel to {self._where} ({error})", "try again") from error
 
     def _lost(self, path: str, error: object) -> errors.ConnectionLost:
-        return errors.ConnectionLost(
-            self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again"
-        )
+        return errors.ConnectionLost(self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again")
 
     def _timeout(self, path: str, what: str) -> errors.Timeout:
-        return errors.Timeout(
-            self._host, path, f"out of time {what} at {self._where}", "look at the node's load and its kube-apiserver"
-        )
+        return errors.Timeout(self._host, path, f"out of time {what} at {self._where}", "look at the node's load and its kube-apiserver")
 
     def _get(self, path: str, timeout: float) -> bytes:
         deadline = time.monotonic() + timeout
@@ -194,8 +190,7 @@ class TunnelApi(_Base):
             raise errors.TLS(
                 self._host,
                 path,
-                f"the certificate at {self._where} is not valid for {self._name!r} "
-                f"by the kubeconfig's CA ({error.verify_message})",
+                f"the certificate at {self._where} is not valid for {self._name!r} by the kubeconfig's CA ({error.verify_message})",
                 "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
             ) from error
         except TimeoutError as error:
@@ -203,9 +198,7 @@ class TunnelApi(_Base):
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             raise self._closed(path, error) from error
         except ssl.SSLError as error:
-            raise errors.TLS(
-                self._host, path, f"no TLS with {self._where} ({error.reason or error})", "is this the API's port?"
-            ) from error
+            raise errors.TLS(self._host, path, f"no TLS with {self._where} ({error.reason or error})", "is this the API's port?") from error
         except (http.client.HTTPException, EOFError, OSError, paramiko.SSHException) as error:
             if not self._transport.is_active():
                 raise self._lost(path, error) from error
@@ -391,9 +384,7 @@ def _by_status(host: str, path: str, status: int, body: bytes) -> errors.ApiErro
     if status == 404:
         return errors.NotFound(host, path, f"404 Not Found ({said})", "check the name; this version may not have the path")
     if status in _BUSY:
-        return errors.Unreachable(
-            host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again"
-        )
+        return errors.Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
     return errors.Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
 
 

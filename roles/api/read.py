@@ -93,9 +93,7 @@ def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
     found = api.get_json(path, timeout, wait=wait)
     try:
         spec = found["spec"]
-        return NodeLease(
-            spec.get("holderIdentity") or "", _time(spec.get("renewTime")), int(spec.get("leaseDurationSeconds") or 0)
-        )
+        return NodeLease(spec.get("holderIdentity") or "", _time(spec.get("renewTime")), int(spec.get("leaseDurationSeconds") or 0))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _odd(api, path, error) from error
 

@@ -61,9 +61,7 @@ def parse(lines: Iterable[str]) -> Status:
         reason=values.get("reason", ""),
         identity=_identity(values.get("identity", "0 ")),
         old_identity=_identity(values.get("old_identity", "0 ")),
-        argv=tuple(word.decode("utf-8", "surrogateescape") for word in cmdline.removesuffix(b"\0").split(b"\0"))
-        if cmdline
-        else (),
+        argv=tuple(word.decode("utf-8", "surrogateescape") for word in cmdline.removesuffix(b"\0").split(b"\0")) if cmdline else (),
         cgroup=base64.b64decode(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),

@@ -64,9 +64,7 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
             try:
                 part.decode()
             except UnicodeDecodeError:
-                raise FormatError(
-                    "an assignment is not UTF-8, and systemd reads none of the file", line=line_of(data, begin)
-                ) from None
+                raise FormatError("an assignment is not UTF-8, and systemd reads none of the file", line=line_of(data, begin)) from None
         # Others, such as `export NAME`, and values with control characters are dropped by systemd with a line in the journal.
         if _NAME.match(name) and not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", mapped.text):
             found.append(Assignment(name.decode(), mapped, line_of(data, begin), (begin, end)))
@@ -204,12 +202,8 @@ def remover(value: Mapped) -> Callable[[tuple[Mapped, ...]], list[Splice]]:
         splices = []
         for word in gone:
             start, end = word.extent
-            before = next(
-                (span for span, byte in zip(value.spans, value.text, strict=True) if span[1] == start and byte in b" \t"), None
-            )
-            behind = next(
-                (span for span, byte in zip(value.spans, value.text, strict=True) if span[0] == end and byte in b" \t"), None
-            )
+            before = next((span for span, byte in zip(value.spans, value.text, strict=True) if span[1] == start and byte in b" \t"), None)
+            behind = next((span for span, byte in zip(value.spans, value.text, strict=True) if span[0] == end and byte in b" \t"), None)
             if before:
                 start = before[0]
             elif behind:
@@ -233,9 +227,7 @@ def inserter(value: Mapped, data: bytes, assignment: Assignment) -> Callable[[st
             end = assignment.extent[0] + data[slice(*assignment.extent)].index(opened.strip()[:1]) + 1
             return [Splice(end, end, flag.encode(), value.source)]
         if opened.strip():
-            raise FormatError(
-                "an empty value is written in a way that leaves no place to add to", value=opened.decode(errors="replace")
-            )
+            raise FormatError("an empty value is written in a way that leaves no place to add to", value=opened.decode(errors="replace"))
         end = assignment.extent[0] + data[slice(*assignment.extent)].index(b"=") + 1
         return [Splice(end, end, flag.encode(), value.source)]
 

@@ -67,9 +67,7 @@ def _items(value: Mapped) -> tuple[GateItem, ...]:
             raise FormatError("a feature gate has no value", value=whole.string, way_out="write NAME=true or NAME=false")
         begin = part.index(b"=") + 1
         lead = len(part[begin:]) - len(part[begin:].lstrip())
-        spot = value.slice(
-            position - len(part) - 1 + begin + lead, position - len(part) - 1 + begin + lead + len(written.strip())
-        )
+        spot = value.slice(position - len(part) - 1 + begin + lead, position - len(part) - 1 + begin + lead + len(written.strip()))
         try:
             boolean = parse_bool(written.strip().decode("utf-8", "surrogateescape"))
         except FormatError as error:

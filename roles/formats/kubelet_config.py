@@ -122,11 +122,7 @@ def _add_key(document: Document, new: dict[str, bool]) -> tuple[int, int, str]:
     indent = " " * root.value[0][0].start_mark.column
     lines = [f"{indent}{_KEY}:", *(f"{indent}  {name}: {_written(value)}" for name, value in new.items())]
     block = yaml_text.eol(text).join(lines)
-    return (
-        yaml_text.add_line(text, len(text), block)
-        if not text.endswith("\n")
-        else (len(text), len(text), block + yaml_text.eol(text))
-    )
+    return yaml_text.add_line(text, len(text), block) if not text.endswith("\n") else (len(text), len(text), block + yaml_text.eol(text))
 
 
 def _edit_map(

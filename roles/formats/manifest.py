@@ -34,9 +34,7 @@ def read(data: bytes) -> Pod:
     spec = content.get("spec") or {}
     containers = tuple(str(item.get("name")) for item in spec.get("containers") or [] if isinstance(item, dict))
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
-    return Pod(
-        str(metadata.get("namespace") or "default"), str(metadata.get("name", "")), bool(spec.get("hostNetwork")), containers
-    )
+    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name", "")), bool(spec.get("hostNetwork")), containers)
 
 
 def container_argv(data: bytes, container: str) -> list[str]:
@@ -139,9 +137,7 @@ def _remove_item(document: Document, lists: list[SequenceNode], item: Node) -> t
     if sequence.flow_style:
         spans = [(other.start_mark.index, other.end_mark.index) for other in sequence.value]
         return yaml_text.flow_remove(text, spans, index, sequence.start_mark.index)
-    begin, stop = yaml_text.whole_lines(
-        text, item.start_mark.index, item.end_mark.index, "an argument shares its line with something else"
-    )
+    begin, stop = yaml_text.whole_lines(text, item.start_mark.index, item.end_mark.index, "an argument shares its line with something else")
     return yaml_text.remove_lines(text, begin, stop)
 
 

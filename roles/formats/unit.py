@@ -203,9 +203,7 @@ def resolve(
             elif entry.key == "EnvironmentFile":
                 listed = [*listed, _listed(unit, entry, known)] if entry.value.text else []
             elif entry.key == "UnsetEnvironment" and entry.value.text:
-                raise FormatError(
-                    "UnsetEnvironment= takes variables away again", line=entry.line, file=unit.path, value=entry.value.string
-                )
+                raise FormatError("UnsetEnvironment= takes variables away again", line=entry.line, file=unit.path, value=entry.value.string)
     if len(commands) != 1:
         raise FormatError(f"the unit has {len(commands)} ExecStart= that count; one is needed", file=fragment.path)
     present = []
@@ -215,9 +213,7 @@ def resolve(
         data = environment_files[path]
         present.append(EnvironmentFile(path, optional, data is not None))
         if data is None and not optional:
-            raise FormatError(
-                "an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path
-            )
+            raise FormatError("an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path)
         try:
             for assignment in envfile.parse(data or b"", systemd, source=path).assignments:
                 origin = Origin("environment_file", path, assignment.line, assignment.name)
@@ -364,7 +360,7 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
                 way_out="write them into one place",
             )
     origins = {id(word.mapped): word.origin for word in service.argv}
-    settings = {name: setting for name, setting in service.environment.items()}
+    settings = service.environment
     added: dict[str, bytes | None] = {}
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
@@ -397,9 +393,7 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
             assert assignment is not None  # it is where the setting comes from
             return envfile.inserter(assignment.value, data, assignment)(flag)
         if not setting.value.spans:
-            raise FormatError(
-                f"{name} is set to nothing", file=setting.origin.path, line=setting.origin.line, way_out="take that line out"
-            )
+            raise FormatError(f"{name} is set to nothing", file=setting.origin.path, line=setting.origin.line, way_out="take that line out")
         end = setting.value.spans[-1][1]
         return [Splice(end, end, b" " + flag.encode(), setting.origin.path)]
 
@@ -429,9 +423,7 @@ def _verify(sources: Sources, service: Service, changes: GateChanges, result: Ma
     wanted = {name: value for name, value in flags.effective_gates(old).items() if changes.get(name, value) is not None}
     wanted |= {name: value for name, value in changes.items() if value is not None}
     if flags.effective_gates(new) != wanted or without_gates(old) != without_gates(new):
-        raise FormatError(
-            "the edit would not give the command line that is wanted", value=" ".join(new), way_out="edit this unit by hand"
-        )
+        raise FormatError("the edit would not give the command line that is wanted", value=" ".join(new), way_out="edit this unit by hand")
 
 
 def without_gates(argv: Sequence[str]) -> list[str]:

@@ -19,8 +19,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from roles.formats.errors import FormatError
 
 # go-yaml v2 resolve.go; ruamel's YAML 1.1 knows neither y nor n.
-YAML_TRUE = frozenset("y Y yes Yes YES true True TRUE on On ON".split())
-YAML_FALSE = frozenset("n N no No NO false False FALSE off Off OFF".split())
+YAML_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
+YAML_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
 
 
 @dataclass(frozen=True)

@@ -145,15 +145,14 @@ def _kubelet(seen: Observation, process: Process) -> Kubelet:
             path for path in sorted(seen.files) if path.startswith(folder + "/") and path.endswith(".conf") and seen.data(path) is not None
         )
     configuration: dict[str, Any] = {}
-    for path in (config_path, *dropin_paths):
-        data = seen.data(path) if path else None
-        if path and data is None:
-            raise Refusal(seen.host, f"{path}: the kubelet runs with this configuration file, and it cannot be read now")
-        if data is not None:
-            try:
-                kubelet_config.gates(data)
-            except FormatError as error:
-                raise error.in_file(path or "") from None
+    for configured in (*([config_path] if config_path else []), *dropin_paths):
+        content = seen.data(configured)
+        if content is None:
+            raise Refusal(seen.host, f"{configured}: the kubelet runs with this configuration file, and it cannot be read now")
+        try:
+            kubelet_config.gates(content)
+        except FormatError as error:
+            raise error.in_file(configured) from None
     main = seen.data(config_path) if config_path else None
     if main is not None:
         configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])

@@ -52,9 +52,7 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
     on_flags |= {name: value for name, value in left.items() if value is not None}
     if on_flags:
         folder = f"/etc/systemd/system/{kubelet.unit_name}.d"
-        result |= unit.edit_gates(
-            kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN)
-        )
+        result |= unit.edit_gates(kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN))
     return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
 
 

@@ -224,9 +224,16 @@ def once(key: str, work: Callable[[Fleet], T]) -> T:
     result = per_state.get(key)
     if result is None:
         result = per_state[key] = AsyncResult()
-        worker = gevent.spawn(work, fleet)
-        worker.link(result)
+        gevent.spawn(_settle, result, work, fleet)
     return cast(T, result.get())
+
+
+def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) -> None:
+    # gevent prints a traceback for an error that leaves a greenlet; a refusal is no accident.
+    try:
+        result.set(work(fleet))
+    except BaseException as error:
+        result.set_exception(error)
 
 
 def refuse(message: str) -> DeployError:
@@ -244,7 +251,7 @@ def show(text: str = "") -> None:
     echo(text)
 
 
-@operation(is_idempotent=True)
+@operation(is_idempotent=True)  # type: ignore[untyped-decorator]
 def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
     """One operation for one host: `work(host name)` is waited for, True is success and False fails the host.
 

@@ -65,7 +65,7 @@ class Run:
             gevent.spawn(self._drive)
         self._done[host].wait()
         own = [step for step in self.steps if step.change.node == host]
-        if self.steps and own[-1] is self.steps[-1] or self.halted_by:
+        if (self.steps and own[-1] is self.steps[-1]) or self.halted_by:
             self._ended.wait()
         return all(step.outcome == "confirmed" for step in own)
 
@@ -114,9 +114,7 @@ class Run:
             proof = step.prove(status)
             step.how = proof.how
             if not proof.problems:
-                confirmed = self._ask(
-                    remote, f"sh {here}/change.sh confirm", CONFIRM_SECONDS, on_line, again=f"sh {here}/change.sh status"
-                )
+                confirmed = self._ask(remote, f"sh {here}/change.sh confirm", CONFIRM_SECONDS, on_line, again=f"sh {here}/change.sh status")
                 step.status = confirmed
                 step.outcome, step.why = _outcome(confirmed), "" if confirmed.state == "confirmed" else confirmed.reason
                 return

@@ -1,0 +1,9 @@
+"""Turn feature gates on or off, or take them out again: node by node, proven in the running processes, or put back.
+
+pyinfra inventories/prod.py deploys/feature_gates.py --dry
+pyinfra inventories/prod.py deploys/feature_gates.py --data feature_gates=NodeSwap=true -y
+"""
+
+from roles.feature_gates import feature_gates
+
+feature_gates()
