@@ -49,7 +49,7 @@ def feature_gates() -> None:
     prepared = bridge.once("feature_gates", _prepare)
     host = bridge.current_host()
     changes = any(step.change.node == host for step in prepared.run.steps)
-    bridge.drive("feature gates", changes, prepared.run.result)
+    bridge.drive("feature gates", changes, prepared.run.result, name="change, prove, or put back")
 
 
 def _prepare(fleet: Fleet) -> Prepared:

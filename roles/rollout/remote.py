@@ -159,10 +159,11 @@ class Remote:
                     if on_line is not None:
                         on_line(line)
                 lines += [OutputLine("stderr", line) for line in errors.get()]
+                # The status comes after the last output; a channel that is closed before would never tell it.
+                code = from_stdout.channel.recv_exit_status()
             finally:
                 errors.kill()
                 from_stdout.channel.close()
-            code = from_stdout.channel.recv_exit_status()
             if code == -1:
                 raise ConnectionLost(f"{self.name}: the SSH connection was lost while a command ran")
             return code, CommandOutput(lines)
