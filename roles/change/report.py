@@ -31,8 +31,20 @@ class Status:
         """The line of the component's own output that says why, or "" where there is none."""
         telling = [line for line in self.evidence if _TELLING.search(line)]
         from_container = [line for line in telling if not line.startswith("journal: ")]
-        chosen = (from_container or telling or [""])[-1]
-        return re.sub(r"^[\w-]+: ", "", chosen).strip()
+        return _bare((from_container or telling or [""])[-1])
+
+    @property
+    def last_words(self) -> list[str]:
+        """What to show of the evidence: the container's own last lines, else the journal's."""
+        lines = [line for line in self.evidence if line.strip()]
+        return ([line for line in lines if not line.startswith("journal: ")] or lines)[-8:]
+
+
+def _bare(line: str) -> str:
+    """A line without the heads that kubelet, container runtime and klog put before what is said."""
+    line = re.sub(r"^[\w-]+: ", "", line)
+    line = re.sub(r"^\S+Z (stdout|stderr) [FP] ", "", line)
+    return re.sub(r"^[IWEF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] ", "", line).strip()
 
 
 def log_text(line: str) -> str | None:

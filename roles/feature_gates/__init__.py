@@ -219,10 +219,9 @@ def _finish(prepared: Prepared) -> None:
         return
     show(f"\nHALTED at {bad.change.node}, {bad.change.component}: {bad.outcome}: {bad.why}")
     if bad.status is not None:
-        lines = [line for line in bad.status.evidence if line.strip()][-12:]
-        if lines:
+        if bad.status.last_words:
             show("What the node kept as evidence (its last lines):")
-            show("\n".join(f"  | {line}" for line in lines))
+            show("\n".join(f"  | {line}" for line in bad.status.last_words))
         show(f"All of it lies on {bad.change.node} in /var/lib/daytwo/changes/{bad.change.id}/ (log, evidence, before/, after/).")
     left = [step for step in run.steps if step.outcome == "not started"]
     if left:

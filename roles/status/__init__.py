@@ -1,0 +1,146 @@
+"""What is there: nodes, versions, processes, the sources of gates and flags, and the gates in effect. Reads, changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyinfra.api.deploy import deploy
+
+from roles import control_plane, kubelet
+from roles.api import ApiError, GateMetric
+from roles.change.refusal import Refusal
+from roles.control_plane import Component
+from roles.formats import kubelet_config
+from roles.kubelet import Kubelet
+from roles.observe import Observation, Process
+from roles.observe.look import look
+from roles.proof import Cluster, NoApi
+from roles.rollout import remote as bridge
+from roles.rollout import table
+from roles.rollout.remote import Fleet, show
+
+
+@dataclass
+class _Node:
+    seen: Observation
+    kubelet: Kubelet
+    components: dict[str, Component]
+    effective: dict[str, dict[str, GateMetric]] = field(default_factory=dict)
+
+
+@deploy("Status")  # type: ignore[untyped-decorator]
+def status() -> None:
+    """Show all nodes of the run in tables. Raises DeployError where a node could not be looked at or is not supported."""
+    bridge.once("status", _show)
+
+
+def _show(fleet: Fleet) -> None:
+    observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted))
+    nodes: list[_Node] = []
+    cluster = Cluster()
+    failures: list[str] = []
+    for remote in fleet.targets:
+        seen = observations[remote.name]
+        try:
+            if isinstance(seen, Exception):
+                raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
+            found = kubelet.find(seen)
+            node = _Node(seen, found, control_plane.find(found))
+            nodes.append(node)
+            cluster.add(remote, seen, node.components)
+        except Refusal as refusal:
+            failures.append(str(refusal))
+    notes = _effective(nodes, cluster)
+    show("\nComponents")
+    headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
+    show(table.render(headers, [row for node in nodes for row in _components(node)]))
+    show("\nFeature gates that a file or flag sets")
+    gates = [row for node in nodes for row in _gates(node)]
+    show(table.render(["node", "component", "gate", "set to", "in effect", "where"], gates) if gates else "none")
+    show("\nSources")
+    show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
+    for note in notes:
+        show(f"\nnot known: {note}")
+    if failures:
+        lines = "\n".join(f"  - {failure}" for failure in failures)
+        raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+
+
+def _effective(nodes: list[_Node], cluster: Cluster) -> list[str]:
+    """Fill in what the running processes say of their gates; what could not be read comes back as notes."""
+    notes: list[str] = []
+    for node in nodes:
+        for component in ("kubelet", *node.components):
+            try:
+                node.effective[component] = cluster.effective(node.seen.host, component, node.kubelet.node_name)
+            except (ApiError, NoApi) as error:
+                note = f"gates in effect: {error}" if isinstance(error, NoApi) else f"{node.seen.host} {component}: {error}"
+                if note not in notes:
+                    notes.append(note)
+    return notes
+
+
+def _components(node: _Node) -> list[list[str]]:
+    seen, found = node.seen, node.kubelet
+    unit = seen.unit
+    state = f"{unit.first('ActiveState')}, {unit.first('NRestarts')} restarts" if unit else "unknown"
+    changes = sorted(name for name, change in seen.changes.items() if change.get("state") not in ("confirmed", "reverted"))
+    if changes:
+        state += f"; change in hand: {', '.join(changes)}"
+    rows = [_row(node, "kubelet", found.process, state, found.config_path or "flags only")]
+    for name, component in node.components.items():
+        rows.append(_row(node, name, component.process, "static pod", component.file.path))
+    return rows
+
+
+def _row(node: _Node, name: str, process: Process, state: str, reads: str) -> list[str]:
+    age = node.seen.uptime - process.start_ticks / node.seen.ticks_per_second
+    return [node.seen.host, node.kubelet.style, name, process.version or "unknown", str(process.pid), _age(age), state, reads]
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _gates(node: _Node) -> list[list[str]]:
+    rows = []
+    found = node.kubelet
+    where: dict[str, str] = {}
+    for path in (*([found.config_path] if found.config_path else []), *found.dropin_paths):
+        for gate in kubelet_config.gates(node.seen.data(path) or b""):
+            where[gate] = path
+    for word in found.service.argv:
+        for gate in found.flag_gates:
+            if f"{gate}=" in word.text:
+                where[gate] = str(word.origin)
+    for gate, value in sorted(found.gates.items()):
+        rows.append(_gate(node, "kubelet", gate, value, where.get(gate, "unknown")))
+    for name, component in node.components.items():
+        for gate, value in sorted(component.gates.items()):
+            rows.append(_gate(node, name, gate, value, component.file.path))
+    return rows
+
+
+def _gate(node: _Node, component: str, gate: str, value: bool, where: str) -> list[str]:
+    running = node.effective.get(component, {}).get(gate)
+    effect = "unknown" if running is None else str(running.enabled).lower()
+    if running is not None and running.enabled != value:
+        effect += " (DIFFERS)"
+    return [node.seen.host, component, gate, str(value).lower(), effect, where]
+
+
+def _sources(node: _Node) -> list[list[str]]:
+    found = node.kubelet
+    paths = [unit.path for unit in (found.sources.fragment, *found.sources.dropins)]
+    paths += [file.path for file in found.service.environment_files]
+    paths += [*([found.config_path] if found.config_path else []), *found.dropin_paths]
+    paths += [component.file.path for component in node.components.values()]
+    rows = []
+    for path in paths:
+        file = node.seen.file(path)
+        there = file is not None and file.sha256 is not None
+        rows.append([node.seen.host, path, f"{file.mode:04o}" if file and there else "-", str(file.sha256) if file and there else "absent"])
+    return rows
