@@ -1,4 +1,4 @@
-"""python -m tests.lab up | down | reset [NODE...] | start NODE | kill NODE | reboot NODE | status"""
+"""python -m tests.lab up | down | reset [NODE...] | start, stop, kill, reboot NODE | ssh NODE [COMMAND...] | status"""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.lab.cluster import Lab
 from tests.lab.tools import LabError, say
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.lab", description="A real Kubernetes cluster on this machine.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tests.lab", description="A real Kubernetes cluster on this machine.")
+    verbs = made.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="make or start the cluster; does only what is missing")
     up.add_argument("--control-planes", type=int, default=int(os.environ.get("CONTROL_PLANES") or 1))
     up.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS") or 2))
@@ -21,9 +21,21 @@ def main() -> int:
     verbs.add_parser("status", help="which nodes run")
     reset = verbs.add_parser("reset", help="nodes back to what they were right after `up` (all, when none is named)")
     reset.add_argument("node", nargs="*")
-    for verb, text in (("start", "boot a node"), ("kill", "pull a node's plug"), ("reboot", "reboot a node in order")):
+    for verb, text in (
+        ("start", "boot a node"),
+        ("stop", "shut a node down in order"),
+        ("kill", "pull a node's plug"),
+        ("reboot", "reboot a node in order and wait until it is back"),
+    ):
         verbs.add_parser(verb, help=text).add_argument("node")
-    given = parser.parse_args()
+    ssh = verbs.add_parser("ssh", help="a shell on a node as root, or one command")
+    ssh.add_argument("node")
+    ssh.add_argument("command", nargs=argparse.REMAINDER)
+    return made
+
+
+def main() -> int:
+    given = parser().parse_args()
     begun = time.monotonic()
     try:
         lab = Lab()
@@ -39,10 +51,15 @@ def main() -> int:
                 lab.reset(*given.node)
             case "start":
                 lab.start(given.node)
+            case "stop":
+                lab.stop(given.node)
             case "kill":
                 lab.kill(given.node)
             case "reboot":
-                lab.run(given.node, "systemctl reboot", check=False)
+                lab.reboot(given.node)
+            case "ssh":
+                lab.machine(given.node)  # an unknown name is told as such, not by ssh
+                os.execvp("ssh", ["ssh", "-F", str(lab.ssh_config), given.node, *given.command])
             case "status":
                 for name in lab.nodes:
                     machine = lab.machine(name)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import re
 import shutil
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -32,20 +32,43 @@ def architecture() -> str:
 
 
 def version() -> str:
-    chosen = os.environ.get("KUBE_VERSION", "").removeprefix("v") or DEFAULT_VERSION
-    if not re.fullmatch(r"1\.\d+\.\d+", chosen):
-        raise LabError(f"KUBE_VERSION={chosen!r} is not a version such as {DEFAULT_VERSION}")
-    return chosen
+    """The version to run, without the v: KUBE_VERSION's, that of the binaries in KUBE_BIN_DIR, or the default."""
+    wanted = os.environ.get("KUBE_VERSION", "").removeprefix("v")
+    if wanted and not re.fullmatch(r"1\.\d+\.\d+", wanted):
+        raise LabError(f"KUBE_VERSION={wanted!r} is not a version such as {DEFAULT_VERSION}")
+    if not os.environ.get("KUBE_BIN_DIR"):
+        return wanted or DEFAULT_VERSION
+    folder = _given_folder()
+    found = {name: _told_version(folder / name) for name in KUBERNETES}
+    if len({*found.values()}) > 1:
+        raise LabError(f"{folder} mixes versions: {', '.join(f'{name} {told}' for name, told in found.items())}")
+    told = found["kubeadm"]
+    if wanted and wanted != told:
+        raise LabError(f"KUBE_VERSION={wanted}, and KUBE_BIN_DIR={folder} holds {told}; leave one of them out")
+    return told
+
+
+def _given_folder() -> Path:
+    folder = Path(os.environ["KUBE_BIN_DIR"]).resolve()
+    missing = [name for name in (*KUBERNETES, "etcd", "etcdctl") if not os.access(folder / name, os.X_OK)]
+    if missing:
+        raise LabError(f"KUBE_BIN_DIR={folder} has no {', '.join(missing)}")
+    return folder
+
+
+def _told_version(binary: Path) -> str:
+    question = {"kubeadm": ["version", "-o", "short"], "kubectl": ["version", "--client"]}.get(binary.name, ["--version"])
+    told = run(binary, *question).stdout
+    found = re.search(r"v(1\.\d+\.\d+\S*)", told)
+    if not found:
+        raise LabError(f"`{binary} {' '.join(question)}` tells no version: {told[:80]!r}")
+    return found.group(1)
 
 
 def get(version: str) -> Path:
     """A folder with the six Kubernetes binaries, etcd and etcdctl of `version`."""
-    if given := os.environ.get("KUBE_BIN_DIR"):
-        folder = Path(given).resolve()
-        missing = [name for name in (*KUBERNETES, "etcd", "etcdctl") if not os.access(folder / name, os.X_OK)]
-        if missing:
-            raise LabError(f"KUBE_BIN_DIR={given} has no {', '.join(missing)}")
-        return folder
+    if os.environ.get("KUBE_BIN_DIR"):
+        return _given_folder()
     folder = CACHE / "kubernetes" / f"v{version}-{architecture()}"
     if (folder / "complete").exists():
         return folder
@@ -60,20 +83,28 @@ def _download(version: str, folder: Path) -> bool:
     """The official release with its checksums; False where it cannot be reached. etcd has none there and is built."""
     base = f"{RELEASES}/v{version}/bin/linux/{architecture()}"
     try:
-        urllib.request.urlopen(f"{base}/kubeadm.sha256", timeout=REACH_SECONDS).read()
-    except (urllib.error.URLError, OSError):
+        _fetch(f"{base}/kubeadm.sha256", REACH_SECONDS)
+    except LabError:
         say("the official Kubernetes release cannot be reached from here; building from Go modules")
         return False
     for name in KUBERNETES:
         with long_step(f"downloading {name} {version}"):
-            wanted = urllib.request.urlopen(f"{base}/{name}.sha256", timeout=30).read().decode().split()[0]
-            data = urllib.request.urlopen(f"{base}/{name}", timeout=600).read()
+            wanted = _fetch(f"{base}/{name}.sha256", 30).decode().split()[0]
+            data = _fetch(f"{base}/{name}", 600)
         found = hashlib.sha256(data).hexdigest()
         if found != wanted:
             raise LabError(f"{base}/{name} has sha256 {found}, and the release says {wanted}: do not use it")
         _install(data, folder / name)
     _build_etcd(folder, _etcd_version(version, _go()))
     return True
+
+
+def _fetch(url: str, timeout: float) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:
+            return bytes(answer.read())
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
+        raise LabError(f"{url} cannot be downloaded: {error}") from error
 
 
 def _install(data: bytes, path: Path) -> None:

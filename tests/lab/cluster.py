@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import binaries, images, rootfs
-from tests.lab.machine import GROUP, Machine, Network, unified
-from tests.lab.tools import CACHE, STATE, LabError, long_step, need_packages, parallel, remove_tree, run, say, wait_until
+from tests.lab.machine import Machine, Network, leftovers, supervisors, unified, unmount_below
+from tests.lab.tools import (
+    CACHE,
+    STATE,
+    LabError,
+    long_step,
+    need_packages,
+    parallel,
+    remove_tree,
+    replace_text,
+    run,
+    say,
+    wait_until,
+)
 
 REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
 FREE_GIB = 8
@@ -113,8 +126,8 @@ class Lab:
 
     def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:
         """kubectl with the lab's admin rights, run on the first control-plane node."""
-        words = " ".join(f"'{word}'" for word in arguments)
-        return self.run(self.control_planes[0], f"kubectl --kubeconfig={ADMIN} {words}", input=input, check=check).stdout
+        words = shlex.join(["kubectl", f"--kubeconfig={ADMIN}", *arguments])
+        return self.run(self.control_planes[0], words, input=input, check=check).stdout
 
     def run_pod(self, name: str, node: str, labels: str = "") -> None:
         """A working pod on a node, without a controller; returns when it runs."""
@@ -133,16 +146,42 @@ class Lab:
         self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
 
     def start(self, name: str) -> None:
+        self._network_up()
         self.machine(name).start()
         self.machine(name).wait_ssh()
 
     def kill(self, name: str) -> None:
         self.machine(name).kill()
 
+    def stop(self, name: str) -> None:
+        """Shut a node down in order; returns when it is off."""
+        machine = self.machine(name)
+        if machine.supervisor is not None:
+            self.run(name, "systemctl poweroff", check=False)
+            wait_until(f"{name} to power off (see {machine.folder}/console.log)", lambda: machine.supervisor is None, 120)
+        machine.kill()  # what is left of it: its cable, its disk's mount
+
+    def reboot(self, name: str) -> None:
+        """Reboot a node in order; returns when it answers ssh under a new boot id."""
+        before = self.boot_id(name)
+        if before is None:
+            raise LabError(f"{name} does not answer; `start {name}` boots a node that is off")
+        self.run(name, "systemctl reboot", check=False)
+        wait_until(f"{name} to be back", lambda: self.boot_id(name) not in (None, before), 120)
+
+    def boot_id(self, name: str) -> str | None:
+        """The id of the boot a node runs in; None while it does not answer."""
+        try:
+            told = self.run(name, "cat /proc/sys/kernel/random/boot_id", check=False, timeout=15)
+        except LabError:
+            return None
+        return told.stdout.strip() or None
+
     def reset(self, *names: str) -> None:
         """These nodes (all, when none is named) as they were right after `up`, and Ready again."""
         chosen = list(names) or self.nodes
         with self._locked(), long_step(f"putting {', '.join(chosen)} back to pristine"):
+            self._network_up()
             parallel(*(partial(self._reset_disk, name) for name in chosen))
             # Workers would only wait for the control plane; it is started first, its boot takes longest.
             for name in sorted(chosen, key=self.nodes.index):
@@ -167,6 +206,9 @@ class Lab:
                 say("another process works on the lab; waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             self._load()
+            foreign = sorted({folder.parent.parent for folder in supervisors().values() if folder.parent != STATE / "nodes"})
+            if foreign:
+                raise LabError(f"a machine has room for one lab, and one runs from {foreign[0]} (DAYTWO_LAB_DIR={foreign[0]})")
             yield
 
     def up(self, control_planes: int = 1, workers: int = 2) -> None:
@@ -194,6 +236,8 @@ class Lab:
                 self._destroy()
                 self._create(shape)
             self._network_up()
+            for name in self.nodes:
+                self.machine(name).plug_in()
             stopped = [name for name in self.nodes if self.machine(name).supervisor is None]
             for name in stopped:
                 self.machine(name).start()
@@ -218,8 +262,10 @@ class Lab:
         remove_tree(STATE)
 
     def _destroy(self) -> None:
-        parallel(*(self.machine(name).kill for name in self.nodes))
+        """What is found is removed, whether or not the plan still knows it."""
+        parallel(*(Machine(name, 0, Network(""), ()).kill for name in {*self.nodes, *leftovers()}))
         Network.down()
+        unmount_below(STATE)
         instances = STATE / "inotify"
         if instances.exists():
             Path("/proc/sys/fs/inotify/max_user_instances").write_text(instances.read_text())
@@ -275,9 +321,7 @@ class Lab:
 
     def _save(self) -> None:
         STATE.mkdir(parents=True, exist_ok=True)
-        new = STATE / "lab.json.new"
-        new.write_text(json.dumps(self._plan, indent=1) + "\n")
-        new.rename(STATE / "lab.json")
+        replace_text(STATE / "lab.json", json.dumps(self._plan, indent=1) + "\n")
 
     def _network_up(self) -> None:
         Network(self._plan["network"]).up()
@@ -291,13 +335,12 @@ class Lab:
     def _write_access(self) -> None:
         key = rootfs.keys() / "id_ed25519"
         known = rootfs.keys() / "known_hosts"
-        known.write_text("".join(f"{self.address(name)},{name} {self.machine(name).host_key}\n" for name in self.nodes))
+        replace_text(known, "".join(f"{self.address(name)},{name} {self.machine(name).host_key}\n" for name in self.nodes))
         self.ssh_config.parent.mkdir(exist_ok=True)
-        self.ssh_config.write_text(ssh_config({name: self.address(name) for name in self.nodes}, key, known))
+        replace_text(self.ssh_config, ssh_config({name: self.address(name) for name in self.nodes}, key, known))
         admin = self.machine(self.control_planes[0]).disk / ADMIN.lstrip("/")
         if admin.exists():
-            self.kubeconfig.write_text(admin.read_text())
-            self.kubeconfig.chmod(0o600)
+            replace_text(self.kubeconfig, admin.read_text(), 0o600)
 
     # ---- the cluster
 
@@ -314,15 +357,11 @@ class Lab:
         joining = self.run(first, "kubeadm token create --print-join-command 2>/dev/null").stdout.strip()
         # Control planes join one by one: etcd takes one new member at a time.
         for name in further:
-            certificates = self.run(
-                first, "kubeadm init phase upload-certs --upload-certs 2>/dev/null | tail -n 1"
-            ).stdout.strip()
+            certificates = self.run(first, "kubeadm init phase upload-certs --upload-certs 2>/dev/null | tail -n 1").stdout.strip()
             self._join(name, f"{joining} --control-plane --certificate-key {certificates}")
         parallel(
             *(
-                partial(self._join_plain, name)
-                if self._plan["nodes"][name]["style"] == "plain"
-                else partial(self._join, name, joining)
+                partial(self._join_plain, name) if self._plan["nodes"][name]["style"] == "plain" else partial(self._join, name, joining)
                 for name in self.workers
             )
         )
@@ -378,7 +417,8 @@ class Lab:
         made = self.run(
             first,
             "set -e; cd $(mktemp -d); "
-            f"openssl req -new -newkey rsa:2048 -nodes -keyout key -subj '/O=system:nodes/CN=system:node:{name}' -out csr 2>/dev/null; "
+            f"openssl req -new -newkey rsa:2048 -nodes -keyout key -subj '/O=system:nodes/CN=system:node:{name}' "
+            "-out csr 2>/dev/null; "
             f"openssl x509 -req -in csr -CA {pki}/ca.crt -CAkey {pki}/ca.key -CAcreateserial -days 365 -out crt 2>/dev/null; "
             f"base64 -w 0 {pki}/ca.crt; echo; base64 -w 0 crt; echo; base64 -w 0 key; echo; cat {pki}/ca.crt",
         ).stdout
@@ -420,8 +460,8 @@ class Lab:
         def look() -> bool:
             told = self.run(
                 first,
-                f"kubectl --kubeconfig={ADMIN} get --raw /readyz >/dev/null && kubectl --kubeconfig={ADMIN} get nodes,pods,leases "
-                "--all-namespaces -o json",
+                f"export KUBECONFIG={ADMIN}; "
+                "kubectl get --raw /readyz >/dev/null && kubectl get nodes,pods,leases --all-namespaces -o json",
                 check=False,
             )
             if told.returncode != 0:
@@ -499,4 +539,4 @@ def ssh_config(addresses: dict[str, str], key: Path, known_hosts: Path) -> str:
     )
 
 
-__all__ = ["GROUP", "Lab", "check_machine", "kubelet_configuration", "ssh_config"]
+__all__ = ["Lab", "check_machine", "kubelet_configuration", "ssh_config"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +21,27 @@ BRIDGE_NAMESPACE = "daytwo-lab"
 BRIDGE = "labbr0"
 HOST_LEG = "daytwolab0"
 CGROUPS = Path("/sys/fs/cgroup")
+NAMESPACES = Path("/run/netns")
 # The lab's own group in each cgroup hierarchy; nothing outside it is touched.
 GROUP = "daytwo-lab"
 # File systems that overlayfs cannot hold: containerd's own overlays, and what must survive with its locks and mounts.
 OWN_FOLDERS = {"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet", "etcd": "/var/lib/etcd"}
 # Sysctls of the whole machine that a kubelet or systemd writes: each node gets files of its own in their place.
 PRIVATE_SYSCTLS = (
-    "vm/overcommit_memory vm/panic_on_oom vm/max_map_count vm/swappiness kernel/pid_max kernel/panic kernel/panic_on_oops "
-    "kernel/keys/root_maxkeys kernel/keys/root_maxbytes fs/inotify/max_user_watches fs/inotify/max_user_instances fs/file-max"
-).split()
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "vm/max_map_count",
+    "vm/swappiness",
+    "kernel/pid_max",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+    "fs/inotify/max_user_watches",
+    "fs/inotify/max_user_instances",
+    "fs/file-max",
+)
+SUPERVISOR = "tests.lab.supervisor"
 # What nspawn exits with under --keep-unit when the node asks for a reboot (systemd-nspawn(1), EXIT STATUS).
 REBOOT = 133
 
@@ -38,6 +54,81 @@ def unified() -> bool:
 def hierarchies() -> list[Path]:
     """Every cgroup hierarchy of this machine that a node gets a group in."""
     return [CGROUPS] if unified() else sorted({path.resolve() for path in CGROUPS.iterdir() if path.is_dir()})
+
+
+def supervisors() -> dict[int, Path]:
+    """The node folder of every supervisor in this network namespace, by PID: of this lab, and of any other state folder."""
+    found: dict[int, Path] = {}
+    here = os.readlink("/proc/self/ns/net")
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if words[1:3] == ["-m", SUPERVISOR] and len(words) > 4 and os.readlink(process / "ns/net") == here:
+                found[int(process.name)] = Path(words[4])
+        except OSError:
+            continue
+    return found
+
+
+def leftovers() -> list[str]:
+    """Names of all nodes of which anything is there: a folder, a supervisor, a network namespace or a cgroup."""
+    names = {folder.name for folder in supervisors().values() if folder.parent == STATE / "nodes"}
+    for folder, prefix in ((STATE / "nodes", ""), (NAMESPACES, f"{BRIDGE_NAMESPACE}-")):
+        if folder.is_dir():
+            names |= {entry.name.removeprefix(prefix) for entry in folder.iterdir() if entry.name.startswith(prefix)}
+    if unified():
+        listed = run("systemctl", "list-units", "--all", "--plain", "--no-legend", f"{GROUP}-*.scope", check=False).stdout
+        names |= set(re.findall(rf"^{GROUP}-(\S+)\.scope", listed, re.MULTILINE))
+    else:
+        for hierarchy in hierarchies():
+            if (hierarchy / GROUP).is_dir():
+                names |= {entry.name for entry in (hierarchy / GROUP).iterdir() if entry.is_dir()}
+    return sorted(names)
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount whatever is mounted in a folder, the innermost first."""
+    inside = str(folder.resolve()) + "/"
+    points = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    # Blanks and the like stand as octal escapes there (proc_pid_mountinfo(5)).
+    plain = [re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), point) for point in points]
+    for point in reversed([point for point in plain if point.startswith(inside)]):
+        run("umount", point)
+
+
+# In this order; the last is set aside for measurements (RFC 2544), for a machine whose VPN routes all private ranges.
+CANDIDATES = ("10.77.0", "10.99.77", "172.27.77", "192.168.177", "198.18.77")
+
+
+def free_prefix(routes: Iterable[str]) -> str | None:
+    """The first candidate whose /24 overlaps no destination in `routes` (`10.0.0.0/8`, `192.168.1.7`, `default`)."""
+    taken = []
+    for route in routes:
+        network = ipaddress.ip_network("0.0.0.0/0" if route == "default" else route, strict=False)
+        # A default route, in one piece or in two halves as VPNs write it, gives way to the lab's own.
+        if network.prefixlen > 1:
+            taken.append(network)
+    for prefix in CANDIDATES:
+        if not any(ipaddress.ip_network(f"{prefix}.0/24").overlaps(network) for network in taken):
+            return prefix
+    return None
+
+
+def _namespace_up(name: str) -> None:
+    """A network namespace of this name that works, its loopback up."""
+    if run("ip", "-n", name, "link", "set", "lo", "up", check=False).returncode == 0:
+        return
+    # Its file can be there without the namespace, where making or removing it was cut short.
+    run("ip", "netns", "del", name, check=False)
+    run("ip", "netns", "add", name)
+    run("ip", "-n", name, "link", "set", "lo", "up")
+
+
+def _has_link(namespace: str | None, link: str) -> bool:
+    where = ["-n", namespace] if namespace else []
+    return run("ip", *where, "link", "show", link, check=False).returncode == 0
 
 
 @dataclass(frozen=True)
@@ -53,28 +144,30 @@ class Network:
     @staticmethod
     def choose() -> Network:
         """A private /24 that no route of this machine covers."""
-        routes = run("ip", "-4", "route", "show").stdout
-        for prefix in ("10.77.0", "10.99.77", "172.27.77", "192.168.177"):
-            if prefix not in routes and f"{prefix.rsplit('.', 1)[0]}.0.0/16" not in routes:
-                return Network(prefix)
-        raise LabError("no private /24 is free on this machine for the lab's network")
+        # All tables: a VPN keeps its routes in one of its own.
+        routes = json.loads(run("ip", "-json", "-4", "route", "show", "table", "all").stdout or "[]")
+        prefix = free_prefix(route["dst"] for route in routes)
+        if prefix is None:
+            raise LabError(f"the lab's network finds no free /24 on this machine: routes cover all of {', '.join(CANDIDATES)}")
+        return Network(prefix)
 
     def up(self) -> None:
-        if (Path("/run/netns") / BRIDGE_NAMESPACE).exists():
-            return
-        run("ip", "netns", "add", BRIDGE_NAMESPACE)
-        run("ip", "-n", BRIDGE_NAMESPACE, "link", "set", "lo", "up")
-        run("ip", "-n", BRIDGE_NAMESPACE, "link", "add", BRIDGE, "type", "bridge")
+        """The bridge and this machine's leg in it; of a network that is half there, what is missing is made."""
+        _namespace_up(BRIDGE_NAMESPACE)
+        if not _has_link(BRIDGE_NAMESPACE, BRIDGE):
+            run("ip", "-n", BRIDGE_NAMESPACE, "link", "add", BRIDGE, "type", "bridge")
         run("ip", "-n", BRIDGE_NAMESPACE, "link", "set", BRIDGE, "up")
-        run("ip", "link", "add", HOST_LEG, "type", "veth", "peer", "name", "uplink", "netns", BRIDGE_NAMESPACE)
+        if not (_has_link(None, HOST_LEG) and _has_link(BRIDGE_NAMESPACE, "uplink")):
+            run("ip", "link", "del", HOST_LEG, check=False)
+            run("ip", "link", "add", HOST_LEG, "type", "veth", "peer", "name", "uplink", "netns", BRIDGE_NAMESPACE)
         run("ip", "-n", BRIDGE_NAMESPACE, "link", "set", "uplink", "master", BRIDGE, "up")
-        run("ip", "addr", "add", f"{self.gateway}/24", "dev", HOST_LEG)
+        run("ip", "addr", "replace", f"{self.gateway}/24", "dev", HOST_LEG)
         run("ip", "link", "set", HOST_LEG, "up")
 
     @staticmethod
     def down() -> None:
         run("ip", "link", "del", HOST_LEG, check=False)
-        if (Path("/run/netns") / BRIDGE_NAMESPACE).exists():
+        if (NAMESPACES / BRIDGE_NAMESPACE).exists():
             run("ip", "netns", "del", BRIDGE_NAMESPACE)
 
 
@@ -107,22 +200,18 @@ class Machine:
 
     @property
     def supervisor(self) -> int | None:
-        """PID of the process that keeps the node running; None when there is none (a PID that was reused is not it)."""
-        try:
-            pid, start = (self.folder / "supervisor").read_text().split()
-        except (FileNotFoundError, ValueError):
-            return None
-        return int(pid) if start_ticks(int(pid)) == start else None
+        """PID of the process that keeps the node running; None when there is none."""
+        return min((pid for pid, folder in supervisors().items() if folder == self.folder), default=None)
 
     def start(self) -> None:
         """Boot the node; it answers ssh a second or two later (wait_ssh)."""
         if self.supervisor is not None:
             return
         self._mount()
-        self._plug_in()
+        self.plug_in()
         self._make_groups()
         log = (self.folder / "console.log").open("ab")
-        command = [sys.executable, "-m", "tests.lab.supervisor", self.name, str(self.folder), *self._nspawn()]
+        command = [sys.executable, "-m", SUPERVISOR, self.name, str(self.folder), *self._nspawn()]
         if unified():
             scope = ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={GROUP}-{self.name}", "--property=Delegate=yes"]
             command = [*scope, "--", *command]
@@ -144,13 +233,18 @@ class Machine:
     def kill(self) -> None:
         """Pull the plug: every process of the node is killed at once. What was not synced by the node's programs is kept
         by this machine's page cache, so this is the death of a machine's processes, not of its disk."""
-        supervisor = self.supervisor
-        if supervisor is not None:
-            os.kill(supervisor, signal.SIGTERM)  # no further boot
-        self._kill_group()
-        if supervisor is not None:
-            wait_until(f"the end of {self.name}'s supervisor", lambda: start_ticks(supervisor) is None or None, 20)
-        (self.folder / "supervisor").unlink(missing_ok=True)
+
+        def ended() -> bool:
+            running = [pid for pid, folder in supervisors().items() if folder == self.folder]
+            for pid in running:
+                try:
+                    os.kill(pid, signal.SIGTERM)  # no further boot
+                except ProcessLookupError:
+                    continue
+            self._kill_group()
+            return not running
+
+        wait_until(f"the end of {self.name}'s supervisor", ended, 20)
         self._unplug()
         self._unmount()
         self._remove_groups()
@@ -233,24 +327,24 @@ class Machine:
 
     # ---- the network
 
-    def _plug_in(self) -> None:
-        if (Path("/run/netns") / self.namespace).exists():
-            return
+    def plug_in(self) -> None:
+        """The node's cable to the bridge; where it is only half there, or was torn off a running node, it is made anew."""
         port = f"p-{self.name}"
-        run("ip", "netns", "add", self.namespace)
-        run("ip", "-n", self.namespace, "link", "set", "lo", "up")
-        run("ip", "-n", BRIDGE_NAMESPACE, "link", "del", port, check=False)
-        # A fixed MAC: with a random one the neighbours' caches are wrong for many seconds after a reset.
-        mac = f"02:77:00:00:00:{self.number:02x}"
-        add = ["ip", "link", "add", "eth0", "netns", self.namespace, "address", mac, "type", "veth"]
-        run(*add, "peer", "name", port, "netns", BRIDGE_NAMESPACE)
+        _namespace_up(self.namespace)
+        if not (_has_link(self.namespace, "eth0") and _has_link(BRIDGE_NAMESPACE, port)):
+            run("ip", "-n", BRIDGE_NAMESPACE, "link", "del", port, check=False)
+            run("ip", "-n", self.namespace, "link", "del", "eth0", check=False)
+            # A fixed MAC: with a random one the neighbours' caches are wrong for many seconds after a reset.
+            mac = f"02:77:00:00:00:{self.number:02x}"
+            add = ["ip", "link", "add", "eth0", "netns", self.namespace, "address", mac, "type", "veth"]
+            run(*add, "peer", "name", port, "netns", BRIDGE_NAMESPACE)
         run("ip", "-n", BRIDGE_NAMESPACE, "link", "set", port, "master", BRIDGE, "up")
-        run("ip", "-n", self.namespace, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        run("ip", "-n", self.namespace, "addr", "replace", f"{self.address}/24", "dev", "eth0")
         run("ip", "-n", self.namespace, "link", "set", "eth0", "up")
-        run("ip", "-n", self.namespace, "route", "add", "default", "via", self.network.gateway)
+        run("ip", "-n", self.namespace, "route", "replace", "default", "via", self.network.gateway)
 
     def _unplug(self) -> None:
-        if (Path("/run/netns") / self.namespace).exists():
+        if (NAMESPACES / self.namespace).exists():
             run("ip", "netns", "del", self.namespace)
 
     # ---- processes
@@ -329,8 +423,10 @@ class Machine:
                 return not group.exists()
 
             wait_until(f"the cgroup {group} to be empty", removed, 20)
-            if not any(entry.is_dir() for entry in group.parent.iterdir()):
+            try:
                 group.parent.rmdir()
+            except OSError:
+                continue  # another node's group is in it, or another thread was first
 
 
 def _members(group: Path) -> set[int]:
@@ -341,15 +437,6 @@ def _members(group: Path) -> set[int]:
         except OSError:
             continue
     return found
-
-
-def start_ticks(pid: int) -> str | None:
-    """Start time of a process in clock ticks since boot; None when it is gone (or only its zombie is left)."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else fields[19]
 
 
 def _gone(process: subprocess.Popen[bytes]) -> None:

@@ -11,11 +11,14 @@ from tests.lab import images
 from tests.lab.tools import CACHE, STATE, LabError, long_step, need_packages, remove_tree, run
 
 FILES = Path(__file__).parent / "files"
+# fmt: off
 PACKAGES = (
-    "systemd systemd-sysv dbus libpam-systemd openssh-server sudo containerd runc containernetworking-plugins busybox-static "
-    "iproute2 iptables ethtool conntrack socat kmod procps iputils-ping ca-certificates openssl curl util-linux mount less "
-    "e2fsprogs python3-minimal strace inotify-tools acl"
-).split()
+    "systemd", "systemd-sysv", "dbus", "libpam-systemd", "openssh-server", "sudo", "containerd", "runc",
+    "containernetworking-plugins", "busybox-static", "iproute2", "iptables", "ethtool", "conntrack", "socat", "kmod",
+    "procps", "iputils-ping", "ca-certificates", "openssl", "curl", "util-linux", "mount", "less",
+    "e2fsprogs", "python3-minimal", "strace", "inotify-tools", "acl",
+)
+# fmt: on
 # What an ordinary node has no use for and a container image or a test never reads.
 LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/info/*")
 

@@ -11,13 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.lab.machine import GROUP, REBOOT, hierarchies, start_ticks, unified
+from tests.lab.machine import GROUP, REBOOT, hierarchies, unified
+
+# In the child only: the supervisor itself must outlive a kill of the node's cgroups. "0" is the process that writes it.
+ENTER_GROUPS = 'for group in $1; do echo 0 >"$group/cgroup.procs" || exit 1; done; shift; exec "$@"'
 
 
 def main() -> int:
-    name, folder, command = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
-    (folder / "supervisor.new").write_text(f"{os.getpid()} {start_ticks(os.getpid())}\n")
-    (folder / "supervisor.new").rename(folder / "supervisor")
+    # The folder stands in the command line for whoever looks for the lab's supervisors (machine.supervisors).
+    name, _folder, *command = sys.argv[1:]
     stopping = False
 
     def stop(signum: int, frame: object) -> None:
@@ -27,16 +29,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     environment = {**os.environ, "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network", "SYSTEMD_SECCOMP": "0"}
     groups = [] if unified() else [hierarchy / GROUP / name for hierarchy in hierarchies()]
-
-    def enter_groups() -> None:
-        # In the child only: the supervisor itself must outlive a kill of the node's cgroups.
-        for group in groups:
-            (group / "cgroup.procs").write_text("0")
-
-    while True:
-        status = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, preexec_fn=enter_groups, start_new_session=True
-        ).wait()
+    wrapped = ["sh", "-c", ENTER_GROUPS, "enter-groups", " ".join(map(str, groups)), *command]
+    while not stopping:
+        status = subprocess.Popen(wrapped, env=environment, stdin=subprocess.DEVNULL, start_new_session=True).wait()
         print(f"node ended with {status}", flush=True)
         for group in groups:
             for inner, _, _ in os.walk(group, topdown=False):
@@ -45,9 +40,9 @@ def main() -> int:
                         os.rmdir(inner)
                     except OSError:
                         continue
-        if status != REBOOT or stopping:
-            (folder / "supervisor").unlink(missing_ok=True)
-            return 0
+        if status != REBOOT:
+            break
+    return 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -121,5 +121,9 @@ def remove_tree(*paths: Path) -> None:
         run("rm", "-rf", "--one-file-system", *present)
 
 
-def words(sequence: Sequence[object]) -> str:
-    return ", ".join(str(item) for item in sequence)
+def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file that others read meanwhile: they see the old text or the new one."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.chmod(mode)
+    new.rename(path)
