@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export PYINFRA_PROGRESS := off
-GATE ?= InPlacePodLevelResourcesVerticalScaling=true
+GATE ?= HPAScaleToZero=true
 
 .PHONY: help demo test lint test-unit test-lab lab lab-down
 .DEFAULT_GOAL := help

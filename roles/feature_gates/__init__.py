@@ -54,7 +54,7 @@ def feature_gates() -> None:
 
 def _prepare(fleet: Fleet) -> Prepared:
     run_id = time.strftime("r%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
-    refusals: list[str] = []
+    refusals = [f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable]
     desired: dict[str, Desired] = {}
     for remote in fleet.targets:
         try:

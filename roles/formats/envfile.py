@@ -46,7 +46,7 @@ class EnvFile:
 def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
     """Read an environment file. Raises FormatError where systemd itself would stop, or stop short without a word."""
     if b"\0" in data:
-        raise FormatError("holds a NUL byte, behind which systemd reads nothing", line=line_of(data, data.index(b"\0")))
+        raise FormatError("holds a NUL byte, and systemd reads none of the file", line=line_of(data, data.index(b"\0")))
     found: list[Assignment] = []
     state = "pre_key"
     key = bytearray()
@@ -61,12 +61,10 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
         name = bytes(key).rstrip(words.WHITESPACE)
         mapped = value.done((begin, end))
         for part in (name, mapped.text):
-            try:
-                part.decode()
-            except UnicodeDecodeError:
-                raise FormatError("an assignment is not UTF-8, and systemd reads none of the file", line=line_of(data, begin)) from None
-        # Others, such as `export NAME`, and values with control characters are dropped by systemd with a line in the journal.
-        if _NAME.match(name) and not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", mapped.text):
+            if not words.valid_utf8(part):
+                raise FormatError("an assignment is not UTF-8, and systemd reads none of the file", line=line_of(data, begin))
+        # Others, such as `export NAME`, are dropped by systemd with a line in the journal.
+        if _NAME.match(name):
             found.append(Assignment(name.decode(), mapped, line_of(data, begin), (begin, end)))
         state = "pre_key"
 
@@ -142,17 +140,22 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
     return EnvFile(tuple(found))
 
 
-def add_assignment(data: bytes | None, variable: str, value: str) -> bytes:
+def add_assignment(data: bytes | None, variable: str, value: str, systemd: int = 257) -> bytes:
     """The file with one more assignment at its end, marked as daytwo's so that it can be taken out with its line again.
 
-    `value` must be free of quotes, backslashes, dollars and backticks (a gate list is).
+    `value` must be free of quotes, backslashes, dollars and backticks (a gate list is). Raises FormatError where the file ends in
+    the middle of something.
     """
-    line = ADDED + f'\n{variable}="{value}"'.encode()
+    assignment = f'{variable}="{value}"'.encode()
     if data is None:
-        return MADE + b"\n" + line.removeprefix(ADDED + b"\n") + b"\n"
+        return MADE + b"\n" + assignment + b"\n"
     end = b"\r\n" if b"\r\n" in data else b"\n"
-    line = line.replace(b"\n", end)
-    return data + line + end if data.endswith(b"\n") or not data else data + end + line
+    line = ADDED + end + assignment
+    after = data + line + end if data.endswith(b"\n") or not data else data + end + line
+    before = [(found.name, found.value.text) for found in parse(data, systemd).assignments]
+    if [(found.name, found.value.text) for found in parse(after, systemd).assignments] != [*before, (variable, value.encode())]:
+        raise FormatError("ends in an open quote or behind a backslash", line=line_of(data, len(data)), way_out="end its last line")
+    return after
 
 
 def drop_empty(data: bytes, variable: str, systemd: int) -> bytes | None:
@@ -182,12 +185,22 @@ def edit_gates(data: bytes | None, variable: str, changes: GateChanges, systemd:
     assignment = parse(data, systemd).last(variable) if data is not None else None
     if data is None or assignment is None:
         new = {name: value for name, value in changes.items() if value is not None}
-        return add_assignment(data, variable, f"--{flags.FEATURE_GATES}={flags.written(new)}") if new else data
-    value = assignment.value
-    splices = flags.edit(split_variable(value), changes, remover(value), inserter(value, data, assignment))
+        return add_assignment(data, variable, f"--{flags.FEATURE_GATES}={flags.written(new)}", systemd) if new else data
+    before = split_variable(assignment.value)
+
+    def insert(flag: str) -> list[Splice]:
+        flags.check_end([word.string for word in before])
+        return [insertion(data, assignment, flag)]
+
+    splices = flags.edit(before, changes, remover(assignment.value), insert)
     if not splices:
         return data
-    return drop_empty(apply(data, splices), variable, systemd)
+    edited = apply(data, splices)
+    found = parse(edited, systemd).last(variable)
+    after = split_variable(found.value) if found else []
+    if not flags.reached([word.string for word in before], [word.string for word in after], changes):
+        raise FormatError("the edit would not give the value that is wanted", value=variable, line=assignment.line)
+    return drop_empty(edited, variable, systemd)
 
 
 def split_variable(value: Mapped) -> list[Mapped]:
@@ -196,46 +209,31 @@ def split_variable(value: Mapped) -> list[Mapped]:
 
 
 def remover(value: Mapped) -> Callable[[tuple[Mapped, ...]], list[Splice]]:
-    """How to take words out of a value: each with one blank, the one before it or else the one behind it."""
+    """How to take neighbouring words out of a value: with one blank, the one before them or else the one behind them."""
+    blanks = [span for span, byte in zip(value.spans, value.text, strict=True) if byte in words.WHITESPACE]
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
-        splices = []
-        for word in gone:
-            start, end = word.extent
-            before = next((span for span, byte in zip(value.spans, value.text, strict=True) if span[1] == start and byte in b" \t"), None)
-            behind = next((span for span, byte in zip(value.spans, value.text, strict=True) if span[0] == end and byte in b" \t"), None)
-            if before:
-                start = before[0]
-            elif behind:
-                end = behind[1]
-            splices.append(Splice(start, end, b"", value.source))
-        return splices
+        start, end = gone[0].extent[0], gone[-1].extent[1]
+        beside = [span for span in blanks if span[1] == start] or [span for span in blanks if span[0] == end]
+        for span in beside:
+            blanks.remove(span)
+            start, end = min(start, span[0]), max(end, span[1])
+        return [Splice(start, end, b"", value.source)]
 
     return remove
 
 
-def inserter(value: Mapped, data: bytes, assignment: Assignment) -> Callable[[str], list[Splice]]:
-    """How to add a flag at the end of a value, inside its quotes."""
-
-    def insert(flag: str) -> list[Splice]:
-        check_end(split_variable(value), assignment.line)
-        if value.spans:
-            end = value.spans[-1][1]
-            return [Splice(end, end, b" " + flag.encode(), value.source)]
-        opened = data[slice(*assignment.extent)].partition(b"=")[2]
-        if opened.strip() in (b'""', b"''"):
-            end = assignment.extent[0] + data[slice(*assignment.extent)].index(opened.strip()[:1]) + 1
-            return [Splice(end, end, flag.encode(), value.source)]
-        if opened.strip():
-            raise FormatError("an empty value is written in a way that leaves no place to add to", value=opened.decode(errors="replace"))
-        end = assignment.extent[0] + data[slice(*assignment.extent)].index(b"=") + 1
-        return [Splice(end, end, flag.encode(), value.source)]
-
-    return insert
-
-
-def check_end(split: list[Mapped], line: int | None = None) -> None:
-    """Refuse where a new flag at the end would not be read as one. Raises FormatError."""
-    texts = [word.string for word in split]
-    if "--" in texts:
-        raise FormatError("a bare `--` stands before the place a new flag would go to, and ends the flags", line=line)
+def insertion(data: bytes, assignment: Assignment, flag: str) -> Splice:
+    """Where a new flag goes: to the end of the value, inside its quotes. Raises FormatError where there is no such place."""
+    value = assignment.value
+    if value.spans:
+        end = value.spans[-1][1]
+        return Splice(end, end, b" " + flag.encode(), value.source)
+    start, stop = assignment.extent
+    start = data.index(b"=", start) + 1
+    opened = data[start:stop].strip()
+    if opened in (b'""', b"''"):
+        start = data.index(opened, start) + 1
+    elif opened:
+        raise FormatError("an empty value is written in a way that leaves no place to add to", value=opened.decode(errors="replace"))
+    return Splice(start, start, flag.encode(), value.source)

@@ -16,9 +16,10 @@ class FormatError(ValueError):
         self.rule, self.value, self.line, self.way_out, self.file = rule, value, line, way_out, file
         super().__init__(rule)
 
-    def in_file(self, path: str) -> FormatError:
-        """The same error, with the file named."""
-        return FormatError(self.rule, value=self.value, line=self.line, way_out=self.way_out, file=self.file or path)
+    def in_file(self, path: str, line: int | None = None) -> FormatError:
+        """The same error, with the file named (and the line, where it names none itself)."""
+        where = self.line or (line if self.file is None else None)
+        return FormatError(self.rule, value=self.value, line=where, way_out=self.way_out, file=self.file or path)
 
     def __str__(self) -> str:
         place = ", ".join(part for part in (self.file, f"line {self.line}" if self.line else None) if part)

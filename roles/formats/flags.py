@@ -6,6 +6,7 @@ k8s.io/component-base/cli/flag/flags.go (WordSepNormalizeFunc), Go strconv.Parse
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from roles.formats.mapped import Mapped, Splice
 GateChanges = Mapping[str, bool | None]
 
 FEATURE_GATES = "feature-gates"
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 
@@ -59,10 +61,9 @@ def _items(value: Mapped) -> tuple[GateItem, ...]:
     for part in value.text.split(b","):
         whole = value.slice(position, position + len(part))
         position += len(part) + 1
-        stripped = part.strip()
-        if not stripped:
+        if not part:
             continue
-        name, equals, written = stripped.partition(b"=")
+        name, equals, written = part.partition(b"=")
         if not equals:
             raise FormatError("a feature gate has no value", value=whole.string, way_out="write NAME=true or NAME=false")
         begin = part.index(b"=") + 1
@@ -131,9 +132,31 @@ def last_flag(argv: Sequence[str], name: str) -> str | None:
     return values[-1] if values else None
 
 
+def without_gates(argv: Sequence[str]) -> list[str]:
+    """A command line without its --feature-gates."""
+    mapped = [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
+    gates = {id(word) for flag in gate_flags(mapped) for word in flag.words}
+    return [word.string for word in mapped if id(word) not in gates]
+
+
+def reached(before: Sequence[str], after: Sequence[str], changes: GateChanges) -> bool:
+    """True where an edit did what it was asked for: the gates are as wanted, the others as before, and no other word changed."""
+    wanted = {name: value for name, value in effective_gates(before).items() if changes.get(name, value) is not None}
+    wanted |= {name: value for name, value in changes.items() if value is not None}
+    return effective_gates(after) == wanted and without_gates(before) == without_gates(after)
+
+
 def written(gates: Mapping[str, bool]) -> str:
     """A gate list as it stands behind the flag."""
     return ",".join(f"{name}={'true' if value else 'false'}" for name, value in gates.items())
+
+
+def check_end(argv: Sequence[str]) -> None:
+    """Refuse where a new flag at the end would not be read as one. Raises FormatError."""
+    if "--" in argv:
+        raise FormatError("a bare `--` stands before the place a new flag would go to, and ends the flags", value=" ".join(argv))
+    if argv and posixpath.basename(argv[0]) in _SHELLS:
+        raise FormatError("a shell starts the component, and a flag behind the shell's own words is not its", value=" ".join(argv))
 
 
 def edit(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from roles.formats.errors import FormatError
+
 Span = tuple[int, int]
 
 
@@ -52,14 +54,15 @@ class Splice:
 
 
 def apply(data: bytes, splices: Iterable[Splice]) -> bytes:
-    """The file with the splices made. Splices must not overlap; those at one spot keep their order."""
+    """The file with the splices made; those at one spot keep their order. Only what is taken out may overlap (neighbours share
+    a blank, a variable can be used twice); FormatError for anything else."""
     result = bytearray()
     position = 0
     for splice in sorted(splices, key=lambda splice: (splice.start, splice.end)):
-        if splice.start < position:
-            raise AssertionError("splices overlap")
+        if splice.start < position and splice.text:
+            raise FormatError("two edits meet in one place", value=splice.text.decode("utf-8", "replace"), way_out="edit it by hand")
         result += data[position : splice.start] + splice.text
-        position = splice.end
+        position = max(position, splice.end)
     return bytes(result + data[position:])
 
 

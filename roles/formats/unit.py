@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from roles.formats import envfile, flags, words
@@ -19,6 +19,16 @@ from roles.formats.mapped import Builder, Mapped, Splice, apply, line_of
 
 MADE = b"# This drop-in was made by daytwo"
 _BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"\r\n|\n\r|\n|\r|\Z")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# systemd.unit(5) SPECIFIERS, release 257. Others that are a letter or a digit make systemd refuse the assignment.
+_SPECIFIERS = frozenset("abcdfghijlmnopqrstuvwyABCDEGHIJLMNPRSTUVWY")
+# systemd.exec(5) ENVIRONMENT VARIABLES IN SPAWNED PROCESSES: set by the service manager, where the unit does not set them.
+_MANAGERS = frozenset(
+    "PATH LANG USER LOGNAME HOME SHELL INVOCATION_ID XDG_RUNTIME_DIR RUNTIME_DIRECTORY STATE_DIRECTORY CACHE_DIRECTORY LOGS_DIRECTORY"  # noqa: SIM905
+    " CONFIGURATION_DIRECTORY CREDENTIALS_DIRECTORY MAINPID MANAGERPID LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_PID"
+    " WATCHDOG_USEC SYSTEMD_EXEC_PID TERM JOURNAL_STREAM MEMORY_PRESSURE_WATCH MEMORY_PRESSURE_WRITE FDSTORE LC_ALL LC_CTYPE LC_MESSAGES".split()
+)
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,7 @@ class Setting:
     value: Mapped
     origin: Origin
     masked: tuple[Origin, ...] = ()
+    known: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,13 +118,17 @@ def entries(unit: UnitFile) -> list[Entry]:
     found: list[Entry] = []
     section = ""
     joined: Builder | None = None
-    position = len(_BOM) if data.startswith(_BOM) else 0
+    marked = False
+    position = 0
     while position < len(data):
-        end = re.compile(rb"\r\n|\n|\r|\Z").search(data, position)
+        end = _LINE_END.search(data, position)
         assert end is not None  # \Z always matches
         start, stop, position = position, end.start(), end.end()
         if data[start:stop].lstrip(words.WHITESPACE)[:1] in (b"#", b";"):
             continue
+        # The first byte order mark is passed over, on whatever line it stands.
+        if not marked and data.startswith(_BOM, start):
+            start, marked = start + len(_BOM), True
         joined = joined or Builder(unit.path)
         for index in range(start, stop):
             joined.add(data[index], (index, index + 1))
@@ -133,6 +148,8 @@ def _entry(joined: Builder, section: str, unit: UnitFile, found: list[Entry]) ->
     if not line.text:
         return section
     number = line_of(unit.data, line.spans[0][0])
+    if not words.valid_utf8(line.text):
+        raise FormatError("a line is not UTF-8, and systemd reads no further", value=line.string, line=number, file=unit.path)
     if line.text.startswith(b"["):
         if not line.text.endswith(b"]"):
             raise FormatError("a section has no closing bracket", value=line.string, line=number, file=unit.path)
@@ -168,9 +185,14 @@ def _specifiers(word: Mapped, known: Mapping[str, str]) -> tuple[Mapped, bool]:
             built.add(ord("%"), span)
         elif letter in known:
             built.add_all(known[letter].encode(), span)
-        else:
+        elif letter in _SPECIFIERS:
             complete = False
             built.add_all(pair, span)
+        elif pair.isalnum() or pair[1:].isalnum():
+            raise FormatError("a specifier that systemd does not know", value=word.string, way_out="double its percent sign")
+        else:
+            built.add(pair[0], word.spans[index])
+            index -= 1
         index += 2
     return built.done(word.extent), complete
 
@@ -190,20 +212,29 @@ def resolve(
     """
     known = specifiers or {}
     commands: list[tuple[UnitFile, Entry]] = []
-    variables: list[tuple[str, Mapped, Origin]] = []
+    variables: list[tuple[str, Setting]] = []
     listed: list[tuple[str, bool]] = []
+    passed: list[str] = []
+    unset: list[tuple[str, UnitFile, Entry]] = []
     for unit in (fragment, *dropins):
         for entry in entries(unit):
             if entry.section != "Service":
                 continue
-            if entry.key == "ExecStart":
-                commands = [*commands, (unit, entry)] if entry.value.text else []
-            elif entry.key == "Environment":
-                variables = [*variables, *_environment(unit, entry, known)] if entry.value.text else []
-            elif entry.key == "EnvironmentFile":
-                listed = [*listed, _listed(unit, entry, known)] if entry.value.text else []
-            elif entry.key == "UnsetEnvironment" and entry.value.text:
-                raise FormatError("UnsetEnvironment= takes variables away again", line=entry.line, file=unit.path, value=entry.value.string)
+            try:
+                # An empty assignment drops what was assigned before.
+                kept = bool(entry.value.text)
+                if entry.key == "ExecStart":
+                    commands = [*commands, (unit, entry)] if kept else []
+                elif entry.key == "Environment":
+                    variables = [*variables, *_environment(unit, entry, known)] if kept else []
+                elif entry.key == "EnvironmentFile":
+                    listed = [*listed, *_listed(entry, known)] if kept else []
+                elif entry.key == "PassEnvironment":
+                    passed = [*passed, *_names(entry)] if kept else []
+                elif entry.key == "UnsetEnvironment":
+                    unset = [*unset, *((name.partition("=")[0], unit, entry) for name in _names(entry))] if kept else []
+            except FormatError as error:
+                raise error.in_file(unit.path, entry.line) from None
     if len(commands) != 1:
         raise FormatError(f"the unit has {len(commands)} ExecStart= that count; one is needed", file=fragment.path)
     present = []
@@ -217,77 +248,115 @@ def resolve(
         try:
             for assignment in envfile.parse(data or b"", systemd, source=path).assignments:
                 origin = Origin("environment_file", path, assignment.line, assignment.name)
-                variables.append((assignment.name, assignment.value, origin))
+                variables.append((assignment.name, Setting(assignment.value, origin)))
         except FormatError as error:
             raise error.in_file(path) from None
     environment: dict[str, Setting] = {}
-    for name, value, origin in variables:
+    for name, setting in variables:
         beaten = environment.get(name)
         masked = (*beaten.masked, beaten.origin) if beaten else ()
-        environment[name] = Setting(value, origin, masked)
+        environment[name] = replace(setting, masked=masked)
     unit, command = commands[0]
-    argv, split, whole = _command_line(unit, command, environment, known)
+    try:
+        argv, split, whole = _command_line(unit, command, environment, _MANAGERS | set(passed), known)
+    except FormatError as error:
+        raise error.in_file(unit.path, command.line) from None
+    for name, where, entry in unset:
+        if name in (*split, *whole):
+            raise FormatError(
+                "UnsetEnvironment= takes a variable of the command line away again", line=entry.line, file=where.path, value=name
+            )
     return Service(argv, command, unit.path, environment, tuple(present), split, whole)
 
 
-def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str]) -> list[tuple[str, Mapped, Origin]]:
+def _names(entry: Entry) -> list[str]:
+    return [word.string for word in words.split(entry.value, c_escapes=True)]
+
+
+def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str]) -> list[tuple[str, Setting]]:
     found = []
-    for word in words.split(entry.value, c_escapes=True, relaxed=False):
+    for word in words.split(entry.value, c_escapes=True):
         resolved, complete = _specifiers(word, known)
-        name, equals, _ = resolved.text.partition(b"=")
-        if not equals or not re.fullmatch(rb"[A-Za-z_][A-Za-z0-9_]*", name):
-            continue
-        if not complete and b"feature" in resolved.text:
-            raise FormatError("a variable with gates holds a specifier", value=resolved.string, line=entry.line, file=unit.path)
-        value = resolved.slice(len(name) + 1, len(resolved.text))
+        name, equals, written = resolved.string.partition("=")
+        if not equals or not _NAME.fullmatch(name) or not words.valid_utf8(resolved.text):
+            continue  # dropped by systemd too, with a line in its journal
+        if not complete and "feature" in written:
+            raise FormatError("a variable with gates holds a specifier", value=resolved.string)
+        begin = len(name) + 1
         # The quotes of the whole word belong to the value's place too: a flag is added inside them.
-        found.append((name.decode(), value, Origin("environment", unit.path, entry.line, name.decode())))
+        extent = (resolved.spans[begin - 1][1], word.extent[1])
+        value = Mapped(resolved.text[begin:], resolved.spans[begin:], extent, resolved.source)
+        found.append((name, Setting(value, Origin("environment", unit.path, entry.line, name), known=complete)))
     return found
 
 
-def _listed(unit: UnitFile, entry: Entry, known: Mapping[str, str]) -> tuple[str, bool]:
+def _listed(entry: Entry, known: Mapping[str, str]) -> list[tuple[str, bool]]:
     path, complete = _specifiers(entry.value, known)
-    text = path.string
-    if not complete or "*" in text or "?" in text:
-        raise FormatError("an EnvironmentFile= with a specifier or a pattern", value=text, line=entry.line, file=unit.path)
-    return posixpath.normpath(text.removeprefix("-")), text.startswith("-")
+    optional, text = path.string.startswith("-"), path.string.removeprefix("-")
+    if not complete or re.search(r"[*?\[\\]", text):
+        raise FormatError("an EnvironmentFile= with a specifier or a pattern", value=text)
+    if not text.startswith("/") or ".." in text.split("/"):
+        return []  # passed over by systemd too, with a line in its journal
+    return [("/" + posixpath.normpath(text).lstrip("/"), optional)]
 
 
 def _command_line(
-    unit: UnitFile, command: Entry, environment: Mapping[str, Setting], known: Mapping[str, str]
+    unit: UnitFile, command: Entry, environment: Mapping[str, Setting], foreign: Set[str], known: Mapping[str, str]
 ) -> tuple[tuple[Word, ...], tuple[str, ...], tuple[str, ...]]:
+    """The words, and the variables split into words and put in whole. `foreign`: those that may come from outside the unit."""
     origin = Origin("exec", unit.path, command.line)
-    raw = words.split(command.value, c_escapes=True, relaxed=False)
-    first = raw[0]
-    prefixes = len(first.text) - len(first.text.lstrip(b"@-:+!|"))
-    chosen = first.text[:prefixes]
-    raw[0] = first.slice(prefixes, len(first.text))
-    if b"@" in chosen:
+    raw = words.split(command.value, c_escapes=True, unknown_escapes=True)
+    chosen, raw[0] = _prefixes(raw[0])
+    if "@" in chosen:
         raw = raw[1:]
+        if not raw:
+            raise FormatError("ExecStart=@ without the name to run under", value=command.value.string)
     argv: list[Word] = []
     split: list[str] = []
     whole: list[str] = []
-    for number, bare in enumerate(raw):
-        if bare.text == b";" and bare.extent == bare.spans[0]:
-            raise FormatError("several commands in one ExecStart=", line=command.line, file=unit.path)
+    for bare in raw:
+        bare_pair = bool(bare.spans) and bare.extent == bare.spans[0]  # one byte or one escape, and no quotes
+        if bare.text == b";" and bare_pair and bare.extent[1] - bare.extent[0] == 1:
+            raise FormatError("several commands in one ExecStart=", value=command.value.string)
+        if bare.text == b"\\;" and bare_pair:
+            bare = Mapped(b";", bare.spans[:1], bare.extent, bare.source)
         word, complete = _specifiers(bare, known)
         text = word.string
-        if number == 0 or b":" in chosen or "$" not in text:
+        if ":" in chosen or "$" not in text:
             argv.append(Word(word, origin, complete))
-        elif text.startswith("$") and len(text) > 1 and text[1] not in "{$":
-            split.append(text[1:])
-            setting = environment.get(text[1:])
-            for part in envfile.split_variable(setting.value) if setting else ():
-                argv.append(Word(part, setting.origin))  # type: ignore[union-attr]  # the loop is empty without a setting
+        elif text.startswith("$") and text[1:2] not in ("{", "$"):
+            name = text[1:]
+            setting = environment.get(name)
+            if _NAME.fullmatch(name):
+                split.append(name)
+            if setting is not None:
+                argv += [Word(part, setting.origin, setting.known) for part in envfile.split_variable(setting.value)]
+            elif name in foreign:
+                argv.append(Word(word, origin, known=False, editable=False))
         else:
             expanded, used = _braces(text, environment)
             whole += used
+            complete = complete and all(environment[name].known if name in environment else name not in foreign for name in used)
             if expanded == text:
                 argv.append(Word(word, origin, complete))
             else:
                 content = Mapped(expanded.encode("utf-8", "surrogateescape"), (), word.extent, word.source)
                 argv.append(Word(content, origin, complete, editable=False))
     return tuple(argv), tuple(split), tuple(whole)
+
+
+def _prefixes(first: Mapped) -> tuple[str, Mapped]:
+    """The special prefixes of the executable (systemd.service(5)), and the rest. Raises FormatError for what systemd would not run."""
+    count = 0
+    while count < len(first.text) and first.text[count] in b"@-:+!":
+        byte = first.text[count : count + 1]
+        if byte in first.text[:count] and not (byte == b"!" and first.text[:count].count(b"!") == 1):
+            break
+        count += 1
+    path = first.text[count:]
+    if not path or path.endswith(b"/") or (b"/" in path and not path.startswith(b"/")):
+        raise FormatError("ExecStart= names no program that systemd would run", value=first.string)
+    return first.string[:count], first.slice(count, len(first.text))
 
 
 def _braces(text: str, environment: Mapping[str, Setting]) -> tuple[str, list[str]]:
@@ -300,7 +369,8 @@ def _braces(text: str, environment: Mapping[str, Setting]) -> tuple[str, list[st
         setting = environment.get(found.group(1))
         return setting.value.string if setting else ""
 
-    return re.sub(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}", put, text), used
+    # With a colon, `${NAME:-default}` is no variable for systemd and stays as it is.
+    return re.sub(r"\$\$|\$\{([^}:]*)\}", put, text), used
 
 
 # ---- editing
@@ -361,41 +431,45 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
             )
     origins = {id(word.mapped): word.origin for word in service.argv}
     settings = service.environment
+    removers = {name: envfile.remover(setting.value) for name, setting in settings.items()}
+    cuts: list[Splice] = []
     added: dict[str, bytes | None] = {}
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
-        splices: list[Splice] = []
-        for word in gone:
-            origin = origins[id(word)]
-            if origin.kind == "exec":
-                splices.append(_cut_from_line(sources.data(origin.path) or b"", word))
-            else:
-                splices += envfile.remover(settings[origin.variable or ""].value)((word,))
-        return splices
+        first, last = origins[id(gone[0])], origins[id(gone[-1])]
+        if first != last:
+            return [splice for word in gone for splice in remove((word,))]
+        if first.kind == "exec":
+            found = _cut_from_command(sources.data(first.path) or b"", gone, cuts)
+            cuts.extend(found)
+            return found
+        return removers[first.variable or ""](gone)
 
     def insert(flag: str) -> list[Splice]:
-        envfile.check_end([word.mapped for word in service.argv])
+        flags.check_end([word.text for word in service.argv])
         name = variable if variable in service.split_variables else next(iter(reversed(service.split_variables)), None)
-        if name is None:
-            added[new_dropin] = _dropin_command(sources, service, flag)
+        setting = settings.get(name) if name else None
+        if name is None or (setting is None and not service.environment_files):
+            if sources.data(new_dropin) is not None:
+                raise FormatError("the drop-in to make is there already, and sets no gates", file=new_dropin, way_out="take it away")
+            command = f'Environment="{name}={flag}"'.encode() if name else _command_again(sources, service, flag)
+            added[new_dropin] = MADE + b"\n[Service]\n" + command + b"\n"
             return []
-        setting = service.environment.get(name)
         if setting is None:
-            if service.environment_files:
-                path = service.environment_files[-1].path
-                added[path] = envfile.add_assignment(sources.environment_files[path], name, flag)
-            else:
-                added[new_dropin] = MADE + f'\n[Service]\nEnvironment="{name}={flag}"\n'.encode()
+            path = service.environment_files[-1].path
+            added[path] = envfile.add_assignment(sources.environment_files[path], name, flag, sources.systemd)
             return []
-        data = sources.data(setting.origin.path) or b""
         if setting.origin.kind == "environment_file":
+            data = sources.data(setting.origin.path) or b""
             assignment = envfile.parse(data, sources.systemd, setting.origin.path).last(name)
             assert assignment is not None  # it is where the setting comes from
-            return envfile.inserter(assignment.value, data, assignment)(flag)
+            return [envfile.insertion(data, assignment, flag)]
+        start, end = setting.value.extent
         if not setting.value.spans:
-            raise FormatError(f"{name} is set to nothing", file=setting.origin.path, line=setting.origin.line, way_out="take that line out")
-        end = setting.value.spans[-1][1]
-        return [Splice(end, end, b" " + flag.encode(), setting.origin.path)]
+            return [Splice(start, start, flag.encode(), setting.origin.path)]
+        start = setting.value.spans[-1][1]
+        # Without quotes around it a blank would end the assignment; `\s` is systemd's way to write one there.
+        return [Splice(start, start, (b" " if end > start else rb"\s") + flag.encode(), setting.origin.path)]
 
     splices = flags.edit([word.mapped for word in service.argv], changes, remove, insert)
     result: dict[str, bytes | None] = dict(added)
@@ -405,11 +479,22 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
         if path in sources.environment_files:
             for name in {setting.origin.variable for setting in settings.values() if setting.origin.path == path}:
                 after = envfile.drop_empty(after, name or "", sources.systemd) if after is not None else None
-        elif before.startswith(MADE) and flags.FEATURE_GATES.encode() not in (after or b""):
+        elif after is not None and _says_nothing(after, sources, service, path):
             after = None
         result[path] = after
     _verify(sources, service, changes, result)
     return result
+
+
+def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) -> bool:
+    """True for a drop-in that daytwo had made and that, as it would be now, changes nothing."""
+    if not re.fullmatch(re.escape(MADE) + rb'\n\[Service\]\n(Environment="[A-Za-z0-9_]+="|ExecStart=\nExecStart=.*)\n', dropin, re.DOTALL):
+        return False
+    keys = [(entry.section, entry.key) for entry in entries(UnitFile(path, dropin))]
+    if keys not in ([("Service", "Environment")], [("Service", "ExecStart")] * 2):
+        return False
+    bare, without = sources.with_file(path, dropin).resolve(), sources.with_file(path, None).resolve()
+    return [word.text for word in bare.argv] == [word.text for word in without.argv]
 
 
 def _verify(sources: Sources, service: Service, changes: GateChanges, result: Mapping[str, bytes | None]) -> None:
@@ -418,46 +503,44 @@ def _verify(sources: Sources, service: Service, changes: GateChanges, result: Ma
     for path, data in result.items():
         after = after.with_file(path, data)
     resolved = after.resolve()
-    old = [word.text for word in service.argv]
     new = [word.text for word in resolved.argv]
-    wanted = {name: value for name, value in flags.effective_gates(old).items() if changes.get(name, value) is not None}
-    wanted |= {name: value for name, value in changes.items() if value is not None}
-    if flags.effective_gates(new) != wanted or without_gates(old) != without_gates(new):
-        raise FormatError("the edit would not give the command line that is wanted", value=" ".join(new), way_out="edit this unit by hand")
+    if not flags.reached([word.text for word in service.argv], new, changes):
+        raise FormatError(
+            f"the edit could not take effect: the command line of line {resolved.command.line} would be `{' '.join(new)}`",
+            file=resolved.command_path,
+            way_out="edit this unit by hand",
+        )
 
 
-def without_gates(argv: Sequence[str]) -> list[str]:
-    """A command line without its --feature-gates."""
-    mapped = [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
-    gates = {id(word) for flag in flags.gate_flags(mapped) for word in flag.words}
-    return [word.string for word in mapped if id(word) not in gates]
-
-
-def _cut_from_line(data: bytes, word: Mapped) -> Splice:
-    """A word of ExecStart= with one blank; alone on its line, the whole line."""
-    start, end = word.extent
+def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Splice]) -> list[Splice]:
+    """Take neighbouring words of ExecStart= out with one blank; alone on their lines, with the lines. `cuts`: what goes already."""
+    start, end, source = gone[0].extent[0], gone[-1].extent[1], gone[0].source
     line_start = data.rfind(b"\n", 0, start) + 1
     line_end = data.find(b"\n", end)
     line_end = len(data) if line_end < 0 else line_end
-    alone = not data[line_start:start].strip()
     rest = data[end:line_end].strip()
-    if alone and rest == b"\\":
-        return Splice(line_start, line_end + 1, b"", word.source)
-    if alone and not rest:
-        # The last line of a continued command: the backslash before it goes as well.
-        before = data[:line_start].rstrip()
-        before = before.removesuffix(b"\\").rstrip()
-        return Splice(len(before), end, b"", word.source)
-    while start > line_start and data[start - 1 : start] in (b" ", b"\t"):
-        start -= 1
+    if data[line_start:start].strip() or rest not in (b"", b"\\"):
+        return [Splice(start - (data[start - 1 : start] in (b" ", b"\t")), end, b"", source)]
+    if rest:
+        return [Splice(line_start, line_end + 1, b"", source)]
+    # The last line of the command: the backslash that leads to it goes as well. It stands on the line before that stays.
+    found = [Splice(line_start - 1 - data[:line_start].endswith(b"\r\n"), line_end - data[end:line_end].endswith(b"\r"), b"", source)]
+    before = line_start
+    while before:
+        stop = before - 1
+        before = data.rfind(b"\n", 0, stop) + 1
+        line = data[before:stop].rstrip()
+        if line.lstrip()[:1] in (b"#", b";") or any(cut.start <= before < cut.end for cut in cuts):
+            continue
+        kept = line.removesuffix(b"\\").rstrip()
+        found.append(Splice(before + len(kept), before + len(line), b"", source))
         break
-    return Splice(start, end, b"", word.source)
+    return found
 
 
-def _dropin_command(sources: Sources, service: Service, flag: str) -> bytes:
-    """A drop-in that repeats the command line as it is written, with one flag more. ExecStart= is reset first, since a second
-    one would be refused by systemd for a service of this type."""
+def _command_again(sources: Sources, service: Service, flag: str) -> bytes:
+    """The command line as it is written, with one flag more. ExecStart= is reset first, since a second one would be refused by
+    systemd for a service of this type."""
     data = sources.data(service.command_path) or b""
     spans = service.command.value.spans
-    written = data[spans[0][0] : spans[-1][1]]
-    return MADE + b"\n[Service]\nExecStart=\nExecStart=" + written + b" " + flag.encode() + b"\n"
+    return b"ExecStart=\nExecStart=" + data[spans[0][0] : spans[-1][1]] + b" " + flag.encode()

@@ -175,11 +175,13 @@ class Remote:
 class Fleet:
     """The hosts of one pyinfra run, in the order of the inventory.
 
-    `targets` are connected and asked for by --limit (or all); `others` are in the inventory and left out by --limit.
+    `targets` are connected and asked for by --limit (or all); `others` are in the inventory and left out by --limit;
+    `unreachable` were asked for and could not be connected to, which pyinfra itself may pass over in silence.
     """
 
     targets: list[Remote]
     others: list[Remote]
+    unreachable: list[Remote]
 
     def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = 20) -> dict[str, R | Exception]:
         """Do `work` on many hosts at once; an exception becomes that host's result."""
@@ -204,10 +206,12 @@ def current_fleet() -> Fleet:
     fleet = _fleets.get(state)
     if fleet is None:
         active = {host.name for host in state.active_hosts}
+        limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
         remotes = {host.name: Remote(host) for host in state.inventory}
         fleet = Fleet(
             targets=[remote for name, remote in remotes.items() if name in active],
-            others=[remote for name, remote in remotes.items() if name not in active],
+            others=[remote for name, remote in remotes.items() if name not in limited],
+            unreachable=[remote for name, remote in remotes.items() if name in limited - active],
         )
         _fleets[state] = fleet
     return fleet

@@ -38,7 +38,7 @@ def _show(fleet: Fleet) -> None:
     observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted))
     nodes: list[_Node] = []
     cluster = Cluster()
-    failures: list[str] = []
+    failures = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     for remote in fleet.targets:
         seen = observations[remote.name]
         try:
@@ -142,5 +142,5 @@ def _sources(node: _Node) -> list[list[str]]:
     for path in paths:
         file = node.seen.file(path)
         there = file is not None and file.sha256 is not None
-        rows.append([node.seen.host, path, f"{file.mode:04o}" if file and there else "-", str(file.sha256) if file and there else "absent"])
+        rows.append([node.seen.host, path, f"{file.mode:04o}" if file and there else "-", str(file.sha256)[:16] if file and there else "absent"])
     return rows

@@ -1,0 +1,123 @@
+"""What an operator does: runs pyinfra from the project's root; and what a bystander sees on the nodes meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab import Lab
+
+ROOT = Path(__file__).resolve().parents[2]
+PYINFRA = Path(sys.executable).with_name("pyinfra")
+# Alpha and off in every minor that the lab is made with, known to every component, harmless when on.
+GATE = "HPAScaleToZero"
+# On and locked since 1.35 (InPlacePodVerticalScaling is GA there).
+LOCKED = "InPlacePodVerticalScaling"
+MANIFESTS = "/etc/kubernetes/manifests"
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def all(self) -> str:
+        return self.out + self.err
+
+    @property
+    def plan(self) -> str:
+        """The plan as it was shown, without the run's name."""
+        found = re.search(r"^Plan of run \S+: (.*?)(?=\n\n(?:node |\[1/\d+\][^\n]*\n  \S+ )|\Z)", self.out, re.DOTALL | re.MULTILINE)
+        return found.group(1) if found else ""
+
+
+def command(deploy: str, *arguments: str, inventory: str = "inventories/lab.py") -> list[str]:
+    return [str(PYINFRA), inventory, f"deploys/{deploy}.py", *arguments]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYINFRA_PROGRESS": "off"}
+
+
+def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 900) -> Outcome:
+    done = subprocess.run(
+        command(deploy, *arguments, inventory=inventory),
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def data(**values: str) -> list[str]:
+    """--data key=value, one each."""
+    return [word for key, value in values.items() for word in ("--data", f"{key}={value}")]
+
+
+def files(lab: Lab, node: str) -> dict[str, str]:
+    """sha256 of every file that a change of gates could touch on a node."""
+    told = lab.run(
+        node,
+        "find /etc/kubernetes /etc/kubernetes-node /etc/default /etc/systemd /usr/lib/systemd/system /srv /var/lib/kubelet "
+        "-xdev -type f -not -path '*/pods/*' -not -path '*/pki/*' -not -name '*_state*' -print0 2>/dev/null | xargs -0 sha256sum",
+    ).stdout
+    return {path: digest for digest, path in (line.split("  ", 1) for line in told.splitlines())}
+
+
+def processes(lab: Lab, node: str) -> dict[str, tuple[str, ...]]:
+    """PID, start time and arguments of the kubelet and the control-plane components on a node."""
+    told = lab.run(
+        node,
+        "for name in kubelet kube-apiserver kube-controller-manager kube-scheduler; do for pid in $(pidof $name); do "
+        "echo \"$name $pid $(sed 's/.*) //' /proc/$pid/stat | cut -d ' ' -f 20) $(tr '\\000' ' ' </proc/$pid/cmdline)\"; done; done",
+    ).stdout
+    return {words[0]: tuple(words[1:]) for words in (line.split() for line in told.splitlines())}
+
+
+def gates_of(arguments: tuple[str, ...]) -> str:
+    """What the last --feature-gates of a command line says."""
+    found = [word.partition("=")[2] for word in arguments if word.startswith("--feature-gates=")]
+    return found[-1] if found else ""
+
+
+def effective(lab: Lab, node: str, gate: str) -> bool:
+    """The gate as the node's kubelet has it, by its metrics."""
+    text = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/metrics")
+    found = re.search(rf'^kubernetes_feature_enabled{{name="{gate}",[^}}]*}} (\d)', text, re.MULTILINE)
+    assert found, f"{gate} is not in the metrics of {node}"
+    return found.group(1) == "1"
+
+
+def pods(lab: Lab) -> dict[str, tuple[int, str, str]]:
+    """Restart count, container ID and start time of the working pods."""
+    items = json.loads(lab.kubectl("get", "pods", "-n", "default", "-o", "json"))["items"]
+    found = {}
+    for item in items:
+        state = item["status"]["containerStatuses"][0]
+        found[item["metadata"]["name"]] = (state["restartCount"], state["containerID"], state["state"]["running"]["startedAt"])
+    return found
+
+
+def ssh_uses(lab: Lab, node: str, since: str) -> int:
+    """Commands and transfers over SSH since a journal cursor, as the node's own sshd counts them, without this look."""
+    told = lab.run(
+        node, f"journalctl --unit ssh --after-cursor '{since}' --output cat --no-pager | grep -c 'Starting session: '", check=False
+    )
+    return int(told.stdout) - 1
+
+
+def journal_cursor(lab: Lab, node: str) -> str:
+    told = lab.run(node, "journalctl --unit ssh --lines 1 --show-cursor --output cat --no-pager").stdout
+    return told.rsplit("-- cursor: ", 1)[1].strip()

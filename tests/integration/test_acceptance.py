@@ -1,0 +1,100 @@
+"""The checks of tests/acceptance, run as an operator runs them, on the lab's nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+ROOT = Path(__file__).resolve().parents[2]
+STATIC_PODS = "/etc/kubernetes-node/static"  # of w2; there are none in it
+
+
+class Result:
+    """How a run ended: names of its tests by outcome, `test_x[ssh://w2]`."""
+
+    def __init__(self, code: int, output: str, report: Path) -> None:
+        self.code, self.output = code, output
+        self.passed: set[str] = set()
+        self.failed: set[str] = set()
+        self.skipped: set[str] = set()
+        for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
+            kinds = {child.tag for child in case}
+            names = self.failed if kinds & {"failure", "error"} else self.skipped if "skipped" in kinds else self.passed
+            names.add(str(case.get("name")))
+
+
+def acceptance(lab: Lab, folder: Path, nodes: str, *options: str) -> Result:
+    report = folder / "report.xml"
+    report.unlink(missing_ok=True)
+    hosts = ",".join(f"ssh://{node}" for node in nodes.split())
+    command = [sys.executable, "-m", "pytest", "tests/acceptance", f"--hosts={hosts}", f"--ssh-config={lab.ssh_config}"]
+    done = subprocess.run(
+        [*command, f"--junit-xml={report}", "-p", "no:cacheprovider", *options],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=300,
+    )
+    return Result(done.returncode, done.stdout, report)
+
+
+def test_the_labs_nodes_pass(lab: Lab, tmp_path: Path) -> None:
+    run = acceptance(lab, tmp_path, "cp1 w1 w2", "--gate", "kubelet:NoSuchGate=absent", "--gate", "kube-apiserver:NoSuchGate=absent")
+    assert (run.code, run.failed) == (0, set()), run.output
+    everywhere = {
+        "test_kubelet_service_runs",
+        "test_kubelet_is_stable",
+        "test_kubelet_runs_with_what_its_unit_gives",
+        "test_manifests_directory_has_no_strays",
+        "test_each_manifest_makes_a_pod_of_its_own",
+    }
+    components = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    assert run.passed == {
+        *(f"{test}[ssh://{node}]" for test in everywhere for node in ("cp1", "w1", "w2")),
+        *(f"test_gate[ssh://{node}-kubelet:NoSuchGate=absent]" for node in ("cp1", "w1", "w2")),
+        "test_gate[ssh://cp1-kube-apiserver:NoSuchGate=absent]",
+        *(f"test_control_plane_is_ready[ssh://cp1-{name}]" for name in components),
+    }
+    assert run.skipped == {
+        *(f"test_gate[ssh://{node}-kube-apiserver:NoSuchGate=absent]" for node in ("w1", "w2")),
+        *(f"test_control_plane_is_ready[ssh://{node}-{name}]" for node in ("w1", "w2") for name in components),
+    }
+
+
+@pytest.fixture
+def stray(lab: Lab) -> Iterator[str]:
+    """A file that nobody takes for a manifest, as an editor leaves it."""
+    path = f"{STATIC_PODS}/note.txt~"
+    lab.run("w2", f"cat >{path}", input="remember the milk\n")
+    yield path
+    lab.run("w2", f"rm -f {path}")
+
+
+def test_a_stray_beside_the_manifests_is_found(lab: Lab, tmp_path: Path, stray: str) -> None:
+    run = acceptance(lab, tmp_path, "w2")
+    assert (run.code, run.failed) == (1, {"test_manifests_directory_has_no_strays[ssh://w2]"}), run.output
+    assert f"{STATIC_PODS} holds what is no manifest: note.txt~" in run.output
+
+
+def test_a_gate_that_is_not_as_expected_is_found(lab: Lab, tmp_path: Path) -> None:
+    run = acceptance(lab, tmp_path, "w1 w2", "-k", "test_gate", "--gate", "kubelet:NoSuchGate=true")
+    assert run.code == 1
+    assert run.failed == {f"test_gate[ssh://{node}-kubelet:NoSuchGate=true]" for node in ("w1", "w2")}
+    assert "kubelet has NoSuchGate=absent in /etc/kubernetes-node/kubelet.yaml" in run.output
+
+
+@pytest.mark.parametrize("gate", ["NoSuchGate=true", "kubelet:NoSuchGate", "kubelet:NoSuchGate=yes", "kube-proxy:NoSuchGate=true"])
+def test_a_gate_that_cannot_be_read_stops_the_run(lab: Lab, tmp_path: Path, gate: str) -> None:
+    run = acceptance(lab, tmp_path, "w1", "--gate", gate)
+    assert run.code != 0 and not run.passed
+    assert f"--gate {gate}: write COMPONENT:NAME=VALUE" in run.output

@@ -1,0 +1,342 @@
+"""The main job on a real cluster: a gate turned on, found as wanted, and taken out again, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.operator import COMPONENTS, GATE, LOCKED, MANIFESTS, data, pyinfra
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+NODES = ("w1", "w2", "cp1")
+# The most that a node may cost in commands and transfers over SSH.
+NO_CHANGE, CHANGE = 4, 10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def working_pods(lab: Lab) -> Iterator[None]:
+    """A working pod on each worker, which nothing in this module may restart."""
+    for node in ("w1", "w2"):
+        lab.run_pod(f"app-{node}", node)
+    before = operator.pods(lab)
+    assert set(before) == {"app-w1", "app-w2"}
+    yield
+    after = operator.pods(lab)
+    lab.kubectl("delete", "pod", "app-w1", "app-w2", "--now")
+    assert after == before, "a working pod was restarted"
+
+
+def wait_for(check: Callable[[], object], what: str, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
+    """Every name that appears in cp1's manifests directory while the test runs, from inotify."""
+    log = tmp_path / "names"
+    with log.open("w") as out:
+        watch = subprocess.Popen(
+            ["ssh", "-F", str(lab.ssh_config), "cp1", f"exec inotifywait -m -q --format '%e %f' {MANIFESTS} & echo ready; cat; kill $!"],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    wait_for(lambda: "ready" in log.read_text(), "inotifywait on cp1")
+    yield log
+    assert watch.stdin is not None
+    watch.stdin.close()
+    watch.wait(timeout=30)
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_on_again_and_absent(lab: Lab, node: str, watched: Path) -> None:
+    before = operator.files(lab, node)
+    old = operator.processes(lab, node)
+
+    dry = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{GATE}=true", only=node))
+    assert dry.code == 0, dry.all
+    assert operator.files(lab, node) == before and operator.processes(lab, node) == old, "a dry run changed something"
+
+    cursor = operator.journal_cursor(lab, node)
+    on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only=node))
+    assert on.code == 0, on.all
+    assert on.plan == dry.plan != "", "what was carried out is not the plan that was shown"
+    used = operator.ssh_uses(lab, node, cursor)
+    print(f"{node}: a change took {used} commands and transfers over SSH")
+    assert used <= CHANGE
+    new = operator.processes(lab, node)
+    assert operator.effective(lab, node, GATE)
+    for name in old:
+        assert new[name][:2] != old[name][:2], f"{name} is the old process"
+        row = re.search(rf"^{node} +{name} +{GATE} +false \(default\) +true \(set\) +confirmed .*gates in /metrics", on.out, re.MULTILINE)
+        assert row, on.out
+    for name in COMPONENTS if node == "cp1" else ():
+        assert operator.gates_of(new[name]) == f"{GATE}=true"
+
+    cursor = operator.journal_cursor(lab, node)
+    settled = operator.files(lab, node)
+    again = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only=node))
+    assert again.code == 0, again.all
+    used = operator.ssh_uses(lab, node, cursor)
+    print(f"{node}: finding all as wanted took {used} commands and transfers over SSH")
+    assert used <= NO_CHANGE
+    assert "0 changes on 0 nodes" in again.out and "confirmed" not in again.out
+    assert operator.processes(lab, node) == new and operator.files(lab, node) == settled, "the second run changed something"
+
+    absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only=node))
+    assert absent.code == 0, absent.all
+    assert operator.files(lab, node) == before, "the files are not as before the first run"
+    assert not operator.effective(lab, node, GATE)
+    assert {name: arguments[2:] for name, arguments in operator.processes(lab, node).items()} == {
+        name: arguments[2:] for name, arguments in old.items()
+    }
+
+    names = {line.split(" ", 1)[1] for line in watched.read_text().splitlines() if line != "ready" and " " in line.strip()}
+    allowed = {f"{name}.yaml" for name in COMPONENTS}
+    assert {name for name in names if name and not name.startswith(".")} <= allowed, names
+    if node == "cp1":
+        assert allowed <= names, "the watch saw no change at all"
+
+
+def test_originals_lie_elsewhere(lab: Lab) -> None:
+    """What the runs before have left on cp1: directories 0700, files 0600 or as the original, sums that fit."""
+    told = lab.run(
+        "cp1",
+        "cd /var/lib/daytwo/changes && stat -c '%a %n' . * */before && for d in */before; do (cd $d && sha256sum -c --quiet SHA256SUMS) || exit 1; done",
+    )
+    listed = [line.split(" ", 1) for line in told.stdout.splitlines()]
+    assert listed and all(mode == "700" for mode, _ in listed), listed
+    states = lab.run("cp1", "cat /var/lib/daytwo/changes/*/state").stdout
+    assert "state=confirmed" in states and "state=applying" not in states
+
+
+def test_status_tells_what_is_there(lab: Lab) -> None:
+    told = pyinfra("status", "-y")
+    assert told.code == 0, told.all
+    for pattern in (
+        r"^w2 +plain +kubelet +v1\.",
+        r"^w1 +kubeadm +kubelet",
+        r"^cp1 +kubeadm +kube-apiserver",
+        r"^w2 +/etc/default/kubelet +- +absent",
+    ):
+        assert re.search(pattern, told.out, re.MULTILINE), told.out
+
+
+def test_works_for_a_user_with_sudo_and_password(lab: Lab) -> None:
+    told = pyinfra("status", "-y", "--limit", "w1", *data(ssh_user="ops", _sudo="true", _sudo_password="ops"))
+    assert told.code == 0, told.all
+    assert re.search(r"^w1 +kubeadm +kubelet", told.out, re.MULTILINE)
+
+
+# ---- unusual paths
+
+
+def test_unusual_paths(lab: Lab) -> None:
+    """Configuration, environment file and manifests directory where nobody would guess them."""
+    try:
+        lab.run(
+            "w1",
+            "mkdir -p '/srv/kube let' && cp /var/lib/kubelet/config.yaml '/srv/kube let/kubelet conf' && mkdir -p /etc/systemd/system/kubelet.service.d"
+            " && printf '[Service]\\nEnvironment=\"KUBELET_CONFIG_ARGS=\\'--config=/srv/kube let/kubelet conf\\'\"\\n'"
+            " >/etc/systemd/system/kubelet.service.d/50-paths.conf && systemctl daemon-reload && systemctl restart kubelet",
+        )
+        lab.run(
+            "w2",
+            "mkdir -p /srv/env && sed -i 's|^EnvironmentFile=.*|EnvironmentFile=-/srv/env/kubelet words|' /etc/systemd/system/kubelet.service"
+            " && printf '# mine\\nKUBELET_EXTRA_ARGS=--v=3' >'/srv/env/kubelet words' && systemctl daemon-reload && systemctl restart kubelet",
+        )
+        lab.run(
+            "cp1",
+            f"mkdir -p /srv/pods && cp -a {MANIFESTS}/. /srv/pods/ && sed -i 's|^staticPodPath:.*|staticPodPath: /srv/pods|' /var/lib/kubelet/config.yaml"
+            " && systemctl restart kubelet",
+        )
+        wait_for(
+            lambda: set(operator.processes(lab, "cp1")) >= set(COMPONENTS) and "ok" in lab.kubectl("get", "--raw", "/readyz", check=False),
+            "the moved static pods",
+            180,
+        )
+        before = {node: operator.files(lab, node) for node in NODES}
+        for node, components in (("w1", "kubelet"), ("w2", "kubelet"), ("cp1", "kube-scheduler,kubelet")):
+            chosen = {"only": node, "components": components}
+            on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **chosen))
+            assert on.code == 0, on.all
+            assert operator.effective(lab, node, GATE)
+            again = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **chosen))
+            assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
+            touched = {path for path, digest in operator.files(lab, node).items() if before[node].get(path) != digest}
+            expected = {"w1": {"/srv/kube let/kubelet conf"}, "w2": {"/srv/env/kubelet words"}}
+            assert touched == expected.get(node, {"/srv/pods/kube-scheduler.yaml", "/var/lib/kubelet/config.yaml"})
+            absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **chosen))
+            assert absent.code == 0, absent.all
+            assert operator.files(lab, node) == before[node]
+    finally:
+        lab.run("w1", "rm -f /etc/systemd/system/kubelet.service.d/50-paths.conf; systemctl daemon-reload; systemctl restart kubelet")
+        lab.run(
+            "w2",
+            "sed -i 's|^EnvironmentFile=.*|EnvironmentFile=-/etc/default/kubelet|' /etc/systemd/system/kubelet.service; rm -rf /srv/env;"
+            " systemctl daemon-reload; systemctl restart kubelet",
+        )
+        lab.run(
+            "cp1",
+            f"sed -i 's|^staticPodPath:.*|staticPodPath: {MANIFESTS}|' /var/lib/kubelet/config.yaml; systemctl restart kubelet; rm -rf /srv/pods",
+        )
+        wait_for(lambda: "ok" in lab.kubectl("get", "--raw", "/readyz", check=False), "the API server at its old place", 180)
+
+
+# ---- refusals
+
+
+def mtimes(lab: Lab) -> dict[str, str]:
+    look = "find /etc /var/lib/kubelet /var/lib/daytwo /srv -xdev -not -path '*/pods/*' -printf '%p %T@ %C@\\n' 2>/dev/null | sort"
+    return {node: lab.run(node, look, check=False).stdout for node in NODES}
+
+
+def refused(lab: Lab, *arguments: str, words: tuple[str, ...], inventory: str = "inventories/lab.py") -> None:
+    """The run is refused in these words, with exit status 1, and no file on any node has changed."""
+    before = mtimes(lab)
+    told = pyinfra("feature_gates", "-y", *arguments, inventory=inventory)
+    assert told.code == 1, told.all
+    for word in words:
+        assert word in told.all, told.all
+    assert "Traceback" not in told.all
+    assert "Beginning operation run" not in told.all
+    assert mtimes(lab) == before
+
+
+@pytest.mark.parametrize(
+    ("gates", "words"),
+    [
+        ("NoSuchGate=true", ("cp1: kube-apiserver", "w1: kubelet", "w2: kubelet", "unrecognized feature gate: NoSuchGate")),
+        (f"{GATE}=yes", ("=yes is not a boolean; write true, false or absent",)),
+        (f"{LOCKED}=false", (f"cannot set feature gate {LOCKED} to false, feature is locked to true",)),
+        (GATE, ("has no value",)),
+    ],
+)
+def test_gates_that_are_refused(lab: Lab, gates: str, words: tuple[str, ...]) -> None:
+    refused(lab, *data(feature_gates=gates), words=words)
+
+
+def test_a_component_that_does_not_exist(lab: Lab) -> None:
+    refused(lab, *data(feature_gates=f"{GATE}=true", components="kube-proxy"), words=("'kube-proxy' is none of",))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ("printf 'kind: Pod\\n  spec: [\\n' >{file}", ("kube-scheduler.yaml", "is not YAML")),
+        ("sed -i 's/    name: kube-scheduler$/    name: other/' {file}", ("has such a container", "kube-scheduler")),
+    ],
+)
+def test_a_manifest_that_cannot_be_changed(lab: Lab, spoil: str, words: tuple[str, ...]) -> None:
+    file, kept = f"{MANIFESTS}/kube-scheduler.yaml", "/root/kube-scheduler.yaml"
+    lab.run("cp1", f"cp -a {file} {kept}")
+    try:
+        # Written elsewhere and moved: the kubelet must not see it half done, nor sed's temporary file.
+        lab.run("cp1", f"cp -a {file} /root/spoilt && {spoil.format(file='/root/spoilt')} && mv /root/spoilt {file}")
+        if "other" in spoil:
+            wait_for(
+                lambda: (
+                    "name: other" in lab.kubectl("get", "pod", "-n", "kube-system", "kube-scheduler-cp1", "-o", "yaml", check=False)
+                    and "kube-scheduler" in operator.processes(lab, "cp1")
+                ),
+                "the renamed container",
+            )
+        refused(lab, *data(feature_gates=f"{GATE}=true"), words=words)
+    finally:
+        lab.run("cp1", f"mv {kept} {file}")
+        wait_for(lambda: lab.run("cp1", "curl -ks https://127.0.0.1:10259/healthz", check=False).stdout == "ok", "the scheduler")
+
+
+def test_an_unsupported_kind_of_node(lab: Lab) -> None:
+    lab.run("w1", "cp /bin/sleep /run/k3s-server && systemd-run --unit=fake-k3s /run/k3s-server 600")
+    try:
+        refused(lab, *data(feature_gates=f"{GATE}=true"), words=("w1", "unsupported kind of node", "k3s"))
+    finally:
+        lab.run("w1", "systemctl stop fake-k3s; rm /run/k3s-server")
+
+
+def test_an_unreachable_host(lab: Lab, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.py"
+    source = str(operator.ROOT / "inventories/lab.py")
+    inventory.write_text(
+        f"import runpy\n_lab = runpy.run_path({source!r})\ncontrol_plane = _lab['control_plane']\n"
+        # Nothing listens on port 9 of the node.
+        f"workers = [*_lab['workers'], ('w9', {{**_lab['_access'], 'ssh_hostname': {lab.address('w1')!r}, 'ssh_port': 9}})]\n"
+    )
+    refused(lab, *data(feature_gates=f"{GATE}=true"), words=("w9", "Could not connect"), inventory=str(inventory))
+
+
+def test_without_root_rights(lab: Lab) -> None:
+    refused(lab, *data(feature_gates=f"{GATE}=true", ssh_user="ops"), words=("needs root", "_sudo = True"))
+
+
+# ---- what goes wrong on the node
+
+
+def test_a_kubelet_that_does_not_start_is_put_back(lab: Lab) -> None:
+    before, old = operator.files(lab, "w2"), operator.processes(lab, "w2")
+    told = pyinfra("feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="w2"))
+    assert told.code == 1, told.all
+    assert re.search(r"^w2 +kubelet +NoSuchGate .* reverted .*unrecognized feature gate: NoSuchGate", told.out, re.MULTILINE), told.out
+    assert operator.files(lab, "w2") == before
+    new = operator.processes(lab, "w2")
+    assert new["kubelet"][2:] == old["kubelet"][2:] and new["kubelet"][:2] != old["kubelet"][:2]
+    node = json.loads(lab.kubectl("get", "node", "w2", "-o", "json"))
+    assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "True"
+
+
+def test_the_only_apiserver_that_does_not_start_is_put_back(lab: Lab) -> None:
+    before, old = operator.files(lab, "cp1"), operator.processes(lab, "cp1")
+    told = pyinfra(
+        "feature_gates",
+        "-y",
+        *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="cp1", components="kube-apiserver"),
+    )
+    assert told.code == 1, told.all
+    assert re.search(r"^cp1 +kube-apiserver +NoSuchGate .* reverted .*unrecognized feature gate: NoSuchGate", told.out, re.MULTILINE), (
+        told.out
+    )
+    assert operator.files(lab, "cp1") == before
+    new = operator.processes(lab, "cp1")
+    assert new["kube-apiserver"][2:] == old["kube-apiserver"][2:] and new["kube-apiserver"][:2] != old["kube-apiserver"][:2]
+    assert new["kubelet"] == old["kubelet"]
+    assert lab.kubectl("get", "--raw", "/readyz") == "ok"
+
+
+def test_a_change_goes_on_without_the_operator(lab: Lab) -> None:
+    """pyinfra is killed in mid-change: the node goes on by itself, and the change can be put back there by hand."""
+    before = operator.files(lab, "w1")
+    killed = subprocess.Popen(
+        operator.command("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1")),
+        cwd=operator.ROOT,
+        env=operator.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert killed.stdout is not None
+    for line in killed.stdout:
+        if "step: wait" in line:
+            killed.kill()
+            break
+    killed.wait()
+    killed.stdout.close()
+    newest = "$(ls -d /var/lib/daytwo/changes/*-w1-kubelet | tail -n 1)"
+    wait_for(lambda: "state=applied" in lab.run("w1", f"cat {newest}/state").stdout, "the change to be applied without an operator")
+    assert operator.files(lab, "w1") != before and operator.effective(lab, "w1", GATE)
+    put_back = lab.run("w1", f"sh {newest}/change.sh revert 'by hand' && sh {newest}/change.sh status").stdout
+    assert "state=reverted" in put_back
+    assert operator.files(lab, "w1") == before and not operator.effective(lab, "w1", GATE)
