@@ -61,12 +61,12 @@ def test_the_labs_nodes_pass(lab: Lab, tmp_path: Path) -> None:
     components = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     assert run.passed == {
         *(f"{test}[ssh://{node}]" for test in everywhere for node in ("cp1", "w1", "w2")),
-        *(f"test_gate[ssh://{node}-kubelet:NoSuchGate=absent]" for node in ("cp1", "w1", "w2")),
-        "test_gate[ssh://cp1-kube-apiserver:NoSuchGate=absent]",
+        *(f"test_gate[kubelet:NoSuchGate=absent-ssh://{node}]" for node in ("cp1", "w1", "w2")),
+        "test_gate[kube-apiserver:NoSuchGate=absent-ssh://cp1]",
         *(f"test_control_plane_is_ready[ssh://cp1-{name}]" for name in components),
     }
     assert run.skipped == {
-        *(f"test_gate[ssh://{node}-kube-apiserver:NoSuchGate=absent]" for node in ("w1", "w2")),
+        *(f"test_gate[kube-apiserver:NoSuchGate=absent-ssh://{node}]" for node in ("w1", "w2")),
         *(f"test_control_plane_is_ready[ssh://{node}-{name}]" for node in ("w1", "w2") for name in components),
     }
 
@@ -89,7 +89,7 @@ def test_a_stray_beside_the_manifests_is_found(lab: Lab, tmp_path: Path, stray: 
 def test_a_gate_that_is_not_as_expected_is_found(lab: Lab, tmp_path: Path) -> None:
     run = acceptance(lab, tmp_path, "w1 w2", "-k", "test_gate", "--gate", "kubelet:NoSuchGate=true")
     assert run.code == 1
-    assert run.failed == {f"test_gate[ssh://{node}-kubelet:NoSuchGate=true]" for node in ("w1", "w2")}
+    assert run.failed == {f"test_gate[kubelet:NoSuchGate=true-ssh://{node}]" for node in ("w1", "w2")}
     assert "kubelet has NoSuchGate=absent in /etc/kubernetes-node/kubelet.yaml" in run.output
 
 
