@@ -7,6 +7,7 @@ k8s.io/component-base/cli/flag/flags.go (WordSepNormalizeFunc), Go strconv.Parse
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from roles.formats.mapped import Mapped, Splice
 GateChanges = Mapping[str, bool | None]
 
 FEATURE_GATES = "feature-gates"
+_INSIDE = re.compile(rb"[^\s].*--feature[-_]gates[= ]", re.DOTALL)
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False"}
@@ -172,6 +174,9 @@ def edit(
     out, `insert` those that add one new flag.
     """
     flags = gate_flags(words)
+    for word in words:
+        if _INSIDE.search(word.text):
+            raise FormatError("the gates are written inside a longer word", value=word.string, way_out="give them a word of their own")
     splices: list[Splice] = []
     new: dict[str, bool] = {}
     dropped: set[int] = set()

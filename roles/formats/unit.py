@@ -17,6 +17,7 @@ from roles.formats.errors import FormatError
 from roles.formats.flags import GateChanges
 from roles.formats.mapped import Builder, Mapped, Splice, apply, line_of
 
+without_gates = flags.without_gates
 MADE = b"# This drop-in was made by daytwo"
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n\r|\n|\r|\Z")
@@ -24,10 +25,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # systemd.unit(5) SPECIFIERS, release 257. Others that are a letter or a digit make systemd refuse the assignment.
 _SPECIFIERS = frozenset("abcdfghijlmnopqrstuvwyABCDEGHIJLMNPRSTUVWY")
 # systemd.exec(5) ENVIRONMENT VARIABLES IN SPAWNED PROCESSES: set by the service manager, where the unit does not set them.
-_MANAGERS = frozenset(
-    "PATH LANG USER LOGNAME HOME SHELL INVOCATION_ID XDG_RUNTIME_DIR RUNTIME_DIRECTORY STATE_DIRECTORY CACHE_DIRECTORY LOGS_DIRECTORY"  # noqa: SIM905
-    " CONFIGURATION_DIRECTORY CREDENTIALS_DIRECTORY MAINPID MANAGERPID LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_PID"
-    " WATCHDOG_USEC SYSTEMD_EXEC_PID TERM JOURNAL_STREAM MEMORY_PRESSURE_WATCH MEMORY_PRESSURE_WRITE FDSTORE LC_ALL LC_CTYPE LC_MESSAGES".split()
+_MANAGERS = (
+    "PATH LANG USER LOGNAME HOME SHELL INVOCATION_ID XDG_RUNTIME_DIR RUNTIME_DIRECTORY STATE_DIRECTORY CACHE_DIRECTORY "
+    "LOGS_DIRECTORY CONFIGURATION_DIRECTORY CREDENTIALS_DIRECTORY MAINPID MANAGERPID LISTEN_FDS LISTEN_PID LISTEN_FDNAMES "
+    "NOTIFY_SOCKET WATCHDOG_PID WATCHDOG_USEC SYSTEMD_EXEC_PID TERM JOURNAL_STREAM MEMORY_PRESSURE_WATCH "
+    "MEMORY_PRESSURE_WRITE FDSTORE LC_ALL LC_CTYPE LC_MESSAGES"
 )
 
 
@@ -258,7 +260,7 @@ def resolve(
         environment[name] = replace(setting, masked=masked)
     unit, command = commands[0]
     try:
-        argv, split, whole = _command_line(unit, command, environment, _MANAGERS | set(passed), known)
+        argv, split, whole = _command_line(unit, command, environment, {*_MANAGERS.split(), *passed}, known)
     except FormatError as error:
         raise error.in_file(unit.path, command.line) from None
     for name, where, entry in unset:
