@@ -165,9 +165,12 @@ def _assemble(run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster
     on = any(found.turns_on for found in desired.values())
     ordered = _ordered(plans, on)
     steps = []
+    apiservers = any(planned.change is not None and planned.component == "kube-apiserver" for planned, _ in ordered)
     for planned, plan in ordered:
         if planned.change is not None:
-            prover = Prover(cluster, planned, plan.kubelet, plan.components, desired[plan.host].allow_unproven)
+            prover = Prover(
+                cluster, planned, plan.kubelet, plan.components, apiserver_changes=apiservers, unproven=desired[plan.host].allow_unproven
+            )
             steps.append(Step(planned.change, prover.ready, prover.prove, prover.watch))
     prepared.run = Run(run_id, steps, bridge.hosts_by_name(fleet.targets), lambda run: _finish(prepared))
     _show_plan(prepared)

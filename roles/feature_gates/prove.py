@@ -23,11 +23,20 @@ LEASE_SECONDS = 45
 class Prover:
     """Watches one change and judges it once it is applied."""
 
-    def __init__(self, cluster: Cluster, planned: Planned, kubelet: Kubelet, components: dict[str, Component], unproven: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        planned: Planned,
+        kubelet: Kubelet,
+        components: dict[str, Component],
+        apiserver_changes: bool,
+        unproven: bool,
+    ) -> None:
         self._cluster = cluster
         self._planned = planned
         self._kubelet = kubelet
         self._components = components
+        self._apiserver_changes = apiserver_changes
         self._unproven = unproven
         self._pods: list[Pod] | None = None
         self._lease: datetime | None = None
@@ -110,8 +119,9 @@ class Prover:
         return f"{len(self._pods)} pods unharmed" if not problems else "", problems
 
     def _announced(self) -> list[Component]:
-        """Static pods that restart with this change: the component itself; without its apiserver the others lose their lease."""
-        if self._planned.component == "kube-apiserver":
+        """Static pods whose restart the plan tells: the component itself, and with an apiserver changed in this run all of the
+        control plane: they lose their leader's lease while it is away, and may be back only after their back-off."""
+        if self._apiserver_changes:
             return list(self._components.values())
         return [component for name, component in self._components.items() if name == self._planned.component]
 

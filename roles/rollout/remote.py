@@ -6,6 +6,7 @@ around asyncio; then this module changes and nothing else does.
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ from pyinfra.connectors.util import (
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+# An API server that is away for the moment is expected and told by daytwo itself; paramiko would print a line for each try.
+logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
 KEEPALIVE_SECONDS = 15

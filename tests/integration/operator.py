@@ -36,7 +36,7 @@ class Outcome:
     def plan(self) -> str:
         """The plan as it was shown, without the run's name."""
         found = re.search(r"^Plan of run \S+: (.*?)(?=\n\n(?:node |\[1/\d+\][^\n]*\n  \S+ )|\Z)", self.out, re.DOTALL | re.MULTILINE)
-        return found.group(1) if found else ""
+        return found.group(1).strip() if found else ""
 
 
 def command(deploy: str, *arguments: str, inventory: str = "inventories/lab.py") -> list[str]:
