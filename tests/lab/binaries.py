@@ -11,7 +11,7 @@ import shutil
 import urllib.request
 from pathlib import Path
 
-from tests.lab.tools import CACHE, LabError, long_step, need_packages, run, say
+from tests.lab.tools import CACHE, LabError, long_step, need_packages, remove_tree, run, say
 
 # The newest stable Kubernetes that Go's module proxy has; KUBE_VERSION chooses another.
 DEFAULT_VERSION = "1.36.3"
@@ -216,16 +216,20 @@ def _go() -> str:
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", str(local)):
         if candidate and Path(candidate).exists() and _go_version(candidate) >= GO_WITH_TOOLCHAINS:
             return candidate
-    need_packages({"go": "golang-go"})
+    # Go trusts what the machine trusts, and a bare Debian has no certificates.
+    need_packages({"go": "golang-go", "update-ca-certificates": "ca-certificates"})
     debian = shutil.which("go") or "go"
     if _go_version(debian) >= GO_WITH_TOOLCHAINS:
         return debian
     toolchain = f"v0.0.1-go1.26.0.linux-{architecture()}"
     with long_step("fetching a newer Go toolchain"):
-        told = run(debian, "mod", "download", "-json", f"golang.org/toolchain@{toolchain}", cwd=_scratch())
-        shutil.copytree(json.loads(told.stdout)["Dir"], CACHE / "go", dirs_exist_ok=True)
-    for program in [local, *(CACHE / "go" / "pkg" / "tool").rglob("*")]:
-        program.chmod(0o755)
+        unfinished = CACHE / "go.unfinished"
+        remove_tree(unfinished, CACHE / "go")
+        shutil.copytree(_module(debian, "golang.org/toolchain", toolchain), unfinished)
+        # Files of a module come without the right to run them.
+        for program in [unfinished / "bin" / "go", *(unfinished / "pkg" / "tool").rglob("*")]:
+            program.chmod(0o755)
+        unfinished.rename(CACHE / "go")
     return str(local)
 
 
