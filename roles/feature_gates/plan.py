@@ -194,8 +194,8 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
 
 def _verdict(component: str, code: int, said: str) -> str:
     if component == "kubelet":
-        # The deliberate bad value must be its only complaint (pkg/kubelet/apis/config/validation).
-        if re.search(r"invalid configuration: \[?[mM]axPods \(--max-pods\) -1 must not be a negative number[^\[]*$", said.strip()):
+        # The deliberate bad value must be its only complaint; several stand in brackets (pkg/kubelet/apis/config/validation).
+        if re.search(r"error: invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number[,\"]", said):
             return ""
     elif code == 0:
         return ""

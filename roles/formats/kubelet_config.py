@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,14 +116,13 @@ def _add_key(document: Document, new: dict[str, bool]) -> tuple[int, int, str]:
         if not root.value:
             raise FormatError("is an empty map")
         end = root.value[-1][1].end_mark.index
-        return end, end, f', "{_KEY}": {json.dumps(new)}'
-    last = root.value[-1][1]
-    if text[last.end_mark.index :].strip().startswith(("...", "---")) or "\n..." in text or "\n---" in text[1:]:
+        spans = [(key.start_mark.index, value.end_mark.index) for key, value in root.value]
+        return end, end, yaml_text.flow_add(text, spans, [f'"{_KEY}": {json.dumps(new)}'])
+    if re.search(r"^\.\.\.", text[root.value[-1][1].end_mark.index :], re.MULTILINE):
         raise FormatError("a document marker stands behind the configuration", way_out="take it out")
     indent = " " * root.value[0][0].start_mark.column
     lines = [f"{indent}{_KEY}:", *(f"{indent}  {name}: {_written(value)}" for name, value in new.items())]
-    block = yaml_text.eol(text).join(lines)
-    return yaml_text.add_line(text, len(text), block) if not text.endswith("\n") else (len(text), len(text), block + yaml_text.eol(text))
+    return yaml_text.add_line(text, len(text) - text.endswith("\n"), yaml_text.eol(text).join(lines))
 
 
 def _edit_map(
@@ -137,22 +137,21 @@ def _edit_map(
     kept = [(key, value) for key, value in node.value if key.value not in gone]
     if node.flow_style:
         return edits + _edit_flow(document, node, gone, new)
-    if not kept and not new:
-        owner = next(key for key, value in document.root.value if value is node)
-        rule = "featureGates shares its lines with something else"
-        begin, _ = yaml_text.whole_lines(text, owner.start_mark.index, text.index(":", owner.start_mark.index) + 1, rule)
-        stop = yaml_text.line_end(text, node.value[-1][1].end_mark.index)
-        return [yaml_text.remove_lines(text, begin, stop)]
-    indent = text[yaml_text.line_start(text, node.value[0][0].start_mark.index) : node.value[0][0].start_mark.index]
-    lines = [f"{indent}{name}: {_written(value)}" for name, value in new.items()]
+    owner = next(key for key, value in document.root.value if value is node)
+    lines: list[tuple[int, int]] = []
     for key, value in node.value:
         if key.value in gone:
             rule = "a gate shares its line with something else"
-            begin, stop = yaml_text.whole_lines(text, key.start_mark.index, value.end_mark.index, rule)
-            edits.append(yaml_text.remove_lines(text, begin, stop))
-    if lines:
-        anchor = kept[-1][1] if kept else node.value[-1][1]
-        edits.append(yaml_text.add_line(text, anchor.end_mark.index, yaml_text.eol(text).join(lines)))
+            lines.append(yaml_text.whole_lines(text, key.start_mark.index, value.end_mark.index, rule))
+    if not kept and not new:
+        colon = text.index(":", owner.end_mark.index) + 1
+        lines.append(yaml_text.whole_lines(text, owner.start_mark.index, colon, "featureGates shares its line with something else"))
+    edits += yaml_text.remove_lines(text, lines)
+    if new:
+        first = node.value[0][0].start_mark.index
+        indent = text[yaml_text.line_start(text, first) : first]
+        added = yaml_text.eol(text).join(f"{indent}{name}: {_written(value)}" for name, value in new.items())
+        edits.append(yaml_text.add_line(text, kept[-1][1].end_mark.index if kept else owner.end_mark.index, added))
     return edits
 
 
@@ -161,26 +160,19 @@ def _edit_flow(document: Document, node: MappingNode, gone: list[str], new: dict
     names = [key.value for key, _ in node.value]
     quote = '"' if any(key.style == '"' for key, _ in node.value) or document.root.flow_style else ""
     kept = [index for index, name in enumerate(names) if name not in gone]
-    edits: list[tuple[int, int, str]] = []
-    for index, name in enumerate(names):
-        if name not in gone:
-            continue
-        before = [other for other in kept if other < index]
-        if before:
-            edits.append((spans[index - 1][1], spans[index][1], ""))
-        elif index + 1 < len(spans):
-            edits.append((spans[index][0], spans[index + 1][0], ""))
-        else:
-            edits.append((*spans[index], ""))
-    items = ", ".join(f"{quote}{name}{quote}: {_written(value)}" for name, value in new.items())
+    items = [f"{quote}{name}{quote}: {_written(value)}" for name, value in new.items()]
     if not kept and not items and document.root.flow_style:
         # In JSON the emptied map takes its key along, as a block map does; `{}` stays only where it stood in block style.
         entries = [(key.start_mark.index, value.end_mark.index) for key, value in document.root.value]
         index = next(number for number, (_, value) in enumerate(document.root.value) if value is node)
-        return [yaml_text.flow_remove(document.text, entries, index, document.root.start_mark.index)]
-    if items:
-        end = spans[kept[-1]][1] if kept else node.end_mark.index - 1
-        edits.append((end, end, (", " if kept else "") + items))
+        return yaml_text.flow_remove(entries, {index}, document.root.start_mark.index)
+    removed = {index for index in range(len(names)) if index not in kept}
+    edits = yaml_text.flow_remove(spans, removed, node.start_mark.index) if removed else []
+    if items and kept:
+        edits.append((spans[kept[-1]][1], spans[kept[-1]][1], yaml_text.flow_add(document.text, spans, items)))
+    elif items:
+        start = spans[0][0] if spans else node.end_mark.index - 1
+        edits.append((start, start, ", ".join(items)))
     return edits
 
 

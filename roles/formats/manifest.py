@@ -39,8 +39,21 @@ def read(data: bytes) -> Pod:
 
 def container_argv(data: bytes, container: str) -> list[str]:
     """command and args of a container, as they stand. Raises FormatError where there is no such container."""
-    found = _content_container(yaml_text.load(data), container)
-    return [str(word) for word in (found.get("command") or []) + (found.get("args") or [])]
+    return _argv(_content_container(yaml_text.load(data), container))
+
+
+def _argv(container: dict[str, Any]) -> list[str]:
+    argv: list[str] = []
+    for key in ("command", "args"):
+        listed = container.get(key) or []
+        if not isinstance(listed, list):
+            raise FormatError(f"{key} is not a list", value=str(listed)[:60])
+        argv += listed
+    for word in argv:
+        # `y` is text for the loader and a boolean for Kubernetes; anything but text makes the kubelet refuse the pod.
+        if not isinstance(word, str):
+            raise FormatError("an argument is not a string", value=str(word), way_out="put it in quotes")
+    return argv
 
 
 def _content_container(content: Any, container: str) -> dict[str, Any]:
@@ -60,20 +73,19 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
     """
     document = yaml_text.parse(data)
     before = yaml_text.load(data)
-    _content_container(before, container)
+    old = _argv(_content_container(before, container))
     lists = _argument_lists(document, container)
     items = [item for sequence in lists for item in sequence.value]
     words = [_word(document, item, str(number)) for number, item in enumerate(items)]
     edits: list[tuple[int, int, str]] = []
+    taken: list[Node] = []
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
-        for word in gone:
-            edits.append(_remove_item(document, lists, items[int(word.source)]))
+        taken.extend(items[int(word.source)] for word in gone)
         return []
 
     def insert(flag: str) -> list[Splice]:
-        if any(word.string == "--" for word in words):
-            raise FormatError("a bare `--` ends the flags before the place a new one would go to", value=container)
+        flags.check_end(old)
         if not lists or not lists[-1].value:
             raise FormatError("the container has no command or args to add a flag to", value=container)
         edits.append(_add_item(document, lists[-1], flag))
@@ -81,16 +93,29 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
 
     for splice in flags.edit(words, changes, remove, insert):
         edits.append((splice.start, splice.end, splice.text.decode()))
-    if not edits:
+    if not edits and not taken:
         return data
-    document_touched = {int(word.source) for flag in flags.gate_flags(words) for word in flag.words}
-    for index in document_touched:
-        document.own(items[index])
+    for flag in flags.gate_flags(words):
+        for word in flag.words:
+            document.own(items[int(word.source)])
     for sequence in lists:
         document.own(sequence)
+        edits += _remove_items(document, sequence, taken)
     after = yaml_text.splice(document.text, edits)
     _verify(before, after, container, changes)
     return after
+
+
+def _remove_items(document: Document, sequence: SequenceNode, taken: list[Node]) -> list[tuple[int, int, str]]:
+    text = document.text
+    gone = {index for index, item in enumerate(sequence.value) if any(other is item for other in taken)}
+    if not gone:
+        return []
+    spans = [(item.start_mark.index, item.end_mark.index) for item in sequence.value]
+    if sequence.flow_style:
+        return yaml_text.flow_remove(spans, gone, sequence.start_mark.index)
+    rule = "an argument shares its line with something else"
+    return yaml_text.remove_lines(text, (yaml_text.whole_lines(text, *spans[index], rule) for index in gone))
 
 
 def _argument_lists(document: Document, container: str) -> list[SequenceNode]:
@@ -130,26 +155,17 @@ def _word(document: Document, item: Node, source: str) -> Mapped:
     return Mapped(text, tuple((first + i, first + i + 1) for i in range(len(text))), (start, end), source)
 
 
-def _remove_item(document: Document, lists: list[SequenceNode], item: Node) -> tuple[int, int, str]:
-    text = document.text
-    sequence = next(sequence for sequence in lists if any(other is item for other in sequence.value))
-    index = next(number for number, other in enumerate(sequence.value) if other is item)
-    if sequence.flow_style:
-        spans = [(other.start_mark.index, other.end_mark.index) for other in sequence.value]
-        return yaml_text.flow_remove(text, spans, index, sequence.start_mark.index)
-    begin, stop = yaml_text.whole_lines(text, item.start_mark.index, item.end_mark.index, "an argument shares its line with something else")
-    return yaml_text.remove_lines(text, begin, stop)
-
-
 def _add_item(document: Document, sequence: SequenceNode, flag: str) -> tuple[int, int, str]:
     text = document.text
     last = sequence.value[-1]
+    document.own(last)
     styles = [item.style for item in sequence.value if isinstance(item, ScalarNode)]
     quote = styles[-1] if styles[-1] in ("'", '"') and len(styles) > 1 and styles[-2] == styles[-1] else ""
-    quote = '"' if sequence.flow_style and '"' in styles else quote
     if sequence.flow_style:
-        end = last.end_mark.index
-        return end, end, f", {quote}{flag}{quote}"
+        # A comma in a plain item would part it in two.
+        quote = '"' if '"' in styles or "," in flag else quote
+        spans = [(item.start_mark.index, item.end_mark.index) for item in sequence.value]
+        return spans[-1][1], spans[-1][1], yaml_text.flow_add(text, spans, [f"{quote}{flag}{quote}"])
     if last.style in ("|", ">"):
         raise FormatError("the last argument is a block of text", line=document.line(last), way_out="write it on one line")
     start = last.start_mark.index
@@ -164,14 +180,11 @@ def _add_item(document: Document, sequence: SequenceNode, flag: str) -> tuple[in
 def _verify(before: Any, after: bytes, container: str, changes: GateChanges) -> None:
     """Read the outcome again: the gates are as wanted, and nothing else in the pod has changed."""
     content = yaml_text.load(after)
-    old, new = _content_container(before, container), _content_container(content, container)
-    old_argv = [str(word) for word in (old.get("command") or []) + (old.get("args") or [])]
-    new_argv = [str(word) for word in (new.get("command") or []) + (new.get("args") or [])]
-    wanted = {name: value for name, value in flags.effective_gates(old_argv).items() if changes.get(name, value) is not None}
-    wanted |= {name: value for name, value in changes.items() if value is not None}
     rest_before, rest_after = copy.deepcopy(before), copy.deepcopy(content)
-    for rest in (rest_before, rest_after):
-        for key in ("command", "args"):
-            _content_container(rest, container).pop(key, None)
-    if flags.effective_gates(new_argv) != wanted or not yaml_text.same(rest_before, rest_after):
+    old, new = _content_container(rest_before, container), _content_container(rest_after, container)
+    reached = flags.reached(_argv(old), _argv(new), changes)
+    for rest in (old, new):
+        rest.pop("command", None)
+        rest.pop("args", None)
+    if not reached or not yaml_text.same(rest_before, rest_after):
         raise FormatError("the edit would not give the manifest that is wanted", value=container, way_out="edit it by hand")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,27 +53,27 @@ class Document:
 
 def parse(data: bytes) -> Document:
     """The one document of a file. Raises FormatError: not UTF-8, not YAML, several documents, no map at its top."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError("is not UTF-8", line=data.count(b"\n", 0, error.start) + 1) from None
-    try:
-        root = YAML(typ="rt", pure=True).compose(text)
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
+    text = _decode(data)
+    load(data)
+    root = YAML(typ="rt", pure=True).compose(text)
     if not isinstance(root, MappingNode):
         raise FormatError("holds no map at its top", value=text.strip()[:60])
     references: Counter[int] = Counter()
     _count(root, references)
-    load(data)
     return Document(text, root, references)
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError("is not UTF-8", line=data.count(b"\n", 0, error.start) + 1) from None
 
 
 def _count(node: Node, references: Counter[int]) -> None:
     references[id(node)] += 1
-    if references[id(node)] > 1:
+    # A second time, so that what an aliased node holds counts as aliased too; no third time, which could go on for ever.
+    if references[id(node)] > 2:
         return
     for child in _children(node):
         _count(child, references)
@@ -92,13 +92,19 @@ def load(data: bytes) -> Any:
     """The file's content as plain values. Raises FormatError, also for a key that stands twice."""
     yaml = YAML(typ="safe", pure=True)
     yaml.version = (1, 1)
+    text = _decode(data)
     try:
-        return yaml.load(data.decode("utf-8"))
+        return yaml.load(text)
     except DuplicateKeyError as error:
         mark = error.problem_mark
         raise FormatError("a key stands twice in one map", line=mark.line + 1 if mark else None) from None
     except YAMLError as error:
-        raise FormatError(f"is not YAML: {str(error).splitlines()[0]}") from None
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
+    except (ValueError, TypeError, RecursionError) as error:
+        # Such as a date that does not exist, a map as a key, brackets a thousand deep.
+        raise FormatError(f"is not YAML that can be read: {error}") from None
 
 
 def plain_boolean(node: Node) -> bool | None:
@@ -126,12 +132,12 @@ def line_end(text: str, position: int) -> int:
 
 
 def splice(text: str, edits: list[tuple[int, int, str]]) -> bytes:
-    """The text with (start, end, replacement) edits made, as bytes."""
+    """The text with (start, end, replacement) edits made, as bytes. Edits must not overlap."""
     result = []
     position = 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         if start < position:
-            raise AssertionError("edits overlap")
+            raise FormatError("two edits meet in one place", value=new, way_out="edit it by hand")
         result += [text[position:start], new]
         position = end
     return "".join([*result, text[position:]]).encode("utf-8")
@@ -146,29 +152,50 @@ def whole_lines(text: str, start: int, end: int, rule: str) -> tuple[int, int]:
     return begin, stop
 
 
-def remove_lines(text: str, begin: int, stop: int) -> tuple[int, int, str]:
-    """Take lines out; the last one without a line end takes the line end before it along."""
-    if not text[begin:stop].endswith("\n") and begin > 0:
-        begin = len(re.sub(r"\r?\n\Z", "", text[:begin]))
-    return begin, stop, ""
+def remove_lines(text: str, lines: Iterable[tuple[int, int]]) -> list[tuple[int, int, str]]:
+    """Take lines (begin, stop) out; the last of the text without a line end takes the line end before it along."""
+    blocks: list[tuple[int, int]] = []
+    for begin, stop in sorted(set(lines)):
+        if blocks and blocks[-1][1] == begin:
+            blocks[-1] = (blocks[-1][0], stop)
+        else:
+            blocks.append((begin, stop))
+    if blocks and not text[: blocks[-1][1]].endswith("\n"):
+        begin, stop = blocks[-1]
+        blocks[-1] = (_content_end(text, begin), stop)
+    return [(begin, stop, "") for begin, stop in blocks]
+
+
+def _content_end(text: str, stop: int) -> int:
+    """Position in front of the line end that `stop` lies behind."""
+    return stop - len(re.search(r"(\r?\n)?\Z", text[:stop])[0])  # type: ignore[index]  # it always matches
 
 
 def add_line(text: str, after: int, line: str) -> tuple[int, int, str]:
     """Put a line behind the line that `after` lies in (`after` is in it or at its end)."""
-    stop = line_end(text, after)
-    if stop and text[:stop].endswith("\n"):
-        return stop, stop, line + eol(text)
-    return stop, stop, eol(text) + line
+    end = _content_end(text, line_end(text, after))
+    return end, end, eol(text) + line
 
 
-def flow_remove(text: str, nodes: list[tuple[int, int]], index: int, open_at: int) -> tuple[int, int, str]:
-    """Take one item out of a flow list or map, with the comma and blanks that parted it from its neighbour."""
-    start, end = nodes[index]
-    if index > 0:
-        return nodes[index - 1][1], end, ""
-    if len(nodes) > 1:
-        return start, nodes[1][0], ""
-    return open_at + 1, end, ""
+def flow_remove(nodes: list[tuple[int, int]], gone: set[int], open_at: int) -> list[tuple[int, int, str]]:
+    """Take items out of a flow list or map, with the comma and blanks that parted them from their neighbours."""
+    kept = [index for index in range(len(nodes)) if index not in gone]
+    if not kept:
+        return [(open_at + 1, nodes[-1][1], "")]
+    edits = []
+    if kept[0] > 0:
+        edits.append((nodes[0][0], nodes[kept[0]][0], ""))
+    for index, following in zip(kept, [*kept[1:], len(nodes)], strict=True):
+        if following > index + 1:
+            edits.append((nodes[index][1], nodes[following - 1][1], ""))
+    return edits
+
+
+def flow_add(text: str, nodes: list[tuple[int, int]], items: Iterable[str]) -> str:
+    """What to put behind the last item, parted as the last two are."""
+    between = text[nodes[-2][1] : nodes[-1][0]] if len(nodes) > 1 else ""
+    comma = between if re.fullmatch(r"\s*,\s*", between) else ", "
+    return "".join(comma + item for item in items)
 
 
 def same(before: Any, after: Any) -> bool:

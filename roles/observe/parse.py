@@ -6,6 +6,7 @@ import base64
 import binascii
 import posixpath
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 from roles.observe.model import File, FileKind, Observation, Process, Unit
@@ -47,7 +48,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
     single: dict[str, list[str]] = {}
     tools: set[str] = set()
     markers: list[str] = []
-    processes: list[list[str]] = []
+    processes: list[Process] = []
     versions: dict[str, str] = {}
     unit: Unit | None = None
     files: dict[str, File] = {}
@@ -63,7 +64,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
                 case "marker":
                     markers.append(_text(fields[0]))
                 case "process":
-                    processes.append(fields)
+                    processes.append(_process(fields))
                 case "version":
                     versions[fields[0]] = _text(fields[1]).rsplit(" ", 1)[-1]
                 case "unit":
@@ -103,7 +104,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
         systemd=single["systemd"][0],
         tools=frozenset(tools),
         markers=tuple(markers),
-        processes=tuple(_process(fields, versions) for fields in processes),
+        processes=tuple(replace(process, version=versions.get(str(process.pid)) or None) for process in processes),
         unit=unit,
         files=files,
         directories={path: tuple(sorted(names)) for path, names in directories.items()},
@@ -126,6 +127,6 @@ def _file(fields: list[str]) -> File:
     )
 
 
-def _process(fields: list[str], versions: dict[str, str]) -> Process:
+def _process(fields: list[str]) -> Process:
     name, pid, start, argv, cgroup, exe = fields
-    return Process(name, int(pid), int(start), _argv(argv), _text(cgroup), _text(exe), versions.get(pid) or None)
+    return Process(name, int(pid), int(start), _argv(argv), _text(cgroup), _text(exe))

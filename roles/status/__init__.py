@@ -142,5 +142,7 @@ def _sources(node: _Node) -> list[list[str]]:
     for path in paths:
         file = node.seen.file(path)
         there = file is not None and file.sha256 is not None
-        rows.append([node.seen.host, path, f"{file.mode:04o}" if file and there else "-", str(file.sha256)[:16] if file and there else "absent"])
+        rows.append(
+            [node.seen.host, path, f"{file.mode:04o}" if file and there else "-", str(file.sha256)[:16] if file and there else "absent"]
+        )
     return rows

@@ -113,11 +113,13 @@ def pods(lab: Lab) -> dict[str, tuple[int, str, str]]:
 def ssh_uses(lab: Lab, node: str, since: str) -> int:
     """Commands and transfers over SSH since a journal cursor, as the node's own sshd counts them, without this look."""
     told = lab.run(
-        node, f"journalctl --unit ssh --after-cursor '{since}' --output cat --no-pager | grep -c 'Starting session: '", check=False
+        node,
+        f"journalctl -t sshd -t sshd-session --after-cursor '{since}' --output cat --no-pager | grep -c 'Starting session: '",
+        check=False,
     )
     return int(told.stdout) - 1
 
 
 def journal_cursor(lab: Lab, node: str) -> str:
-    told = lab.run(node, "journalctl --unit ssh --lines 1 --show-cursor --output cat --no-pager").stdout
+    told = lab.run(node, "journalctl -t sshd -t sshd-session --lines 1 --show-cursor --output cat --no-pager").stdout
     return told.rsplit("-- cursor: ", 1)[1].strip()

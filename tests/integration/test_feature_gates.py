@@ -48,7 +48,13 @@ def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
     log = tmp_path / "names"
     with log.open("w") as out:
         watch = subprocess.Popen(
-            ["ssh", "-F", str(lab.ssh_config), "cp1", f"inotifywait -m -q -e create -e moved_to -e moved_from -e modify -e delete --format '%e %f' {MANIFESTS} & echo ready; cat; kill $!"],
+            [
+                "ssh",
+                "-F",
+                str(lab.ssh_config),
+                "cp1",
+                f"inotifywait -m -q -e create -e moved_to -e moved_from -e modify -e delete --format '%e %f' {MANIFESTS} & echo ready; cat; kill $!",
+            ],
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,220 @@
+"""Plans of gates: where they go, what is refused, what is asked of the binaries, and what counts as proven."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from roles.api import GateMetric
+from roles.change.refusal import Refusal
+from roles.feature_gates import plan as planning
+from roles.feature_gates.model import COMPONENTS, Desired, read
+from roles.feature_gates.prove import differences
+from roles.observe import parse
+from tests.unit.observe import node
+
+ON = Desired(feature_gates={"A": True})
+ABSENT = Desired(feature_gates={"A": "absent"})  # type: ignore[dict-item]
+CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
+MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
+
+
+def plan(desired: Desired, **changes: Any) -> planning.NodePlan:
+    return planning.make("r1", parse("n1", node.answer(**changes)), desired)
+
+
+def edits(made: planning.NodePlan) -> dict[str, bytes | None]:
+    return {edit.path: edit.after for planned in made.planned if planned.change for edit in planned.change.files}
+
+
+# ---- what is wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "gates"),
+    [
+        ({"A": True, "B": "absent"}, {"A": True, "B": None}),
+        ("A=true,B=false,C=absent", {"A": True, "B": False, "C": None}),
+        ("A=T, B=0 ,", {"A": True, "B": False}),
+    ],
+)
+def test_gates_are_read(value: Any, gates: dict[str, bool | None]) -> None:
+    assert Desired(feature_gates=value).feature_gates == gates
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"feature_gates": "A=yes"}, "A=yes is not a boolean; write true, false or absent"),
+        ({"feature_gates": "A"}, "'A' has no value"),
+        ({"feature_gates": {}}, "empty"),
+        ({"feature_gates": {"A b": True}}, "'A b' is not the name of a gate"),
+        ({"feature_gates": {"A": 7}}, "A=7 is not a boolean"),
+        ({"feature_gates": "A=true", "components": "kube-proxy"}, "'kube-proxy' is none of"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal, match=f"^w1: .*{words}"):
+        read("w1", data.get)
+
+
+def test_a_host_without_gates_wants_nothing() -> None:
+    assert read("w1", {}.get) is None
+
+
+def test_components_may_be_given_short_and_come_in_the_order_of_a_roll_out() -> None:
+    assert Desired(feature_gates={"A": True}, components="kubelet,scheduler,apiserver").components == (  # type: ignore[arg-type]
+        "kube-apiserver",
+        "kube-scheduler",
+        "kubelet",
+    )
+
+
+# ---- where it goes
+
+
+def test_kubeadm_keeps_gates_in_its_config_file() -> None:
+    made = plan(ON)
+    assert edits(made) == {"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  A: true\n"}
+    change = made.planned[0].change
+    assert change is not None and not change.daemon_reload and change.old_argv == change.new_argv == node.KUBEADM_ARGV
+
+
+def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
+    made = plan(ON, style="plain")
+    assert edits(made) == {"/etc/default/kubelet": b'# This file was made by daytwo\nKUBELET_EXTRA_ARGS="--feature-gates=A=true"\n'}
+    change = made.planned[0].change
+    assert change is not None and not change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
+
+
+def test_a_unit_that_reads_no_variable_is_given_a_dropin() -> None:
+    unit = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
+    made = plan(ON, style="plain", unit=unit)
+    (path,) = edits(made)
+    assert path == "/etc/systemd/system/kubelet.service.d/90-daytwo-feature-gates.conf"
+    change = made.planned[0].change
+    assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
+
+
+def test_a_flag_beats_the_config_file_and_is_where_the_gate_is_changed() -> None:
+    environment = b"KUBELET_EXTRA_ARGS=--feature-gates=A=false\n"
+    config = node.CONFIG + b"featureGates: {A: false}\n"
+    argv = (*node.KUBEADM_ARGV, "--feature-gates=A=false")
+    changes = {"files": {"/etc/default/kubelet": environment, "/var/lib/kubelet/config.yaml": config}, "argv": argv}
+    assert edits(plan(ON, **changes)) == {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS=--feature-gates=A=true\n"}
+    assert edits(plan(ABSENT, **changes)) == {
+        "/etc/default/kubelet": b"KUBELET_EXTRA_ARGS=\n",
+        "/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates: {}\n",
+    }
+
+
+def test_a_dropin_of_the_configuration_beats_the_file() -> None:
+    dropin = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates:\n  A: false\n"
+    argv = (*node.KUBEADM_ARGV, "--config-dir=/etc/kubelet.d")
+    unit_dropin = node.KUBEADM_DROPIN.replace(b"--config=", b"--config-dir=/etc/kubelet.d --config=")
+    made = plan(
+        ON,
+        argv=argv,
+        files={"/etc/kubelet.d/10-a.conf": dropin, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": unit_dropin},
+        extra=[f"directory {node.b64('/etc/kubelet.d')}"],
+    )
+    assert edits(made) == {"/etc/kubelet.d/10-a.conf": dropin.replace(b"false", b"true")}
+
+
+def test_as_wanted_is_no_change_and_asks_nobody() -> None:
+    made = plan(ON, files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  A: true\n"})
+    assert edits(made) == {} and planning.ask_script(made) == ""
+    assert edits(plan(ABSENT)) == {}
+
+
+def test_a_control_plane_node_is_changed_component_by_component() -> None:
+    made = plan(ON, manifests=MANIFESTS, components=CONTROL_PLANE)
+    changes = [planned.change for planned in made.planned if planned.change]
+    assert [change.component for change in changes] == list(COMPONENTS)
+    for change in changes[:3]:
+        assert change.kind == "static-pod" and len(change.files) == 1
+        assert change.new_argv == (change.component, "--v=2", "--feature-gates=A=true")
+        assert change.pod == f"kube-system_{change.component}-node"
+
+
+def test_components_narrow_the_plan() -> None:
+    desired = Desired(feature_gates={"A": True}, components=("kube-scheduler",))
+    made = plan(desired, manifests=MANIFESTS, components=CONTROL_PLANE)
+    assert [planned.component for planned in made.planned] == ["kube-scheduler"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ({"kube-scheduler.yaml": b"a: ["}, "kube-scheduler.yaml.*not YAML"),
+        ({"kube-scheduler.yaml": node.manifest("other")}, "no manifest in /etc/kubernetes/manifests has such a container"),
+        ({"kube-scheduler.yaml.bak": node.manifest("kube-scheduler")}, "both make a kube-scheduler"),
+        ({"kube-scheduler.yaml": node.manifest("kube-scheduler", "--feature-gates=A=maybe")}, "not a boolean"),
+    ],
+)
+def test_manifests_that_cannot_be_changed_are_refused(spoil: dict[str, bytes], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        plan(ON, manifests={**MANIFESTS, **spoil}, components=CONTROL_PLANE)
+
+
+def test_a_package_s_own_file_is_not_edited() -> None:
+    unit = node.KUBEADM_DROPIN.replace(b"$KUBELET_EXTRA_ARGS", b"--feature-gates=A=false $KUBELET_EXTRA_ARGS")
+    with pytest.raises(Refusal, match="belongs to a package"):
+        plan(
+            ON,
+            files={"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": unit},
+            argv=(*node.KUBEADM_ARGV, "--feature-gates=A=false"),
+        )
+
+
+def test_a_restart_that_would_bring_more_is_warned_of() -> None:
+    (warning,) = plan(ON, argv=(*node.KUBEADM_ARGV, "--v=9")).warnings
+    assert "-  --v=9".replace("-  ", "-") in warning and "restart also brings" in warning
+
+
+# ---- asking the binaries
+
+ACCEPTED = 'E1 1 run.go:72] "command failed" err="failed to validate kubelet configuration, error: invalid configuration: maxPods (--max-pods) -1 must not be a negative number, path: &TypeMeta{Kind:,APIVersion:,}"'
+SECOND_ERROR = 'E1 1 run.go:72] "command failed" err="failed to validate kubelet configuration, error: [invalid configuration: maxPods (--max-pods) -1 must not be a negative number, invalid configuration: x], path: &T{}"'
+
+
+def verdict(component: str, code: int, said: str) -> str:
+    line = f"answer {component} {code} {base64.b64encode(said.encode()).decode()}="
+    return planning.verdicts([line])[component]
+
+
+def test_the_deliberate_bad_value_is_all_a_kubelet_may_have_against_a_candidate() -> None:
+    assert verdict("kubelet", 1, ACCEPTED) == ""
+    assert "invalid configuration: x" in verdict("kubelet", 1, SECOND_ERROR)
+    assert verdict("kubelet", 2, "panic: unrecognized feature gate: X\n\ngoroutine 1") == "unrecognized feature gate: X"
+    assert verdict("kubelet", 0, "") != "", "a kubelet that ended well has not judged anything"
+
+
+def test_the_others_tell_their_version_or_why_not() -> None:
+    assert verdict("kube-scheduler", 0, "Kubernetes v1.36.3") == ""
+    assert verdict("kube-scheduler", 1, 'E1 x] "command failed" err="unrecognized feature gate: X"') == "unrecognized feature gate: X"
+    assert verdict("kube-scheduler", 127, "") != ""
+
+
+def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
+    made = plan(ON)
+    with pytest.raises(Refusal, match=r"n1: kubelet v1\.36\.3 refuses A=true: cannot set A"):
+        planning.judge(made, {"kubelet": "cannot set A"}, allow_unknown=True)
+    with pytest.raises(Refusal, match="could not be asked"):
+        planning.judge(made, {}, allow_unknown=False)
+    unknown = {"kubelet": "unrecognized feature gate: A"}
+    with pytest.raises(Refusal, match="unrecognized"):
+        planning.judge(made, unknown, allow_unknown=False)
+    assert "allow_unknown_gates" in planning.judge(made, unknown, allow_unknown=True).warnings[-1]
+
+
+# ---- proof
+
+
+def test_what_the_process_says_is_held_against_what_is_wanted() -> None:
+    planned = planning.Planned("n1", "node", "kubelet", {"A": True, "B": False, "C": None}, {}, None, "")
+    assert differences(planned, {"A": GateMetric("ALPHA", True), "B": GateMetric("", False), "C": GateMetric("", True)}) == []
+    found = differences(planned, {"A": GateMetric("ALPHA", False)})
+    assert "A=false, wanted true" in found[0] and "does not publish B" in found[1]
