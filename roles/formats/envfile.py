@@ -165,14 +165,14 @@ def drop_empty(data: bytes, variable: str, systemd: int) -> bytes | None:
         return data
     start, end = assignment.extent
     for marker in (ADDED, MADE):
-        lead = re.search(re.escape(marker) + rb"\r?\n\Z", data[:start])
+        lead = re.search(re.escape(marker) + rb"(\r?\n)\Z", data[:start])
         if not lead:
             continue
         following = re.match(rb"\r?\n", data[end:])
         if following:
             rest = data[: lead.start()] + data[end + following.end() :]
         else:
-            rest = re.sub(rb"\r?\n\Z", b"", data[: lead.start()]) + data[end:]
+            rest = data[: lead.start()].removesuffix(lead[1]) + data[end:]
         return None if marker == MADE and not rest else rest
     return data
 

@@ -165,14 +165,13 @@ def _edit_flow(document: Document, node: MappingNode, gone: list[str], new: dict
         # In JSON the emptied map takes its key along, as a block map does; `{}` stays only where it stood in block style.
         entries = [(key.start_mark.index, value.end_mark.index) for key, value in document.root.value]
         index = next(number for number, (_, value) in enumerate(document.root.value) if value is node)
-        return yaml_text.flow_remove(entries, {index}, document.root.start_mark.index)
-    removed = {index for index in range(len(names)) if index not in kept}
-    edits = yaml_text.flow_remove(spans, removed, node.start_mark.index) if removed else []
-    if items and kept:
+        return yaml_text.flow_remove(document.text, entries, {index})
+    if items and not kept:
+        start, end = (spans[0][0], spans[-1][1]) if spans else (node.end_mark.index - 1,) * 2
+        return [(start, end, ", ".join(items))]
+    edits = yaml_text.flow_remove(document.text, spans, {*range(len(names))} - {*kept})
+    if items:
         edits.append((spans[kept[-1]][1], spans[kept[-1]][1], yaml_text.flow_add(document.text, spans, items)))
-    elif items:
-        start = spans[0][0] if spans else node.end_mark.index - 1
-        edits.append((start, start, ", ".join(items)))
     return edits
 
 

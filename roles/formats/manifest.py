@@ -50,7 +50,7 @@ def _argv(container: dict[str, Any]) -> list[str]:
             raise FormatError(f"{key} is not a list", value=str(listed)[:60])
         argv += listed
     for word in argv:
-        # `y` is text for the loader and a boolean for Kubernetes; anything but text makes the kubelet refuse the pod.
+        # The kubelet refuses a pod with anything else in the list.
         if not isinstance(word, str):
             raise FormatError("an argument is not a string", value=str(word), way_out="put it in quotes")
     return argv
@@ -113,7 +113,7 @@ def _remove_items(document: Document, sequence: SequenceNode, taken: list[Node])
         return []
     spans = [(item.start_mark.index, item.end_mark.index) for item in sequence.value]
     if sequence.flow_style:
-        return yaml_text.flow_remove(spans, gone, sequence.start_mark.index)
+        return yaml_text.flow_remove(text, spans, gone)
     rule = "an argument shares its line with something else"
     return yaml_text.remove_lines(text, (yaml_text.whole_lines(text, *spans[index], rule) for index in gone))
 

@@ -177,11 +177,14 @@ def add_line(text: str, after: int, line: str) -> tuple[int, int, str]:
     return end, end, eol(text) + line
 
 
-def flow_remove(nodes: list[tuple[int, int]], gone: set[int], open_at: int) -> list[tuple[int, int, str]]:
+def flow_remove(text: str, nodes: list[tuple[int, int]], gone: set[int]) -> list[tuple[int, int, str]]:
     """Take items out of a flow list or map, with the comma and blanks that parted them from their neighbours."""
     kept = [index for index in range(len(nodes)) if index not in gone]
+    if not nodes or not gone:
+        return []
     if not kept:
-        return [(open_at + 1, nodes[-1][1], "")]
+        last_comma = re.compile(r"\s*,").match(text, nodes[-1][1])
+        return [(nodes[0][0], last_comma.end() if last_comma else nodes[-1][1], "")]
     edits = []
     if kept[0] > 0:
         edits.append((nodes[0][0], nodes[kept[0]][0], ""))

@@ -1,0 +1,105 @@
+"""Command lines and gate lists as Kubernetes' flags read them."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from roles.formats import FormatError, flags
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_true(text: str) -> None:
+    assert flags.parse_bool(text) is True
+
+
+@pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
+def test_false(text: str) -> None:
+    assert flags.parse_bool(text) is False
+
+
+@pytest.mark.parametrize("text", ["yes", "no", "on", "off", "tRUE", "y", "", "2", " true"])
+def test_no_boolean(text: str) -> None:
+    with pytest.raises(FormatError, match="not a boolean"):
+        flags.parse_bool(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "gates"),
+    [
+        ("", []),
+        (",", []),
+        ("A=true", [("A", True)]),
+        ("A=1,B=F", [("A", True), ("B", False)]),
+        (" A = true , B=false ", [("A", True), ("B", False)]),
+        ("A=true,", [("A", True)]),
+        (",A=true,,B=t", [("A", True), ("B", True)]),
+        ("A=true,A=false", [("A", True), ("A", False)]),
+        ("kube:A=true", [("kube:A", True)]),
+    ],
+)
+def test_gate_lists(text: str, gates: list[tuple[str, bool]]) -> None:
+    assert flags.parse_gates(text) == gates
+
+
+@pytest.mark.parametrize("text", ["A", "A=", "A=yes", "A=true B=true", "A=true;B=true", '"A=true"', "A:true", "A=true, ", " ", "A==true"])
+def test_gate_lists_that_the_component_refuses(text: str) -> None:
+    with pytest.raises(FormatError):
+        flags.parse_gates(text)
+
+
+def test_an_error_names_the_item_and_the_way_out() -> None:
+    with pytest.raises(FormatError) as caught:
+        flags.parse_gates("A=true,B=yes")
+    assert str(caught.value) == "a feature gate's value is not a boolean: 'B=yes'; write true or false"
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z][A-Za-z0-9]{0,12}", fullmatch=True), st.booleans()))
+def test_what_is_written_is_read_back(gates: dict[str, bool]) -> None:
+    assert dict(flags.parse_gates(flags.written(gates))) == gates
+
+
+@pytest.mark.parametrize(
+    ("argv", "gates"),
+    [
+        (["kubelet"], {}),
+        (["kubelet", "--feature-gates=A=true"], {"A": True}),
+        (["kubelet", "--feature-gates", "A=true,B=0"], {"A": True, "B": False}),
+        (["kubelet", "--feature_gates=A=true"], {"A": True}),
+        (["kubelet", "--feature-gates=A=true", "--v=2", "--feature-gates=A=false,B=1"], {"A": False, "B": True}),
+        (["kubelet", "--", "--feature-gates=A=true"], {}),
+        (["kubelet", "-feature-gates=A=true"], {}),
+        (["kubelet", "--feature-gates-not=A=true"], {}),
+        (["kubelet", "--feature-gates="], {}),
+    ],
+)
+def test_effective_gates(argv: list[str], gates: dict[str, bool]) -> None:
+    assert flags.effective_gates(argv) == gates
+    assert "--feature-gates" not in " ".join(flags.without_gates(argv)).split("--feature-gates-not")[0].split(" -- ")[0]
+
+
+def test_a_flag_without_its_value_is_refused() -> None:
+    with pytest.raises(FormatError, match="last word"):
+        flags.effective_gates(["kubelet", "--feature-gates"])
+
+
+def test_without_gates_takes_both_words_out() -> None:
+    assert flags.without_gates(["k", "--feature-gates", "A=true", "--v=2", "--feature_gates=B=true", "x"]) == ["k", "--v=2", "x"]
+
+
+def test_flag_values() -> None:
+    argv = ["kubelet", "--config=/a", "--v", "2", "--config", "/b", "--node_ip=1", "--", "--config=/c"]
+    assert flags.flag_values(argv, "config") == ["/a", "/b"]
+    assert flags.last_flag(argv, "config") == "/b"
+    assert flags.last_flag(argv, "node-ip") == "1"
+    assert flags.last_flag(argv, "cluster-dns") is None
+
+
+def test_reached_wants_every_other_word_as_before() -> None:
+    before = ["kubelet", "--feature-gates=A=true", "--v=2"]
+    assert flags.reached(before, ["kubelet", "--v=2", "--feature-gates=A=true,B=false"], {"B": False})
+    assert flags.reached(before, ["kubelet", "--v=2"], {"A": None})
+    assert not flags.reached(before, ["kubelet", "--v=2"], {"B": True})
+    assert not flags.reached(before, ["kubelet", "--feature-gates=A=true,B=true"], {"B": True})
+    assert not flags.reached(before, ["kubelet", "--v=2", "--feature-gates=B=true"], {"B": True})
