@@ -18,6 +18,9 @@ from roles.rollout.run import Proof
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
 LEASE_SECONDS = 45
+# A component that lost its leader's lease with its API server is started again after a back-off of up to 5 minutes
+# (pkg/kubelet: MaxContainerBackOff).
+BACK_OFF_SECONDS = 330
 
 
 class Prover:
@@ -45,9 +48,12 @@ class Prover:
         """Right before the change: the workload is noted; before a manifest edit the kubelet must have reached the API since it
         started (a kubelet that has not does not clean up pods: kubernetes#112814). A text says why not."""
         try:
+            if self._planned.component in COMPONENTS:
+                if not self._kubelet_reached_api():
+                    return f"the kubelet has not renewed its lease within {LEASE_SECONDS} s: it would not take a manifest's edit up"
+                if not self._wait(self._component_runs, BACK_OFF_SECONDS):
+                    return f"{self._planned.component} is not ready now, and was not within {BACK_OFF_SECONDS} s: mend that first"
             self._pods = self._cluster.pods(self._planned.node_name)
-            if self._planned.component in COMPONENTS and not self._kubelet_reached_api():
-                return f"the kubelet has not renewed its lease within {LEASE_SECONDS} s: it would not take a manifest's edit up"
         except (ApiError, NoApi) as error:
             return None if self._unproven else f"the API cannot be asked: {error}"
         return None
@@ -60,8 +66,14 @@ class Prover:
             return True
         return self._wait(lambda: self._cluster.lease_renewed(name) not in (None, first))
 
-    def _wait(self, check: Callable[[], bool]) -> bool:
-        with gevent.Timeout(LEASE_SECONDS, False):
+    def _component_runs(self) -> bool:
+        component = self._components[self._planned.component]
+        name = f"{component.pod.name}-{component.node_name}"
+        found = [pod for pod in self._cluster.pods(component.node_name) if pod.name == name and pod.namespace == component.pod.namespace]
+        return any(pod.containers and all(container.ready for container in pod.containers) for pod in found)
+
+    def _wait(self, check: Callable[[], bool], seconds: float = LEASE_SECONDS) -> bool:
+        with gevent.Timeout(seconds, False):
             while not check():
                 gevent.sleep(1)
             return True

@@ -526,8 +526,10 @@ def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Spli
     if rest:
         return [Splice(line_start, line_end + 1, b"", source)]
     # The last line of the command: the backslash that leads to it goes as well. It stands on the line before that stays.
-    found = [Splice(line_start - 1 - data[:line_start].endswith(b"\r\n"), line_end - data[end:line_end].endswith(b"\r"), b"", source)]
     before = line_start
+    while above := next((cut.start for cut in cuts if cut.end == before), None):
+        before = above
+    found = [Splice(before - 1 - data[:before].endswith(b"\r\n"), line_end - data[end:line_end].endswith(b"\r"), b"", source)]
     while before:
         stop = before - 1
         before = data.rfind(b"\n", 0, stop) + 1

@@ -44,9 +44,9 @@ def _show(fleet: Fleet) -> None:
         try:
             if isinstance(seen, Exception):
                 raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
-            found = kubelet.find(seen)
-            node = _Node(seen, found, control_plane.find(found))
+            node = _Node(seen, kubelet.find(seen), {})
             nodes.append(node)
+            node.components = control_plane.find(node.kubelet)
             cluster.add(remote, seen, node.components)
         except Refusal as refusal:
             failures.append(str(refusal))

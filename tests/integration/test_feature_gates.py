@@ -42,6 +42,19 @@ def wait_for(check: Callable[[], object], what: str, seconds: float = 90) -> Non
         time.sleep(0.5)
 
 
+@pytest.fixture(autouse=True)
+def settled(lab: Lab) -> None:
+    """The control plane is whole before a test: what lost its API server in the one before is back."""
+    wait_for(lambda: control_plane_is_whole(lab), "the control plane to be whole", 330)
+
+
+def control_plane_is_whole(lab: Lab) -> bool:
+    if lab.kubectl("get", "--raw", "/readyz", check=False) != "ok" or not set(COMPONENTS) <= set(operator.processes(lab, "cp1")):
+        return False
+    pods = json.loads(lab.kubectl("get", "pods", "-n", "kube-system", "-o", "json"))["items"]
+    return all(state["ready"] for pod in pods for state in pod["status"].get("containerStatuses", [{"ready": False}]))
+
+
 @pytest.fixture
 def watched(lab: Lab, tmp_path: Path) -> Iterator[Path]:
     """Every name that appears in cp1's manifests directory while the test runs, from inotify."""
@@ -152,11 +165,13 @@ def test_works_for_a_user_with_sudo_and_password(lab: Lab) -> None:
 def test_unusual_paths(lab: Lab) -> None:
     """Configuration, environment file and manifests directory where nobody would guess them."""
     try:
+        dropin = "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS='--config=/srv/kube let/kubelet conf'\"\n"
+        lab.run(
+            "w1", "mkdir -p /etc/systemd/system/kubelet.service.d && cat >/etc/systemd/system/kubelet.service.d/50-paths.conf", input=dropin
+        )
         lab.run(
             "w1",
-            "mkdir -p '/srv/kube let' && cp /var/lib/kubelet/config.yaml '/srv/kube let/kubelet conf' && mkdir -p /etc/systemd/system/kubelet.service.d"
-            " && printf '[Service]\\nEnvironment=\"KUBELET_CONFIG_ARGS=\\'--config=/srv/kube let/kubelet conf\\'\"\\n'"
-            " >/etc/systemd/system/kubelet.service.d/50-paths.conf && systemctl daemon-reload && systemctl restart kubelet",
+            "mkdir -p '/srv/kube let' && cp /var/lib/kubelet/config.yaml '/srv/kube let/kubelet conf' && systemctl daemon-reload && systemctl restart kubelet",
         )
         lab.run(
             "w2",
@@ -169,7 +184,7 @@ def test_unusual_paths(lab: Lab) -> None:
             " && systemctl restart kubelet",
         )
         wait_for(
-            lambda: set(operator.processes(lab, "cp1")) >= set(COMPONENTS) and "ok" in lab.kubectl("get", "--raw", "/readyz", check=False),
+            lambda: control_plane_is_whole(lab),
             "the moved static pods",
             180,
         )
@@ -198,14 +213,14 @@ def test_unusual_paths(lab: Lab) -> None:
             "cp1",
             f"sed -i 's|^staticPodPath:.*|staticPodPath: {MANIFESTS}|' /var/lib/kubelet/config.yaml; systemctl restart kubelet; rm -rf /srv/pods",
         )
-        wait_for(lambda: "ok" in lab.kubectl("get", "--raw", "/readyz", check=False), "the API server at its old place", 180)
+        wait_for(lambda: control_plane_is_whole(lab), "the control plane at its old place", 330)
 
 
 # ---- refusals
 
 
 def mtimes(lab: Lab) -> dict[str, str]:
-    look = "find /etc /var/lib/kubelet /var/lib/daytwo /srv -xdev -not -path '*/pods/*' -printf '%p %T@ %C@\\n' 2>/dev/null | sort"
+    look = "find /etc /var/lib/kubelet /var/lib/daytwo /srv -xdev -type f -not -path '*/pods/*' -printf '%p %T@ %C@\\n' 2>/dev/null | sort"
     return {node: lab.run(node, look, check=False).stdout for node in NODES}
 
 
