@@ -168,11 +168,10 @@ def drop_empty(data: bytes, variable: str, systemd: int) -> bytes | None:
         lead = re.search(re.escape(marker) + rb"(\r?\n)\Z", data[:start])
         if not lead:
             continue
-        following = re.match(rb"\r?\n", data[end:])
-        if following:
-            rest = data[: lead.start()] + data[end + following.end() :]
-        else:
-            rest = data[: lead.start()].removesuffix(lead[1]) + data[end:]
+        before, behind = data[: lead.start()], data[end:]
+        following = re.match(rb"\r?\n", behind)
+        # A last line without a line end takes the one before it along.
+        rest = before + behind[following.end() :] if following else before.removesuffix(lead[1]) + behind
         return None if marker == MADE and not rest else rest
     return data
 

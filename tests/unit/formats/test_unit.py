@@ -1,0 +1,503 @@
+"""Units and drop-ins: the command line systemd makes of them, and edits in the place that counts."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from roles.formats import FormatError, GateChanges, flags, unit
+from roles.formats.unit import Sources, UnitFile
+from tests.unit.formats import laws
+
+FRAGMENT = "/etc/systemd/system/kubelet.service"
+NEW = f"{FRAGMENT}.d/90-new.conf"
+ENV = "/etc/default/kubelet"
+
+
+def sources(fragment: bytes, *dropins: bytes, env: dict[str, bytes | None] | None = None, systemd: int = 257) -> Sources:
+    """A unit with drop-ins 10.conf, 20.conf...; `env` by path."""
+    units = tuple(UnitFile(f"{FRAGMENT}.d/{number}0.conf", data) for number, data in enumerate(dropins, 1))
+    return Sources(UnitFile(FRAGMENT, fragment), units, env or {}, systemd, {"H": "node-1"})
+
+
+def argv(found: Sources) -> list[str]:
+    return [word.text for word in found.resolve().argv]
+
+
+def exec_start(command: bytes, *lines: bytes) -> bytes:
+    return b"".join(line + b"\n" for line in (b"[Service]", *lines, b"ExecStart=" + command))
+
+
+AB = b'Environment=A=1 "B=x y"'
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (b"/k a  b\t c ", ["a", "b", "c"]),
+        (b'/k "a b" \'c d\' e"f"g "" \'\'', ["a b", "c d", "efg", "", ""]),
+        (b"/k a \\\n  b \\\n# comment\n  ; another\n  c\\\nd\n", ["a", "b", "c", "d"]),
+        (b"/k a \\\n# comment \\\nb", ["a", "b"]),
+        (b"/k a \\\n\nb", ["a"]),
+        (b"/k a \\\r\n b\r", ["a", "b"]),
+        (b"/k a \\\n\r b", ["a", "b"]),
+        (b"/k a \\", ["a"]),
+        (b"/k a\\\\\n", ["a\\"]),
+        (b"/k \\x41\\u00e9\\U0001F600\\101 \\s\\t\\\\\\\"\\'", ["Aé😀A", " \t\\\"'"]),
+        (b"/k \\q \\x4 \\x00 \\400 \\8 \\U00110000", ["\\q", "\\x4", "\\x00", "\\400", "\\8", "\\U00110000"]),
+        (b'/k a;b ";" \';\' ;x x; \\; "\\;" \\;x', ["a;b", ";", ";", ";x", "x;", ";", "\\;", "\\;x"]),
+        (b"/k 100% a%%b x%-y %%H %H", ["100%", "a%b", "x%-y", "%H", "node-1"]),
+        (b"/k $A $B", ["1", "x", "y"]),
+        (b"/k ${A} ${B} x${A}y$B ${A}${B} $A$B end", ["1", "x y", "x1y$B", "1x y", "end"]),
+        (b"/k $$A $$ x$ x$$$A $${A} ${A ${", ["$A", "$", "x$", "x$$A", "${A}", "${A", "${"]),
+        (b'/k \'$B\' "${B}" "$A x" "-$A x"', ["x", "y", "x y", "-$A x"]),
+        (b"/k $C ${C} x${C}y $1 $ ${} ${1} end", ["", "xy", "", "", "end"]),
+        (b"/k ${A:-x} ${A:+y} ${A-B} ${A${B}}", ["${A:-x}", "${A:+y}", "", "}"]),
+        (b"-/k $A", ["1"]),
+        (b":/k $A ${A} $$ %%", ["$A", "${A}", "$$", "%"]),
+        (b"!!/k a", ["a"]),
+        (b"k a", ["a"]),
+    ],
+)
+def test_the_words_of_a_command(command: bytes, words: list[str]) -> None:
+    found = argv(sources(exec_start(command, AB)))
+    assert found[0].endswith("k")
+    assert found[1:] == words
+
+
+def test_the_name_a_program_runs_under() -> None:
+    assert argv(sources(exec_start(b"@/usr/bin/kubelet name $A", AB))) == ["name", "1"]
+    assert argv(sources(exec_start(b"-@:/usr/bin/kubelet name $A", AB))) == ["name", "$A"]
+    assert argv(sources(exec_start(b"@/usr/bin/kubelet ${A} x", AB))) == ["1", "x"]
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        b"[Service]\n",
+        b"ExecStart=/k\n",
+        b"[Unit]\nExecStart=/k\n",
+        exec_start(b"/k 'open"),
+        exec_start(b'/k "open'),
+        exec_start(b"/k a ; /k b"),
+        exec_start(b"/k %Q"),
+        exec_start(b"- /k"),
+        exec_start(b"--/k"),
+        exec_start(b"|/k"),
+        exec_start(b"/k/"),
+        exec_start(b"bin/k"),
+        exec_start(b"@/k"),
+        exec_start(b"/k", b"ExecStart=/k again"),
+        exec_start(b"/k", b"Environment=A=x\\q"),
+        exec_start(b"/k", b'Environment="A=open'),
+        exec_start(b"/k \xff"),
+        exec_start(b"/k", b"X=\xff"),
+        exec_start(b"/k \xef\xbf\xbe"),
+        exec_start(b"/k\0"),
+        exec_start(b"/k", b"[Broken"),
+        exec_start(b"/k", b"EnvironmentFile=/missing"),
+        exec_start(b"/k", b"EnvironmentFile=/never-looked-at"),
+        exec_start(b"/k", b"EnvironmentFile=/etc/*"),
+        exec_start(b"/k", b"EnvironmentFile=/etc/[a]"),
+        exec_start(b"/k", b"EnvironmentFile=/etc/%n"),
+        exec_start(b"/k $A", b"UnsetEnvironment=A"),
+    ],
+)
+def test_units_that_are_refused(fragment: bytes) -> None:
+    with pytest.raises(FormatError) as caught:
+        sources(fragment, env={"/missing": None}).resolve()
+    assert caught.value.file == FRAGMENT
+
+
+def test_an_error_names_file_and_line() -> None:
+    with pytest.raises(FormatError) as caught:
+        sources(exec_start(b"/k"), b"[Service]\n\nEnvironment='A=open\n").resolve()
+    assert str(caught.value) == f'{FRAGMENT}.d/10.conf, line 3: a quote is not closed: "\'A=open"'
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        (b"Environment=A=1 A=2", {"A": "2"}),
+        (b"Environment='A=x y' \"B=z\"", {"A": "x y", "B": "z"}),
+        (b'Environment="A=x \\"y\\" \'z\'"', {"A": "x \"y\" 'z'"}),
+        (b"Environment=A=1 \\\n B=2 \\\n# c\n C=3", {"A": "1", "B": "2", "C": "3"}),
+        (b"Environment=A 1B=x =y A-B=z C=w", {"C": "w"}),
+        (b"Environment=A=%% B=%H C=$A", {"A": "%", "B": "node-1", "C": "$A"}),
+        (b"Environment=A=1\nEnvironment=\nEnvironment=B=2", {"B": "2"}),
+        (b"Environment=A=\\x41\\u00e9\\tb", {"A": "Aé\tb"}),
+        (b"Environment=A= B=\"\" 'C='", {"A": "", "B": "", "C": ""}),
+        (b"environment=A=1", {}),
+        (b"[Install]\nEnvironment=A=1\n[Service]", {}),
+        (b"\xef\xbb\xbfEnvironment=A=1", {"A": "1"}),
+        (b"Environment=A=\\xff B=1", {"B": "1"}),
+        (b"  Environment = A=1 \r", {"A": "1"}),
+    ],
+)
+def test_environment(line: bytes, values: dict[str, str]) -> None:
+    found = sources(exec_start(b"/k", line)).resolve().environment
+    assert {name: setting.value.string for name, setting in found.items()} == values
+
+
+def test_environment_files_beat_the_unit_and_later_ones_the_earlier() -> None:
+    lines = (b"EnvironmentFile=/1", b"EnvironmentFile=-/2", b"EnvironmentFile=-/none", b"Environment=A=unit B=unit C=unit")
+    service = sources(exec_start(b"/k $A $B $C", *lines), env={"/1": b"A=1\nB=1\n", "/2": b"A=2\n", "/none": None}).resolve()
+    assert service.known_argv == ("/k", "2", "1", "unit")
+    setting = service.environment["A"]
+    assert str(setting.origin) == "/2:1 (A)"
+    assert [str(origin) for origin in setting.masked] == [f"{FRAGMENT}:5 (A)", "/1:1 (A)"]
+    assert [(file.path, file.optional, file.present) for file in service.environment_files] == [
+        ("/1", False, True),
+        ("/2", True, True),
+        ("/none", True, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        (b"EnvironmentFile=/1\nEnvironmentFile=\nEnvironmentFile=/2", ["/2"]),
+        (b"EnvironmentFile=//1/", ["/1"]),
+        (b"EnvironmentFile=/./1", ["/1"]),
+        # Passed over by systemd.
+        (b'EnvironmentFile="/1"', []),
+        (b"EnvironmentFile=- /1", []),
+        (b"EnvironmentFile=--/1", []),
+        (b"EnvironmentFile=/2/../1", []),
+        (b"EnvironmentFile=1", []),
+    ],
+)
+def test_paths_of_environment_files(line: bytes, paths: list[str]) -> None:
+    found = sources(exec_start(b"/k", line), env={"/1": b"", "/2": b""}).resolve().environment_files
+    assert [file.path for file in found] == paths
+
+
+def test_dropins() -> None:
+    fragment = exec_start(b"/old $A", b"Environment=A=1 B=2")
+    assert argv(sources(fragment, b"[Service]\nExecStart=\nExecStart=/new $A $B\nEnvironment=A=3\n")) == ["/new", "3", "2"]
+    assert argv(sources(fragment, b"[Service]\nExecStart=\nExecStart=/one\n", b"[Service]\nExecStart= \nExecStart=/two\n")) == ["/two"]
+    with pytest.raises(FormatError, match="2 ExecStart="):
+        argv(sources(fragment, b"[Service]\nExecStart=/second\n"))
+    with pytest.raises(FormatError, match="0 ExecStart="):
+        argv(sources(fragment, b"[Service]\nExecStart=\n"))
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (b"/k --name=%n", ()),
+        (b"/k $A", (b"Environment=A=%n",)),
+        (b"/k x${A}", (b"Environment=A=%n",)),
+        (b"/k $PATH", ()),
+        (b"/k ${LANG}", ()),
+        (b"/k $PROXY", (b"PassEnvironment=PROXY",)),
+    ],
+)
+def test_what_only_the_node_knows_is_not_guessed(command: bytes, lines: tuple[bytes, ...]) -> None:
+    assert sources(exec_start(command, *lines)).resolve().known_argv is None
+
+
+def test_unset_variables_of_others_do_not_matter() -> None:
+    assert argv(sources(exec_start(b"/k $A", b"UnsetEnvironment=B", b"Environment=A=1 B=2"))) == ["/k", "1"]
+
+
+def test_words_know_where_they_are_written() -> None:
+    found = sources(exec_start(b"/k --a $X", b"EnvironmentFile=" + ENV.encode()), env={ENV: b"# c\nX='--b --c'\n"})
+    assert [str(word.origin) for word in found.resolve().argv] == [f"{FRAGMENT}:3"] * 2 + [f"{ENV}:2 (X)"] * 2
+
+
+# ---- edits
+
+G = {"G": True}
+FLAG = b"--feature-gates=G=true"
+READS = exec_start(b"/k $X", b"EnvironmentFile=-" + ENV.encode())
+
+
+def edit(found: Sources, changes: GateChanges) -> dict[str, bytes | None]:
+    return unit.edit_gates(found, changes, variable="X", new_dropin=NEW)
+
+
+def edited(found: Sources, changes: GateChanges) -> Sources:
+    for path, data in edit(found, changes).items():
+        found = found.with_file(path, data)
+    return found
+
+
+ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
+    (sources(READS, env={ENV: None}), {ENV: b'# This file was made by daytwo\nX="' + FLAG + b'"\n'}),
+    (sources(READS, env={ENV: b"Y=1\n"}), {ENV: b'Y=1\n# Added by daytwo\nX="' + FLAG + b'"\n'}),
+    (sources(READS, env={ENV: b"X='--v=2'\n"}), {ENV: b"X='--v=2 " + FLAG + b"'\n"}),
+    (sources(READS, env={ENV: b"X=--feature-gates=F=1\n"}), {ENV: b"X=--feature-gates=F=1,G=true\n"}),
+    # The last list is the one on the command line itself.
+    (
+        sources(exec_start(b"/k $X --feature-gates F=0", b"EnvironmentFile=" + ENV.encode()), env={ENV: b"X=--feature-gates=E=1\n"}),
+        {FRAGMENT: exec_start(b"/k $X --feature-gates F=0,G=true", b"EnvironmentFile=" + ENV.encode())},
+    ),
+    (
+        sources(exec_start(b'/k "--feature-gates=F=true" \\\n  --v=2')),
+        {FRAGMENT: exec_start(b'/k "--feature-gates=F=true,G=true" \\\n  --v=2')},
+    ),
+    # The place that wins, not one it beats.
+    (sources(exec_start(b"/k $X", b'Environment="X=--v=2"')), {FRAGMENT: exec_start(b"/k $X", b'Environment="X=--v=2 ' + FLAG + b'"')}),
+    (
+        sources(exec_start(b"/k $X", b'Environment="X=--v=2"'), b'[Service]\nEnvironment="X=--v=3" Y=1\n'),
+        {f"{FRAGMENT}.d/10.conf": b'[Service]\nEnvironment="X=--v=3 ' + FLAG + b'" Y=1\n'},
+    ),
+    (
+        sources(
+            exec_start(b"/k $X", b"EnvironmentFile=/1", b"EnvironmentFile=/2", b"Environment=X=0"), env={"/1": b"X=1\n", "/2": b"X=2\n"}
+        ),
+        {"/2": b"X=2 " + FLAG + b"\n"},
+    ),
+    # An empty Environment= variable, and one without quotes around it.
+    (sources(exec_start(b"/k $X", b'Environment="X="')), {FRAGMENT: exec_start(b"/k $X", b'Environment="X=' + FLAG + b'"')}),
+    (sources(exec_start(b"/k $X", b"Environment=X= Y=1")), {FRAGMENT: exec_start(b"/k $X", b"Environment=X=" + FLAG + b" Y=1")}),
+    (sources(exec_start(b"/k $X", b"Environment=X=--v=2")), {FRAGMENT: exec_start(b"/k $X", b"Environment=X=--v=2\\s" + FLAG)}),
+    (sources(exec_start(b"/k $X", b'Environment=X="--v=2"')), {FRAGMENT: exec_start(b"/k $X", b'Environment=X="--v=2 ' + FLAG + b'"')}),
+    # A variable that nothing sets and no file to set it in; a unit that reads no variable.
+    (sources(exec_start(b"/k $X")), {NEW: unit.MADE + b'\n[Service]\nEnvironment="X=' + FLAG + b'"\n'}),
+    (
+        sources(exec_start(b"/k --v=2 \\\n  --a")),
+        {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k --v=2 \\\n  --a " + FLAG + b"\n"},
+    ),
+    (sources(exec_start(b"/k 100%% ${Y}")), {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k 100%% ${Y} " + FLAG + b"\n"}),
+    # Another variable than the operator's, where that is not read.
+    (sources(exec_start(b"/k $W $Z", b"Environment=Z= W=")), {FRAGMENT: exec_start(b"/k $W $Z", b"Environment=Z=" + FLAG + b" W=")}),
+]
+
+
+@pytest.mark.parametrize(("before", "changed"), ADDED)
+def test_add(before: Sources, changed: dict[str, bytes | None]) -> None:
+    assert edit(before, G) == changed
+    after = edited(before, G)
+    assert flags.effective_gates(argv(after))["G"] is True
+    assert edit(after, G) == {}
+    back = edited(after, {"G": None})
+    assert back == before
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "after"),
+    [
+        (b"/k --feature-gates=G=true --v=2", {"G": None}, b"/k --v=2"),
+        (b"/k --v=2 --feature-gates=G=true", {"G": None}, b"/k --v=2"),
+        (b"/k --feature-gates G=true --v=2", {"G": None}, b"/k --v=2"),
+        (b"/k \\\n  --feature-gates=G=true \\\n  --v=2", {"G": None}, b"/k \\\n  --v=2"),
+        (b"/k \\\n  --v=2 \\\n  --feature-gates=G=true", {"G": None}, b"/k \\\n  --v=2"),
+        (b"/k \\\n  --v=2 \\\n  --feature-gates G=true", {"G": None}, b"/k \\\n  --v=2"),
+        (b"/k \\\n  --feature-gates \\\n  G=true \\\n  --v=2", {"G": None}, b"/k \\\n  --v=2"),
+        (b"/k \\\r\n  --v=2 \\\r\n  --feature-gates=G=true\r", {"G": None}, b"/k \\\r\n  --v=2\r"),
+        (b"/k \\\n  --v=2 \\\n# why \\\n  --feature-gates=G=true", {"G": None}, b"/k \\\n  --v=2\n# why \\"),
+        (b"/k \\\n  --a \\\n  --feature-gates=G=true \\\n  --feature-gates=F=true", {"G": None, "F": None}, b"/k \\\n  --a"),
+        (b"/k \"--feature-gates=G=true,F=true\" 'x'", {"G": None}, b"/k \"--feature-gates=F=true\" 'x'"),
+        (b"/k --feature-gates=G=true", {"G": False}, b"/k --feature-gates=G=false"),
+        (b"/k --feature-gates=G=true --feature-gates=G=\\x74rue", {"G": False}, b"/k --feature-gates=G=true --feature-gates=G=false"),
+    ],
+)
+def test_change_and_remove_on_the_command_line(command: bytes, changes: GateChanges, after: bytes) -> None:
+    tail = b"\nRestart=always\n\n[Install]\n"
+    before = sources(b"[Service]\nExecStart=" + command + tail)
+    assert edit(before, changes) == {FRAGMENT: b"[Service]\nExecStart=" + after + tail}
+
+
+def test_a_gate_is_taken_out_of_every_place() -> None:
+    lines = (b'Environment="X=--v=1 --feature-gates=G=true"', b"EnvironmentFile=" + ENV.encode())
+    before = sources(exec_start(b"/k --feature-gates=G=false $X $Y", *lines), env={ENV: b"Y=--feature-gates=F=1,G=1\n"})
+    after = edited(before, {"G": None})
+    assert argv(after) == ["/k", "--v=1", "--feature-gates=F=1"]
+    assert edit(after, {"G": None}) == {}
+
+
+def test_a_flag_and_its_value_in_two_places() -> None:
+    before = sources(exec_start(b"/k --feature-gates $X --v=2", b"Environment=X=G=true"))
+    assert argv(edited(before, {"F": True})) == ["/k", "--feature-gates", "G=true,F=true", "--v=2"]
+    assert argv(edited(before, {"G": None})) == ["/k", "--v=2"]
+
+
+def test_a_variable_that_is_used_twice() -> None:
+    before = sources(exec_start(b"/k $X $X", b"EnvironmentFile=" + ENV.encode()), env={ENV: b"X='--v=2 --feature-gates=G=true'\n"})
+    assert edit(before, {"G": None}) == {ENV: b"X='--v=2'\n"}
+    assert edit(before, {"G": False}) == {ENV: b"X='--v=2 --feature-gates=G=false'\n"}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        # The flag would never be read, or not as one.
+        sources(exec_start(b"/k -- $X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: None}),
+        sources(exec_start(b"/bin/sh -c '/k $X'")),
+        sources(exec_start(b"/bin/bash -c 'exec /k --feature-gates=F=true'")),
+        # Put together inside a word.
+        sources(exec_start(b"/k --feature-gates=${X}", b"Environment=X=G=false")),
+        # A drop-in that is read later takes the variable, or the command, back.
+        sources(exec_start(b"/k $X"), *[b""] * 9, b"[Service]\nEnvironment=\n").with_file(
+            f"{FRAGMENT}.d/99.conf", b"[Service]\nEnvironment=\n"
+        ),
+        sources(exec_start(b"/k")).with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
+        # The drop-in's name is taken.
+        sources(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
+        # The value ends in an open quote, which would swallow the flag.
+        sources(READS, env={ENV: b'X="\'--v=2"\n'}),
+        # systemd already ignores the list.
+        sources(READS, env={ENV: b"X=--feature-gates=G\n"}),
+        sources(exec_start(b"/k $X", b'Environment="X=--feature-gates=%n=true"')),
+    ],
+)
+def test_edits_that_are_refused(before: Sources) -> None:
+    with pytest.raises(FormatError):
+        edit(before, G)
+
+
+def test_a_refusal_names_the_place_that_wins() -> None:
+    late = f"{FRAGMENT}.d/99.conf"
+    with pytest.raises(FormatError) as caught:
+        edit(sources(exec_start(b"/k")).with_file(late, b"[Service]\nExecStart=\nExecStart=/k other\n"), G)
+    assert caught.value.file == late
+
+
+def test_a_made_dropin_goes_again_only_while_it_says_nothing_else() -> None:
+    before = sources(exec_start(b"/k --v=2"))
+    after = edited(before, G)
+    content = after.data(NEW)
+    assert content is not None
+    more = after.with_file(NEW, content + b"Restart=no\n")
+    assert edit(more, {"G": None}) == {NEW: content.replace(b" " + FLAG, b"") + b"Restart=no\n"}
+    # The unit has changed under it: the drop-in's command stays in force.
+    newer = after.with_file(FRAGMENT, exec_start(b"/k --v=3"))
+    assert edit(newer, {"G": None}) == {NEW: content.replace(b" " + FLAG, b"")}
+
+
+def test_dropins_are_read_in_the_order_of_their_names() -> None:
+    found = sources(exec_start(b"/k $X"), b"[Service]\nEnvironment=X=1\n")
+    later = found.with_file("/run/systemd/system/kubelet.service.d/05.conf", b"[Service]\nEnvironment=X=0\n")
+    assert [path.path.rpartition("/")[2] for path in later.dropins] == ["05.conf", "10.conf"]
+    assert argv(later) == ["/k", "1"]
+    with pytest.raises(FormatError, match="cannot be taken away"):
+        found.with_file(FRAGMENT, None)
+
+
+def _files(found: Sources) -> dict[str, bytes]:
+    units = {file.path: file.data for file in (found.fragment, *found.dropins)}
+    return units | {path: data for path, data in found.environment_files.items() if data is not None}
+
+
+EDITOR: laws.Editor[Sources] = laws.Editor(
+    edit=edited,
+    gates=lambda found: flags.effective_gates(argv(found)),
+    rest=lambda found: flags.without_gates(argv(found)),
+    content=_files,
+)
+
+_word = st.sampled_from(
+    [
+        "--v=2",
+        "$X",
+        "$Y",
+        "${Y}",
+        '"$X"',
+        "'a b'",
+        "--feature-gates=Alpha=true",
+        '"--feature-gates=Beta=0,Other=t"',
+        "--feature-gates Gamma=1",
+        "--feature-gates=Alpha=T,Alpha=F",
+        "--feature_gates=",
+        "%%",
+        "$$",
+        "\\x41",
+        "--h=%H",
+        "\\\n  --c",
+        "\\\n  --feature-gates=Beta=true",
+        "\\\n# note\n  --d",
+        "--e \\\n",
+        "--",
+        "/x",
+    ]
+)
+_assignment = st.sampled_from(
+    [
+        "X=",
+        "X=--v=3",
+        '"X=--v=3 --w"',
+        "'X=--feature-gates=Alpha=true --v=4'",
+        "Y=--y",
+        '"Y=--feature-gates=Beta=1"',
+        'X="--q"',
+        "X=a\\x20b",
+    ]
+)
+_env_line = st.sampled_from(
+    ["X=", "X=--v=5", "X='--v=5 --feature-gates=Gamma=0'", 'X="--feature-gates Alpha=1,Beta=1"', "Y=1", "# c", "Y='--feature-gates=Beta=0'"]
+)
+_lines = st.lists(
+    st.one_of(
+        st.lists(_assignment, min_size=1, max_size=2).map(lambda found: f"Environment={' '.join(found)}"),
+        st.sampled_from(["Environment=", "EnvironmentFile=-/1", "EnvironmentFile=/2", "EnvironmentFile=", "# comment", "Restart=no", ""]),
+    ),
+    max_size=3,
+)
+_command = st.lists(_word, max_size=5).map(lambda found: " ".join(["ExecStart=/k", *found]))
+
+
+@st.composite
+def units(draw: st.DrawFn) -> Sources:
+    end = draw(st.sampled_from(["\n", "\n", "\r\n"]))
+    last = draw(st.sampled_from([end, ""]))
+
+    def text(lines: list[str]) -> bytes:
+        return "\n".join(["[Service]", *lines]).replace("\n", end).encode() + last.encode()
+
+    fragment = text([*draw(_lines), draw(_command), *draw(_lines)])
+    dropins = [text(draw(_lines)) for _ in range(draw(st.integers(0, 2)))]
+    if draw(st.booleans()):
+        dropins.append(text(["ExecStart=", draw(_command)]))
+    env = st.none() | st.lists(_env_line, max_size=3).map(lambda found: "\n".join(found).encode())
+    second = st.lists(_env_line, max_size=2).map(lambda found: "".join(f"{line}\n" for line in found).encode())
+    return sources(fragment, *dropins, env={"/1": draw(env), "/2": draw(second)})
+
+
+@settings(max_examples=300)
+@given(units(), laws.changes)
+def test_laws(found: Sources, changes: dict[str, bool | None]) -> None:
+    EDITOR.check(found, changes)
+
+
+_piece = st.sampled_from(
+    [
+        "[Service]",
+        "ExecStart=",
+        "/k",
+        "Environment=",
+        "X=",
+        " ",
+        "\n",
+        "\r",
+        "\\",
+        '"',
+        "'",
+        "$X",
+        "%",
+        "H",
+        ";",
+        "#",
+        "--feature-gates=Alpha=1",
+        "\ufeff",
+    ]
+)
+
+
+@given(st.lists(_piece, max_size=25), laws.changes)
+def test_laws_hold_for_any_text(pieces: list[str], changes: dict[str, bool | None]) -> None:
+    EDITOR.check(sources(("[Service]\nExecStart=/k $X " + "".join(pieces)).encode()), changes)
+
+
+@given(st.binary())
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    for content in (data, b"[Service]\n" + data):
+        try:
+            found = unit.entries(UnitFile(FRAGMENT, content))
+        except FormatError:
+            continue
+        for entry in found:
+            assert len(entry.value.text) == len(entry.value.spans)
+            assert entry.key.encode() in content
