@@ -24,7 +24,8 @@ NO_CHANGE, CHANGE = 4, 10
 
 @pytest.fixture(scope="module", autouse=True)
 def working_pods(lab: Lab) -> Iterator[None]:
-    """A working pod on each worker, which nothing in this module may restart."""
+    """A working pod on each worker, which nothing in this module may restart; and a lab in which no gate is set yet."""
+    lab.reset()
     for node in ("w1", "w2"):
         lab.run_pod(f"app-{node}", node)
     before = operator.pods(lab)
@@ -203,7 +204,10 @@ def test_unusual_paths(lab: Lab) -> None:
             assert absent.code == 0, absent.all
             assert operator.files(lab, node) == before[node]
     finally:
-        lab.run("w1", "rm -f /etc/systemd/system/kubelet.service.d/50-paths.conf; systemctl daemon-reload; systemctl restart kubelet")
+        lab.run(
+            "w1",
+            "rm -rf /etc/systemd/system/kubelet.service.d/50-paths.conf '/srv/kube let'; systemctl daemon-reload; systemctl restart kubelet",
+        )
         lab.run(
             "w2",
             "sed -i 's|^EnvironmentFile=.*|EnvironmentFile=-/etc/default/kubelet|' /etc/systemd/system/kubelet.service; rm -rf /srv/env;"
