@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export PYINFRA_PROGRESS := off
 GATE ?= HPAScaleToZero=true
 
-.PHONY: help demo test lint test-unit test-lab lab lab-down
+.PHONY: help demo test test-full lint test-unit test-lab lab lab-down
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -32,7 +32,10 @@ test-unit: $(READY) ## tests that need no host
 
 test-lab: lab ## tests on the real cluster
 	@echo "== tests in the lab"
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v --durations=15
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v --durations=15 -m "not slow"
+
+test-full: test ## everything CI runs, and what takes longer
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -m slow
 
 lab: $(READY) ## a running cluster on this machine: cp1, w1, w2
 	@$(PYTHON) -m tests.lab up

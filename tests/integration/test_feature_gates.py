@@ -340,6 +340,41 @@ def test_the_only_apiserver_that_does_not_start_is_put_back(lab: Lab) -> None:
     assert lab.kubectl("get", "--raw", "/readyz") == "ok"
 
 
+@pytest.mark.slow
+def test_a_static_pod_that_does_not_come_back_by_itself(lab: Lab) -> None:
+    """The kubelet is restarted while its only API server is away: it then cleans up no pods, and the old manifest alone does not
+    help (kubernetes#112814). The node goes up the ladder until the old API server is back."""
+    before, old = operator.files(lab, "cp1"), operator.processes(lab, "cp1")
+    run = subprocess.Popen(
+        operator.command(
+            "feature_gates",
+            "-y",
+            *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="cp1", components="kube-apiserver"),
+        ),
+        cwd=operator.ROOT,
+        env=operator.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert run.stdout is not None
+    shown = []
+    for line in run.stdout:
+        shown.append(line)
+        if "step: wait\n" in line:
+            away = "while curl -ks -o /dev/null https://127.0.0.1:6443/livez; do sleep 0.2; done; systemctl restart kubelet"
+            lab.run("cp1", away, timeout=120)
+    assert run.wait() == 1
+    run.stdout.close()
+    print("".join(shown))
+    assert "state: reverted" in "".join(shown)
+    assert operator.files(lab, "cp1") == before
+    new = operator.processes(lab, "cp1")
+    assert new["kube-apiserver"][2:] == old["kube-apiserver"][2:]
+    assert lab.kubectl("get", "--raw", "/readyz") == "ok"
+
+
 def test_a_change_goes_on_without_the_operator(lab: Lab) -> None:
     """pyinfra is killed in mid-change: the node goes on by itself, and the change can be put back there by hand."""
     before = operator.files(lab, "w1")
