@@ -18,6 +18,8 @@ T = TypeVar("T")
 STATE = Path(os.environ.get("DAYTWO_LAB_DIR", "/var/tmp/daytwo-lab"))
 CACHE = Path(os.environ.get("DAYTWO_CACHE", Path.home() / ".cache" / "daytwo"))
 
+_apt = threading.Lock()
+
 
 class LabError(Exception):
     """The lab cannot be made or used; one sentence that says why and what to do."""
@@ -84,15 +86,17 @@ def wait_until(what: str, check: Callable[[], T | None], timeout: float) -> T:
 
 def need_packages(programs: dict[str, str]) -> None:
     """Install the Debian packages (values) of the programs (keys) that are missing."""
-    missing = sorted({package for program, package in programs.items() if not shutil.which(program)})
-    if not missing:
-        return
-    if not shutil.which("apt-get"):
-        raise LabError(f"install these first (there is no apt-get here): {', '.join(programs)}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with long_step(f"installing {', '.join(missing)}"):
-        run("apt-get", "update", "-qq", env=environment)
-        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=environment)
+    # Several things are made at once, and apt takes one at a time.
+    with _apt:
+        missing = sorted({package for program, package in programs.items() if not shutil.which(program)})
+        if not missing:
+            return
+        if not shutil.which("apt-get"):
+            raise LabError(f"install these first (there is no apt-get here): {', '.join(programs)}")
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        with long_step(f"installing {', '.join(missing)}"):
+            run("apt-get", "update", "-qq", env=environment)
+            run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=environment)
 
 
 def parallel(*works: Callable[[], object]) -> None:
