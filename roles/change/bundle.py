@@ -5,38 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from functools import cache
-from pathlib import Path
-
-import jinja2
 
 from roles.change import model
-from roles.change.model import ABSENT, Change
+from roles.change.model import Change
+from roles.scripts import templates
 
 CHANGES = "/var/lib/daytwo/changes"
-_TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
-
-
-def _quote(value: str) -> str:
-    """A value as one POSIX sh word. Raises ValueError for one that no single line can hold."""
-    if any(character in value for character in "\n\r\0"):
-        raise ValueError(f"{value!r} holds a line end or a NUL byte, which a script line cannot carry")
-    return shlex.quote(value) if value else "''"
-
-
-@cache
-def templates() -> jinja2.Environment:
-    """The templates of daytwo; `| sh` quotes for POSIX sh, and a name that is not given is an error."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - shell scripts, not HTML; every value goes through `| sh`
-    )
-    environment.filters["sh"] = _quote
-    return environment
 
 
 def directory(change_id: str) -> str:
@@ -105,10 +79,7 @@ def stage_script(change: Change) -> str:
     lines += [
         "sha256sum -c --quiet SHA256SUMS",
         "printf 'state=staged\\n' >state",
-        "sync change.sh SHA256SUMS state after/* after . ..".replace(" after/*", " after/*" if len(contents) > 1 else ""),
+        f"sync {' '.join([*contents, 'SHA256SUMS', 'state', 'after', '.', '..'])}",
         f"exec sh {here}/change.sh detached apply",
     ]
     return "\n".join(lines) + "\n"
-
-
-__all__ = ["ABSENT", "CHANGES", "directory", "render", "stage_script", "templates"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roles.change.bundle import templates
 from roles.observe.model import Observation
 from roles.observe.parse import ObservationError, parse
 from roles.rollout.remote import Remote
+from roles.scripts import templates
 
 # Files and directories that a first look showed to be needed and did not read.
 Wanted = Callable[[Observation], tuple[list[str], list[str]]]

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.change import Change, FileEdit, render, report, stage_script
-from roles.change.bundle import templates
 from roles.change.model import cmdline_sha256
+from roles.scripts import templates
 
 EDIT = FileEdit("/etc/default/kubelet", b"A=1\n", b"A=1\nB=2\n")
 
