@@ -208,7 +208,7 @@ class Lab:
             self._load()
             foreign = sorted({folder.parent.parent for folder in supervisors().values() if folder.parent != STATE / "nodes"})
             if foreign:
-                raise LabError(f"a machine has room for one lab, and one runs from {foreign[0]} (DAYTWO_LAB_DIR={foreign[0]})")
+                raise LabError(f"a machine has room for one lab, and one runs from {foreign[0]}; take it down there first")
             yield
 
     def up(self, control_planes: int = 1, workers: int = 2) -> None:

@@ -57,7 +57,10 @@ def hierarchies() -> list[Path]:
 
 
 def supervisors() -> dict[int, Path]:
-    """The node folder of every supervisor in this network namespace, by PID: of this lab, and of any other state folder."""
+    """The node folder of every supervisor in this network namespace, by PID: of this lab, and of any other state folder.
+
+    Under another root (a chroot, a container on the host's network) the same path is another folder: /proc/PID/root/...
+    """
     found: dict[int, Path] = {}
     here = os.readlink("/proc/self/ns/net")
     for process in Path("/proc").iterdir():
@@ -66,7 +69,8 @@ def supervisors() -> dict[int, Path]:
         try:
             words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
             if words[1:3] == ["-m", SUPERVISOR] and len(words) > 4 and os.readlink(process / "ns/net") == here:
-                found[int(process.name)] = Path(words[4])
+                root = process / "root"
+                found[int(process.name)] = Path(words[4]) if root.samefile("/") else Path(f"{root}{words[4]}")
         except OSError:
             continue
     return found
