@@ -220,6 +220,24 @@ def test_unusual_paths(lab: Lab) -> None:
         wait_for(lambda: control_plane_is_whole(lab), "the control plane at its old place", 330)
 
 
+def test_a_unit_that_reads_no_variable_is_given_a_dropin(lab: Lab) -> None:
+    unit = "/etc/systemd/system/kubelet.service"
+    dropin = f"{unit}.d/90-daytwo-feature-gates.conf"
+    lab.run("w2", f"cp -a {unit} /root/kubelet.service && sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {unit}")
+    lab.run("w2", "systemctl daemon-reload && systemctl restart kubelet")
+    try:
+        before, old = operator.files(lab, "w2"), operator.processes(lab, "w2")
+        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2"))
+        assert on.code == 0, on.all
+        assert set(operator.files(lab, "w2")) - set(before) == {dropin}
+        assert operator.gates_of(operator.processes(lab, "w2")["kubelet"]) == f"{GATE}=true" and operator.effective(lab, "w2", GATE)
+        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"))
+        assert absent.code == 0, absent.all
+        assert operator.files(lab, "w2") == before and operator.processes(lab, "w2")["kubelet"][2:] == old["kubelet"][2:]
+    finally:
+        lab.run("w2", f"mv /root/kubelet.service {unit}; rm -rf {unit}.d; systemctl daemon-reload; systemctl restart kubelet")
+
+
 # ---- refusals
 
 
