@@ -49,12 +49,10 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def gates(data: bytes) -> dict[str, bool]:
     """The gates a file sets. Raises FormatError for a value that the kubelet would not take as a boolean."""
-    read(data)
-    document = yaml_text.parse(data)
-    return _gates(document)
+    return _gates(yaml_text.parse(data), read(data))
 
 
-def _gates(document: Document) -> dict[str, bool]:
+def _gates(document: Document, content: dict[str, Any]) -> dict[str, bool]:
     node = document.child(document.root, _KEY)
     if node is None or _is_null(node):
         return {}
@@ -63,7 +61,8 @@ def _gates(document: Document) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for key, value in node.value:
         boolean = yaml_text.plain_boolean(value)
-        if boolean is None:
+        # A tag such as !!str is seen in the loaded value only.
+        if boolean is None or content[_KEY][key.value] is not boolean:
             shown = f"{key.value}: {getattr(value, 'value', '')}"
             raise FormatError(
                 "a feature gate's value is not a boolean", value=shown, line=document.line(key), way_out="write true or false"
@@ -83,7 +82,7 @@ def edit_gates(data: bytes, changes: GateChanges) -> bytes:
     """
     before = read(data)
     document = yaml_text.parse(data)
-    present = _gates(document)
+    present = _gates(document, before)
     node = document.child(document.root, _KEY)
     new = {name: value for name, value in changes.items() if value is not None and name not in present}
     gone = [name for name, value in changes.items() if value is None and name in present]

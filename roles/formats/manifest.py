@@ -92,6 +92,9 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
         return []
 
     for splice in flags.edit(words, changes, remove, insert):
+        item = items[int(splice.source)]
+        if b"," in splice.text and item.style is None and any(item in found.value for found in lists if found.flow_style):
+            raise FormatError("a comma would part the argument in two", line=document.line(item), way_out="put the argument in quotes")
         edits.append((splice.start, splice.end, splice.text.decode()))
     if not edits and not taken:
         return data

@@ -6,21 +6,49 @@ Kubernetes reads YAML 1.1 (go-yaml v2's resolver): `yes` and `on` are true. Posi
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.constructor import DuplicateKeyError, SafeConstructor
+from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.resolver import VersionedResolver
+from ruamel.yaml.tag import Tag
 
 from roles.formats.errors import FormatError
 
 # go-yaml v2 resolve.go; ruamel's YAML 1.1 knows neither y nor n.
 YAML_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
 YAML_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+
+
+class _Resolver(VersionedResolver):
+    """YAML 1.1 throughout: ruamel's own falls back to 1.2 behind a `---`."""
+
+    @property
+    def processing_version(self) -> tuple[int, int]:
+        return (1, 1)
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        if kind is ScalarNode and implicit[0] and value in ("y", "Y", "n", "N"):
+            return Tag(suffix="tag:yaml.org,2002:bool")
+        return super().resolve(kind, value, implicit)
+
+
+class _Constructor(SafeConstructor):
+    bool_values = SafeConstructor.bool_values | {"y": True, "n": False}
+
+
+def _yaml(typ: str) -> YAML:
+    yaml = YAML(typ=typ, pure=True)
+    yaml.version = (1, 1)
+    yaml.Resolver = _Resolver
+    yaml.Constructor = _Constructor
+    return yaml
 
 
 @dataclass(frozen=True)
@@ -55,7 +83,9 @@ def parse(data: bytes) -> Document:
     """The one document of a file. Raises FormatError: not UTF-8, not YAML, several documents, no map at its top."""
     text = _decode(data)
     load(data)
-    root = YAML(typ="rt", pure=True).compose(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it
+        root = _yaml("rt").compose(text)
     if not isinstance(root, MappingNode):
         raise FormatError("holds no map at its top", value=text.strip()[:60])
     references: Counter[int] = Counter()
@@ -90,11 +120,12 @@ def _children(node: Node) -> Iterator[Node]:
 
 def load(data: bytes) -> Any:
     """The file's content as plain values. Raises FormatError, also for a key that stands twice."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.version = (1, 1)
+    yaml = _yaml("safe")
     text = _decode(data)
     try:
-        return yaml.load(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)
+            return yaml.load(text)
     except DuplicateKeyError as error:
         mark = error.problem_mark
         raise FormatError("a key stands twice in one map", line=mark.line + 1 if mark else None) from None

@@ -231,7 +231,7 @@ def environment_files(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf", b"# \xff\n"])) + text.encode()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(environment_files(), laws.changes)
 def test_laws(data: bytes, changes: dict[str, bool | None]) -> None:
     EDITOR.check(data, changes)

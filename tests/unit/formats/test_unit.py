@@ -456,7 +456,7 @@ def units(draw: st.DrawFn) -> Sources:
     return sources(fragment, *dropins, env={"/1": draw(env), "/2": draw(second)})
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(units(), laws.changes)
 def test_laws(found: Sources, changes: dict[str, bool | None]) -> None:
     EDITOR.check(found, changes)
