@@ -1,18 +1,20 @@
-"""Static pod manifests: the arguments of a container, edited in place (Pod v1; YAML as sigs.k8s.io/yaml reads it)."""
+"""Static pod manifests: the arguments of a container, edited in place (Pod v1; pkg/kubelet/config/common.go)."""
 
 from __future__ import annotations
 
 import copy
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from roles.formats import flags, yaml_text
 from roles.formats.errors import FormatError
 from roles.formats.flags import GateChanges
 from roles.formats.mapped import Mapped, Splice
-from roles.formats.yaml_text import Document
+from roles.formats.yaml_text import Document, Edit, Node
+
+_QUOTES = ("'", '"')
 
 
 @dataclass(frozen=True)
@@ -28,41 +30,54 @@ class Pod:
 def read(data: bytes) -> Pod:
     """The pod of a manifest. Raises FormatError for what is no pod."""
     content = yaml_text.load(data)
-    if not isinstance(content, dict) or content.get("kind") != "Pod":
-        raise FormatError("is not a Pod", value=str(content.get("kind") if isinstance(content, dict) else content)[:60])
-    metadata = content.get("metadata") or {}
-    spec = content.get("spec") or {}
-    containers = tuple(str(item.get("name")) for item in spec.get("containers") or [] if isinstance(item, dict))
+    if content.get("kind") != "Pod":
+        raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
+    metadata = _map(content, "metadata")
+    spec = _map(content, "spec")
+    containers = tuple(str(item.get("name")) for item in _containers(content))
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
-    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name", "")), bool(spec.get("hostNetwork")), containers)
+    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), spec.get("hostNetwork") is True, containers)
 
 
 def container_argv(data: bytes, container: str) -> list[str]:
     """command and args of a container, as they stand. Raises FormatError where there is no such container."""
-    return _argv(_content_container(yaml_text.load(data), container))
+    return _argv(_container(yaml_text.load(data), container))
+
+
+def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
+    found = content.get(key)
+    if found is not None and not isinstance(found, dict):
+        raise FormatError(f"{key} is not a map", value=str(found)[:60])
+    return found or {}
+
+
+def _list(content: dict[str, Any], key: str) -> list[Any]:
+    found = content.get(key)
+    if found is not None and not isinstance(found, list):
+        raise FormatError(f"{key} is not a list", value=str(found)[:60])
+    return found or []
+
+
+def _containers(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in _list(_map(content, "spec"), "containers") if isinstance(item, dict)]
+
+
+def _container(content: dict[str, Any], name: str) -> dict[str, Any]:
+    listed = _containers(content)
+    named = [item for item in listed if item.get("name") == name]
+    if len(named) != 1:
+        names = ", ".join(str(item.get("name")) for item in listed) or "none"
+        raise FormatError(f"has {len(named)} containers of the name; its containers are: {names}", value=name)
+    return named[0]
 
 
 def _argv(container: dict[str, Any]) -> list[str]:
-    argv: list[str] = []
-    for key in ("command", "args"):
-        listed = container.get(key) or []
-        if not isinstance(listed, list):
-            raise FormatError(f"{key} is not a list", value=str(listed)[:60])
-        argv += listed
+    argv = [*_list(container, "command"), *_list(container, "args")]
     for word in argv:
         # The kubelet refuses a pod with anything else in the list.
         if not isinstance(word, str):
             raise FormatError("an argument is not a string", value=str(word), way_out="put it in quotes")
     return argv
-
-
-def _content_container(content: Any, container: str) -> dict[str, Any]:
-    listed = ((content or {}).get("spec") or {}).get("containers") or []
-    named = [item for item in listed if isinstance(item, dict) and item.get("name") == container]
-    if len(named) != 1:
-        names = ", ".join(str(item.get("name")) for item in listed if isinstance(item, dict)) or "none"
-        raise FormatError(f"has {len(named)} containers of the name; its containers are: {names}", value=container)
-    return named[0]
 
 
 def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
@@ -72,119 +87,125 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
     Raises FormatError where the file cannot be read, has no such container, or the edit needs guessing.
     """
     document = yaml_text.parse(data)
-    before = yaml_text.load(data)
-    old = _argv(_content_container(before, container))
+    old = _argv(_container(document.content, container))
+    for other in _containers(document.content):
+        _argv(other)
     lists = _argument_lists(document, container)
-    items = [item for sequence in lists for item in sequence.value]
-    words = [_word(document, item, str(number)) for number, item in enumerate(items)]
-    edits: list[tuple[int, int, str]] = []
+    items = [(sequence, item) for sequence in lists for item in sequence.items]
+    words = [_word(document, item, str(number)) for number, (_, item) in enumerate(items)]
+    edits: list[Edit] = []
     taken: list[Node] = []
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
-        taken.extend(items[int(word.source)] for word in gone)
+        taken.extend(items[int(word.source)][1] for word in gone)
         return []
 
     def insert(flag: str) -> list[Splice]:
         flags.check_end(old)
-        if not lists or not lists[-1].value:
+        if not items:
             raise FormatError("the container has no command or args to add a flag to", value=container)
         edits.append(_add_item(document, lists[-1], flag))
         return []
 
+    by_item: dict[int, list[Splice]] = {}
     for splice in flags.edit(words, changes, remove, insert):
-        item = items[int(splice.source)]
-        if b"," in splice.text and item.style is None and any(item in found.value for found in lists if found.flow_style):
-            raise FormatError("a comma would part the argument in two", line=document.line(item), way_out="put the argument in quotes")
-        edits.append((splice.start, splice.end, splice.text.decode()))
-    if not edits and not taken:
-        return data
-    for flag in flags.gate_flags(words):
-        for word in flag.words:
-            document.own(items[int(word.source)])
+        by_item.setdefault(int(splice.source), []).append(splice)
+    for number, splices in by_item.items():
+        edits.append(_rewrite(document, *items[number], splices))
     for sequence in lists:
-        document.own(sequence)
         edits += _remove_items(document, sequence, taken)
+    if not edits:
+        return data
+    for sequence in lists:
+        yaml_text.own(sequence)
     after = yaml_text.splice(document.text, edits)
-    _verify(before, after, container, changes)
+    _verify(document.content, after, container, changes)
     return after
 
 
-def _remove_items(document: Document, sequence: SequenceNode, taken: list[Node]) -> list[tuple[int, int, str]]:
-    text = document.text
-    gone = {index for index, item in enumerate(sequence.value) if any(other is item for other in taken)}
-    if not gone:
-        return []
-    spans = [(item.start_mark.index, item.end_mark.index) for item in sequence.value]
-    if sequence.flow_style:
-        return yaml_text.flow_remove(text, spans, gone)
-    rule = "an argument shares its line with something else"
-    return yaml_text.remove_lines(text, (yaml_text.whole_lines(text, *spans[index], rule) for index in gone))
-
-
-def _argument_lists(document: Document, container: str) -> list[SequenceNode]:
+def _argument_lists(document: Document, container: str) -> list[Node]:
+    """command and args of the container, those that have items."""
     spec = document.child(document.root, "spec")
-    listed = document.child(spec, "containers") if isinstance(spec, MappingNode) else None
-    found: list[SequenceNode] = []
-    for item in listed.value if isinstance(listed, SequenceNode) else ():
-        name = document.child(item, "name") if isinstance(item, MappingNode) else None
-        if isinstance(name, ScalarNode) and name.value == container:
-            for key in ("command", "args"):
-                sequence = document.child(item, key)
-                if isinstance(sequence, SequenceNode) and sequence.value:
-                    found.append(sequence)
-    return found
+    listed = document.child(spec, "containers") if spec else None
+    for item in listed.items if listed else ():
+        name = document.child(item, "name") if item.kind == "map" else None
+        if name and name.text == container:
+            found = (document.child(item, "command"), document.child(item, "args"))
+            return [sequence for sequence in found if sequence and sequence.items]
+    return []
+
+
+def _inner(item: Node) -> tuple[int, int]:
+    """Where the text of an item lies, without its quotes."""
+    quoted = item.style in _QUOTES
+    return item.start + quoted, item.end - quoted
 
 
 def _word(document: Document, item: Node, source: str) -> Mapped:
-    """An item as a word whose bytes lead back to the text. Where its writing has escapes or folds, the spans are empty: it can
-    be read, and an edit inside it is refused by `_editable`."""
-    if not isinstance(item, ScalarNode):
-        raise FormatError("an argument is not a string", line=document.line(item))
-    start, end = item.start_mark.index, item.end_mark.index
-    quoted = item.style in ("'", '"')
-    inner = document.text[start + 1 : end - 1] if quoted else document.text[start:end]
-    value = str(item.value)
-    text = value.encode("utf-8")
-    if inner != value or item.anchor or not value.isascii():
-        if flags.FEATURE_GATES in value.replace("_", "-"):
-            raise FormatError(
-                "a gate list is written with escapes, folds, an anchor or letters that no gate has",
-                value=value,
-                line=document.line(item),
-                way_out="write it on one line, plain or in simple quotes",
-            )
-        return Mapped(text, ((start, end),) * len(text), (start, end), source)
-    first = start + quoted
-    return Mapped(text, tuple((first + i, first + i + 1) for i in range(len(text))), (start, end), source)
+    """An item as a word whose bytes lead back to the text; where it is written with escapes, folds or an anchor, to all of it."""
+    start = _inner(item)[0]
+    text = item.text.encode("utf-8")
+    if not _is_literal(document, item):
+        return Mapped(text, ((item.start, item.end),) * len(text), (item.start, item.end), source)
+    return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), (item.start, item.end), source)
 
 
-def _add_item(document: Document, sequence: SequenceNode, flag: str) -> tuple[int, int, str]:
+def _is_literal(document: Document, item: Node) -> bool:
+    start, end = _inner(item)
+    return document.text[start:end] == item.text and item.text.isascii()
+
+
+def _rewrite(document: Document, sequence: Node, item: Node, splices: Sequence[Splice]) -> Edit:
+    """The edit of one item."""
+    yaml_text.own(item)
+    if not _is_literal(document, item):
+        raise FormatError(
+            "a gate list is written with escapes, folds, an anchor or letters that no gate has",
+            value=item.text,
+            line=item.line,
+            way_out="write it on one line, plain or in simple quotes",
+        )
+    start, end = _inner(item)
+    inner = yaml_text.splice(document.text[:end], [(splice.start, splice.end, splice.text.decode()) for splice in splices])
+    text = inner.decode()[start:]
+    if sequence.flow and item.style is None and "," in text:
+        raise FormatError("a comma would part the argument in two", line=item.line, way_out="put the argument in quotes")
+    return start, end, text
+
+
+def _remove_items(document: Document, sequence: Node, taken: Sequence[Node]) -> list[Edit]:
+    gone = {index for index, item in enumerate(sequence.items) if any(item is other for other in taken)}
+    spans = [(item.start, item.end) for item in sequence.items]
+    for index in gone:
+        yaml_text.own(sequence.items[index])
+    if sequence.flow:
+        return yaml_text.flow_cut(document.text, spans, gone) if gone else []
+    return yaml_text.cut_lines(document.text, (spans[index] for index in gone))
+
+
+def _add_item(document: Document, sequence: Node, flag: str) -> Edit:
     text = document.text
-    last = sequence.value[-1]
-    document.own(last)
-    styles = [item.style for item in sequence.value if isinstance(item, ScalarNode)]
-    quote = styles[-1] if styles[-1] in ("'", '"') and len(styles) > 1 and styles[-2] == styles[-1] else ""
-    if sequence.flow_style:
-        # A comma in a plain item would part it in two.
-        quote = '"' if '"' in styles or "," in flag else quote
-        spans = [(item.start_mark.index, item.end_mark.index) for item in sequence.value]
-        return spans[-1][1], spans[-1][1], yaml_text.flow_add(text, spans, [f"{quote}{flag}{quote}"])
-    if last.style in ("|", ">"):
-        raise FormatError("the last argument is a block of text", line=document.line(last), way_out="write it on one line")
-    start = last.start_mark.index
-    begin = yaml_text.line_start(text, start)
-    lead = text[begin:start]
-    if lead.strip() != "-":
-        # The first item may stand behind its key's dash; the indent of a block list is where its dashes stand.
-        lead = " " * (sequence.start_mark.column) + "- "
-    return yaml_text.add_line(text, last.end_mark.index, f"{lead}{quote}{flag}{quote}")
+    last = sequence.items[-1]
+    yaml_text.own(last)
+    styles = [item.style for item in sequence.items[-2:]]
+    quote = last.style if last.style in _QUOTES and len(set(styles)) == 1 else ""
+    if sequence.flow:
+        quote = quote or ('"' if "," in flag or document.is_json else "")
+        spans = [(item.start, item.end) for item in sequence.items]
+        return yaml_text.flow_add(text, spans, text.index("[", sequence.start) + 1, [f"{quote}{flag}{quote}"])
+    lead = re.search(r"-(\s*)\Z", text[: last.start])
+    if lead is None:
+        raise FormatError("the last argument does not follow its dash", line=last.line, way_out="write it behind the dash")
+    indent = text[yaml_text.line_start(text, lead.start()) : lead.start()]
+    gap = " " if "\n" in lead[1] else lead[1]
+    # The list's first dash may stand behind something else on its line.
+    return yaml_text.add_lines(text, last.end, [f"{indent if indent.isspace() else ' ' * len(indent)}-{gap}{quote}{flag}{quote}"])
 
 
-def _verify(before: Any, after: bytes, container: str, changes: GateChanges) -> None:
+def _verify(before: dict[str, Any], after: bytes, container: str, changes: GateChanges) -> None:
     """Read the outcome again: the gates are as wanted, and nothing else in the pod has changed."""
-    content = yaml_text.load(after)
-    rest_before, rest_after = copy.deepcopy(before), copy.deepcopy(content)
-    old, new = _content_container(rest_before, container), _content_container(rest_after, container)
+    rest_before, rest_after = copy.deepcopy(before), yaml_text.load(after)
+    old, new = _container(rest_before, container), _container(rest_after, container)
     reached = flags.reached(_argv(old), _argv(new), changes)
     for rest in (old, new):
         rest.pop("command", None)

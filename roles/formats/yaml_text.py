@@ -1,154 +1,362 @@
-"""YAML as sigs.k8s.io/yaml reads it, with the place of every node in the text, so that edits splice text and touch nothing else.
+"""YAML and JSON as Kubernetes reads them, with the place of every node in the text, so that edits splice text and touch nothing else.
 
-Kubernetes reads YAML 1.1 (go-yaml v2's resolver): `yes` and `on` are true. Positions are character indexes of the decoded text.
+Sources: k8s.io/apimachinery pkg/util/yaml (ToJSON: what begins with `{` is JSON), sigs.k8s.io/yaml (YAMLToJSON), go.yaml.in/yaml/v2
+resolve.go and decode.go: YAML 1.1, where `yes`, `on` and `y` are true. Positions are character indexes of the decoded text.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
 
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import DuplicateKeyError, SafeConstructor
-from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.resolver import VersionedResolver
-from ruamel.yaml.tag import Tag
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
 from roles.formats.errors import FormatError
 
-# go-yaml v2 resolve.go; ruamel's YAML 1.1 knows neither y nor n.
-YAML_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
-YAML_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+# (start, end, replacement) in characters of the text.
+Edit = tuple[int, int, str]
+
+_TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
+_FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
+_NULL = frozenset(["", "~", "null", "Null", "NULL"])
+_NO_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+# Go's strconv.ParseInt with base 0, after underscores are taken out.
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_STRING_TAG = "tag:yaml.org,2002:str"
+_LAST_END = re.compile(r"(\r?\n)?\Z")
+_OWN_LINE = "give it a line of its own"
+# More nodes than any real file has, once its aliases are written out.
+_MOST_NODES = 100_000
 
 
-class _Resolver(VersionedResolver):
-    """YAML 1.1 throughout: ruamel's own falls back to 1.2 behind a `---`."""
+@dataclass(eq=False)
+class Node:
+    """A part of the text. `aliased`: it is referred to from elsewhere too, so that an edit here would be an edit there."""
+
+    kind: Literal["scalar", "list", "map"]
+    start: int
+    end: int
+    line: int
+    column: int
+    text: str = ""
+    style: str | None = None
+    tag: str | None = None
+    flow: bool = False
+    items: list[Node] = field(default_factory=list)
+    pairs: list[tuple[Node, Node]] = field(default_factory=list)
+    aliased: bool = False
+    nodes: int = 1
 
     @property
-    def processing_version(self) -> tuple[int, int]:
-        return (1, 1)
+    def plain(self) -> bool:
+        return self.kind == "scalar" and self.style is None and self.tag is None
 
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        if kind is ScalarNode and implicit[0] and value in ("y", "Y", "n", "N"):
-            return Tag(suffix="tag:yaml.org,2002:bool")
-        return super().resolve(kind, value, implicit)
+    @property
+    def null(self) -> bool:
+        return self.plain and self.text in _NULL
 
-
-class _Constructor(SafeConstructor):
-    bool_values = SafeConstructor.bool_values | {"y": True, "n": False}
-
-
-def _yaml(typ: str) -> YAML:
-    yaml = YAML(typ=typ, pure=True)
-    yaml.version = (1, 1)
-    yaml.Resolver = _Resolver
-    yaml.Constructor = _Constructor
-    return yaml
+    @property
+    def merges(self) -> bool:
+        """True for a map put together with `<<`."""
+        return any(_is_merge(key) for key, _ in self.pairs)
 
 
 @dataclass(frozen=True)
 class Document:
-    """One YAML document: its text, its graph of nodes, and how often each node is referred to (more than once: an alias)."""
+    """One file: its text, its top map, and what Kubernetes makes of it."""
 
     text: str
-    root: MappingNode
-    references: Counter[int]
+    root: Node
+    content: dict[str, Any]
+    is_json: bool
 
-    def line(self, node: Node) -> int:
-        return int(node.start_mark.line) + 1
+    def child(self, parent: Node, key: str) -> Node | None:
+        """The value of a key, to be edited. Raises FormatError where it would change elsewhere too, or can come from a merge."""
+        if parent.merges:
+            raise FormatError("a map is put together with `<<`", value=key, line=parent.line, way_out="write its keys out")
+        own(parent)
+        return next((value for name, value in parent.pairs if name.text == key), None)
 
-    def child(self, parent: MappingNode, key: str) -> Node | None:
-        """The value of a key. Raises FormatError where the key stands twice or comes from a merge."""
-        found = [value for name, value in parent.value if isinstance(name, ScalarNode) and name.value == key]
-        if len(found) > 1:
-            raise FormatError("a key stands twice in one map", value=key, line=self.line(found[1]))
-        if not found and any(isinstance(name, ScalarNode) and name.value == "<<" for name, _ in parent.value):
-            raise FormatError("a map is put together with `<<`", value=key, line=self.line(parent), way_out="write the key out")
-        return found[0] if found else None
+    def raw(self, node: Node) -> str:
+        """A node as it is written."""
+        return self.text[node.start : node.end]
 
-    def own(self, node: Node) -> None:
-        """Refuse to edit what stands behind an alias: it would change elsewhere too."""
-        if self.references[id(node)] > 1:
-            raise FormatError(
-                "is used in several places by an anchor and aliases", line=self.line(node), way_out="write it out at each place"
-            )
+
+def own(node: Node) -> None:
+    """Refuse to edit what stands behind an alias. Raises FormatError."""
+    if node.aliased:
+        raise FormatError("is used in several places by an anchor and aliases", line=node.line, way_out="write it out at each place")
 
 
 def parse(data: bytes) -> Document:
-    """The one document of a file. Raises FormatError: not UTF-8, not YAML, several documents, no map at its top."""
-    text = _decode(data)
-    load(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it
-        root = _yaml("rt").compose(text)
-    if not isinstance(root, MappingNode):
-        raise FormatError("holds no map at its top", value=text.strip()[:60])
-    references: Counter[int] = Counter()
-    _count(root, references)
-    return Document(text, root, references)
-
-
-def _decode(data: bytes) -> str:
+    """The one document of a file. Raises FormatError: not UTF-8, neither YAML nor JSON, several documents, no map at its top, a key
+    that stands twice."""
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError("is not UTF-8", line=data.count(b"\n", 0, error.start) + 1) from None
-
-
-def _count(node: Node, references: Counter[int]) -> None:
-    references[id(node)] += 1
-    # A second time, so that what an aliased node holds counts as aliased too; no third time, which could go on for ever.
-    if references[id(node)] > 2:
-        return
-    for child in _children(node):
-        _count(child, references)
-
-
-def _children(node: Node) -> Iterator[Node]:
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            yield key
-            yield value
-    elif isinstance(node, SequenceNode):
-        yield from node.value
-
-
-def load(data: bytes) -> Any:
-    """The file's content as plain values. Raises FormatError, also for a key that stands twice."""
-    yaml = _yaml("safe")
-    text = _decode(data)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ReusedAnchorWarning)
-            return yaml.load(text)
-    except DuplicateKeyError as error:
-        mark = error.problem_mark
-        raise FormatError("a key stands twice in one map", line=mark.line + 1 if mark else None) from None
+        if text.lstrip().startswith("{"):
+            content = _json(text)
+            # A tab is a blank in JSON; within its strings it cannot stand.
+            root = _compose(text.replace("\t", " "))
+        else:
+            root = _compose_yaml(text)
+            content = _map(root) if root.kind == "map" else {}
+    except RecursionError:
+        raise FormatError("is nested too deeply") from None
+    if root.kind != "map":
+        raise FormatError("holds no map at its top", value=text.strip()[:60])
+    return Document(text, root, content, text.lstrip().startswith("{"))
+
+
+def load(data: bytes) -> dict[str, Any]:
+    """The file's content as plain values. Raises FormatError as `parse` does."""
+    return parse(data).content
+
+
+# ---- reading
+
+
+def _json(text: str) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in seen:
+                raise FormatError("a key stands twice in one map", value=key)
+            seen[key] = value
+        return seen
+
+    def refuse(constant: str) -> Any:
+        raise FormatError("begins as JSON and is not JSON: a number that JSON has not", value=constant)
+
+    try:
+        content: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"begins as JSON and is not JSON: {error.msg}", line=error.lineno) from None
+    return content
+
+
+def _compose_yaml(text: str) -> Node:
+    try:
+        return _compose(text)
+    except FormatError:
+        # go-yaml takes a tab for a blank where no indent is; ruamel does not. The copy has all else at the same place.
+        indents = re.compile(r"^[ \t]*(?:[-?:][ \t]+)*", re.MULTILINE)
+        copy = "".join(found.group() if part else found.group().replace("\t", " ") for part, found in _cut(text, indents))
+        if copy == text:
+            raise
+        root = _compose(copy)
+        if any("\t" in text[node.start : node.end] for node in walk(root) if node.kind == "scalar"):
+            raise
+        return root
+
+
+def _cut(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[bool, re.Match[str]]]:
+    """The text in pieces: those of the pattern (True), and those between them."""
+    position = 0
+    between = re.compile(r"[\s\S]*")
+    for found in pattern.finditer(text):
+        if gap := between.fullmatch(text, position, found.start()):
+            yield False, gap
+        yield True, found
+        position = found.end()
+    if rest := between.fullmatch(text, position):
+        yield False, rest
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it, what aliases refer to once for each time."""
+    yield node
+    for child in (*node.items, *(part for pair in node.pairs for part in pair)):
+        yield from walk(child)
+
+
+def _compose(text: str) -> Node:
+    reader = YAML(typ="safe", pure=True)
+    try:
+        events = list(reader.parse(text))
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
-    except (ValueError, TypeError, RecursionError) as error:
-        # Such as a date that does not exist, a map as a key, brackets a thousand deep.
-        raise FormatError(f"is not YAML that can be read: {error}") from None
+    documents = [event for event in events if isinstance(event, DocumentStartEvent)]
+    if len(documents) > 1:
+        raise FormatError("holds several YAML documents; Kubernetes reads the first alone", line=_line(documents[1]))
+    if not documents:
+        raise FormatError("is empty")
+    if documents[0].tags or documents[0].version not in (None, (1, 1)):
+        raise FormatError("begins with a YAML directive", line=_line(documents[0]), way_out="take it out")
+    return _Composer(events[2:]).node()
 
 
-def plain_boolean(node: Node) -> bool | None:
-    """The boolean a scalar is for Kubernetes, None where it is none (a quoted "true" is a string)."""
-    if isinstance(node, ScalarNode) and node.style is None:
-        if node.value in YAML_TRUE:
-            return True
-        if node.value in YAML_FALSE:
-            return False
-    return None
+def _line(event: Event) -> int:
+    return int(event.start_mark.line) + 1
 
 
-def eol(text: str) -> str:
+class _Composer:
+    """Makes nodes of events, with each alias a second way to the node it refers to."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = iter(events)
+        self.anchors: dict[str, Node] = {}
+        self.open: set[int] = set()
+
+    def node(self) -> Node:
+        return self._node(next(self.events))
+
+    def _node(self, event: Event) -> Node:
+        if isinstance(event, AliasEvent):
+            return self._alias(event)
+        assert isinstance(event, NodeEvent)  # only these stand where a node is due
+        place = (event.start_mark.index, event.end_mark.index, line := _line(event), event.start_mark.column)
+        if isinstance(event, ScalarEvent):
+            tag = str(event.tag) if event.tag else None
+            node = Node("scalar", *place, text=str(event.value), style=event.style or None, tag=tag)
+            if tag not in (None, _STRING_TAG):
+                raise FormatError("a YAML tag", value=tag, line=line, way_out="write the value without it")
+            self._name(event, node)
+            return node
+        kind: Literal["list", "map"] = "list" if isinstance(event, SequenceStartEvent) else "map"
+        node = Node(kind, *place, flow=bool(getattr(event, "flow_style", False)))
+        if tag := getattr(event, "tag", None):
+            raise FormatError("a YAML tag", value=str(tag), line=line, way_out="write the value without it")
+        self._name(event, node)
+        self.open.add(id(node))
+        for inner in self.events:
+            if isinstance(inner, (SequenceEndEvent, MappingEndEvent)):
+                node.end = inner.end_mark.index
+                break
+            first = self._node(inner)
+            node.nodes += first.nodes
+            if isinstance(event, MappingStartEvent):
+                second = self.node()
+                node.nodes += second.nodes
+                node.pairs.append((first, second))
+            else:
+                node.items.append(first)
+            if node.nodes > _MOST_NODES:
+                raise FormatError("is too large, or its aliases make it so", line=line)
+        self.open.remove(id(node))
+        return node
+
+    def _name(self, event: Any, node: Node) -> None:
+        if event.anchor:
+            self.anchors[str(event.anchor)] = node
+
+    def _alias(self, event: Any) -> Node:
+        node = self.anchors.get(str(event.anchor))
+        if node is None:
+            raise FormatError("an alias to an anchor that is not there", value=str(event.anchor), line=_line(event))
+        if id(node) in self.open:
+            raise FormatError("an anchor's value holds itself", value=str(event.anchor), line=_line(event))
+        node.aliased = True
+        return node
+
+
+def _is_merge(key: Node) -> bool:
+    return key.plain and key.text == "<<"
+
+
+def _map(node: Node) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    written: set[str] = set()
+    for key, value in node.pairs:
+        if _is_merge(key):
+            # Here a later key beats an earlier one, also where the later one comes from a merge (go-yaml v2, decode.go).
+            for merged in reversed(value.items if value.kind == "list" else [value]):
+                if merged.kind != "map":
+                    raise FormatError("`<<` takes maps alone", line=value.line)
+                content |= _map(merged)
+            continue
+        name = key_name(key)
+        if name in written:
+            raise FormatError("a key stands twice in one map", value=name, line=key.line)
+        written.add(name)
+        content[name] = _value(value)
+    return content
+
+
+def key_name(key: Node) -> str:
+    """A key as JSON has it: `on` is "true". Raises FormatError for what cannot be one."""
+    value = _value(key) if key.kind == "scalar" else None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        raise FormatError("a key that is no string", line=key.line)
+    return str(value)
+
+
+def _value(node: Node) -> Any:
+    if node.kind == "map":
+        return _map(node)
+    if node.kind == "list":
+        return [_value(item) for item in node.items]
+    if any("\ud800" <= character <= "\udfff" for character in node.text):
+        raise FormatError("is not YAML: half a Unicode character", line=node.line)
+    return _scalar(node) if node.plain else node.text
+
+
+def _scalar(node: Node) -> Any:
+    """What go-yaml v2 makes of a plain scalar."""
+    text = node.text
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if text in _NULL:
+        return None
+    if _NO_JSON.fullmatch(text):
+        raise FormatError("a number that JSON has not", value=text, line=node.line)
+    if text[0] not in "+-.0123456789":
+        return text
+    digits = text if text[0] == "." else text.replace("_", "")
+    if found := _INTEGER.fullmatch(digits):
+        sign, number = found.groups()
+        octal = number[0] == "0" and number[1:].isdigit()
+        value = int(sign + number, 8 if octal else 0)
+        # Beyond 64 bits it is a float, or else a string.
+        if -(2**63) <= value < (2**63 if sign else 2**64):
+            return value
+    if _FLOAT.fullmatch(digits) and abs(float(digits)) != float("inf"):
+        return float(digits)
+    return text
+
+
+# ---- writing
+
+
+def splice(text: str, edits: Iterable[Edit]) -> bytes:
+    """The text with edits made, as bytes; those at one spot keep their order."""
+    result = []
+    position = 0
+    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+        if start < position:
+            raise FormatError("two edits of one spot", line=text.count("\n", 0, start) + 1, way_out="edit it by hand")
+        result += [text[position:start], new]
+        position = end
+    return "".join([*result, text[position:]]).encode("utf-8")
+
+
+def line_end_of(text: str) -> str:
+    """How the lines of a file end. Raises FormatError for ends that daytwo does not write."""
+    if re.search(r"\r(?!\n)|[\x85\u2028\u2029]", text):
+        raise FormatError("has line ends other than LF and CR LF", way_out="edit it by hand")
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -156,86 +364,85 @@ def line_start(text: str, position: int) -> int:
     return text.rfind("\n", 0, position) + 1
 
 
-def line_end(text: str, position: int) -> int:
+def line_stop(text: str, position: int) -> int:
     """Position behind the line end of the line that `position` lies in (the end of the text for a last line without one)."""
     found = text.find("\n", position)
     return len(text) if found < 0 else found + 1
 
 
-def splice(text: str, edits: list[tuple[int, int, str]]) -> bytes:
-    """The text with (start, end, replacement) edits made, as bytes. Edits must not overlap."""
-    result = []
-    position = 0
-    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
-        if start < position:
-            raise FormatError("two edits meet in one place", value=new, way_out="edit it by hand")
-        result += [text[position:start], new]
-        position = end
-    return "".join([*result, text[position:]]).encode("utf-8")
+def cut_lines(text: str, parts: Iterable[tuple[int, int]]) -> list[Edit]:
+    """Take out the lines that each part (start, end) takes up, with a comment behind it.
 
-
-def whole_lines(text: str, start: int, end: int, rule: str) -> tuple[int, int]:
-    """The lines that start..end takes up alone; FormatError (`rule`) where anything but a comment shares them."""
-    begin, stop = line_start(text, start), line_end(text, end)
-    behind = text[end:stop].strip()
-    if text[begin:start].strip() not in ("", "-") or (behind and not behind.startswith("#")):
-        raise FormatError(rule, value=text[begin:stop].strip(), line=text.count("\n", 0, start) + 1)
-    return begin, stop
-
-
-def remove_lines(text: str, lines: Iterable[tuple[int, int]]) -> list[tuple[int, int, str]]:
-    """Take lines (begin, stop) out; the last of the text without a line end takes the line end before it along."""
+    Raises FormatError where something else stands on them.
+    """
     blocks: list[tuple[int, int]] = []
-    for begin, stop in sorted(set(lines)):
+    for start, end in sorted(parts):
+        # The end of a block of text is the start of the next line.
+        begin, stop = line_start(text, start), end if text[end - 1] == "\n" else line_stop(text, end)
+        behind = text[end:stop].strip()
+        if text[begin:start].strip() not in ("", "-") or (behind and not behind.startswith("#")):
+            line = text.count("\n", 0, start) + 1
+            raise FormatError("shares its line with something else", value=text[begin:stop].strip(), line=line, way_out=_OWN_LINE)
         if blocks and blocks[-1][1] == begin:
             blocks[-1] = (blocks[-1][0], stop)
         else:
             blocks.append((begin, stop))
     if blocks and not text[: blocks[-1][1]].endswith("\n"):
+        # The text has no line end at its end, and keeps none.
         begin, stop = blocks[-1]
         blocks[-1] = (_content_end(text, begin), stop)
     return [(begin, stop, "") for begin, stop in blocks]
 
 
+def add_lines(text: str, position: int, lines: Iterable[str]) -> Edit:
+    """Put lines behind the line that `position` lies in, or that it stands at the end of."""
+    stop = position if text[position - 1] == "\n" else line_stop(text, position)
+    place = _content_end(text, stop)
+    end = line_end_of(text)
+    return place, place, "".join(end + line for line in lines)
+
+
 def _content_end(text: str, stop: int) -> int:
     """Position in front of the line end that `stop` lies behind."""
-    return stop - len(re.search(r"(\r?\n)?\Z", text[:stop])[0])  # type: ignore[index]  # it always matches
+    return stop - len(_LAST_END.search(text, 0, stop)[0])  # type: ignore[index]  # it always matches
 
 
-def add_line(text: str, after: int, line: str) -> tuple[int, int, str]:
-    """Put a line behind the line that `after` lies in (`after` is in it or at its end)."""
-    end = _content_end(text, line_end(text, after))
-    return end, end, eol(text) + line
+def flow_cut(text: str, spans: Sequence[tuple[int, int]], gone: set[int]) -> list[Edit]:
+    """Take entries out of a flow list or map, with the commas and blanks that parted them from their neighbours.
 
-
-def flow_remove(text: str, nodes: list[tuple[int, int]], gone: set[int]) -> list[tuple[int, int, str]]:
-    """Take items out of a flow list or map, with the comma and blanks that parted them from their neighbours."""
-    kept = [index for index in range(len(nodes)) if index not in gone]
-    if not nodes or not gone:
-        return []
+    Raises FormatError where a comment would go along.
+    """
+    kept = [index for index in range(len(spans)) if index not in gone]
+    edits: list[Edit] = []
     if not kept:
-        last_comma = re.compile(r"\s*,").match(text, nodes[-1][1])
-        return [(nodes[0][0], last_comma.end() if last_comma else nodes[-1][1], "")]
-    edits = []
-    if kept[0] > 0:
-        edits.append((nodes[0][0], nodes[kept[0]][0], ""))
-    for index, following in zip(kept, [*kept[1:], len(nodes)], strict=True):
+        comma = re.compile(r"\s*,").match(text, spans[-1][1])
+        edits.append((spans[0][0], comma.end() if comma else spans[-1][1], ""))
+    elif kept[0] > 0:
+        edits.append((spans[0][0], spans[kept[0]][0], ""))
+    for index, following in pairwise([*kept, len(spans)]):
         if following > index + 1:
-            edits.append((nodes[index][1], nodes[following - 1][1], ""))
+            edits.append((spans[index][1], spans[following - 1][1], ""))
+    for (_, stop), (start, _) in pairwise(spans):
+        if "#" in text[stop:start] and any(begin <= stop and start <= end for begin, end, _ in edits):
+            line = text.count("\n", 0, stop) + 1
+            raise FormatError("a comment stands beside what is to go", line=line, way_out="take it out by hand")
     return edits
 
 
-def flow_add(text: str, nodes: list[tuple[int, int]], items: Iterable[str]) -> str:
-    """What to put behind the last item, parted as the last two are."""
-    between = text[nodes[-2][1] : nodes[-1][0]] if len(nodes) > 1 else ""
+def flow_add(text: str, spans: Sequence[tuple[int, int]], opened: int, entries: Iterable[str]) -> Edit:
+    """Put entries behind the last one of a flow list or map, parted as its neighbours are. `opened`: behind its bracket."""
+    between = text[spans[-2][1] : spans[-1][0]] if len(spans) > 1 else "," + text[opened : spans[0][0]]
+    if len(spans) == 1 and "\n" not in between:
+        # What stands behind a bracket says little of what parts two entries.
+        between = ", "
     comma = between if re.fullmatch(r"\s*,\s*", between) else ", "
-    return "".join(comma + item for item in items)
+    return spans[-1][1], spans[-1][1], "".join(comma + entry for entry in entries)
 
 
 def same(before: Any, after: Any) -> bool:
     """Equal content, types too (True is not 1)."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        return list(before) == list(after) and all(same(before[key], after[key]) for key in before)
+        return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
     if isinstance(before, list) and isinstance(after, list):
         return len(before) == len(after) and all(same(a, b) for a, b in zip(before, after, strict=True))
     return type(before) is type(after) and bool(before == after)

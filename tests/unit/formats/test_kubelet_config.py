@@ -91,10 +91,10 @@ def test_change_and_remove(before: str, changes: GateChanges, after: str) -> Non
     assert edit(HEAD + before, changes) == HEAD + after
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("gates", [None, {"F": False}])
-def test_json(indent: int | None, gates: dict[str, bool] | None) -> None:
-    content: dict[str, Any] = {"kind": "KubeletConfiguration", **({"featureGates": gates} if gates else {}), "maxPods": 9}
+@pytest.mark.parametrize("indent", [None, 2, "\t"])
+@pytest.mark.parametrize("gates", [None, {}, {"F": False}])
+def test_json(indent: int | str | None, gates: dict[str, bool] | None) -> None:
+    content: dict[str, Any] = {"kind": "KubeletConfiguration", **({"featureGates": gates} if gates is not None else {}), "maxPods": 9}
     before = json.dumps(content, indent=indent)
     after = edit(before, G)
     assert json.loads(after) == {**content, "featureGates": {**(gates or {}), "G": True}}
@@ -143,6 +143,9 @@ def test_no_gates(text: str) -> None:
         HEAD + "x: &a {A: true}\nfeatureGates:\n  <<: *a\n",
         HEAD + "<<: {featureGates: {A: true}}\n",
         HEAD + "...\n",
+        # The last field would become another: its line gets an end.
+        HEAD + "text: |\n  x",
+        "{kind: KubeletConfiguration}",
         HEAD + "---\nkind: KubeletConfiguration\n",
         HEAD + "x: \xff",
         # A line end behind it would become a part of the text.
@@ -161,8 +164,13 @@ def test_a_value_behind_an_anchor_is_not_changed() -> None:
 
 def test_dropins_merge_over_the_file() -> None:
     main = b"kind: KubeletConfiguration\nfeatureGates: {A: true, B: true}\nclusterDNS: [a, b]\nmaxPods: 9\n"
-    dropin = b"kind: KubeletConfiguration\nfeatureGates: {B: false, C: true}\nclusterDNS: [c]\nmaxPods: null\n"
-    expected = {"kind": "KubeletConfiguration", "featureGates": {"A": True, "B": False, "C": True}, "clusterDNS": ["c"]}
+    dropin = b"kind: KubeletConfiguration\nfeatureGates: {B: no, C: y}\nclusterDNS: [c]\nmaxPods: null\nlogging: {a: {b: ~}}\n"
+    expected = {
+        "kind": "KubeletConfiguration",
+        "featureGates": {"A": True, "B": False, "C": True},
+        "clusterDNS": ["c"],
+        "logging": {"a": {}},
+    }
     assert kubelet_config.merge(main, [dropin]) == expected
     assert kubelet_config.merge(None, []) == {}
     assert kubelet_config.merge(b"kind: KubeletConfiguration\nfeatureGates: {A: n, B: on}\n", [])["featureGates"] == {"A": False, "B": True}
@@ -223,9 +231,7 @@ def test_laws(data: bytes, changes: dict[str, bool | None]) -> None:
 @given(st.dictionaries(st.sampled_from(laws.NAMES), st.booleans()), laws.changes, st.sampled_from([None, 1, 4]), st.booleans())
 def test_laws_hold_for_json(gates: dict[str, bool], changes: dict[str, bool | None], indent: int | None, last: bool) -> None:
     content: dict[str, Any] = {"kind": "KubeletConfiguration", "featureGates": gates, "maxPods": 9}
-    if not gates:
-        del content["featureGates"]
-    elif last:
+    if last:
         content["featureGates"] = content.pop("featureGates")
     assert EDITOR.check(json.dumps(content, indent=indent).encode(), changes)
 

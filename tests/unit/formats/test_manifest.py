@@ -72,6 +72,9 @@ ADDED = [
     ),
     # Long and strange neighbours.
     ("command:\n- kube-apiserver\n- >-\n  --a\n  b\n- --v=2\n", f"command:\n- kube-apiserver\n- >-\n  --a\n  b\n- --v=2\n- {FLAG}\n"),
+    ("command:\n- kube-apiserver\n- |\n  --v=2\nimage: x\n", f"command:\n- kube-apiserver\n- |\n  --v=2\n- {FLAG}\nimage: x\n"),
+    ("command:\t# c\n- kube-apiserver\t# c\n- --v=2\t\n", f"command:\t# c\n- kube-apiserver\t# c\n- --v=2\t\n- {FLAG}\n"),
+    ("command:\n-\n  kube-apiserver\n- 2020-13-45\n", f"command:\n-\n  kube-apiserver\n- 2020-13-45\n- {FLAG}\n"),
     ("command:\n- kube-apiserver\n- --é=\\x\n", f"command:\n- kube-apiserver\n- --é=\\x\n- {FLAG}\n"),
 ]
 
@@ -146,7 +149,7 @@ def test_remove_from_flow_lists(before: str, changes: GateChanges, after: str) -
 
 def test_json() -> None:
     content = {"kind": "Pod", "spec": {"containers": [{"name": NAME, "command": [NAME, "--v=2"]}, {"name": "b", "command": ["b"]}]}}
-    for indent in (None, 4):
+    for indent in (None, 4, "\t"):
         before = json.dumps(content, indent=indent)
         after = edit(before, G)
         expected = json.loads(before)
@@ -192,19 +195,22 @@ def test_several_containers() -> None:
         pod("command:\n- kube-apiserver\n-\n"),
         pod("command:\n- kube-apiserver\n- [a]\n"),
         pod("command: kube-apiserver\n"),
-        pod("command:\n- kube-apiserver\n- 2020-13-45\n"),
+        pod("command:\n- kube-apiserver\n- y\n"),
+        pod("command:\n- kube-apiserver\n- a: b\n"),
+        pod(COMMAND).replace("  hostNetwork", "  - name: other\n    command: [a, 1]\n  hostNetwork"),
         # Lists of gates that would not be read, or have no place for one more.
         pod("command:\n- kube-apiserver\n- --feature-gates=F=yes\n"),
         pod("command:\n- kube-apiserver\n- --feature-gates\n"),
         pod("command:\n- kube-apiserver\n- --\n- a\n"),
         pod("command:\n- sh\n- -c\n- exec kube-apiserver\n"),
-        pod("command:\n- kube-apiserver\n- |\n  --v=2\n"),
+        pod("command:\n-\n  # why\n  kube-apiserver\n"),
         pod("command:\n- kube-apiserver\n- >-\n  --feature-gates=F=true,\n  H=true\n"),
         pod('command:\n- kube-apiserver\n- "--feature-gates=F=\\x74rue"\n'),
         pod("command: [kube-apiserver, --feature-gates=F=true]\n"),
         "[" * 400,
         "? {a: b}\n: c\n",
         "a: !unknown b\n",
+        f"{{kind: Pod, spec: {{containers: [{{name: {NAME}, command: [{NAME}]}}]}}}}",
     ],
 )
 def test_manifests_that_are_refused(text: str) -> None:
@@ -229,8 +235,8 @@ def test_a_refusal_names_the_containers_there_are() -> None:
 def test_read() -> None:
     assert manifest.read(pod(COMMAND).encode()) == manifest.Pod("kube-system", "kube-apiserver", True, ("kube-apiserver",))
     assert manifest.read(b"kind: Pod\nmetadata: {name: a}\n") == manifest.Pod("default", "a", False, ())
-    for text in (b"kind: List\n", b"a\n", b"[]", b""):
-        with pytest.raises(FormatError, match="is not a Pod"):
+    for text, rule in ((b"kind: List\n", "is not a Pod"), (b"a\n", "no map"), (b"[]", "no map"), (b"", "is empty")):
+        with pytest.raises(FormatError, match=rule):
             manifest.read(text)
 
 
