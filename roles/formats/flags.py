@@ -18,6 +18,8 @@ from roles.formats.mapped import Mapped, Splice
 GateChanges = Mapping[str, bool | None]
 
 FEATURE_GATES = "feature-gates"
+# Control-plane components take `kube:NAME` for NAME since 1.31, in all places or in none (k8s.io/component-base/compatibility).
+KUBE = "kube:"
 _INSIDE = re.compile(rb"[^\s].*--feature[-_]gates[= ]", re.DOTALL)
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
@@ -35,10 +37,11 @@ def parse_bool(text: str) -> bool:
 
 @dataclass(frozen=True)
 class GateItem:
-    """One `NAME=VALUE` of a gate list, with the spot of its value."""
+    """One `NAME=VALUE` of a gate list, with the spot of its value. `prefix` is KUBE where it is written before the name."""
 
     name: str
     value: bool
+    prefix: str
     whole: Mapped
     written: Mapped
 
@@ -75,7 +78,9 @@ def _items(value: Mapped) -> tuple[GateItem, ...]:
             boolean = parse_bool(written.strip().decode("utf-8", "surrogateescape"))
         except FormatError as error:
             raise FormatError("a feature gate's value is not a boolean", value=whole.string, way_out=error.way_out) from None
-        found.append(GateItem(name.strip().decode("utf-8", "surrogateescape"), boolean, whole, spot))
+        full = name.strip().decode("utf-8", "surrogateescape")
+        bare = full.removeprefix(KUBE)
+        found.append(GateItem(bare, boolean, full.removesuffix(bare), whole, spot))
     return tuple(found)
 
 
@@ -103,6 +108,8 @@ def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
                 index += 1
                 found.append(GateFlag((word, words[index]), words[index], _items(words[index])))
         index += 1
+    if len({item.prefix for flag in found for item in flag.items}) > 1:
+        raise FormatError(f"gates with and without `{KUBE}` stand side by side", way_out="write all names in one way")
     return found
 
 
@@ -177,6 +184,7 @@ def edit(
     for word in words:
         if _INSIDE.search(word.text):
             raise FormatError("the gates are written inside a longer word", value=word.string, way_out="give them a word of their own")
+    prefix = next((item.prefix for flag in flags for item in flag.items), "")
     splices: list[Splice] = []
     new: dict[str, bool] = {}
     dropped: set[int] = set()
@@ -185,7 +193,7 @@ def edit(
         if value is None:
             dropped |= {id(item) for item in places}
         elif not places:
-            new[name] = value
+            new[prefix + name] = value
         elif places[-1].value != value:
             spot = places[-1].written
             splices.append(Splice(*spot.extent, b"true" if value else b"false", spot.source))

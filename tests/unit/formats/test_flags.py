@@ -6,7 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.formats import FormatError, flags
+from roles.formats import FormatError, GateChanges, flags
+from roles.formats.mapped import Mapped, apply
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
@@ -36,7 +37,8 @@ def test_no_boolean(text: str) -> None:
         ("A=true,", [("A", True)]),
         (",A=true,,B=t", [("A", True), ("B", True)]),
         ("A=true,A=false", [("A", True), ("A", False)]),
-        ("kube:A=true", [("kube:A", True)]),
+        (" kube:A=true", [("A", True)]),
+        ("other:A=true", [("other:A", True)]),
     ],
 )
 def test_gate_lists(text: str, gates: list[tuple[str, bool]]) -> None:
@@ -103,3 +105,22 @@ def test_reached_wants_every_other_word_as_before() -> None:
     assert not flags.reached(before, ["kubelet", "--v=2"], {"B": True})
     assert not flags.reached(before, ["kubelet", "--feature-gates=A=true,B=true"], {"B": True})
     assert not flags.reached(before, ["kubelet", "--v=2", "--feature-gates=B=true"], {"B": True})
+
+
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ({"A": True}, b"--feature-gates=kube:A=1"),
+        ({"A": False}, b"--feature-gates=kube:A=false"),
+        ({"B": False}, b"--feature-gates=kube:A=1,kube:B=false"),
+        ({"A": None, "B": True}, b"--feature-gates=kube:B=true"),
+    ],
+)
+def test_names_with_the_prefix_of_kube(changes: GateChanges, after: bytes) -> None:
+    before = b"--feature-gates=kube:A=1"
+    assert apply(before, flags.edit([Mapped.of(before)], changes, lambda gone: [], lambda flag: [])) == after
+
+
+def test_names_with_and_without_the_prefix_are_refused() -> None:
+    with pytest.raises(FormatError, match="side by side"):
+        flags.effective_gates(["kube-apiserver", "--feature-gates=kube:A=true", "--feature-gates=B=true"])
