@@ -17,10 +17,13 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 @pytest.fixture(scope="session")
 def lab() -> Lab:
-    """The running lab. Where DAYTWO_LAB=1 says it must be there, its absence is a failure and no skip."""
+    """The running lab. Where DAYTWO_LAB=1 says it must be there, its absence is a failure and no skip, and the tests begin
+    with pristine nodes: a demo, or tests that were interrupted, leave gates behind."""
     found = Lab()
     if not found.exists or not found.ssh_config.exists():
         if os.environ.get("DAYTWO_LAB") == "1":
             pytest.fail("the lab is not up: run `make lab`")
         pytest.skip("the lab is not up: run `make lab`")
+    if os.environ.get("DAYTWO_LAB") == "1":
+        found.reset()
     return found

@@ -24,8 +24,7 @@ NO_CHANGE, CHANGE = 4, 10
 
 @pytest.fixture(scope="module", autouse=True)
 def working_pods(lab: Lab) -> Iterator[None]:
-    """A working pod on each worker, which nothing in this module may restart; and a lab in which no gate is set yet."""
-    lab.reset()
+    """A working pod on each worker, which nothing in this module may restart."""
     for node in ("w1", "w2"):
         lab.run_pod(f"app-{node}", node)
     before = operator.pods(lab)
