@@ -200,7 +200,7 @@ def _show_plan(prepared: Prepared) -> None:
         else:
             outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
             show(f"    restarts: the static pod {change.component}{outage}")
-            if change.component == "kube-apiserver" and _control_planes(prepared) == 1:
+            if change.component == "kube-apiserver" and prepared.cluster.apiservers == 1:
                 show("    it is the only one: the API is down meanwhile, controller-manager and scheduler restart; pods keep running")
         show(
             f"    will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, "
@@ -209,10 +209,6 @@ def _show_plan(prepared: Prepared) -> None:
     for plan in prepared.plans:
         for warning in plan.warnings:
             show(f"\nWARNING {plan.host}: {warning}")
-
-
-def _control_planes(prepared: Prepared) -> int:
-    return sum("kube-apiserver" in plan.components for plan in prepared.plans)
 
 
 def _finish(prepared: Prepared) -> None:

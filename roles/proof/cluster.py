@@ -47,17 +47,22 @@ class _Node:
 
 
 class Cluster:
-    """The cluster as seen from the control-plane nodes of the inventory. Keys stay in memory."""
+    """The cluster as seen from the control-plane nodes of the inventory. Keys stay in memory.
+
+    `apiservers` counts the nodes that were added and run one.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
         self._forbidden: dict[str, ForwardingForbidden] = {}
         self._why: list[str] = []
+        self.apiservers = 0
 
     def add(self, remote: Remote, seen: Observation, components: dict[str, Component]) -> None:
         """A node that was looked at; one with an apiserver and an admin kubeconfig can be asked."""
         if "kube-apiserver" not in components:
             return
+        self.apiservers += 1
         for name in ADMIN_FILES:
             for path, file in seen.files.items():
                 if path.endswith(f"/{name}") and file.data is not None and remote.name not in self._nodes:
