@@ -48,7 +48,11 @@ def settled(lab: Lab) -> None:
     wait_for(lambda: control_plane_is_whole(lab), "the control plane to be whole", 330)
 
 
-def control_plane_is_whole(lab: Lab) -> bool:
+def control_plane_is_whole(lab: Lab, other_than: dict[str, tuple[str, ...]] | None = None) -> bool:
+    """All components run and are ready; with `other_than` as other processes than those."""
+    running = operator.processes(lab, "cp1")
+    if other_than and any(running.get(name, ())[:2] == other_than[name][:2] for name in COMPONENTS):
+        return False
     if lab.kubectl("get", "--raw", "/readyz", check=False) != "ok" or not set(COMPONENTS) <= set(operator.processes(lab, "cp1")):
         return False
     pods = json.loads(lab.kubectl("get", "pods", "-n", "kube-system", "-o", "json"))["items"]
@@ -164,6 +168,8 @@ def test_works_for_a_user_with_sudo_and_password(lab: Lab) -> None:
 
 def test_unusual_paths(lab: Lab) -> None:
     """Configuration, environment file and manifests directory where nobody would guess them."""
+    moved: dict[str, tuple[str, ...]] = {}
+    at_home = operator.processes(lab, "cp1")
     try:
         dropin = "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS='--config=/srv/kube let/kubelet conf'\"\n"
         lab.run(
@@ -184,10 +190,11 @@ def test_unusual_paths(lab: Lab) -> None:
             " && systemctl restart kubelet",
         )
         wait_for(
-            lambda: control_plane_is_whole(lab),
+            lambda: control_plane_is_whole(lab, other_than=at_home),
             "the moved static pods",
             180,
         )
+        moved = operator.processes(lab, "cp1")
         before = {node: operator.files(lab, node) for node in NODES}
         for node, components in (("w1", "kubelet"), ("w2", "kubelet"), ("cp1", "kube-scheduler,kubelet")):
             chosen = {"only": node, "components": components}
@@ -216,7 +223,7 @@ def test_unusual_paths(lab: Lab) -> None:
             "cp1",
             f"sed -i 's|^staticPodPath:.*|staticPodPath: {MANIFESTS}|' /var/lib/kubelet/config.yaml; systemctl restart kubelet; rm -rf /srv/pods",
         )
-        wait_for(lambda: control_plane_is_whole(lab), "the control plane at its old place", 330)
+        wait_for(lambda: control_plane_is_whole(lab, other_than=moved), "the control plane at its old place", 330)
 
 
 def test_a_unit_that_reads_no_variable_is_given_a_dropin(lab: Lab) -> None:
@@ -355,6 +362,33 @@ def test_the_only_apiserver_that_does_not_start_is_put_back(lab: Lab) -> None:
     assert new["kube-apiserver"][2:] == old["kube-apiserver"][2:] and new["kube-apiserver"][:2] != old["kube-apiserver"][:2]
     assert new["kubelet"] == old["kubelet"]
     assert lab.kubectl("get", "--raw", "/readyz") == "ok"
+
+
+def test_a_lost_connection_is_made_anew(lab: Lab) -> None:
+    """The run's SSH session is cut in mid-change: the node goes on, and the run finds its way back and confirms."""
+    before = operator.files(lab, "w1")
+    run = subprocess.Popen(
+        operator.command("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1")),
+        cwd=operator.ROOT,
+        env=operator.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert run.stdout is not None
+    shown = []
+    for line in run.stdout:
+        shown.append(line)
+        if "step: wait\n" in line:
+            # Every session but the one this comes through: the run's own is the parent of the shell that follows the change.
+            lab.run("w1", "kill $(ps -o ppid= -p $(pgrep -o -f 'change.sh detached apply'))")
+    assert run.wait() == 0, "".join(shown)
+    run.stdout.close()
+    assert "connecting anew" in "".join(shown)
+    assert re.search(rf"^w1 +kubelet +{GATE} .* confirmed ", "".join(shown), re.MULTILINE), "".join(shown)
+    absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1"))
+    assert absent.code == 0 and operator.files(lab, "w1") == before, absent.all
 
 
 @pytest.mark.slow
