@@ -186,7 +186,7 @@ def test_unusual_paths(lab: Lab) -> None:
         )
         lab.run(
             "cp1",
-            f"mkdir -p /srv/pods && cp -a {MANIFESTS}/. /srv/pods/ && sed -i 's|^staticPodPath:.*|staticPodPath: /srv/pods|' /var/lib/kubelet/config.yaml"
+            f"mkdir -p /srv/static && cp -a {MANIFESTS}/. /srv/static/ && sed -i 's|^staticPodPath:.*|staticPodPath: /srv/static|' /var/lib/kubelet/config.yaml"
             " && systemctl restart kubelet",
         )
         wait_for(
@@ -205,7 +205,7 @@ def test_unusual_paths(lab: Lab) -> None:
             assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
             touched = {path for path, digest in operator.files(lab, node).items() if before[node].get(path) != digest}
             expected = {"w1": {"/srv/kube let/kubelet conf"}, "w2": {"/srv/env/kubelet words"}}
-            assert touched == expected.get(node, {"/srv/pods/kube-scheduler.yaml", "/var/lib/kubelet/config.yaml"})
+            assert touched == expected.get(node, {"/srv/static/kube-scheduler.yaml", "/var/lib/kubelet/config.yaml"})
             absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **chosen))
             assert absent.code == 0, absent.all
             assert operator.files(lab, node) == before[node]
@@ -221,7 +221,7 @@ def test_unusual_paths(lab: Lab) -> None:
         )
         lab.run(
             "cp1",
-            f"sed -i 's|^staticPodPath:.*|staticPodPath: {MANIFESTS}|' /var/lib/kubelet/config.yaml; systemctl restart kubelet; rm -rf /srv/pods",
+            f"sed -i 's|^staticPodPath:.*|staticPodPath: {MANIFESTS}|' /var/lib/kubelet/config.yaml; systemctl restart kubelet; rm -rf /srv/static",
         )
         wait_for(lambda: control_plane_is_whole(lab, other_than=moved), "the control plane at its old place", 330)
 
@@ -381,8 +381,9 @@ def test_a_lost_connection_is_made_anew(lab: Lab) -> None:
     for line in run.stdout:
         shown.append(line)
         if "step: wait\n" in line:
-            # Every session but the one this comes through: the run's own is the parent of the shell that follows the change.
-            lab.run("w1", "kill $(ps -o ppid= -p $(pgrep -o -f 'change.sh detached apply'))")
+            # Cut from the node's side, once this command itself has ended.
+            cut = "while [ $(pgrep -c -f '^sshd.*: root@notty') -gt 1 ]; do sleep 0.1; done; kill $(pgrep -f '^sshd.*: root@notty')"
+            lab.run("w1", f'setsid sh -c "{cut}" >/dev/null 2>&1 </dev/null &')
     assert run.wait() == 0, "".join(shown)
     run.stdout.close()
     assert "connecting anew" in "".join(shown)
