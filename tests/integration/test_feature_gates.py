@@ -383,7 +383,7 @@ def test_a_lost_connection_is_made_anew(lab: Lab) -> None:
         if "step: wait\n" in line:
             # Cut from the node's side, once this command itself has ended.
             cut = "while [ $(pgrep -c -f '^sshd.*: root@notty') -gt 1 ]; do sleep 0.1; done; kill $(pgrep -f '^sshd.*: root@notty')"
-            lab.run("w1", f'setsid sh -c "{cut}" >/dev/null 2>&1 </dev/null &')
+            lab.run("w1", "cat >/run/cut.sh; setsid sh /run/cut.sh >/dev/null 2>&1 </dev/null &", input=cut)
     assert run.wait() == 0, "".join(shown)
     run.stdout.close()
     assert "connecting anew" in "".join(shown)
