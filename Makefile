@@ -32,10 +32,10 @@ test-unit: $(READY) ## tests that need no host
 
 test-lab: lab ## tests on the real cluster
 	@echo "== tests in the lab"
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v --durations=15 -m "not slow"
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow"
 
 test-full: test ## everything CI runs, and what takes longer
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -m slow
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m slow
 
 lab: $(READY) ## a running cluster on this machine: cp1, w1, w2
 	@$(PYTHON) -m tests.lab up
