@@ -141,15 +141,27 @@ class Run:
         """Run a verb of change.sh and read its status; after a lost connection connect anew and ask again."""
         end = time.monotonic() + seconds
         answer: Answer | None = None
+        shown = skip = 0
+
+        def only_new(line: str) -> None:
+            # After a lost connection the log is told from its beginning.
+            nonlocal shown, skip
+            if change_report.log_text(line) is not None and skip:
+                skip -= 1
+                return
+            shown += change_report.log_text(line) is not None
+            on_line(line)
+
         try:
-            answer = remote.run(command, stdin=stdin, timeout=seconds, on_line=on_line)
+            answer = remote.run(command, stdin=stdin, timeout=seconds, on_line=only_new)
         except ConnectionLost as lost:
-            show(f"{remote.name}: {lost}; connecting anew, the node goes on by itself")
+            show(f"{lost}; connecting anew, the node goes on by itself")
             give_up = min(end, time.monotonic() + RECONNECT_SECONDS)
             while answer is None:
                 try:
                     remote.reconnect()
-                    answer = remote.run(again, timeout=max(30.0, end - time.monotonic()), on_line=on_line)
+                    skip = shown
+                    answer = remote.run(again, timeout=max(30.0, end - time.monotonic()), on_line=only_new)
                 except ConnectionLost:
                     if time.monotonic() > give_up:
                         raise

@@ -387,6 +387,7 @@ def test_a_lost_connection_is_made_anew(lab: Lab) -> None:
     assert run.wait() == 0, "".join(shown)
     run.stdout.close()
     assert "connecting anew" in "".join(shown)
+    assert "".join(shown).count("step: wait\n") == 1, "lines were told twice"
     assert re.search(rf"^w1 +kubelet +{GATE} .* confirmed ", "".join(shown), re.MULTILINE), "".join(shown)
     absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1"))
     assert absent.code == 0 and operator.files(lab, "w1") == before, absent.all
