@@ -61,9 +61,8 @@ def main() -> int:
                 lab.machine(given.node)  # an unknown name is told as such, not by ssh
                 os.execvp("ssh", ["ssh", "-F", str(lab.ssh_config), given.node, *given.command])
             case "status":
-                for name in lab.nodes:
-                    machine = lab.machine(name)
-                    print(f"{name}\t{machine.address}\t{'running' if machine.supervisor else 'stopped'}")
+                for machine in [*map(lab.machine, lab.nodes), *([lab.balancer] if lab.balancer else [])]:
+                    print(f"{machine.name}\t{machine.address}\t{'running' if machine.supervisor else 'stopped'}")
     except LabError as error:
         say(str(error))
         return 1

@@ -5,18 +5,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.lab import binaries, images, rootfs
-from tests.lab.machine import Machine, Network, leftovers, supervisors, unified, unmount_below
+from tests.lab.machine import API_PORT, Balancer, Machine, Network, leftovers, supervisors, unified, unmount_below
 from tests.lab.tools import (
     CACHE,
     STATE,
@@ -104,6 +105,19 @@ class Lab:
         return self.machine(name).address
 
     @property
+    def balancer(self) -> Balancer | None:
+        """The load balancer before the API servers; None where there is one control plane, which needs none."""
+        if len(self.control_planes) < 2:
+            return None
+        backends = tuple(self.address(name) for name in self.control_planes)
+        return Balancer("lb", 5, Network(self._plan["network"]), (), backends)
+
+    @property
+    def endpoint(self) -> str:
+        """ADDRESS:PORT of the API as the cluster's kubeconfigs name it."""
+        return f"{(self.balancer or self.machine(self.control_planes[0])).address}:{API_PORT}"
+
+    @property
     def ssh_config(self) -> Path:
         return REPOSITORY_ROOT / ".lab/ssh_config"
 
@@ -178,16 +192,38 @@ class Lab:
         return told.stdout.strip() or None
 
     def reset(self, *names: str) -> None:
-        """These nodes (all, when none is named) as they were right after `up`, and Ready again."""
-        chosen = list(names) or self.nodes
-        with self._locked(), long_step(f"putting {', '.join(chosen)} back to pristine"):
-            self._network_up()
-            parallel(*(partial(self._reset_disk, name) for name in chosen))
-            # Workers would only wait for the control plane; it is started first, its boot takes longest.
-            for name in sorted(chosen, key=self.nodes.index):
-                self.machine(name).start()
-            parallel(*(self.machine(name).wait_ssh for name in chosen))
-            self._wait_ready(chosen)
+        """These nodes (all, when none is named) as they were right after `up`, and Ready again. Several control planes only
+        go back together: LabError otherwise, and nothing is touched."""
+        with self._locked():
+            chosen = self._resettable(names)
+            with long_step(f"putting {', '.join(chosen)} back to pristine"):
+                self._reset(chosen)
+
+    def _resettable(self, names: Sequence[str]) -> list[str]:
+        if not self.exists:
+            raise LabError("there is no lab; `make lab` makes one")
+        for name in names:
+            self.machine(name)
+        chosen = list(dict.fromkeys(names)) or self.nodes
+        planes = [name for name in self.control_planes if name in chosen]
+        others = [name for name in self.control_planes if name not in chosen]
+        if planes and others:
+            raise LabError(
+                f"{', '.join(planes)} cannot be reset without {', '.join(others)}: an etcd member that comes back with old data "
+                "has forgotten what it agreed to; reset all nodes (name none), or workers only"
+            )
+        return chosen
+
+    def _reset(self, chosen: list[str]) -> None:
+        if self.balancer and self.control_planes[0] in chosen:
+            self.balancer.kill()  # and with it all connections to the API servers that go
+        parallel(*(partial(self._reset_disk, name) for name in chosen))
+        self._network_up()
+        # Workers would only wait for the control plane; it is started first, its boot takes longest.
+        for name in sorted(chosen, key=self.nodes.index):
+            self.machine(name).start()
+        parallel(*(self.machine(name).wait_ssh for name in chosen))
+        self._wait_ready(chosen)
 
     def _reset_disk(self, name: str) -> None:
         machine = self.machine(name)
@@ -310,9 +346,9 @@ class Lab:
         with long_step("making the cluster"):
             self._make_cluster(version)
         with long_step("keeping the nodes as they are now, to go back to"):
-            for name in self.nodes:
-                # An orderly end, so that what is kept is what a node has after a proper shutdown.
-                self.run(name, "systemctl stop kubelet containerd; sync", check=False)
+            # An orderly end, so that what is kept is what a node has after a proper shutdown.
+            stop = "systemctl stop kubelet containerd; sync"
+            parallel(*(partial(self.run, name, stop, check=False) for name in self.nodes))
             parallel(*(self.machine(name).kill for name in self.nodes))
             for name in self.nodes:
                 self.machine(name).freeze()
@@ -324,6 +360,7 @@ class Lab:
         replace_text(STATE / "lab.json", json.dumps(self._plan, indent=1) + "\n")
 
     def _network_up(self) -> None:
+        """The network, the load balancer where there is one, and what of this machine's limits all nodes share."""
         Network(self._plan["network"]).up()
         # Each systemd and kubelet holds inotify instances, and root's count is shared by all nodes.
         limit = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -331,6 +368,10 @@ class Lab:
             if not (STATE / "inotify").exists():
                 (STATE / "inotify").write_text(limit.read_text())
             limit.write_text("1024")
+        if self.balancer:
+            self.balancer.plug_in()
+            self.balancer.start()
+            self.balancer.wait_open()
 
     def _write_access(self) -> None:
         key = rootfs.keys() / "id_ed25519"
@@ -347,7 +388,8 @@ class Lab:
     def _make_cluster(self, version: str) -> None:
         parallel(*(partial(self._prepare_node, name) for name in self.nodes))
         first, *further = self.control_planes
-        self.run(first, "cat >/root/kubeadm.yaml", input=self._kubeadm_config(first, version))
+        key = secrets.token_hex(32) if further else ""
+        self.run(first, "umask 077; cat >/root/kubeadm.yaml", input=self.kubeadm_config(version, key))
         upload = " --upload-certs" if further else ""
         self.run(
             first,
@@ -357,8 +399,8 @@ class Lab:
         joining = self.run(first, "kubeadm token create --print-join-command 2>/dev/null").stdout.strip()
         # Control planes join one by one: etcd takes one new member at a time.
         for name in further:
-            certificates = self.run(first, "kubeadm init phase upload-certs --upload-certs 2>/dev/null | tail -n 1").stdout.strip()
-            self._join(name, f"{joining} --control-plane --certificate-key {certificates}")
+            with long_step(f"{name} joins as a control plane"):
+                self._join(name, f"{joining} --control-plane --certificate-key {key}")
         parallel(
             *(
                 partial(self._join_plain, name) if self._plan["nodes"][name]["style"] == "plain" else partial(self._join, name, joining)
@@ -379,23 +421,28 @@ class Lab:
             f"for image in {folders}; do ctr -n k8s.io images import $image >/dev/null || exit 1; done",
         )
 
-    def _kubeadm_config(self, name: str, version: str) -> str:
+    def kubeadm_config(self, version: str, certificate_key: str = "") -> str:
+        """What `kubeadm init` is given. `certificate_key` (64 hex digits) encrypts the certificates that further control
+        planes fetch; without one there are none."""
+        api = "kubeadm.k8s.io/v1beta4" if int(version.split(".")[1]) >= 31 else "kubeadm.k8s.io/v1beta3"
         documents: list[dict[str, Any]] = [
             {
-                "apiVersion": "kubeadm.k8s.io/v1beta4" if int(version.split(".")[1]) >= 31 else "kubeadm.k8s.io/v1beta3",
+                "apiVersion": api,
                 "kind": "InitConfiguration",
-                "localAPIEndpoint": {"advertiseAddress": self.address(name)},
+                "localAPIEndpoint": {"advertiseAddress": self.address(self.control_planes[0])},
                 "nodeRegistration": {
                     "criSocket": "unix:///run/containerd/containerd.sock",
                     "imagePullPolicy": "IfNotPresent",
                 },
+                **({"certificateKey": certificate_key} if certificate_key else {}),
             },
             {
-                "apiVersion": "kubeadm.k8s.io/v1beta4" if int(version.split(".")[1]) >= 31 else "kubeadm.k8s.io/v1beta3",
+                "apiVersion": api,
                 "kind": "ClusterConfiguration",
                 "kubernetesVersion": f"v{version}",
                 "imageRepository": images.REPOSITORY,
-                "controlPlaneEndpoint": f"{self.address(name)}:6443",
+                # kubeadm puts its address into every API server's certificate.
+                "controlPlaneEndpoint": self.endpoint,
                 "etcd": {"local": {"imageTag": rootfs.ETCD_TAG}},
                 "networking": {"podSubnet": "10.244.0.0/16"},
             },
@@ -423,7 +470,7 @@ class Lab:
             f"base64 -w 0 {pki}/ca.crt; echo; base64 -w 0 crt; echo; base64 -w 0 key; echo; cat {pki}/ca.crt",
         ).stdout
         ca, certificate, key, ca_text = made.split("\n", 3)
-        server = f"https://{self.address(first)}:6443"
+        server = f"https://{self.endpoint}"
         kubeconfig = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -456,6 +503,7 @@ class Lab:
         kubelets that run now: a node stays Ready for 40 s after its kubelet died."""
         leases: dict[str, str] = {}
         first = self.control_planes[0]
+        wrong = ["the API does not answer"]
 
         def look() -> bool:
             told = self.run(
@@ -470,9 +518,13 @@ class Lab:
             for item in items:
                 if item["kind"] == "Lease" and item["metadata"]["namespace"] == "kube-node-lease":
                     leases.setdefault(item["metadata"]["name"], item["spec"]["renewTime"])
-            return not self.unready(items, {name: leases[name] for name in renewed if name in leases}, renewed)
+            wrong[:] = self.unready(items, {name: leases[name] for name in renewed if name in leases}, renewed)
+            return not wrong
 
-        wait_until(f"all of {', '.join(self.nodes)} to be Ready", look, 180)
+        try:
+            wait_until(f"all of {', '.join(self.nodes)} to be Ready", look, 180 + 30 * len(self.nodes))
+        except LabError as error:
+            raise LabError(f"{error}: {'; '.join(wrong)}") from error
 
     def unready(self, items: list[dict[str, Any]], old_leases: dict[str, str], renewed: list[str]) -> list[str]:
         """What is not yet as it should be, from a list of nodes, pods and leases."""

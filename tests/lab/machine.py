@@ -42,6 +42,8 @@ PRIVATE_SYSCTLS = (
     "fs/file-max",
 )
 SUPERVISOR = "tests.lab.supervisor"
+BALANCER = "tests.lab.balancer"
+API_PORT = 6443
 # What nspawn exits with under --keep-unit when the node asks for a reboot (systemd-nspawn(1), EXIT STATUS).
 REBOOT = 133
 
@@ -215,7 +217,7 @@ class Machine:
         self.plug_in()
         self._make_groups()
         log = (self.folder / "console.log").open("ab")
-        command = [sys.executable, "-m", SUPERVISOR, self.name, str(self.folder), *self._nspawn()]
+        command = [sys.executable, "-m", SUPERVISOR, self.name, str(self.folder), *self._command()]
         if unified():
             scope = ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={GROUP}-{self.name}", "--property=Delegate=yes"]
             command = [*scope, "--", *command]
@@ -253,7 +255,7 @@ class Machine:
         self._unmount()
         self._remove_groups()
 
-    def wait_ssh(self, timeout: float = 60) -> None:
+    def wait_ssh(self, timeout: float = 120) -> None:
         def greeting() -> bool:
             try:
                 with socket.create_connection((self.address, 22), timeout=1) as connection:
@@ -353,7 +355,7 @@ class Machine:
 
     # ---- processes
 
-    def _nspawn(self) -> list[str]:
+    def _command(self) -> list[str]:
         binds = [f"--bind={self.folder}/own/{own}:{path}" for own, path in OWN_FOLDERS.items()]
         devices = [f"--bind={path}" for path in ("/dev/kmsg", "/dev/fuse", "/dev/net/tun") if Path(path).exists()]
         return [
@@ -431,6 +433,35 @@ class Machine:
                 group.parent.rmdir()
             except OSError:
                 continue  # another node's group is in it, or another thread was first
+
+
+@dataclass(frozen=True)
+class Balancer(Machine):
+    """The load balancer before the API servers at `backends` (addresses). No node: it has no disk, and one process of this
+    machine's own (tests.lab.balancer) runs in its network namespace, which no firewall of this machine stands before."""
+
+    backends: tuple[str, ...]
+
+    def wait_open(self) -> None:
+        """Returns when it takes connections, whether or not an API server is behind it yet."""
+
+        def taken() -> bool:
+            try:
+                socket.create_connection((self.address, API_PORT), timeout=1).close()
+            except OSError:
+                return False
+            return True
+
+        wait_until(f"the load balancer at {self.address} (see {self.folder}/console.log)", taken, 30)
+
+    def _mount(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def _command(self) -> list[str]:
+        # Not `ip netns exec`: its copy of all mounts would keep the disks of nodes that were killed since.
+        enter = ["nsenter", f"--net={NAMESPACES / self.namespace}", "--"]
+        places = [f"{address}:{API_PORT}" for address in (self.address, *self.backends)]
+        return [*enter, sys.executable, "-m", BALANCER, *places]
 
 
 def _members(group: Path) -> set[int]:

@@ -42,12 +42,23 @@ def test_only_a_kubelet_on_cgroup_v1_is_told_to_bear_it(monkeypatch: pytest.Monk
     assert (cluster.kubelet_configuration(version).get("failCgroupV1") is False) == said
 
 
+def planned(folder: Path, **numbers: int) -> Lab:
+    nodes = {name: {"number": number, "layers": []} for name, number in numbers.items()}
+    (folder / "lab.json").write_text(json.dumps({"network": "10.77.0", "nodes": nodes, "complete": True, "version": "1.36.3"}))
+    return Lab()
+
+
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
     monkeypatch.setattr(cluster, "STATE", tmp_path)
-    nodes = {name: {"number": number, "layers": []} for name, number in (("cp1", 11), ("w1", 21))}
-    (tmp_path / "lab.json").write_text(json.dumps({"network": "10.77.0", "nodes": nodes, "complete": True, "version": "1.36.3"}))
-    return Lab()
+    return planned(tmp_path, cp1=11, w1=21)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
+    """Three control planes: nothing of it runs."""
+    monkeypatch.setattr(cluster, "STATE", tmp_path)
+    return planned(tmp_path, cp1=11, cp2=12, cp3=13, w1=21, w2=22)
 
 
 def node(name: str, ready: str = "True") -> dict[str, Any]:
@@ -104,6 +115,82 @@ def test_nodes_and_addresses(lab: Lab) -> None:
     assert lab.address("w1") == "10.77.0.21"
     with pytest.raises(LabError, match="the lab has no node w9; it has cp1, w1"):
         lab.address("w9")
+
+
+def test_one_control_plane_is_its_own_endpoint(lab: Lab) -> None:
+    assert (lab.balancer, lab.endpoint) == (None, "10.77.0.11:6443")
+
+
+def test_several_control_planes_stand_behind_a_balancer(large: Lab) -> None:
+    assert large.balancer is not None
+    assert (large.balancer.address, large.endpoint) == ("10.77.0.5", "10.77.0.5:6443")
+    assert large.balancer.backends == ("10.77.0.11", "10.77.0.12", "10.77.0.13")
+    assert "lb" not in large.nodes
+
+
+@pytest.mark.parametrize(("version", "api"), [("1.36.3", "kubeadm.k8s.io/v1beta4"), ("1.30.1", "kubeadm.k8s.io/v1beta3")])
+def test_what_kubeadm_is_told(lab: Lab, version: str, api: str) -> None:
+    init, told, kubelet = YAML(typ="safe").load_all(lab.kubeadm_config(version))
+    assert (init["apiVersion"], init["kind"], told["apiVersion"], told["kind"]) == (api, "InitConfiguration", api, "ClusterConfiguration")
+    assert init["localAPIEndpoint"] == {"advertiseAddress": "10.77.0.11"}
+    assert "certificateKey" not in init
+    assert (told["kubernetesVersion"], told["controlPlaneEndpoint"]) == (f"v{version}", "10.77.0.11:6443")
+    assert kubelet == cluster.kubelet_configuration(version)
+
+
+def test_what_kubeadm_is_told_when_there_are_several_control_planes(large: Lab) -> None:
+    init, told, _ = YAML(typ="safe").load_all(large.kubeadm_config("1.36.3", "00" * 32))
+    assert init["localAPIEndpoint"] == {"advertiseAddress": "10.77.0.11"}
+    assert init["certificateKey"] == "00" * 32
+    assert told["controlPlaneEndpoint"] == "10.77.0.5:6443"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["cp2"], "cp2 cannot be reset without cp1, cp3"),
+        (["w1", "cp3", "cp1"], "cp1, cp3 cannot be reset without cp2"),
+        (["w1", "w9"], "the lab has no node w9"),
+    ],
+)
+def test_a_reset_that_is_refused_touches_nothing(large: Lab, monkeypatch: pytest.MonkeyPatch, names: list[str], message: str) -> None:
+    touched: list[list[str]] = []
+    monkeypatch.setattr(large, "_reset", touched.append)
+    monkeypatch.setattr(cluster, "supervisors", dict)
+    with pytest.raises(LabError, match=message):
+        large.reset(*names)
+    assert touched == []
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        ([], ["cp1", "cp2", "cp3", "w1", "w2"]),
+        (["w2", "w1", "w2"], ["w2", "w1"]),
+        (["cp3", "cp1", "cp2"], ["cp3", "cp1", "cp2"]),
+    ],
+)
+def test_what_may_be_reset(large: Lab, monkeypatch: pytest.MonkeyPatch, names: list[str], chosen: list[str]) -> None:
+    touched: list[list[str]] = []
+    monkeypatch.setattr(large, "_reset", touched.append)
+    monkeypatch.setattr(cluster, "supervisors", dict)
+    large.reset(*names)
+    assert touched == [chosen]
+
+
+def test_the_only_control_plane_may_be_reset(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    touched: list[list[str]] = []
+    monkeypatch.setattr(lab, "_reset", touched.append)
+    monkeypatch.setattr(cluster, "supervisors", dict)
+    lab.reset("cp1")
+    assert touched == [["cp1"]]
+
+
+def test_without_a_lab_nothing_is_reset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cluster, "STATE", tmp_path)
+    monkeypatch.setattr(cluster, "supervisors", dict)
+    with pytest.raises(LabError, match="there is no lab"):
+        Lab().reset()
 
 
 def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
