@@ -37,7 +37,7 @@ test-lab: lab ## tests on the real cluster
 test-full: test ## everything CI runs, and what takes longer
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m slow
 
-lab: $(READY) ## a running cluster on this machine: cp1, w1, w2
+lab: $(READY) ## a running cluster on this machine: cp1, w1, w2 (more: CONTROL_PLANES=3 WORKERS=5)
 	@$(PYTHON) -m tests.lab up
 
 lab-down: $(READY) ## remove everything the lab made
