@@ -17,6 +17,7 @@ import shlex
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import paramiko
@@ -111,6 +112,148 @@ class _Base:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class Peer:
+    """What a tunnel ends at, in the words of its error messages. `instead` is what would do where forwarding is forbidden."""
+
+    name: str
+    authority: str
+    tls_way_out: str
+    instead: str
+
+
+_APISERVER = Peer(
+    "kube-apiserver",
+    "the kubeconfig's CA",
+    "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
+    "kubectl",
+)
+
+
+class Tunnel:
+    """HTTP requests to `server` through direct-tcpip channels of an SSH transport: over TLS, or plain without a `context`.
+
+    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for.
+    """
+
+    def __init__(
+        self,
+        transport: paramiko.Transport,
+        server: tuple[str, int],
+        host: str,
+        *,
+        context: ssl.SSLContext | None,
+        name: str,
+        token: str | None = None,
+        peer: Peer = _APISERVER,
+    ) -> None:
+        self._transport = transport
+        self._server = server
+        self._host = host
+        self._context = context
+        self._name = name
+        self._token = token
+        self._peer = peer
+
+    @property
+    def _where(self) -> str:
+        return f"{'https' if self._context else 'http'}://{self._server[0]}:{self._server[1]} as seen from {self._host}"
+
+    def probe(self, timeout: float = TIMEOUT) -> None:
+        """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead server is no matter."""
+        deadline = time.monotonic() + timeout
+        with contextlib.suppress(errors.Unreachable, errors.Timeout):
+            self._open("/", deadline).close()
+
+    def request(self, path: str, timeout: float = TIMEOUT, body: bytes | None = None) -> tuple[int, bytes]:
+        """HTTP status and body of a GET, or of a POST where a JSON `body` is given.
+
+        Raises Unreachable, Timeout, TLS, ConnectionLost, ForwardingForbidden.
+        """
+        deadline = time.monotonic() + timeout
+        channel = self._open(path, deadline)
+        try:
+            stream = _TlsStream(channel, self._context, self._name, deadline) if self._context else _Stream(channel, deadline)
+            try:
+                stream.handshake()
+                return self._exchange(stream, path, body)
+            finally:
+                channel.close()
+        except ssl.SSLCertVerificationError as error:
+            raise errors.TLS(
+                self._host,
+                path,
+                f"the certificate at {self._where} is not valid for {self._name!r} by {self._peer.authority} ({error.verify_message})",
+                self._peer.tls_way_out,
+            ) from error
+        except TimeoutError as error:
+            raise self._timeout(path, "for an answer") from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise self._closed(path, error) from error
+        except ssl.SSLError as error:
+            raise errors.TLS(
+                self._host, path, f"no TLS with {self._where} ({error.reason or error})", f"is this the {self._peer.name}'s port?"
+            ) from error
+        except (http.client.HTTPException, EOFError, OSError, paramiko.SSHException) as error:
+            if not self._transport.is_active():
+                raise self._lost(path, error) from error
+            raise self._closed(path, error) from error
+
+    def _open(self, path: str, deadline: float) -> paramiko.Channel:
+        try:
+            return self._transport.open_channel(
+                "direct-tcpip", self._server, ("127.0.0.1", 0), timeout=max(deadline - time.monotonic(), 0.1)
+            )
+        except paramiko.ChannelException as error:
+            if error.code == _PROHIBITED:
+                raise errors.ForwardingForbidden(
+                    self._host,
+                    path,
+                    f"its sshd forbids forwarding to {self._server[0]}:{self._server[1]}",
+                    f"allow it for this user (AllowTcpForwarding local, PermitOpen), or have {self._peer.instead} on the node",
+                ) from error
+            raise errors.Unreachable(
+                self._host,
+                path,
+                f"nothing accepts connections at {self._where} ({error.text or error.code})",
+                f"look at the {self._peer.name} there: `crictl ps -a`, `journalctl -u kubelet`",
+            ) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            if not self._transport.is_active():
+                raise self._lost(path, error) from error
+            if "timeout" in str(error).lower():
+                raise self._timeout(path, "to connect") from error
+            raise errors.Unreachable(self._host, path, f"no channel to {self._where} ({error})", "try again") from error
+
+    def _lost(self, path: str, error: object) -> errors.ConnectionLost:
+        return errors.ConnectionLost(self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again")
+
+    def _timeout(self, path: str, what: str) -> errors.Timeout:
+        return errors.Timeout(
+            self._host, path, f"out of time {what} at {self._where}", f"look at the node's load and its {self._peer.name}"
+        )
+
+    def _closed(self, path: str, error: Exception) -> errors.Unreachable:
+        return errors.Unreachable(
+            self._host,
+            path,
+            f"{self._where} closed the connection in mid-answer ({error or type(error).__name__})",
+            "it is starting or stopping: try again",
+        )
+
+    def _exchange(self, stream: _Stream, path: str, body: bytes | None) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self._server[0], self._server[1])
+        connection.sock = stream  # http.client asks no more of it than what it has
+        headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": "daytwo"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request("GET" if body is None else "POST", path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
 class TunnelApi(_Base):
     """HTTPS through direct-tcpip channels of an SSH transport.
 
@@ -128,114 +271,68 @@ class TunnelApi(_Base):
         verify: bool = True,
     ) -> None:
         super().__init__(host)
-        self._transport = transport
-        self._server = server
-        self._name = tls_server_name
-        self._context = tls_context(credentials, verify)
-        self._token = credentials.token
-
-    @property
-    def _where(self) -> str:
-        return f"https://{self._server[0]}:{self._server[1]} as seen from {self._host}"
+        context = tls_context(credentials, verify)
+        self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token)
 
     def probe(self, timeout: float = TIMEOUT) -> None:
         """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead API is no matter."""
-        deadline = time.monotonic() + timeout
-        with contextlib.suppress(errors.Unreachable, errors.Timeout):
-            self._open("/", deadline).close()
-
-    def _open(self, path: str, deadline: float) -> paramiko.Channel:
-        try:
-            return self._transport.open_channel(
-                "direct-tcpip", self._server, ("127.0.0.1", 0), timeout=max(deadline - time.monotonic(), 0.1)
-            )
-        except paramiko.ChannelException as error:
-            if error.code == _PROHIBITED:
-                raise errors.ForwardingForbidden(
-                    self._host,
-                    path,
-                    f"its sshd forbids forwarding to {self._server[0]}:{self._server[1]}",
-                    "allow it for this user (AllowTcpForwarding local, PermitOpen), or have kubectl on the node",
-                ) from error
-            raise errors.Unreachable(
-                self._host,
-                path,
-                f"nothing accepts connections at {self._where} ({error.text or error.code})",
-                "look at the kube-apiserver there: `crictl ps -a`, `journalctl -u kubelet`",
-            ) from error
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            if not self._transport.is_active():
-                raise self._lost(path, error) from error
-            if "timeout" in str(error).lower():
-                raise self._timeout(path, "to connect") from error
-            raise errors.Unreachable(self._host, path, f"no channel to {self._where} ({error})", "try again") from error
-
-    def _lost(self, path: str, error: object) -> errors.ConnectionLost:
-        return errors.ConnectionLost(self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again")
-
-    def _timeout(self, path: str, what: str) -> errors.Timeout:
-        return errors.Timeout(self._host, path, f"out of time {what} at {self._where}", "look at the node's load and its kube-apiserver")
+        self._tunnel.probe(timeout)
 
     def _get(self, path: str, timeout: float) -> bytes:
-        deadline = time.monotonic() + timeout
-        channel = self._open(path, deadline)
-        try:
-            stream = _TlsStream(channel, self._context, self._name, deadline)
-            try:
-                stream.handshake()
-                status, body = self._exchange(stream, path)
-            finally:
-                channel.close()
-        except ssl.SSLCertVerificationError as error:
-            raise errors.TLS(
-                self._host,
-                path,
-                f"the certificate at {self._where} is not valid for {self._name!r} by the kubeconfig's CA ({error.verify_message})",
-                "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
-            ) from error
-        except TimeoutError as error:
-            raise self._timeout(path, "for an answer") from error
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
-            raise self._closed(path, error) from error
-        except ssl.SSLError as error:
-            raise errors.TLS(self._host, path, f"no TLS with {self._where} ({error.reason or error})", "is this the API's port?") from error
-        except (http.client.HTTPException, EOFError, OSError, paramiko.SSHException) as error:
-            if not self._transport.is_active():
-                raise self._lost(path, error) from error
-            raise self._closed(path, error) from error
+        status, body = self._tunnel.request(path, timeout)
         if status == http.HTTPStatus.OK:
             return body
         raise _by_status(self._host, path, status, body)
 
-    def _closed(self, path: str, error: Exception) -> errors.Unreachable:
-        return errors.Unreachable(
-            self._host,
-            path,
-            f"{self._where} closed the connection in mid-answer ({error or type(error).__name__})",
-            "it is starting or stopping: try again",
-        )
 
-    def _exchange(self, stream: _TlsStream, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self._server[0], self._server[1])
-        connection.sock = stream  # http.client asks no more of it than what it has
-        headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": "daytwo"}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        connection.request("GET", path, headers=headers)
-        response = connection.getresponse()
-        return response.status, response.read()
-
-
-class _TlsStream(io.RawIOBase):
-    """TLS in memory over a channel: a channel has no file descriptor that ssl could wrap. Times out at `deadline`.
+class _Stream(io.RawIOBase):
+    """A channel as http.client uses a socket. Times out at `deadline`.
 
     Uses nothing but the channel's own recv and send, so it yields where those do: to threads, or to gevent's hub.
     """
 
-    def __init__(self, channel: paramiko.Channel, context: ssl.SSLContext, name: str, deadline: float) -> None:
+    def __init__(self, channel: paramiko.Channel, deadline: float) -> None:
         super().__init__()
         self._channel = channel
         self._deadline = deadline
+
+    def handshake(self) -> None:
+        """Nothing to agree on."""
+
+    def sendall(self, data: bytes) -> None:
+        self._arm()
+        self._channel.sendall(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self, _CHUNK)
+
+    def close(self) -> None:
+        """Nothing: http.client closes early and reads on. The channel is closed by who opened it."""
+
+    def _read(self, most: int) -> bytes:
+        self._arm()
+        return self._channel.recv(most)
+
+    def _arm(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._channel.settimeout(left)
+
+
+class _TlsStream(_Stream):
+    """TLS in memory over a channel: a channel has no file descriptor that ssl could wrap."""
+
+    def __init__(self, channel: paramiko.Channel, context: ssl.SSLContext, name: str, deadline: float) -> None:
+        super().__init__(channel, deadline)
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
@@ -248,22 +345,12 @@ class _TlsStream(io.RawIOBase):
         while view:
             view = view[self._pump(functools.partial(self._tls.write, view)) :]
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
+    def _read(self, most: int) -> bytes:
         try:
-            data = self._pump(lambda: self._tls.read(len(buffer)))
+            data: bytes = self._pump(lambda: self._tls.read(most))
         except ssl.SSLZeroReturnError:
-            return 0
-        buffer[: len(data)] = data
-        return len(data)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self, _CHUNK)
-
-    def close(self) -> None:
-        """Nothing: http.client closes early and reads on. The channel is closed by who opened it."""
+            return b""
+        return data
 
     def _pump(self, step: Callable[[], Any]) -> Any:
         while True:
@@ -286,12 +373,6 @@ class _TlsStream(io.RawIOBase):
         if data:
             self._arm()
             self._channel.sendall(data)
-
-    def _arm(self) -> None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._channel.settimeout(left)
 
 
 class KubectlApi(_Base):
@@ -389,8 +470,10 @@ def _by_status(host: str, path: str, status: int, body: bytes) -> errors.ApiErro
 
 
 def _said(body: bytes) -> str:
-    """The server's own words on one line: the message of a Status object, else the text; cut at 300 characters."""
+    """The server's own words on one line: the message of a Status object, the checks of /readyz that failed, else the text; cut
+    at 300 characters."""
     text = body[:65536].decode("utf-8", "replace")
+    text = "; ".join(line for line in text.splitlines() if line.startswith("[-]")) or text
     try:
         found = json.loads(text)
         text = str(found.get("message") or text) if isinstance(found, dict) else text
