@@ -14,6 +14,7 @@ from roles.api.errors import (
     Unreachable,
     Unusable,
 )
+from roles.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Member, Members, etcd_access
 from roles.api.kubeconfig import Credentials, parse_kubeconfig
 from roles.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.api.read import (
@@ -37,11 +38,16 @@ __all__ = [
     "ConnectionLost",
     "Container",
     "Credentials",
+    "EtcdAccess",
+    "EtcdError",
+    "EtcdHealth",
     "Forbidden",
     "ForwardingForbidden",
     "GateMetric",
     "KubeconfigError",
     "KubectlApi",
+    "Member",
+    "Members",
     "MetricsError",
     "NodeLease",
     "NotFound",
@@ -54,6 +60,7 @@ __all__ = [
     "Unreachable",
     "Unusable",
     "component_metrics",
+    "etcd_access",
     "kubelet_config",
     "kubelet_metrics",
     "node_lease",

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
+from urllib.parse import quote
 
 from roles.api import (
     Api,
     ApiError,
     Credentials,
+    EtcdAccess,
+    EtcdError,
+    EtcdHealth,
     Forbidden,
     ForwardingForbidden,
     GateMetric,
     KubeconfigError,
     KubectlApi,
+    Members,
+    NotFound,
     Pod,
     Run,
     TunnelApi,
+    Unusable,
     component_metrics,
+    etcd_access,
     kubelet_metrics,
     node_lease,
     node_pods,
     parse_kubeconfig,
 )
+from roles.api.client import TIMEOUT
 from roles.api.errors import ConnectionLost
 from roles.control_plane import Component
+from roles.formats.flags import last_flag
 from roles.observe import Observation
-from roles.rollout.remote import Remote
+from roles.rollout.remote import Remote, RemoteError
 
 # Where kubeadm puts admin identities, beside the controller-manager's own: super-admin.conf (1.29 and later) needs no RBAC.
 ADMIN_FILES = ("super-admin.conf", "admin.conf")
 # A single control plane is away for about 40 s while its apiserver restarts.
 API_WAIT_SECONDS = 60.0
+# One look at an apiserver or at etcd before a change, and the pause before the next one.
+LOOK_SECONDS = 10.0
+LOOK_AGAIN_SECONDS = 1.0
+# Where each apiserver writes the address it serves at (pkg/controlplane/reconcilers; the label: discovery/v1 LabelServiceName).
+_ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=" + quote(
+    "kubernetes.io/service-name=kubernetes", safe=""
+)
+_UNPROVEN = "or go on without having seen it, by --data allow_unproven=true"
 
 
 class NoApi(Exception):
@@ -46,6 +67,25 @@ class _Node:
     components: dict[str, Component]
 
 
+@dataclass(frozen=True)
+class _Server:
+    """A node of the inventory that runs an apiserver, whether or not it has an admin kubeconfig."""
+
+    remote: Remote
+    component: Component
+    etcd: EtcdAccess | EtcdError
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Why a change of the control plane has to wait. `passing`: it may be gone a moment later; `unproven`: nothing is known to
+    be broken, only it could not be looked at."""
+
+    text: str
+    passing: bool
+    unproven: bool
+
+
 class Cluster:
     """The cluster as seen from the control-plane nodes of the inventory. Keys stay in memory.
 
@@ -54,7 +94,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
-        self._forbidden: dict[str, ForwardingForbidden] = {}
+        self._servers: dict[str, _Server] = {}
+        self._forbidden: dict[tuple[str, tuple[str, int]], ForwardingForbidden] = {}
         self._why: list[str] = []
         self.apiservers = 0
 
@@ -63,6 +104,12 @@ class Cluster:
         if "kube-apiserver" not in components:
             return
         self.apiservers += 1
+        apiserver = components["kube-apiserver"]
+        try:
+            etcd: EtcdAccess | EtcdError = etcd_access(remote.name, apiserver.process.argv, seen.data)
+        except EtcdError as error:
+            etcd = error
+        self._servers[remote.name] = _Server(remote, apiserver, etcd)
         for name in ADMIN_FILES:
             for path, file in seen.files.items():
                 if path.endswith(f"/{name}") and file.data is not None and remote.name not in self._nodes:
@@ -76,20 +123,23 @@ class Cluster:
     def _at(self, host: str, component: str) -> Api:
         """A component of a node. Made anew for each use: the SSH connection may be another one by now."""
         node = self._nodes[host]
-        address = node.components[component].address
-        verify = component == "kube-apiserver"
-        if host not in self._forbidden:
+        return self._through(node, node.components[component].address, component == "kube-apiserver")
+
+    def _through(self, node: _Node, address: tuple[str, int], verify: bool = True, timeout: float = TIMEOUT) -> Api:
+        """What serves at `address` as seen from a node; without `verify` no apiserver, and kubectl is no way to it."""
+        host = node.remote.name
+        if (host, address) not in self._forbidden:
             transport = node.remote.transport
             if transport is None or not transport.is_active():
                 raise ConnectionLost(host, "/", "there is no SSH connection to go through", "connect to the node again")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
             try:
-                tunnel.probe()
+                tunnel.probe(timeout)
                 return tunnel
             except ForwardingForbidden as error:
-                self._forbidden[host] = error
+                self._forbidden[(host, address)] = error
         if not verify:
-            raise self._forbidden[host]
+            raise self._forbidden[(host, address)]
         return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
 
     def api(self) -> Api:
@@ -125,6 +175,162 @@ class Cluster:
     def pods(self, node_name: str) -> list[Pod]:
         """The pods on a node, as the API has them. Raises ApiError or NoApi."""
         return node_pods(self.api(), node_name, wait=API_WAIT_SECONDS)
+
+    def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:
+        """None where the control plane can do without `host` for the time of a change; else a text that says what is not well,
+        where, why, and what to do.
+
+        Well is: every apiserver but that of `host` answers /readyz with 200, those that only the cluster knows of too, and every
+        voting member of etcd is healthy, that of `host` included: a majority stays when it is lost after all. What passes by
+        itself is waited for, up to `wait` seconds. With `allow_unproven`, what could not be looked at does not count, such as an
+        etcd whose certificates are not on the node; what is seen to be broken always does.
+        """
+        until = time.monotonic() + wait
+        while True:
+            found = [*self._apiserver_problems(host), *self._etcd_problems()]
+            problems = [problem for problem in found if not (allow_unproven and problem.unproven)]
+            if not problems:
+                return None
+            if time.monotonic() >= until or not all(problem.passing for problem in problems):
+                return "; ".join(problem.text + (f", {_UNPROVEN}" if problem.unproven else "") for problem in problems)
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def etcd_summary(self) -> str:
+        """How etcd is now, in one line for a plan: `etcd: 3 of 3 members healthy, quorum 2`."""
+        try:
+            health = self._etcd()
+        except EtcdError as error:
+            return f"etcd: {'NOT PROVEN: ' if error.unproven else ''}{error.rule}; {error.way_out}"
+        return "; ".join([f"etcd: {health}", *(f"{member}: {error.rule}" for member, error in health.unhealthy)])
+
+    def _etcd(self) -> EtcdHealth:
+        """As the first node whose apiserver's etcd endpoints answer sees it. Raises EtcdError."""
+        failed = []
+        for server in self._servers.values():
+            try:
+                if isinstance(server.etcd, EtcdError):
+                    raise server.etcd
+                _reconnect(server.remote)
+                return Members(server.etcd, server.remote.transport, _runner(server.remote)).health(LOOK_SECONDS)
+            except EtcdError as error:
+                failed.append(error)
+            except RemoteError as error:
+                failed.append(EtcdError(server.remote.name, str(error), "connect to the node again"))
+        if not failed:
+            raise EtcdError(
+                "-", "no node of the inventory runs a kube-apiserver", "have them in a group named control_plane", unproven=True
+            )
+        raise EtcdError.joined(failed)
+
+    def _etcd_problems(self) -> Iterator[_Problem]:
+        try:
+            health = self._etcd()
+        except EtcdError as error:
+            yield _Problem(f"the members of etcd are not known: {error.rule}; {error.way_out}", error.passing, error.unproven)
+            return
+        for member, wrong in health.unhealthy:
+            text = f"etcd member {member} is not healthy, as seen from {wrong.host}: {wrong.rule}; {wrong.way_out} (etcd: {health})"
+            yield _Problem(text, wrong.passing, wrong.unproven)
+
+    def _apiserver_problems(self, but: str) -> Iterator[_Problem]:
+        if not self._nodes:
+            why = "; ".join(self._why) or "no node of the inventory runs a kube-apiserver"
+            yield _Problem(f"no apiserver can be asked: {why}", False, True)
+            return
+        # The node whose turn it is comes last: it is asked only where nobody else can be.
+        hosts = sorted(self._nodes, key=lambda name: name == but)
+        for name, server in self._servers.items():
+            if name != but:
+                # Without an admin kubeconfig of its own it is asked with another's, through its own connection.
+                node = self._nodes.get(name) or replace(self._nodes[hosts[0]], remote=server.remote)
+                yield from self._not_ready(node, server.component.address, f"the kube-apiserver of {name}")
+        try:
+            asked, others = self._elsewhere(hosts)
+        except ApiError as error:
+            text = f"which apiservers there are besides those of the inventory is not known: {error.host}: {error.rule}; {error.way_out}"
+            yield _problem(text, error)
+            return
+        except RemoteError as error:
+            yield _Problem(f"which apiservers there are besides those of the inventory is not known: {error}", False, False)
+            return
+        for address in others:
+            what = f"the kube-apiserver at {address[0]}:{address[1]}, which no node of the inventory has (default/kubernetes names it),"
+            yield from self._not_ready(self._nodes[asked], address, what)
+
+    def _not_ready(self, node: _Node, address: tuple[str, int], what: str) -> Iterator[_Problem]:
+        try:
+            _reconnect(node.remote)
+            self._through(node, address, timeout=LOOK_SECONDS).get_raw("/readyz", LOOK_SECONDS)
+        except ApiError as error:
+            yield _problem(f"{what} is not ready: {error.rule}; {error.way_out}", error)
+        except RemoteError as error:
+            yield _Problem(f"{what} cannot be asked: {error}; mend the connection to the node", False, False)
+
+    def _elsewhere(self, hosts: Iterable[str]) -> tuple[str, list[tuple[str, int]]]:
+        """The host that told, and the addresses and ports of the apiservers that no node of the inventory has.
+
+        Raises ApiError, RemoteError.
+        """
+        failed: ApiError | RemoteError | None = None
+        for host in hosts:
+            try:
+                _reconnect(self._nodes[host].remote)
+                api = self._through(self._nodes[host], self._servers[host].component.address, timeout=LOOK_SECONDS)
+                found = _addresses(api, api.get_json(_ENDPOINTS, LOOK_SECONDS))
+                own = set().union(*(_own_addresses(server.component) for server in self._servers.values()))
+                if all(address in own for address, _ in found):
+                    return host, []
+                for server in self._servers.values():
+                    own |= _node_addresses(api, server.component.node_name)
+                return host, [(address, port) for address, port in found if address not in own]
+            except (ApiError, RemoteError) as error:
+                failed = failed or error
+        assert failed is not None  # there is at least one host
+        raise failed
+
+
+def _problem(text: str, error: ApiError) -> _Problem:
+    # An apiserver that has just started answers 403 until it has read its RBAC rules.
+    passing = error.passing or isinstance(error, Forbidden)
+    return _Problem(text, passing, not error.passing and not isinstance(error, ConnectionLost))
+
+
+def _addresses(api: Api, slices: dict[str, Any]) -> list[tuple[str, int]]:
+    """Every address and port of the slices of one Service, in order."""
+    try:
+        return sorted(
+            {
+                (address, int(port["port"]))
+                for item in slices["items"]
+                for port in item.get("ports") or ()
+                for endpoint in item.get("endpoints") or ()
+                for address in endpoint["addresses"]
+            }
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        rule = f"the answer lacks a field or has an odd one ({type(error).__name__}: {error})"
+        raise Unusable(api.host, _ENDPOINTS, rule, "look at it: kubectl get endpointslices -n default") from error
+
+
+def _own_addresses(apiserver: Component) -> set[str]:
+    """The addresses that the apiserver's flags name."""
+    return {value for name in ("advertise-address", "bind-address") if (value := last_flag(apiserver.process.argv, name))}
+
+
+def _node_addresses(api: Api, node_name: str) -> set[str]:
+    """The addresses of a node, as its kubelet tells them. Without flags an apiserver takes that of the default route."""
+    try:
+        found = api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}", LOOK_SECONDS)
+    except NotFound:
+        return set()
+    return {str(entry.get("address")) for entry in (found.get("status") or {}).get("addresses") or ()}
+
+
+def _reconnect(remote: Remote) -> None:
+    """A connection that was lost while others were worked on is made anew. Raises RemoteError."""
+    transport = remote.transport
+    if transport is not None and not transport.is_active():
+        remote.reconnect()
 
 
 def _runner(remote: Remote) -> Run:
