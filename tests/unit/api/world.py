@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import http.server
+import ipaddress
 import json
 import socket
 import ssl
@@ -46,34 +47,32 @@ class Authority:
             builder = builder.add_extension(extension, critical)
         return builder.sign(self.key, hashes.SHA256())
 
-    def issue(self, name: str) -> tuple[bytes, bytes]:
+    def issue(self, name: str, *addresses: str) -> tuple[bytes, bytes]:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._sign(subject, key.public_key(), [(x509.SubjectAlternativeName([x509.DNSName(name)]), False)])
+        names = [x509.DNSName(name), *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses)]
+        certificate = self._sign(subject, key.public_key(), [(x509.SubjectAlternativeName(names), False)])
         private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return certificate.public_bytes(serialization.Encoding.PEM), private
 
 
 class ApiServer:
-    """HTTPS on loopback. `answer(path, client common name)` gives status and body."""
+    """HTTPS on loopback, or HTTP without an authority. `answer(path, client common name)` gives status and body."""
 
-    def __init__(self, authority: Authority, folder: Path, port: int = 0) -> None:
+    def __init__(self, authority: Authority | None, folder: Path, port: int = 0, address: str = "127.0.0.1") -> None:
         self.answer: Callable[[str, str | None], Answer] = lambda path, who: (200, b"ok")
-        certificate, key = authority.issue("kubernetes")
-        (folder / "server.pem").write_bytes(certificate + key)
-        (folder / "ca.pem").write_bytes(authority.pem)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "server.pem")
-        context.load_verify_locations(folder / "ca.pem")
-        context.verify_mode = ssl.CERT_OPTIONAL
+        self.headers: dict[str, str] = {}
+        self.posted: list[tuple[str, bytes]] = []
+        self.authority = authority
+        context = _server_context(authority, folder, address) if authority else None
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                shown = self.connection.getpeercert() or {}
-                who = next((v for rdn in shown.get("subject", ()) for k, v in rdn if k == "commonName"), None)
+                shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
+                who = next((v for rdn in (shown or {}).get("subject", ()) for k, v in rdn if k == "commonName"), None)
                 outer.headers = dict(self.headers)
                 status, body = outer.answer(self.path, who)
                 if status == 0:  # hang up without a word
@@ -84,24 +83,77 @@ class ApiServer:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_POST(self) -> None:
+                outer.posted.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+                self.do_GET()
+
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
         class Server(http.server.ThreadingHTTPServer):
             def finish_request(self, request: Any, client_address: Any) -> None:
-                super().finish_request(context.wrap_socket(request, server_side=True), client_address)
+                super().finish_request(context.wrap_socket(request, server_side=True) if context else request, client_address)
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # a client that refuses our certificate is what some tests are about
 
-        self.headers: dict[str, str] = {}
-        self._server = Server(("127.0.0.1", port), Handler)
+        self._server = Server((address, port), Handler)
+        self.address = address
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.authority else 'http'}://{self.address}:{self.port}"
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def _server_context(authority: Authority, folder: Path, address: str) -> ssl.SSLContext:
+    certificate, key = authority.issue("kubernetes", address)
+    (folder / "server.pem").write_bytes(certificate + key)
+    (folder / "ca.pem").write_bytes(authority.pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    context.load_verify_locations(folder / "ca.pem")
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+class Etcd:
+    """An etcd cluster on loopback, one member per ID, with answers as etcd 3.6.16 gave them (3.5 gives the same)."""
+
+    def __init__(self, authority: Authority | None, folder: Path, *ids: int) -> None:
+        self.servers = {number: ApiServer(authority, folder) for number in ids}
+        self.health: dict[int, Answer] = dict.fromkeys(ids, (200, b'{"health":"true","reason":""}'))
+        self.answers_as = {number: number for number in ids}
+        self.members: list[dict[str, Any]] = [
+            {
+                "ID": str(number),
+                "name": f"cp{number}",
+                "peerURLs": [f"https://10.0.0.{number}:2380"],
+                "clientURLs": [server.url],
+            }
+            for number, server in self.servers.items()
+        ]
+        for number, server in self.servers.items():
+            server.answer = lambda path, who, number=number: self._answer(number, path, who)
+
+    def _answer(self, number: int, path: str, who: str | None) -> Answer:
+        if self.servers[number].authority and who != "apiserver-etcd-client":
+            return 401, b"client certificate required"
+        if path == "/health":
+            return self.health[number]
+        if path == "/v3/cluster/member/list":
+            header = {"cluster_id": "13455796455940752355", "member_id": str(self.answers_as[number]), "raft_term": "2"}
+            return 200, json.dumps({"header": header, "members": self.members}).encode()
+        return 404, b'{"code":5,"message":"Not Found"}'
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.close()
 
 
 class SshServer:
@@ -109,6 +161,7 @@ class SshServer:
 
     def __init__(self) -> None:
         self.refusal: int | None = None
+        self.forbidden_ports: set[int] = set()
         self.connections: list[tuple[str, int]] = []
         ours, theirs = socket.socketpair()
         self._server = paramiko.Transport(theirs)
@@ -148,6 +201,8 @@ class _Door(paramiko.ServerInterface):
         self._owner.connections.append(destination)
         if self._owner.refusal is not None:
             return self._owner.refusal
+        if destination[1] in self._owner.forbidden_ports:
+            return paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
         try:
             _targets[(id(self._owner), chanid)] = socket.create_connection(destination, timeout=5)
         except OSError:
