@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from roles.change.mask import masker
+
 ABSENT = "absent"
 
 # Seconds. A kubelet is healthy within a second of its start; an API server needs the 30 s of grace of the one before it, and
@@ -36,15 +38,20 @@ class FileEdit:
         return _sha256(self.after)
 
     def diff(self) -> str:
-        """Unified diff for a person to read. Bytes that are not UTF-8 are shown escaped; control characters too."""
-        return "".join(
+        """Unified diff for a person to read, secrets masked. Bytes that are not UTF-8 are shown escaped; control characters too."""
+        diff = "".join(
             difflib.unified_diff(
-                _lines(self.before),
-                _lines(self.after),
+                _lines(_masked(self.path, self.before)),
+                _lines(_masked(self.path, self.after)),
                 fromfile=self.path if self.before is not None else "/dev/null",
                 tofile=self.path if self.after is not None else "/dev/null",
             )
         )
+        return diff or (f"{self.path}: differs in what is not shown\n" if self.before != self.after else "")
+
+
+def _masked(path: str, data: bytes | None) -> bytes | None:
+    return data and masker(path)(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _sha256(data: bytes | None) -> str:

@@ -1,0 +1,500 @@
+"""Secrets out of what a person reads: each is replaced by a piece of its hash, and the text around it is kept. Pure.
+
+A masked value reads `<masked sha256:0123abcd>`: the first 8 hex digits of the sha256 of its UTF-8 bytes. Two values look
+different, so a plan can be read and approved; the same value looks the same everywhere. Where it cannot be told how far a
+secret goes, rather more is masked than less.
+
+Every function here settles: masking what is masked already changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+
+_MASK = r"<masked\ sha256:[0-9a-f]{8}>"
+_MASKED = re.compile(_MASK, re.VERBOSE)
+
+# Parts of a name, without the signs between its words. Anywhere in a name they make it one of a secret ...
+_PARTS = (
+    r"(?:passw(?:or)?ds?|passphrases?|secrets?|tokens?|credentials?|apikeys?|privatekeys?|accesskeys?|certificatekeys?|encryptionkeys?"
+    r"|keydata|urlheaders?)"
+)
+_HOLDS_SECRET = re.compile(_PARTS)
+# ... in prose only at its end: `token: x`, and not `token-cleaner: started`.
+_ENDS_SECRET = re.compile(_PARTS + r"\Z")
+# These count as the last word only: `auth=x`, and not `authorization-mode=RBAC`.
+_LAST_SECRET = frozenset({"auth", "authorization", "bearer"})
+# Too short to count alone: `3 passed, pass=3`, `PWD=/root`.
+_LAST_OF_SEVERAL = frozenset({"pass", "pwd"})
+# A name that ends so speaks about a secret and does not hold it: a file with tokens in it, how long a token lives, what a Secret is called.
+_ABOUT = re.compile(
+    r"(?:.*(?:file|path|dir)s?|.*ttl|directory|folder|(?:kube)?config(?:s|uration)?|refs?|names?|namespaces?|modes?|policy|policies|strategy"
+    r"|types?|kinds?|class|expiration|expiry|expires|lifetime|age|seconds|minutes|hours|duration|timeout|period|interval|delay|backoff"
+    r"|retries|syncs|counts?|size|length|limit|max|min|issuers?|audiences?|ids?|version|ur[il]s?|endpoints?|hosts?|server|ports?|address"
+    r"|providers?|plugins?|methods?|algorithm|alg|format|groups?|scopes?|usages?|labels?|annotations?|attributes?|webhook|lookup|failure"
+    r"|enabled?|required?|reviews?|reviewer|verification|validation|projection|rotation|generation|controller|manager|requests?|volumes?"
+    r"|mounts?|store|status|state|phase|reason|message|errors?|errs?|events?|prompt|stdin|cache|qps|burst|driver|authenticator|authorizer)\Z"
+)
+# Switches without a value: what follows them is not theirs.
+_SWITCH = frozenset({"use", "same", "no", "ask", "enable", "disable", "allow", "anonymous", "require", "skip"})
+# Go types in the messages of client-go: `failed to list *v1.Secret: ...`; systemd's own, which name a file.
+_NO_SECRET = re.compile(r"(?:.*\.)?v\d\w*\.Secret(?:List)?|(?:Load|Import)Credential(?:Encrypted)?")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+# What holds nothing to hide. A list of gates may have a gate with a telling name: `CSIServiceAccountTokenSecrets=true,Other=false`.
+_PLAIN = re.compile(r"(?:true|false|null|nil|<nil>|~|)", re.IGNORECASE)
+_PLAIN_IN_LIST = re.compile(r"(?:true|false)(?:,[A-Za-z]\w*=|\\|\|(?:true|false)|[,.:;)\]}]*\Z)", re.IGNORECASE)
+# Lists of maps with a `value` that are no environment (Kubernetes: Toleration, Taint, Sysctl, PodDNSConfigOption).
+_OPEN_VALUES = frozenset({"tolerations", "registerWithTaints", "taints", "sysctls", "options"})
+
+_PEM = r"-----BEGIN\ (?:[A-Z0-9]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----"
+_FOUND = re.compile(
+    rf"""
+    (?P<mask>{_MASK})
+    | {_PEM}(?:\\[nr]|\s)*
+      (?P<pem>(?:(?!-----)[\s\S])*?(?=(?:\\[nr]|[\s+-])*-----END)
+        # Cut off: as far as it goes on like a key.
+        |[A-Za-z0-9+/]{{16,}}=*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]{{16,}}=*)*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]+=*(?=[ \t]*$))?)
+    | (?P<pem64>LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*)
+    # Also the JSON of a registry's credentials in base64.
+    | (?<![A-Za-z0-9+/])(?P<jwt>eyJ[A-Za-z0-9_+/-]{{12,}}=*(?:\.[A-Za-z0-9_=-]+)*)
+    | (?<![A-Za-z0-9_])(?<![A-Za-z0-9_][.-])(?![0-9]+\.[0-9]+(?![a-z]))
+      (?P<bootstrap>[a-z0-9]{{6}}\.[a-z0-9]{{16}})(?![A-Za-z0-9_-]|\.[A-Za-z0-9])
+    | ://[^\s/?\#@:"]*:(?P<password>(?:{_MASK}|[^\s/?\#"])+)@
+    # Not `bearer authentication`: something with more than letters.
+    | (?<!\w)[Bb]earer[ ]+(?![A-Za-z]+(?![\w.~+/-]))(?P<bearer>[\w.~+/-]{{8,}}=*)
+    | (?<![\w./-])(?=[\w./-]*?(?i:pass|pwd|secret|token|cred|auth|key|bearer|header|value))(?P<key>[\w./-]+)
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_SEPARATOR = re.compile(r"[ \t]*(?::=|=>|={1,2}|:)[ \t]*")
+_FLAG = re.compile(r"--.*|-[A-Za-z]|-v+|", re.DOTALL)
+_NEXT_WORD = re.compile(r"[ \t]+(?!--|-[A-Za-z](?:\s|\Z)|-v+(?:\s|\Z))(?=\S)")
+# The next item of a list of arguments: in quotes, between brackets, or on a line of its own in YAML.
+_NEXT_QUOTED = re.compile(r"""\\*["'][ \t]*,\s*(?=\\*["'](?!-))""")
+_NEXT_IN_FLOW = re.compile(r"[ \t]*,[ \t]*(?=[^\s-])")
+_NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t+-]*-[ \t]+(?=[^\s"'-]|["'][^-])""")
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token|Negotiate|ApiKey)[ \t]+(?=\S)", re.IGNORECASE)
+# What may stand before the key of a line: marks of a diff, of a comment, of a list.
+_LEAD = re.compile(r"[ \t#;+?-]*")
+_QUOTE = re.compile(r"""\\*["']""")
+_SINGLE_QUOTED = re.compile(r"'(?:''|[^'\n])*'")
+_LIST = re.compile(r"""\[[ \t]*((?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^\[\]{}"'\n])*?)[ \t]*\]""")
+_BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?$", re.MULTILINE)
+_BARE = re.compile(rf"""(?:{_MASK}|\\*["'](?=\w)|\\(?!\\*["'])|[^\s"'\\])+""", re.VERBOSE)
+_BARE_IN_QUERY = re.compile(rf"""(?:{_MASK}|[^\s"'&\#;])+""", re.VERBOSE)
+_BARE_IN_FLOW = re.compile(rf"""(?:{_MASK}|[^,\[\]{{}}"\n])+""", re.VERBOSE)
+_REST = re.compile(r"(?:(?![ \t]+#).)*")
+_SHELL_TAIL = re.compile(r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\\.|[^\s"'\\])*""")
+_NAME = r"""\\*["']?[\w./-]+\\*["']?[ \t]*:"""
+_MAP = re.compile(rf"\{{[ \t]*(?:\}}|$|{_NAME})", re.MULTILINE)
+_MAP_OR_LIST = re.compile(rf"^[ \t]*(?:[\[{{-]|{_NAME}(?:\s|$))", re.MULTILINE)
+_OPENED_LIST = re.compile(r"""(\w+)\\*["']?[ \t]*:[ \t]*\[""")
+
+# As systemd reads it (formats/envfile.py): quotes count at the beginning only, and may go over several lines.
+_ENV_ASSIGNMENT = re.compile(
+    rf"""
+    (?P<other>{_PEM}(?:(?!-----)[\s\S])*(?:-----END[^-\n]*-----)?)
+    | (?:^|(?<=\r))(?P<head>[ \t]*(?:\+|-(?=\w\w))?(?P<comment>[#;][#; \t]*)?
+        (?P<name>(?:export[ \t]+)?[^\s=:"'#;+-][^\s=:"'#;]*)[ \t]*=[ \t]*)
+      (?P<value>(?(comment)[^\r\n]*
+        |(?:[ \t]|"(?:\\(?:[\s\S]|\Z)|[^"\\])*(?:"|\Z)|'[^']*(?:'|\Z))*(?:\\(?:[\s\S]|\Z)|[^\\\r\n"'])?(?:\\(?:[\s\S]|\Z)|[^\\\r\n])*))
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_UNIT_ENVIRONMENT = re.compile(
+    r"""
+    ^(?P<head>[ \t]*[+-]?(?P<comment>[#;][#; \t]*)?[A-Za-z]*Environment[ \t]*=[ \t]*)
+    (?P<value>(?(comment)[^\n]*|(?:\\(?:\r?\n|[\s\S]|\Z)|[^\\\n])*))
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_UNIT_WORD = re.compile(
+    rf"""(?:{_MASK}|"(?:\\(?:[\s\S]|\Z)|[^"\\])*(?:"|\Z)|'(?:\\(?:[\s\S]|\Z)|[^'\\])*(?:'|\Z)|\\(?!\r?\n)(?:[\s\S]|\Z)|[^\s"'\\])+""",
+    re.VERBOSE,
+)
+_UNIT_ASSIGNMENT = re.compile(r"""(?P<quote>["']?)(?P<name>[^\s=:"'-][^\s=:"']*)=(?P<value>[\s\S]*)""")
+_QUOTED = re.compile(r"""\s*(?:"((?:\\[\s\S]|[^"\\])*)"|'([^']*)')\s*""")
+# Not any word with a dash before it: `--token-x`, `-v`, `-feature-gates=`, but not `-Zq81x`.
+_FLAGS = re.compile(r"""["'\s]*(?:--[A-Za-z]|-[A-Za-z](?:[\s=]|\Z)|-[a-z][a-z-]*[=\s])""")
+
+Span = tuple[int, int]
+
+
+def mask_text(text: str) -> str:
+    """Any text, one line or several: journals, logs, errors, command lines, YAML, INI. Only what is, or is named, a secret is masked.
+
+    By name: values of `KEY=value`, `key: value`, `"key": "value"`, `--key value` (also as two items of a list), where the key has a
+    word such as token, password, secret, credential, api-key, private-key or ends in auth. Not where it names a file or a setting
+    (`--token-auth-file`, `tokenTTL`, `secretName`), and never true, false and null. By its looks: JWTs, kubeadm's bootstrap tokens
+    (cmd/kubeadm/app/apis/bootstraptoken), passwords in URLs, bearer tokens, private keys in PEM and its base64.
+    """
+    return _settled(lambda part: _masked_spans(part, manifest=False), text)
+
+
+def mask_manifest(text: str) -> str:
+    """A file in YAML or JSON, or single lines of one: as mask_text, and the `value` of each environment variable.
+
+    A `value` counts as that of an environment variable unless the lines above say that it belongs to a toleration, a taint, a sysctl
+    or a DNS option.
+    """
+    return _settled(lambda part: _masked_spans(part, manifest=True), text)
+
+
+def mask_env_file(text: str) -> str:
+    """An environment file (systemd.exec(5) EnvironmentFile=), or single lines of one: all values are masked, also commented out.
+
+    Not what is empty; where the value is command-line flags, only what mask_text finds in them. Other lines: mask_text.
+    """
+    return _settled(lambda part: _between(_ENV_ASSIGNMENT, _env_assignment, part), text)
+
+
+def mask_unit(text: str) -> str:
+    """A unit file of systemd, or single lines of one: values in `Environment=` as in environment files, other lines by mask_text."""
+    return _settled(lambda part: _between(_UNIT_ENVIRONMENT, _unit_environment, part), text)
+
+
+def mask_command(argv: Sequence[str]) -> list[str]:
+    """A command line, word by word: of `key=value` and `--key value` with the name of a secret the whole value is masked."""
+    shown: list[str] = []
+    expected = False
+    for word in argv:
+        shown.append(_hidden(word) if expected and not _FLAG.fullmatch(word) else _command_word(word))
+        expected = word.startswith("-") and "=" not in word and _is_secret(word) and not _is_switch(word)
+    return shown
+
+
+def masker(path: str) -> Callable[[str], str]:
+    """What masks the text of the file at `path`: as a unit, as YAML, or as an environment file."""
+    name = PurePosixPath(path)
+    if "/systemd/" in path and name.suffix in (".service", ".conf"):
+        return mask_unit
+    if name.suffix in (".yaml", ".yml", ".json") or "manifests" in name.parts[:-1]:
+        return mask_manifest
+    return mask_env_file
+
+
+def _settled(mask: Callable[[str], str], text: str) -> str:
+    """Mask until nothing changes. It ends, since each change takes characters away that are in no mask."""
+    while (shown := mask(text)) != text:
+        text = shown
+    return text
+
+
+def _hidden(value: str) -> str:
+    return value if _PLAIN.fullmatch(value) else _digest(value)
+
+
+def _digest(value: str) -> str:
+    if _MASKED.fullmatch(value) or not value:
+        return value
+    try:
+        data = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a surrogate pair, out of JSON
+        data = value.encode("utf-8", "surrogatepass")
+    return f"<masked sha256:{hashlib.sha256(data).hexdigest()[:8]}>"
+
+
+def _words(key: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(key.rpartition("/")[2])]
+
+
+def _is_secret(key: str, prose: bool = False) -> bool:
+    """True if a value under this name is a secret. In prose the name must end as one."""
+    words = _words(key)
+    if not words or _NO_SECRET.fullmatch(key):
+        return False
+    if words[-1] in _LAST_SECRET or (words[-1] in _LAST_OF_SEVERAL and len(words) > 1) or words[-2:] == ["secret", "id"]:
+        return True
+    # Such as discovery-token-ca-cert-hash: of a public key.
+    if _ABOUT.match(words[-1]) or (words[-2:-1] == ["cert"] and words[-1] in ("hash", "hashes")):
+        return False
+    return (_ENDS_SECRET if prose else _HOLDS_SECRET).search("".join(words)) is not None
+
+
+def _is_switch(key: str) -> bool:
+    return _words(key)[0] in _SWITCH
+
+
+def _between(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
+    """What matches is replaced, all between by mask_text."""
+    shown: list[str] = []
+    position = 0
+    for match in pattern.finditer(text):
+        shown += (mask_text(text[position : match.start()]), replace(match))
+        position = match.end()
+    return "".join(shown) + mask_text(text[position:])
+
+
+def _env_assignment(match: re.Match[str]) -> str:
+    return mask_text(match["other"]) if match["other"] else match["head"] + _assigned(match["name"], match["value"])
+
+
+def _unit_environment(match: re.Match[str]) -> str:
+    def word(found: re.Match[str]) -> str:
+        assignment = _UNIT_ASSIGNMENT.fullmatch(found[0])
+        if assignment is None:
+            # What a missing quote has cut off is a part of a value still.
+            return mask_text(found[0]) if _FLAGS.match(found[0]) or not re.search(r"\w", found[0]) else _digest(found[0])
+        quote, value = assignment["quote"], assignment["value"]
+        closing = quote if quote and value.endswith(quote) else ""
+        return f"{quote}{assignment['name']}={_assigned(assignment['name'], value.removesuffix(closing))}{closing}"
+
+    return match["head"] + _UNIT_WORD.sub(word, match["value"])
+
+
+def _assigned(name: str, value: str) -> str:
+    """The value of an environment variable, masked; where it is flags, only what is secret in them."""
+    quoted = _QUOTED.fullmatch(value)
+    start, end = quoted.span(quoted.lastindex or 0) if quoted else (len(value) - len(value.lstrip()), len(value.rstrip()))
+    inner = value[start:end]
+    if not inner.strip("\"' \t"):
+        return value
+    flags = _FLAGS.match(inner) and not _is_secret(name)
+    return value[:start] + (mask_text(inner) if flags else _digest(inner)) + value[end:]
+
+
+def _command_word(word: str) -> str:
+    """One word of a command line. `--data=password=x` is read as `password=x`, too."""
+    rest = word
+    while match := re.match(r"([\w./-]+)=", rest):
+        lead, rest = word[: len(word) - len(rest) + match.end()], rest[match.end() :]
+        if _is_secret(match[1]):
+            return lead + _hidden(rest)
+        if not match[1].startswith("-"):
+            break
+    return mask_text(word)
+
+
+def _masked_spans(text: str, manifest: bool) -> str:
+    shown: list[str] = []
+    done = position = 0
+    while match := _FOUND.search(text, position):
+        span = _secret(match, text, manifest)
+        if span is None:
+            position = match.end()
+            continue
+        start, end = span
+        shown += (text[done:start], _digest(text[start:end]))
+        done = position = end
+    return "".join(shown) + text[done:]
+
+
+def _secret(match: re.Match[str], text: str, manifest: bool) -> Span | None:
+    kind = match.lastgroup or ""
+    if kind == "key":
+        return _value_of_key(_Key(text, *match.span(kind)), manifest)
+    if kind == "mask" or not match[kind] or (kind == "pem64" and not _is_private_key(match[kind])):
+        return None
+    return match.span(kind)
+
+
+def _is_private_key(encoded: str) -> bool:
+    """True for the base64 of a PEM block that holds a private key. Certificates begin alike."""
+    return b"PRIVATE KEY" in base64.b64decode(encoded[: min(len(encoded), 64) // 4 * 4])
+
+
+class _Key:
+    """A name in a text, and what stands around it."""
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.text, self.name, self.end = text, text[start:end], end
+        self.start = start
+        if text[start - 1 : start] in ('"', "'"):
+            self.start -= 1
+            while text[self.start - 1 : self.start] == "\\":
+                self.start -= 1
+        quote = text[self.start : start]
+        self.quoted = bool(quote) and text.startswith(quote, end)
+        if self.quoted:
+            self.end += len(quote)
+        # The quote in which key and value stand together.
+        self.around = "" if self.quoted else quote
+        self.line = text.rfind("\n", 0, self.start) + 1
+        self.line_end = _line_end(text, self.end)
+        self.before = text[self.start - 1 : self.start] if self.start > self.line else ""
+        self.leads = _LEAD.fullmatch(text, self.line, self.start) is not None
+        self.is_item = self.leads and text[self.line : self.start].rstrip(" \t").endswith("-") and self.before != "-"
+        self.in_flow = not self.leads and text.find("{", self.line, self.start) >= 0
+        self.in_list = text.find("[", self.line, self.start) >= 0
+        self.is_flag = self.name.startswith("-")
+        self.column = self.start - self.line
+
+
+def _line_end(text: str, start: int) -> int:
+    found = text.find("\n", start)
+    return len(text) if found < 0 else found
+
+
+def _value_of_key(key: _Key, manifest: bool) -> Span | None:
+    text = key.text
+    env_value = manifest and key.name == "value" and (key.leads or key.in_flow)
+    if not env_value and not _is_secret(key.name):
+        return None
+    separator = _SEPARATOR.match(text, key.end)
+    if separator is None:
+        return _value_of_flag(key) if key.is_flag else None
+    start = separator.end()
+    colon = separator[0].strip() == ":"
+    compact = colon and not key.quoted and separator[0].endswith(":") and start < key.line_end
+    if env_value:
+        if not colon or compact or _list_of(key) in _OPEN_VALUES:
+            return None
+    elif colon and not key.quoted:
+        is_path = key.name.startswith(("/", "./", "../")) or ("/" in key.name and not key.leads)
+        # `system:serviceaccount:secrets:x` and the tag of an image are no values.
+        if is_path or text.startswith("//", start) or (compact and key.before not in ("", *" \t{[(,\"'")):
+            return None
+        if (compact or not key.leads) and not _is_secret(key.name, prose=True):
+            return None
+    if not env_value and _words(key.name)[-1] in (*_LAST_SECRET, "token", "header") and (scheme := _SCHEME.match(text, start)):
+        start = scheme.end()
+    if key.leads and colon and not compact and not key.around:
+        return _yaml_value(key, start, env_value)
+    spaced = separator[0] != separator[0].strip()
+    whole_line = key.leads and ((colon and not compact) or (spaced and not colon) or (key.is_flag and key.is_item))
+    return _value(key, start, key.line_end, whole_line=whole_line, plain=env_value)
+
+
+def _value_of_flag(key: _Key) -> Span | None:
+    """The value in the next word, or in the next item of a list."""
+    text = key.text
+    if _words(key.name)[0] in _SWITCH:
+        return None
+    if following := _NEXT_WORD.match(text, key.end):
+        return _value(key, following.end(), key.line_end)
+    if key.around and (following := _NEXT_QUOTED.match(text, key.end)):
+        return _quoted(text, following.end(), _line_end(text, following.end()))
+    if key.in_list and (following := _NEXT_IN_FLOW.match(text, key.end)):
+        return _value(key, following.end(), key.line_end, in_flow=True)
+    if key.is_item and (following := _NEXT_LINE.match(text, key.end)):
+        start, end = following.end(), _line_end(text, following.end())
+        return _quoted(text, start, end) if text[start] in "\"'" else _kept_plain(text, start, _reach(_REST, text, start, end))
+    return None
+
+
+def _value(key: _Key, start: int, end: int, whole_line: bool = False, plain: bool = False, in_flow: bool = False) -> Span | None:
+    """The value that begins at `start`; it ends before `end`. `plain`: true, false and null are masked as well."""
+    text = key.text
+    if start >= end or (key.around and text.startswith(key.around, start)):
+        return None
+    if _QUOTE.match(text, start):
+        return _quoted(text, start, end, plain)
+    if found := _LIST.match(text, start, end):
+        return found.span(1) if found[1] else None
+    if text[start - 1] != "=" and _MAP.match(text, start, end):
+        return None
+    if key.around and (closing := _closing(text, key.around, start, end)) is not None:
+        flag = re.compile(r"[ \t]+--[A-Za-z]").search(text, start, closing) if key.is_flag else None
+        return _kept_plain(text, start, flag.start() if flag else closing, plain)
+    if key.before in ("?", "&"):
+        return _kept_plain(text, start, _reach(_BARE_IN_QUERY, text, start, end), plain)
+    if in_flow or key.quoted or (key.in_flow and text[key.end] == ":" and text[start - 1] in " \t"):
+        return _kept_plain(text, start, _reach(_BARE_IN_FLOW, text, start, end), plain)
+    if whole_line:
+        return _kept_plain(text, start, _reach(_REST, text, start, end), plain)
+    stop = _reach(_BARE, text, start, end)
+    if not plain and _PLAIN_IN_LIST.match(text, start, stop):
+        return None
+    return _kept_plain(text, start, start + len(text[start:stop].rstrip(",;)]}")), plain) or _kept_plain(text, start, stop, plain)
+
+
+def _reach(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
+    match = pattern.match(text, start, end)
+    return match.end() if match else start
+
+
+def _kept_plain(text: str, start: int, end: int, plain: bool = False) -> Span | None:
+    """The span without blanks at its end; None where it holds nothing to hide."""
+    end = start + len(text[start:end].rstrip())
+    return None if start == end or (not plain and _PLAIN.fullmatch(text, start, end)) else (start, end)
+
+
+def _closing(text: str, quote: str, start: int, end: int) -> int | None:
+    """Where `quote` stands from `start` on with no more backslashes before it than its own."""
+    found = text.find(quote, start, end)
+    while found > start and text[found - 1] == "\\":
+        found = text.find(quote, found + 1, end)
+    return None if found < 0 else found
+
+
+def _quoted(text: str, start: int, end: int, plain: bool = False) -> Span | None:
+    """What is between the quotes that open at `start`; to the end of the line where they do not close there."""
+    opening = _QUOTE.match(text, start)
+    assert opening is not None  # the caller has seen one
+    quote, inner = opening[0], opening.end()
+    if quote == "'":
+        single = _SINGLE_QUOTED.match(text, start, end)
+        closing = single.end() - 1 if single else None
+    else:
+        closing = _closing(text, quote, inner, end)
+    if closing is None:
+        return _kept_plain(text, inner, end, plain)
+    behind = closing + len(quote)
+    # A shell joins what stands together: 'it'\''s', "a"b.
+    if len(quote) == 1 and re.compile(rf"{quote}|\\{quote}|[\w$]").match(text, behind, end):
+        return start, _reach(_SHELL_TAIL, text, behind, end)
+    return _kept_plain(text, inner, closing, plain)
+
+
+def _yaml_value(key: _Key, start: int, env_value: bool) -> Span | None:
+    """The value of a key that begins a line. As YAML has it, it may go on below, where lines are indented further."""
+    text = key.text
+    below = _below(key)
+    scalar = below if below and not _MAP_OR_LIST.search(text[slice(*below)]) else None
+    if _BLOCK.match(text, start, key.line_end):
+        return below
+    if start >= key.line_end or text[start] == "#":
+        return scalar or (None if env_value else _items_below(key))
+    span = _value(key, start, key.line_end, whole_line=True, plain=env_value)
+    opening = _QUOTE.match(text, start)
+    if span and opening:
+        # Not closed on its line.
+        scalar = None if text.startswith(opening[0], span[1]) else below
+    return (span[0], scalar[1]) if span and scalar else span
+
+
+def _below(key: _Key) -> Span | None:
+    """The lines after the key's that are indented further, from the first sign to the last."""
+    text, end = key.text, key.line_end
+    while end < len(text):
+        line_end = _line_end(text, end + 1)
+        line = text[end + 1 : line_end]
+        if line.strip() and len(line) - len(line.lstrip(" \t+-" if key.text[key.line] in "+-" else " \t")) <= key.column:
+            break
+        end = line_end
+    block = text[key.line_end : end]
+    return (end - len(block.lstrip()), key.line_end + len(block.rstrip())) if block.strip() else None
+
+
+def _items_below(key: _Key) -> Span | None:
+    """The items of the list below a key, if they are scalars. In YAML they may stand in the key's own column."""
+    text, end = key.text, key.line_end
+    first: int | None = None
+    while item := re.compile(rf"\n[ \t]{{{key.column},}}-[ \t]+(?![\[{{]|{_NAME}(?:\s|$))(\S.*)", re.MULTILINE).match(text, end):
+        first, end = item.start(1) if first is None else first, item.end()
+    return None if first is None else (first, end)
+
+
+def _list_of(key: _Key) -> str | None:
+    """The key of the list whose items are the maps that `key` stands in; None where the text does not show it."""
+    lists: list[str] = _OPENED_LIST.findall(key.text, key.line, key.start)
+    if lists:
+        return lists[-1]
+    column, is_item = key.column, key.is_item
+    if is_item:
+        column = len(key.text[key.line : key.start].rstrip(" \t-"))
+    for line in reversed(key.text[: key.line].splitlines()):
+        indent = len(line) - len(line.lstrip())
+        if line.startswith("@@"):
+            return None
+        if not line.strip() or indent > column or (indent == column and (not is_item or line.lstrip().startswith("-"))):
+            continue
+        name = re.match(r"""\s*["']?(\w+)["']?[ \t]*:""", line)
+        if name:
+            return name[1]
+        column, is_item = indent, line.lstrip().startswith("-")
+    return None
