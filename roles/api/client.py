@@ -192,7 +192,10 @@ class Tunnel:
             raise self._closed(path, error) from error
         except ssl.SSLError as error:
             raise errors.TLS(
-                self._host, path, f"no TLS with {self._where} ({error.reason or error})", f"is this the {self._peer.name}'s port?"
+                self._host,
+                path,
+                f"no TLS with {self._where} ({error.reason or error})",
+                f"is {self._peer.name} there, and does it take this certificate?",
             ) from error
         except (http.client.HTTPException, EOFError, OSError, paramiko.SSHException) as error:
             if not self._transport.is_active():

@@ -30,7 +30,7 @@ TIMEOUT = 10.0
 _LIST = "/v3/cluster/member/list"
 _HEALTH = "/health"
 _FLAGS = "--etcd-cafile, --etcd-certfile, --etcd-keyfile"
-_PEER = Peer("etcd", "the CA of --etcd-cafile", "look at etcd's serving certificate: an API server would not believe it either", "curl")
+_PEER = Peer("etcd", "the CA of --etcd-cafile", "look at both certificates: an API server could not use them either", "curl")
 
 
 class EtcdError(errors.ApiError):

@@ -69,6 +69,7 @@ class ApiServer:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # head and body in one packet
 
             def do_GET(self) -> None:
                 shown = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
