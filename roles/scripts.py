@@ -18,6 +18,13 @@ def _quote(value: str) -> str:
     return shlex.quote(value) if value else "''"
 
 
+def _quote_lines(value: str) -> str:
+    """A value with line ends as one POSIX sh word. Raises ValueError for a NUL byte, which no word can hold."""
+    if "\0" in value:
+        raise ValueError(f"{value!r} holds a NUL byte, which a script cannot carry")
+    return shlex.quote(value) if value else "''"
+
+
 @cache
 def templates() -> jinja2.Environment:
     """The templates of daytwo; `| sh` quotes for POSIX sh, and a name that is not given is an error."""
@@ -30,4 +37,5 @@ def templates() -> jinja2.Environment:
         autoescape=False,  # noqa: S701 - shell scripts, not HTML; every value goes through `| sh`
     )
     environment.filters["sh"] = _quote
+    environment.filters["quoted"] = _quote_lines
     return environment

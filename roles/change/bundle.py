@@ -4,26 +4,53 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import shlex
+from dataclasses import dataclass
+from typing import Any
 
 from roles.change import model
 from roles.change.model import Change
 from roles.scripts import templates
 
-CHANGES = "/var/lib/daytwo/changes"
+HOME = "/var/lib/daytwo"
+SYSTEMD = "/etc/systemd/system"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has a node, or the cluster, in hand: the run, `who` as user@host, and the command line (secrets masked)."""
+
+    run: str
+    who: str
+    command: str
+
+    @property
+    def lines(self) -> str:
+        """key=value, one a line."""
+        return "".join(
+            f"{key}={' '.join(value.split())}\n" for key, value in (("run", self.run), ("who", self.who), ("command", self.command))
+        )
 
 
 def directory(change_id: str) -> str:
-    return f"{CHANGES}/{change_id}"
+    return f"{HOME}/changes/{change_id}"
 
 
-def render(change: Change) -> str:
-    """The text of change.sh."""
+def script(change_id: str) -> str:
+    """The change's script on its node, as a shell word: beside the record, or where the change is in flight if that is gone."""
+    return f"$(ls {HOME}/active/{change_id}/change.sh {directory(change_id)}/change.sh 2>/dev/null | head -n 1)"
+
+
+def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
+    """The text of change.sh. `home` and `systemd` are the node's directories for daytwo and for its units."""
     return (
         templates()
         .get_template("change.sh.j2")
         .render(
             id=change.id,
+            home=home,
+            systemd=systemd,
             node=_comment(change.node),
             component=change.component,
             kind=change.kind,
@@ -39,14 +66,18 @@ def render(change: Change) -> str:
                 for edit in change.files
             ],
             health_url=change.health_url,
-            old_arguments=model.cmdline_sha256(change.old_argv),
-            new_arguments=model.cmdline_sha256(change.new_argv),
+            old_arguments=change.old_arguments,
+            new_arguments=change.new_arguments,
             daemon_reload=change.daemon_reload,
             pod=change.pod,
             container=change.container,
             apply_timeout=change.apply_timeout,
+            confirm_timeout=change.confirm_timeout,
             revert_timeout=model.REVERT_TIMEOUT,
+            retry_seconds=model.RETRY_SECONDS,
             stable_seconds=model.STABLE_SECONDS,
+            settle_seconds=model.SETTLE_SECONDS,
+            keep=model.KEEP,
         )
     )
 
@@ -55,31 +86,48 @@ def _comment(text: str) -> str:
     return " ".join(text.split())
 
 
-def stage_script(change: Change) -> str:
-    """A POSIX sh script, to be fed to `sh -s` as root: lays the directory down, checks it, and applies it detached.
+def contents(change: Change, holder: Holder, record: dict[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> dict[str, bytes]:
+    """Every file of the change's directory, by its name in there. `record` is what is known of the change beforehand."""
+    unit = templates().get_template("daytwo-recover.service.j2").render(unit=change.unit, home=home)
+    files = {
+        "change.sh": render(change, home, systemd).encode("utf-8", "surrogateescape"),
+        "recover.sh": templates().get_template("recover.sh.j2").render(home=home).encode(),
+        "daytwo-recover.service": unit.encode(),
+        "holder": holder.lines.encode("utf-8", "surrogateescape"),
+        "record.jsonl": json.dumps(record, sort_keys=True).encode() + b"\n",
+        "state": b"state=staged\n",
+    }
+    return files | {f"after/{number}": edit.after for number, edit in enumerate(change.files, 1) if edit.after is not None}
 
-    It ends with the log and the status of the change (roles/change/report.py reads them).
+
+def stage_script(change: Change, holder: Holder, record: dict[str, Any]) -> str:
+    """A POSIX sh script, to be fed to `sh -s` as root: lays the directory down, checks it, applies it detached, and waits for
+    one line on standard input, `confirm [RECORD]` or `revert REASON`, once it is applied.
+
+    It prints the log and the status of the change (roles/change/report.py reads them). Where there is no room for the
+    directory it leaves none.
     """
-    contents = {"change.sh": render(change).encode("utf-8", "surrogateescape")}
-    for number, edit in enumerate(change.files, 1):
-        if edit.after is not None:
-            contents[f"after/{number}"] = edit.after
-    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in contents.items())
+    files = contents(change, holder, record)
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
     here = shlex.quote(directory(change.id))
     lines = [
-        "set -eu",
         "umask 077",
-        f"mkdir -p {CHANGES}",
-        f"chmod 0700 {CHANGES}",
-        f"mkdir {here} {here}/after",
-        f"cd {here}",
+        "lay_down() {",
+        f"mkdir -p {HOME}/changes {HOME}/active && chmod 0700 {HOME} {HOME}/changes {HOME}/active || return 1",
+        f"mkdir {here} {here}/after && cd {here} || return 1",
     ]
-    for name, data in {**contents, "SHA256SUMS": sums.encode()}.items():
-        lines += [f"base64 -d >{name} <<'.'", base64.encodebytes(data).decode().rstrip("\n"), "."]
+    for name, data in {**files, "SHA256SUMS": sums.encode()}.items():
+        lines += [f"base64 -d >{name} <<'.' || return 1", base64.encodebytes(data).decode().rstrip("\n"), "."]
     lines += [
-        "sha256sum -c --quiet SHA256SUMS",
-        "printf 'state=staged\\n' >state",
-        f"sync {' '.join([*contents, 'SHA256SUMS', 'state', 'after', '.', '..'])}",
-        f"exec sh {here}/change.sh detached apply",
+        "sha256sum -c --quiet SHA256SUMS || return 1",
+        f"sync {' '.join([*files, 'SHA256SUMS', 'after', '.', '..'])}",
+        "}",
+        "if ! said=$(lay_down 2>&1); then",
+        f"cd / && rm -rf {here}",
+        "reason=$(printf '%s' \"$said\" | tr '\\n' ' ')",
+        "printf 'state=refused\\nreason=could not lay the change down: %s; nothing was changed\\n' \"$reason\"",
+        "exit 0",
+        "fi",
+        f"exec sh {here}/change.sh session",
     ]
     return "\n".join(lines) + "\n"

@@ -18,6 +18,17 @@ KUBELET_TIMEOUT = 90
 STATIC_POD_TIMEOUT = 240
 REVERT_TIMEOUT = 120
 STABLE_SECONDS = 12
+# A static pod's grace period is 30 s (kubeadm's manifests, and the default of terminationGracePeriodSeconds): an old process
+# that is still there after it, and healthy, stays.
+SETTLE_SECONDS = 40
+# A revert that was ended itself is taken up again after this long.
+RETRY_SECONDS = 30
+# What is left of confirm_timeout once the new process may have used all of its time: for the proof.
+PROOF_SECONDS = 120
+# The shortest confirm_timeout: a kubelet's start, STABLE_SECONDS, and a moment for the proof.
+LEAST_CONFIRM_SECONDS = 45
+# Ended changes that stay on a node.
+KEEP = 50
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,8 @@ def cmdline_sha256(argv: Sequence[str] | None) -> str:
 class Change:
     """What one node is to go through in one phase, and how it is seen to have worked.
 
-    `old_argv` and `new_argv` are the arguments of the process before and after, None where they cannot be told beforehand.
+    `old_argv` and `new_argv` are the arguments of the process before and after, None where they cannot be told beforehand;
+    `arguments_sha256` are the sums of both where only those are known ("": not even they).
     `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container.
     """
 
@@ -100,7 +112,26 @@ class Change:
     daemon_reload: bool = False
     pod: str = ""
     container: str = ""
+    wanted_confirm_timeout: int | None = None
+    soak: int = 0
+    arguments_sha256: tuple[str, str] | None = None
+
+    @property
+    def old_arguments(self) -> str:
+        return self.arguments_sha256[0] if self.arguments_sha256 else cmdline_sha256(self.old_argv)
+
+    @property
+    def new_arguments(self) -> str:
+        return self.arguments_sha256[1] if self.arguments_sha256 else cmdline_sha256(self.new_argv)
+
+    @property
+    def confirm_timeout(self) -> int:
+        """Seconds from the first touch until the node puts back what is not confirmed; a soak comes on top."""
+        default = (KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT) + PROOF_SECONDS
+        return (default if self.wanted_confirm_timeout is None else self.wanted_confirm_timeout) + self.soak
 
     @property
     def apply_timeout(self) -> int:
-        return KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT
+        """Seconds for the new process to become healthy and stay so; never all of the time until the deadline."""
+        usual = KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT
+        return min(usual, self.confirm_timeout - self.soak - 10)

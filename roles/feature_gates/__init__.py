@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from pyinfra.api.deploy import deploy
 
 from roles import control_plane, kubelet
 from roles.api import ApiError, GateMetric
-from roles.change.model import STABLE_SECONDS
+from roles.change.inflight import in_flight
+from roles.change.record import RunRecord, this_run
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
-from roles.feature_gates.prove import Prover, differences
 from roles.observe import Observation
 from roles.observe.look import look
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, NoApi, Owed, Prover, differences
+from roles.rollout import options as run_options
+from roles.rollout import pace, report, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
+from roles.rollout.lock import ClusterLock
+from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote, show
 from roles.rollout.run import Run, Step
-
-# Group of the hosts that are looked at even where --limit leaves them out.
-CONTROL_PLANE_GROUP = "control_plane"
-APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
 
 @dataclass
@@ -36,15 +35,15 @@ class Prepared:
     run: Run
     plans: list[NodePlan]
     cluster: Cluster
-    before: dict[tuple[str, str], dict[str, GateMetric]] = field(default_factory=dict)
+    before: dict[tuple[str, str], dict[str, GateMetric]]
 
 
 @deploy("Feature gates")  # type: ignore[untyped-decorator]
 def feature_gates() -> None:
     """Set the gates that the inventory's data (or --data feature_gates=A=true,B=absent) wants.
 
-    Data keys: feature_gates, components, only, allow_unknown_gates, allow_unproven. Raises DeployError, before any node is
-    written to, where the plan is refused.
+    Data keys: feature_gates, components, only, allow_unknown_gates, and those of roles/rollout/options.py. Raises DeployError,
+    before any node is written to, where the plan is refused.
     """
     prepared = bridge.once("feature_gates", _prepare)
     host = bridge.current_host()
@@ -54,6 +53,7 @@ def feature_gates() -> None:
 
 def _prepare(fleet: Fleet) -> Prepared:
     run_id = time.strftime("r%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
+    options = _options(fleet)
     refusals = [f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable]
     desired: dict[str, Desired] = {}
     for remote in fleet.targets:
@@ -67,14 +67,14 @@ def _prepare(fleet: Fleet) -> Prepared:
         raise bridge.refuse("no host has feature_gates in its data; set it in group_data or with --data feature_gates=NAME=true")
     targets = [remote for remote in fleet.targets if remote.name in desired and _chosen(remote.name, desired[remote.name])]
     _check_only(fleet, desired)
-    lookers = [remote for remote in (*fleet.targets, *fleet.others) if _is_control_plane(remote) and remote not in targets]
+    lookers = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
     for remote in lookers:
         if not remote.connected and not remote.connect():
             refusals.append(f"{remote.name}: unreachable; it is a control-plane node and must be looked at before any change")
     _stop(refusals)
     seen = fleet.each([*targets, *lookers], lambda remote: look(remote, kubelet.wanted))
     plans, cluster = _plan(run_id, fleet, targets, lookers, seen, desired)
-    return _assemble(run_id, fleet, plans, cluster, desired)
+    return _assemble(run_id, fleet, plans, cluster, desired, options)
 
 
 def _stop(refusals: list[str]) -> None:
@@ -93,8 +93,12 @@ def _check_only(fleet: Fleet, desired: dict[str, Desired]) -> None:
     _stop([f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names)])
 
 
-def _is_control_plane(remote: Remote) -> bool:
-    return CONTROL_PLANE_GROUP in remote.groups
+def _options(fleet: Fleet) -> Options:
+    try:
+        return run_options.read(fleet.targets)
+    except Refusal as refusal:
+        _stop([str(refusal)])
+        raise
 
 
 def _plan(
@@ -115,6 +119,8 @@ def _plan(
             if isinstance(observation, Exception):
                 raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
             if remote in targets:
+                if busy := in_flight(observation.changes, observation.boot_id, observation.uptime):
+                    raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py tells how it ended")
                 plan = planning.make(run_id, observation, desired[remote.name])
                 plans.append(plan)
                 cluster.add(remote, observation, plan.components)
@@ -142,93 +148,87 @@ def _plan(
     return list(by_host.values()), cluster
 
 
-def _assemble(run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster, desired: dict[str, Desired]) -> Prepared:
-    prepared = Prepared(Run(run_id, [], {}, lambda run: None), plans, cluster)
+def _assemble(
+    run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster, desired: dict[str, Desired], options: Options
+) -> Prepared:
+    before: dict[tuple[str, str], dict[str, GateMetric]] = {}
     refusals: list[str] = []
     for plan in plans:
         for planned in plan.planned:
             try:
-                prepared.before[(plan.host, planned.component)] = cluster.effective(plan.host, planned.component, planned.node_name)
+                before[(plan.host, planned.component)] = cluster.effective(plan.host, planned.component, planned.node_name)
             except (ApiError, NoApi) as error:
-                if not desired[plan.host].allow_unproven:
+                if not options.allow_unproven:
                     refusals.append(
                         f"{plan.host}: {planned.component}: its effective gates cannot be read, so no change could be proven: {error}; "
                         "mend that, or go on without proof by --data allow_unproven=true"
                     )
                 continue
-            if planned.change is None and (wrong := differences(planned, prepared.before[(plan.host, planned.component)])):
+            wrong = differences(planned.component, planned.expected, before[(plan.host, planned.component)])
+            if planned.change is None and wrong:
                 refusals.append(
                     f"{plan.host}: the files of {planned.component} are as wanted and the process is not: {'; '.join(wrong)}; "
                     f"it was not restarted since: restart it, then run this again"
                 )
     _stop(refusals)
+    changing = [(planned, plan) for plan in plans for planned in plan.planned if planned.change is not None]
+    apiservers = any(planned.component == "kube-apiserver" for planned, _ in changing)
+    steps: dict[tuple[str, str], Step] = {}
+    for planned, plan in changing:
+        owed = Owed(
+            plan.host, planned.node_name, planned.component, planned.expected, plan.components, apiservers, options.allow_unproven
+        )  # fmt: skip
+        effective = before.get((plan.host, planned.component), {})
+        steps[(plan.host, planned.component)] = _step(planned, Prover(cluster, owed), effective, options)
     on = any(found.turns_on for found in desired.values())
-    ordered = _ordered(plans, on)
-    steps = []
-    apiservers = any(planned.change is not None and planned.component == "kube-apiserver" for planned, _ in ordered)
-    for planned, plan in ordered:
-        if planned.change is not None:
-            prover = Prover(
-                cluster, planned, plan.kubelet, plan.components, apiserver_changes=apiservers, unproven=desired[plan.host].allow_unproven
-            )
-            steps.append(Step(planned.change, prover.ready, prover.prove, prover.watch))
-    prepared.run = Run(run_id, steps, bridge.hosts_by_name(fleet.targets), lambda run: _finish(prepared))
-    _show_plan(prepared)
+    stages = _stages(steps, {plan.host for plan in plans if plan.components}, options, on)
+    info = this_run(run_id, {host: found.model_dump() for host, found in desired.items()})
+    prepared = Prepared(
+        Run(
+            info,
+            stages,
+            bridge.hosts_by_name(fleet.targets),
+            ClusterLock(fleet.lock_host, info.holder, options.take_over),
+            RunRecord(info),
+            lambda run: _finish(prepared),
+        ),
+        plans,
+        cluster,
+        before,
+    )
+    notes = [f"WARNING {plan.host}: {warning}" for plan in plans for warning in plan.warnings]
+    if any(planned.component != "kubelet" for planned, _ in changing):
+        notes.append(cluster.etcd_summary())
+    report.show_plan(prepared.run, cluster.apiservers, notes)
     if not steps:
         _show_results(prepared)
     return prepared
 
 
-def _ordered(plans: list[NodePlan], on: bool) -> list[tuple[Planned, NodePlan]]:
-    """On: apiservers, controller-managers, schedulers, then kubelets; off: the other way round. Hosts as in the inventory."""
-    pairs = [(planned, plan) for plan in plans for planned in plan.planned]
+def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], options: Options) -> Step:
+    assert planned.change is not None
+    gates = {
+        name: {"before": effective[name].enabled if name in effective else None, "after": value} for name, value in planned.wanted.items()
+    }
+    change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout)
+    return Step(change, prover.ready, prover.prove, prover.watch, gates)
+
+
+def _stages(steps: dict[tuple[str, str], Step], control_plane: set[str], options: Options, on: bool) -> list[pace.Stage[Step]]:
+    """Components in their order over all nodes; hosts as in the inventory."""
     order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
-    return sorted(pairs, key=lambda pair: order.index(pair[0].component))
-
-
-def _show_plan(prepared: Prepared) -> None:
-    steps = prepared.run.steps
-    show(f"\nPlan of run {prepared.run.id}: {len(steps)} changes on {len({step.change.node for step in steps})} nodes")
-    for number, step in enumerate(steps, 1):
-        change = step.change
-        show(f"\n[{number}/{len(steps)}] {change.node}: {change.component}: {change.summary}")
-        for edit in change.files:
-            show("\n".join(f"    {line}" for line in edit.diff().splitlines()))
-        if change.kind == "kubelet":
-            reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
-            show(f"    restarts: {reload}systemctl restart {change.unit}; pods keep running")
-        else:
-            outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
-            show(f"    restarts: the static pod {change.component}{outage}")
-            if change.component == "kube-apiserver" and prepared.cluster.apiservers == 1:
-                show("    it is the only one: the API is down meanwhile, controller-manager and scheduler restart; pods keep running")
-        show(
-            f"    will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, "
-            "gates in /metrics, workload unharmed; else it is put back"
-        )
-    for plan in prepared.plans:
-        for warning in plan.warnings:
-            show(f"\nWARNING {plan.host}: {warning}")
+    components = [step for name in order if name != "kubelet" for (_, component), step in steps.items() if component == name]
+    kubelets = {host: step for (host, component), step in steps.items() if component == "kubelet"}
+    workers = [step for host, step in kubelets.items() if host not in control_plane]
+    if workers:
+        workers[0].change = replace(workers[0].change, soak=options.soak)
+    own = [step for host, step in kubelets.items() if host in control_plane]
+    return pace.stages(components, workers, own, options.pace, on)
 
 
 def _finish(prepared: Prepared) -> None:
     _show_results(prepared)
-    run = prepared.run
-    if (bad := run.halted_by) is None:
-        return
-    show(f"\nHALTED at {bad.change.node}, {bad.change.component}: {bad.outcome}: {bad.why}")
-    if bad.status is not None:
-        if bad.status.last_words:
-            show("What the node kept as evidence (its last lines):")
-            show("\n".join(f"  | {line}" for line in bad.status.last_words))
-        show(f"All of it lies on {bad.change.node} in /var/lib/daytwo/changes/{bad.change.id}/ (log, evidence, before/, after/).")
-    left = [step for step in run.steps if step.outcome == "not started"]
-    if left:
-        show(f"Not touched: {', '.join(f'{step.change.node} {step.change.component}' for step in left)}.")
-    if bad.outcome == "revert-failed":
-        here = f"/var/lib/daytwo/changes/{bad.change.id}"
-        show(f"MEND BY HAND on {bad.change.node}: look at {here}/log, then `sh {here}/change.sh revert`.")
-    show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")
+    report.show_end(prepared.run)
 
 
 def _show_results(prepared: Prepared) -> None:

@@ -78,7 +78,6 @@ class Desired(BaseModel):
     components: Annotated[tuple[str, ...], BeforeValidator(_components)] = COMPONENTS
     only: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
     allow_unknown_gates: bool = False
-    allow_unproven: bool = False
 
     @property
     def turns_on(self) -> bool:

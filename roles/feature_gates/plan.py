@@ -34,6 +34,11 @@ class Planned:
     change: Change | None
     ask: str
 
+    @property
+    def expected(self) -> dict[str, bool]:
+        """What the process must run with. A gate that is to be absent has no value to be held to."""
+        return {name: value for name, value in self.wanted.items() if value is not None}
+
 
 @dataclass(frozen=True)
 class NodePlan:

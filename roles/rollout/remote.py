@@ -6,7 +6,9 @@ around asyncio; then this module changes and nothing else does.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import gevent
 import paramiko
 from gevent.event import AsyncResult
 from gevent.pool import Pool
+from gevent.queue import Queue
 from pyinfra import context
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
 from pyinfra.api.command import FunctionCommand, StringCommand
@@ -39,6 +42,7 @@ R = TypeVar("R")
 # An API server that is away for the moment is expected and told by daytwo itself; paramiko would print a line for each try.
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 
+CONTROL_PLANE_GROUP = "control_plane"
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
 KEEPALIVE_SECONDS = 15
 
@@ -49,6 +53,10 @@ class RemoteError(Exception):
 
 class ConnectionLost(RemoteError):
     """The SSH connection went away while a command ran; what the command started may still run on the node."""
+
+
+class Feed(Queue):  # type: ignore[misc]  # gevent gives its queue no type
+    """What a command is told on its standard input while it runs: texts, and None to close it."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,11 @@ class Remote:
     @property
     def groups(self) -> list[str]:
         return [str(group) for group in self._host.groups]
+
+    @property
+    def is_control_plane(self) -> bool:
+        """It is looked at even where --limit leaves it out."""
+        return CONTROL_PLANE_GROUP in self.groups
 
     def data(self, key: str, default: Any = None) -> Any:
         """Inventory data of the host: --data, then host, then group_data, as pyinfra ranks them."""
@@ -110,10 +123,12 @@ class Remote:
         stdin: str | None = None,
         timeout: float | None = None,
         on_line: Callable[[str], None] | None = None,
+        feed: Feed | None = None,
     ) -> Answer:
         """Run a POSIX sh script as the inventory says (_sudo and friends apply); `on_line` sees stdout as it comes.
 
-        Raises ConnectionLost when the connection goes away, RemoteError on a timeout (seconds).
+        With `feed`, standard input stays open after `stdin`, and gets what is put there until None is. Raises ConnectionLost when
+        the connection goes away, RemoteError on a timeout (seconds).
         """
         self.commands += 1
         arguments, _ = pop_global_arguments(self._host.state, self._host, {})
@@ -123,7 +138,9 @@ class Remote:
         try:
             with gevent.Timeout(timeout, TimeoutError) if timeout else gevent.Timeout(None):
                 if isinstance(self._host.connector, SSHConnector):
-                    code, output = self._run_over_ssh(script, stdin, on_line, connector_arguments)
+                    code, output = self._run_over_ssh(script, stdin, on_line, feed, connector_arguments)
+                elif feed is not None:
+                    raise RemoteError(f"{self.name}: changes are made over SSH, and this host is reached otherwise")
                 else:
                     success, output = self._host.run_shell_command(
                         StringCommand(script), _stdin=[stdin] if stdin else None, **connector_arguments
@@ -138,7 +155,7 @@ class Remote:
         return Answer(code, output.stdout_lines, output.stderr_lines)
 
     def _run_over_ssh(
-        self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, arguments: dict[str, Any]
+        self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, feed: Feed | None, arguments: dict[str, Any]
     ) -> tuple[int, CommandOutput]:
         # pyinfra's own run_shell_command gives the output only at the end, and not the exit status.
         connector = cast(SSHConnector, self._host.connector)
@@ -152,11 +169,15 @@ class Remote:
             transport.set_keepalive(KEEPALIVE_SECONDS)
             to_stdin, from_stdout, from_stderr = client.exec_command(command.get_raw_value())
             errors = gevent.spawn(lambda: [line.rstrip("\n") for line in from_stderr])
+            feeder: gevent.Greenlet[Any, Any] | None = None
             lines: list[OutputLine] = []
             try:
                 if stdin is not None:
                     write_stdin([stdin], to_stdin)
-                to_stdin.close()
+                if feed is None:
+                    to_stdin.close()
+                else:
+                    feeder = gevent.spawn(_pour, feed, to_stdin)
                 for raw in from_stdout:
                     line = raw.rstrip("\n")
                     lines.append(OutputLine("stdout", line))
@@ -167,6 +188,8 @@ class Remote:
                 code = from_stdout.channel.recv_exit_status()
             finally:
                 errors.kill()
+                if feeder is not None:
+                    feeder.kill()
                 from_stdout.channel.close()
             if code == -1:
                 raise ConnectionLost(f"{self.name}: the SSH connection was lost while a command ran")
@@ -175,17 +198,32 @@ class Remote:
         return cast("tuple[int, CommandOutput]", execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute))
 
 
+def _pour(feed: Feed, to_stdin: paramiko.channel.ChannelStdinFile) -> None:
+    # A write to a channel that has gone fails; whoever reads its output learns of it.
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        for text in iter(feed.get, None):
+            to_stdin.write(text)
+            to_stdin.flush()
+        to_stdin.close()
+
+
 @dataclass
 class Fleet:
     """The hosts of one pyinfra run, in the order of the inventory.
 
     `targets` are connected and asked for by --limit (or all); `others` are in the inventory and left out by --limit;
-    `unreachable` were asked for and could not be connected to, which pyinfra itself may pass over in silence.
+    `unreachable` were asked for and could not be connected to, which pyinfra itself may pass over in silence; `inventory` are all.
     """
 
     targets: list[Remote]
     others: list[Remote]
     unreachable: list[Remote]
+    inventory: list[Remote]
+
+    @property
+    def lock_host(self) -> Remote:
+        """Where the cluster's lock lies: the first control-plane node of the inventory, or its first host where it has none."""
+        return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
 
     def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = 20) -> dict[str, R | Exception]:
         """Do `work` on many hosts at once; an exception becomes that host's result."""
@@ -216,6 +254,7 @@ def current_fleet() -> Fleet:
             targets=[remote for name, remote in remotes.items() if name in active],
             others=[remote for name, remote in remotes.items() if name not in limited],
             unreachable=[remote for name, remote in remotes.items() if name in limited - active],
+            inventory=list(remotes.values()),
         )
         _fleets[state] = fleet
     return fleet
@@ -253,6 +292,15 @@ def refuse(message: str) -> DeployError:
 def current_host() -> str:
     """Name of the host whose deploy code runs now."""
     return str(context.host.name)
+
+
+def on_interrupt(handle: Callable[[], None]) -> None:
+    """From now on Ctrl-C (and SIGTERM, as CI systems send it) calls `handle`, and no longer ends pyinfra with exit status 0.
+
+    `handle` must not wait; it may raise SystemExit.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: handle())
 
 
 def show(text: str = "") -> None:

@@ -1,24 +1,37 @@
-"""One run: the changes of all nodes, one after the other, each proven or put back; the first failure halts."""
+"""One run: the changes of all nodes in their order and at their pace, each proven or put back; the first failure halts."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import gevent
 from gevent.event import Event
+from gevent.pool import Pool
 
-from roles.change import Change, Status, directory, stage_script
+from roles.change import Change, Status, script, stage_script
 from roles.change import report as change_report
-from roles.rollout.remote import Answer, ConnectionLost, Remote, RemoteError, show
+from roles.change.record import RunInfo, RunRecord, end_record, plan_record
+from roles.rollout.lock import ClusterLock, Locked
+from roles.rollout.pace import Stage
+from roles.rollout.remote import Answer, ConnectionLost, Feed, Remote, RemoteError, on_interrupt, show
 
-Outcome = Literal["confirmed", "reverted", "revert-failed", "not started", "unknown"]
+Outcome = Literal["confirmed", "reverted", "revert-failed", "refused", "not started", "unknown"]
 
 # A node may be rebooting or its network away; what runs there goes on without us.
 RECONNECT_SECONDS = 120
 CONFIRM_SECONDS = 60
+# Rungs of the way back, and what each may take (see change.sh).
+REVERT_SECONDS = 4 * 130 + 60
+
+
+class Interrupted(Exception):
+    """The operator asked to halt."""
 
 
 @dataclass(frozen=True)
@@ -32,101 +45,204 @@ class Proof:
 @dataclass
 class Step:
     """One change in its turn. `ready` is asked right before it (a text: why not), `watch` sees each line of its log, `prove`
-    judges it once it is applied."""
+    judges it once it is applied. `gates`: effective values before and after, for the record."""
 
     change: Change
     ready: Callable[[], str | None]
     prove: Callable[[Status], Proof]
     watch: Callable[[str], None] = lambda line: None
+    gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
     outcome: Outcome = "not started"
     why: str = ""
     how: str = ""
     seconds: float = 0.0
     status: Status | None = field(default=None, repr=False)
+    order: int = 0
+    touched: bool = False
 
 
 class Run:
-    """Drives the steps in their order, in a greenlet of its own; every host waits for its own result."""
+    """Drives the steps of all stages, in greenlets of its own; every host waits for its own result."""
 
-    def __init__(self, run_id: str, steps: Sequence[Step], remotes: dict[str, Remote], finish: Callable[[Run], None]) -> None:
-        self.id = run_id
-        self.steps = list(steps)
+    def __init__(
+        self,
+        info: RunInfo,
+        stages: Sequence[Stage[Step]],
+        remotes: dict[str, Remote],
+        lock: ClusterLock,
+        record: RunRecord,
+        finish: Callable[[Run], None],
+    ) -> None:
+        self.info = info
+        self.stages = list(stages)
+        self.steps = [step for stage in stages for step in stage.steps]
+        for number, step in enumerate(self.steps, 1):
+            step.order = number
+        self.record = record
         self._remotes = remotes
+        self._lock = lock
         self._finish = finish
-        self._done = {step.change.node: Event() for step in steps}
+        self._done = {step.change.node: Event() for step in self.steps}
         self._ended = Event()
         self._started = False
-        self.halted_by: Step | None = None
+        self._waiting: set[gevent.Greenlet[..., None]] = set()
+        self.failed: list[Step] = []
+        self.halted = ""
+        self.interrupted = False
 
     def result(self, host: str) -> bool:
         """Wait for a host's changes; True when all of them are confirmed. The first host to ask starts the run."""
         if not self._started:
             self._started = True
+            on_interrupt(self.interrupt)
             gevent.spawn(self._drive)
         self._done[host].wait()
         own = [step for step in self.steps if step.change.node == host]
-        if (self.steps and own[-1] is self.steps[-1]) or self.halted_by:
+        if (self.steps and self.steps[-1] in own) or self.halted:
             self._ended.wait()
-        return all(step.outcome == "confirmed" for step in own)
+        return all(step.outcome == "confirmed" for step in own) and not self.interrupted
+
+    def interrupt(self) -> None:
+        """Ctrl-C: nothing more is begun, what is in hand ends; a second time: out at once."""
+        if self.interrupted:
+            show("\nleaving at once; what is not confirmed is put back by its own node at its deadline")
+            raise SystemExit(130)
+        self.interrupted = True
+        self.halted = self.halted or "interrupted by the operator"
+        show("\nhalting: what is in hand is brought to its end; once more to leave at once (the nodes then decide by themselves)")
+        for greenlet in self._waiting:
+            greenlet.kill(Interrupted("interrupted by the operator"), block=False)
 
     def _drive(self) -> None:
         try:
-            for number, step in enumerate(self.steps):
-                begun = time.monotonic()
-                show(f"\n[{number + 1}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
-                try:
-                    self._carry_out(step)
-                except Exception as error:
-                    step.outcome = "unknown" if step.status or step.outcome != "not started" else step.outcome
-                    step.why = str(error) or repr(error)
-                step.seconds = time.monotonic() - begun
-                self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
-                if step.outcome != "confirmed":
-                    self.halted_by = step
-                    break
-                if not any(later.change.node == step.change.node for later in self.steps[number + 1 :]):
-                    self._done[step.change.node].set()
+            try:
+                self._lock.ensure()
+            except (Locked, RemoteError) as error:
+                self.halted = str(error)
+                show(f"\nnot begun: {error}")
+            else:
+                self._note({"event": "begin", "changes": len(self.steps)})
+                for stage in self.stages:
+                    self._carry_out_stage(stage)
+                self._note({"event": "end-of-run", "halted": self.halted, "outcomes": {s.change.id: s.outcome for s in self.steps}})
             self._finish(self)
+        except Exception as error:
+            self.halted = self.halted or repr(error)
+            show(f"\nthe run ended by an error of its own: {error!r}")
+            raise
         finally:
+            with contextlib.suppress(Exception):
+                self._lock.release()
             self._ended.set()
             for event in self._done.values():
                 event.set()
 
+    def _carry_out_stage(self, stage: Stage[Step]) -> None:
+        pool = Pool(stage.at_once)
+        for step in stage.steps:
+            # Sliding: the next one begins as soon as one is over, and not at all once something went wrong.
+            pool.wait_available()
+            if self.halted:
+                break
+            greenlet = pool.spawn(self._carry_out, step)
+            self._waiting.add(greenlet)
+        pool.join()
+
     def _carry_out(self, step: Step) -> None:
-        if why := step.ready():
-            step.why = why
-            return
-        remote = self._remotes[step.change.node]
-        here = directory(step.change.id)
-        budget = step.change.apply_timeout + 4 * 130 + 60
+        begun = time.monotonic()
+        show(f"\n[{step.order}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
+        own = gevent.getcurrent()
+        try:
+            try:
+                self._lock.ensure()
+                why = step.ready()
+            finally:
+                self._waiting.discard(own)
+            if why:
+                step.why = why
+            elif not self.interrupted:
+                self._note(plan_record(self.info, step.order, step.change, step.gates))
+                self._transact(step)
+        except Exception as error:
+            step.outcome = "unknown" if step.touched else step.outcome
+            step.why = str(error) or repr(error)
+        step.seconds = time.monotonic() - begun
+        self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
+        if step.outcome != "confirmed":
+            self.failed.append(step)
+            self.halted = self.halted or f"{step.change.node}, {step.change.component}: {step.outcome}: {step.why}"
+        if step.touched:
+            self._note(self._end_of(step))
+        if all(other.outcome == "confirmed" for other in self.steps if other.change.node == step.change.node):
+            self._done[step.change.node].set()
+
+    def _transact(self, step: Step) -> None:
+        """Lay the change down, apply it, prove it, and let the node keep it or put it back."""
+        change = step.change
+        remote = self._remotes[change.node]
+        begun = time.monotonic()
+        feed: Feed = Feed()
+        proof: Proof | None = None
 
         def on_line(line: str) -> None:
+            nonlocal proof
             text = change_report.log_text(line)
             if text is not None:
                 self._say(step, text)
                 step.watch(text)
+            elif line == "verdict?":
+                step.status = change_report.parse(lines)
+                proof = self._prove(step, step.status)
+                feed.put(_verdict(step, proof, time.monotonic() - begun))
+                feed.put(None)
+            else:
+                lines.append(line)
 
-        step.outcome = "unknown"
-        status = self._ask(remote, "sh -s", budget, on_line, again=f"sh {here}/change.sh watch", stdin=stage_script(step.change))
-        step.status = status
+        lines: list[str] = []
+        step.touched = True
+        budget = change.confirm_timeout + REVERT_SECONDS
+        staged = stage_script(change, self.info.holder, plan_record(self.info, step.order, change, step.gates))
+        status = self._ask(remote, "sh -s", budget, on_line, again=f'sh "{script(change.id)}" watch', stdin=staged, feed=feed)
         if status.state == "applied":
-            self._say(step, "proving")
-            proof = step.prove(status)
-            step.how = proof.how
-            if not proof.problems:
-                confirmed = self._ask(remote, f"sh {here}/change.sh confirm", CONFIRM_SECONDS, on_line, again=f"sh {here}/change.sh status")
-                step.status = confirmed
-                step.outcome, step.why = _outcome(confirmed), "" if confirmed.state == "confirmed" else confirmed.reason
-                return
-            reason = "not proven: " + "; ".join(proof.problems)
-            self._say(step, f"{reason}; putting it back")
-            quoted = "'" + reason.replace("'", "'\\''") + "'"
-            revert = f"sh {here}/change.sh detached revert {quoted}"
-            status = self._ask(remote, revert, budget, on_line, again=f"sh {here}/change.sh watch daytwo-{step.change.id}-revert")
+            # The connection was lost before the verdict was heard.
             step.status = status
+            proof = proof or self._prove(step, status)
+            verb = (
+                f"detached revert {_quoted(_refusal(proof))}"
+                if proof.problems
+                else f"confirm {_encoded(step, proof, time.monotonic() - begun)}"
+            )
+            status = self._ask(remote, f'sh "{script(change.id)}" {verb}', budget, on_line, again=f'sh "{script(change.id)}" status')
+        if status.state in ("applied", "applying", "reverting"):
+            # Too late to be confirmed, or still on its way back: the node ends it.
+            again = f'sh "{script(change.id)}" watch end'
+            status = self._ask(remote, again, budget, lambda line: None, again=again)
+        step.status = status
         step.outcome = _outcome(status)
+        if step.outcome == "confirmed":
+            return
         telling = status.telling_line
         step.why = status.reason + (f" [{telling}]" if telling and telling not in status.reason else "")
+        if step.outcome not in ("refused", "unknown"):
+            step.seconds = time.monotonic() - begun
+            encoded = base64.b64encode(json.dumps(self._end_of(step)).encode()).decode()
+            with contextlib.suppress(RemoteError):
+                remote.run(f'sh "{script(change.id)}" record {encoded}', timeout=CONFIRM_SECONDS)
+
+    def _prove(self, step: Step, status: Status) -> Proof:
+        self._say(step, "proving")
+        proof = step.prove(status)
+        if step.change.soak and not proof.problems:
+            self._say(step, f"proven; soaking for {step.change.soak} s")
+            end = time.monotonic() + step.change.soak
+            while time.monotonic() < end and not self.interrupted:
+                gevent.sleep(min(1.0, max(end - time.monotonic(), 0)))
+            proof = Proof(proof.how, ("the soak was cut short",)) if self.interrupted else step.prove(status)
+            proof = Proof(f"{proof.how}; soaked {step.change.soak} s", proof.problems)
+        step.how = proof.how
+        if proof.problems:
+            self._say(step, f"{_refusal(proof)}; putting it back")
+        return proof
 
     def _ask(
         self,
@@ -137,6 +253,7 @@ class Run:
         *,
         again: str,
         stdin: str | None = None,
+        feed: Feed | None = None,
     ) -> Status:
         """Run a verb of change.sh and read its status; after a lost connection connect anew and ask again."""
         end = time.monotonic() + seconds
@@ -153,7 +270,7 @@ class Run:
             on_line(line)
 
         try:
-            answer = remote.run(command, stdin=stdin, timeout=seconds, on_line=only_new)
+            answer = remote.run(command, stdin=stdin, timeout=seconds, on_line=only_new, feed=feed)
         except ConnectionLost as lost:
             show(f"{lost}; connecting anew, the node goes on by itself")
             give_up = min(end, time.monotonic() + RECONNECT_SECONDS)
@@ -172,13 +289,44 @@ class Run:
             raise RemoteError(f"{remote.name}: change.sh gave no status: {said}")
         return status
 
+    def _end_of(self, step: Step) -> dict[str, object]:
+        return end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
+
+    def _note(self, event: Mapping[str, object]) -> None:
+        try:
+            self.record.write(event)
+        except OSError as error:
+            # The nodes keep their own records; a full disk at the operator's must not leave a node in the middle.
+            show(f"WARNING: the record {self.record.path} could not be written: {error}")
+
     def _say(self, step: Step, text: str) -> None:
         show(f"  {step.change.node} {step.change.component}: {text}")
 
 
+def _refusal(proof: Proof) -> str:
+    return "not proven: " + "; ".join(proof.problems)
+
+
+def _encoded(step: Step, proof: Proof, seconds: float) -> str:
+    record = end_record(step.change.id, "confirmed", "", proof.how, seconds)
+    return base64.b64encode(json.dumps(record).encode()).decode()
+
+
+def _verdict(step: Step, proof: Proof, seconds: float) -> str:
+    if proof.problems:
+        return f"revert {' '.join(_refusal(proof).split())}\n"
+    return f"confirm {_encoded(step, proof, seconds)}\n"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
 def _outcome(status: Status) -> Outcome:
     match status.state:
-        case "confirmed" | "reverted" | "revert-failed":
+        case "confirmed" | "reverted" | "revert-failed" | "refused":
             return status.state
+        case "staged":
+            return "refused"
         case _:
             return "unknown"

@@ -8,6 +8,7 @@ from pyinfra.api.deploy import deploy
 
 from roles import control_plane, kubelet
 from roles.api import ApiError, GateMetric
+from roles.change.inflight import in_flight
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
 from roles.formats import kubelet_config
@@ -84,9 +85,7 @@ def _components(node: _Node) -> list[list[str]]:
     seen, found = node.seen, node.kubelet
     unit = seen.unit
     state = f"{unit.first('ActiveState')}, {unit.first('NRestarts')} restarts" if unit else "unknown"
-    changes = sorted(name for name, change in seen.changes.items() if change.get("state") not in ("confirmed", "reverted"))
-    if changes:
-        state += f"; change in hand: {', '.join(changes)}"
+    state += "".join(f"; {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime))
     rows = [_row(node, "kubelet", found.process, state, found.config_path or "flags only")]
     for name, component in node.components.items():
         rows.append(_row(node, name, component.process, "static pod", component.file.path))

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.change import Change, FileEdit, render, report, stage_script
+from roles.change import Change, FileEdit, Holder, render, report, stage_script
 from roles.change.model import cmdline_sha256
 from roles.scripts import templates
 
+HOLDER = Holder("r1", "somebody@somewhere", "pyinfra inventory deploy")
 EDIT = FileEdit("/etc/default/kubelet", b"A=1\n", b"A=1\nB=2\n")
 
 
@@ -49,7 +50,7 @@ HOSTILE = change(
 @pytest.mark.parametrize("made", [KUBELET, STATIC_POD, HOSTILE], ids=["kubelet", "static-pod", "hostile"])
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_the_script_parses(made: Change, shell: str) -> None:
-    for script in (render(made), stage_script(made)):
+    for script in (render(made), stage_script(made, HOLDER, {})):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
@@ -77,7 +78,7 @@ def test_a_line_end_in_a_path_is_refused() -> None:
 def test_hostile_names_stay_words(tmp_path: Path) -> None:
     """What is put between quotes comes out of them again, and nothing else happens."""
     script = render(HOSTILE)
-    body = script[script.index("unit=") : script.index("here=")]
+    body = script[script.index("unit=") : script.index("# ---- small tools")]
     told = subprocess.run(
         ["sh"], input=f'{body}\nfile 1; printf \'%s\\0\' "$unit" "$target"', text=True, capture_output=True, check=True, cwd=tmp_path
     ).stdout
@@ -85,12 +86,12 @@ def test_hostile_names_stay_words(tmp_path: Path) -> None:
 
 
 def test_the_bundle_carries_every_byte() -> None:
-    script = stage_script(HOSTILE)
-    bodies = dict(re.findall(r"base64 -d >(\S+) <<'\.'\n(.*?)\n\.\n", script, re.DOTALL))
+    script = stage_script(HOSTILE, HOLDER, {})
+    bodies = dict(re.findall(r"base64 -d >(\S+) <<'\.' \|\| return 1\n(.*?)\n\.\n", script, re.DOTALL))
     assert base64.b64decode(bodies["after/1"]) == b"\0\xff\n.\n"
     assert "after/2" not in bodies
     sums = base64.b64decode(bodies["SHA256SUMS"]).decode()
-    for name in ("change.sh", "after/1"):
+    for name in ("change.sh", "recover.sh", "daytwo-recover.service", "holder", "record.jsonl", "after/1"):
         assert f"{hashlib.sha256(base64.b64decode(bodies[name])).hexdigest()}  {name}\n" in sums
 
 

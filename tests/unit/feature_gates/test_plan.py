@@ -11,7 +11,7 @@ from roles.api import GateMetric
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
-from roles.feature_gates.prove import differences
+from roles.proof import differences
 from roles.observe import parse
 from tests.unit.observe import node
 
@@ -215,6 +215,11 @@ def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
 
 def test_what_the_process_says_is_held_against_what_is_wanted() -> None:
     planned = planning.Planned("n1", "node", "kubelet", {"A": True, "B": False, "C": None}, {}, None, "")
-    assert differences(planned, {"A": GateMetric("ALPHA", True), "B": GateMetric("", False), "C": GateMetric("", True)}) == []
-    found = differences(planned, {"A": GateMetric("ALPHA", False)})
+    assert (
+        differences(
+            planned.component, planned.expected, {"A": GateMetric("ALPHA", True), "B": GateMetric("", False), "C": GateMetric("", True)}
+        )
+        == []
+    )
+    found = differences(planned.component, planned.expected, {"A": GateMetric("ALPHA", False)})
     assert "A=false, wanted true" in found[0] and "does not publish B" in found[1]

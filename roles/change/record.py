@@ -1,0 +1,121 @@
+"""What is kept of a run and of each change: who, from where, what, before, after, proofs, how it ended. JSON lines."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from roles.change.bundle import Holder
+from roles.change.mask import mask_command, mask_text
+from roles.change.model import Change, FileEdit
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One command of an operator. `who` is user@host, `origin` the address it came from where that is another machine, `data` the
+    sha256 of what was wanted of each host, `at` UTC as in RFC 3339."""
+
+    id: str
+    who: str
+    origin: str
+    command: str
+    data: str
+    at: str
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(self.id, self.who, self.command)
+
+
+def this_run(run_id: str, desired: Mapping[str, Any]) -> RunInfo:
+    """The run of this process; `desired` is what is wanted of each host, as plain data."""
+    text = json.dumps(desired, sort_keys=True, default=str)
+    return RunInfo(
+        id=run_id,
+        who=f"{os.environ.get('SUDO_USER') or getpass.getuser()}@{socket.gethostname()}",
+        origin=os.environ.get("SSH_CONNECTION", "").split(" ")[0],
+        command=" ".join(mask_command([Path(sys.argv[0]).name, *sys.argv[1:]])),
+        data=hashlib.sha256(text.encode()).hexdigest(),
+        at=now(),
+    )
+
+
+def now() -> str:
+    """For people to read; nothing is decided by it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def plan_record(info: RunInfo, order: int, change: Change, gates: Mapping[str, Mapping[str, bool | None]]) -> dict[str, Any]:
+    """All that is known of a change before it is applied, without any file's content. `gates` are the effective values `before`
+    and `after`; None where there is nothing to be held to."""
+    return {
+        "event": "plan",
+        "run": info.id,
+        "who": info.who,
+        "from": info.origin,
+        "command": info.command,
+        "data": info.data,
+        "at": info.at,
+        "order": order,
+        "change": change.id,
+        "node": change.node,
+        "component": change.component,
+        "kind": change.kind,
+        "unit": change.unit,
+        "summary": mask_text(change.summary),
+        "files": [file_record(edit) for edit in change.files],
+        "arguments": {"before": change.old_arguments, "after": change.new_arguments},
+        "health_url": change.health_url,
+        "daemon_reload": change.daemon_reload,
+        "pod": change.pod,
+        "container": change.container,
+        "gates": {name: dict(values) for name, values in gates.items()},
+    }
+
+
+def file_record(edit: FileEdit) -> dict[str, str]:
+    return {"path": edit.path, "before": edit.before_sha256, "after": edit.after_sha256, "mode": f"{edit.mode:04o}"}
+
+
+def end_record(change_id: str, outcome: str, why: str, proof: str, seconds: float) -> dict[str, Any]:
+    """How a change ended; `seconds` from the first touch."""
+    return {
+        "event": "end",
+        "change": change_id,
+        "at": now(),
+        "outcome": outcome,
+        "why": mask_text(why),
+        "proof": mask_text(proof),
+        "seconds": round(seconds, 1),
+    }
+
+
+class RunRecord:
+    """The operator's own record of a run: one file of JSON lines, 0600, written through at each event."""
+
+    def __init__(self, info: RunInfo) -> None:
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+        self.path = Path(state) / "daytwo/runs" / f"{info.id}.jsonl"
+        self._begin = {"event": "run", **asdict(info)}
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Add a line. Raises OSError."""
+        if self._begin:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            begin, self._begin = self._begin, {}
+            self.write(begin)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, json.dumps(event, sort_keys=True).encode() + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

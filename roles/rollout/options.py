@@ -1,0 +1,50 @@
+"""The data keys that every deploy with changes reads: how fast, how careful, with which consent."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from roles.change.model import LEAST_CONFIRM_SECONDS
+from roles.change.refusal import Refusal
+from roles.rollout.pace import Pace, parse_max_unavailable
+from roles.rollout.remote import Remote
+
+
+class Options(BaseModel):
+    """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose dead
+    holder's lock is taken; `allow_unproven` goes on where something cannot be proven."""
+
+    model_config = ConfigDict(frozen=True)
+
+    confirm_timeout: Annotated[int | None, Field(ge=LEAST_CONFIRM_SECONDS, le=86400)] = None
+    soak: Annotated[int, Field(ge=0, le=86400)] = 0
+    max_unavailable: Annotated[str, BeforeValidator(parse_max_unavailable)] = "1"
+    take_over: str = ""
+    allow_unproven: bool = False
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(self.max_unavailable, self.soak)
+
+
+def read(remotes: list[Remote]) -> Options:
+    """The options of a run. Raises Refusal where a value cannot be meant, or where two hosts have different ones."""
+    found: dict[Options, str] = {}
+    for remote in remotes:
+        values = {key: remote.data(key) for key in Options.model_fields}
+        try:
+            found.setdefault(Options(**{key: value for key, value in values.items() if value is not None}), remote.name)
+        except ValidationError as error:
+            first = error.errors()[0]
+            message = str(first["msg"]).removeprefix("Value error, ")
+            key = ".".join(str(part) for part in first["loc"])
+            raise Refusal(
+                remote.name, message if message.startswith(key) else f"{key}: {message}, and {first['input']!r} was given"
+            ) from None
+    if len(found) > 1:
+        (one, first_host), (other, second_host) = list(found.items())[:2]
+        keys = [key for key in Options.model_fields if getattr(one, key) != getattr(other, key)]
+        raise Refusal(second_host, f"{', '.join(keys)} is not the same as on {first_host}", "a run has one pace: set it for all hosts")
+    return next(iter(found), Options())

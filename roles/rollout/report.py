@@ -1,0 +1,89 @@
+"""What an operator is shown of a run: the plan before, how it ended after, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roles.change.bundle import directory, script
+from roles.change.mask import mask_text
+from roles.change.model import STABLE_SECONDS, Change
+from roles.rollout.remote import show
+from roles.rollout.run import Run, Step
+
+APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
+
+
+def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
+    """Every change in its order: diff, restarts, what will be proven; then `notes`."""
+    show(f"\nPlan of run {run.info.id}: {len(run.steps)} changes on {len({step.change.node for step in run.steps})} nodes")
+    for stage in run.stages:
+        for step in stage.steps:
+            show(f"\n[{step.order}/{len(run.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
+            show("\n".join(_told(step.change, apiservers)))
+        if stage.canary:
+            soak = f", watched for {stage.steps[0].change.soak} s" if stage.steps[0].change.soak else ""
+            show(f"    it is the canary: proven{soak} before another worker is touched")
+        elif len(stage.steps) > 1:
+            show(f"\nThe last {len(stage.steps)} at most {stage.at_once} at a time.")
+    for note in notes:
+        show(f"\n{note}")
+
+
+def _told(change: Change, apiservers: int) -> list[str]:
+    lines = [f"    {line}" for edit in change.files for line in edit.diff().splitlines()]
+    if change.kind == "kubelet":
+        reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
+        lines.append(f"    restarts: {reload}systemctl restart {change.unit}; pods keep running")
+    else:
+        outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
+        lines.append(f"    restarts: the static pod {change.component}{outage}")
+        if change.component == "kube-apiserver" and apiservers == 1:
+            lines.append("    it is the only one: the API is down meanwhile, controller-manager and scheduler restart; pods keep running")
+    lines.append(
+        f"    will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, effective values, workload unharmed;"
+        f" what is not confirmed within {change.confirm_timeout} s the node puts back by itself"
+    )
+    return lines
+
+
+def show_end(run: Run) -> None:
+    """Where a run halted, why, the evidence, and what to type next."""
+    show(f"\nRecord of the run: {run.record.path}")
+    if not run.halted:
+        return
+    show(f"\nHALTED: {run.halted}")
+    for step in run.failed:
+        _show_failure(step)
+    left = [step for step in run.steps if step.outcome == "not started"]
+    if left:
+        show(f"Not touched: {', '.join(f'{step.change.node} {step.change.component}' for step in left)}.")
+    done = [step for step in run.steps if step.outcome == "confirmed"]
+    if done:
+        show(
+            f"Changed and confirmed: {', '.join(f'{step.change.node} {step.change.component}' for step in done)}. "
+            f"To undo them: deploys/rollback.py --data run={run.info.id}"
+        )
+    if left or run.failed:
+        show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")
+
+
+def _show_failure(step: Step) -> None:
+    change, status = step.change, step.status
+    if not step.touched:
+        return
+    if status is not None and status.last_words:
+        show(f"What {change.node} kept as evidence (its last lines):")
+        show("\n".join(f"  | {mask_text(line)}" for line in status.last_words))
+    if step.outcome != "refused":
+        show(f"All of it lies on {change.node} in {directory(change.id)}/ (log, evidence, before/, after/).")
+    if step.outcome == "unknown":
+        show(
+            f"{change.node} could not be asked to the end. It keeps to its word: unconfirmed, {change.id} is put back by the node itself "
+            f"within {change.confirm_timeout} s of its start; deploys/changes.py tells how it ended."
+        )
+    if step.outcome == "revert-failed":
+        here = directory(change.id)
+        show(
+            f"MEND BY HAND on {change.node}: read {here}/log; the old files are {here}/before/ (SHA256SUMS beside them). "
+            f"Then `sh {script(change.id)} revert` tries once more, and `sh {here}/change.sh abandon` leaves all as you made it."
+        )
