@@ -72,9 +72,10 @@ _FOUND = re.compile(
 )
 _SEPARATOR = re.compile(r"[ \t]*(?::=|=>|={1,2}|:)[ \t]*")
 _FLAG = re.compile(r"--.*|-[A-Za-z]|-v+|", re.DOTALL)
+_FLAG_NAME = re.compile(r"--?[A-Za-z][\w.-]*")
 _NEXT_WORD = re.compile(r"[ \t]+(?!--|-[A-Za-z](?:\s|\Z)|-v+(?:\s|\Z))(?=\S)")
 # The next item of a list of arguments: in quotes, between brackets, or on a line of its own in YAML.
-_NEXT_QUOTED = re.compile(r"""\\*["'][ \t]*,\s*(?=\\*["'](?!-))""")
+_NEXT_QUOTED = re.compile(r"""[ \t]*,\s*(?=\\*["'](?!-))""")
 _NEXT_IN_FLOW = re.compile(r"[ \t]*,[ \t]*(?=[^\s-])")
 _NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t+-]*-[ \t]+(?=[^\s"'-]|["'][^-])""")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Negotiate|ApiKey)[ \t]+(?=\S)", re.IGNORECASE)
@@ -92,6 +93,10 @@ _SHELL_TAIL = re.compile(r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\\.|[^\s"'\\])*"""
 _NAME = r"""\\*["']?[\w./-]+\\*["']?[ \t]*:"""
 _MAP = re.compile(rf"\{{[ \t]*(?:\}}|$|{_NAME})", re.MULTILINE)
 _MAP_OR_LIST = re.compile(rf"^[ \t]*(?:[\[{{-]|{_NAME}(?:\s|$))", re.MULTILINE)
+_YAML_QUOTED = re.compile(r"""\s*(?:"((?:\\[\s\S]|[^"\\])*)"|'((?:''|[^'])*)'(?!'))(?![ \t]*:)""")
+_YAML_BARE_IN_FLOW = re.compile(
+    rf"""\s*({_MASK}|[^\s,\[\]{{}}"'\\][^,\[\]{{}}\n]*(?:\n(?![ \t]*(?:[\[{{\#-]|{_NAME}))[^,\[\]{{}}\n]+)*)""", re.VERBOSE
+)
 _OPENED_LIST = re.compile(r"""(\w+)\\*["']?[ \t]*:[ \t]*\[""")
 
 # As systemd reads it (formats/envfile.py): quotes count at the beginning only, and may go over several lines.
@@ -163,7 +168,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
     expected = False
     for word in argv:
         shown.append(_hidden(word) if expected and not _FLAG.fullmatch(word) else _command_word(word))
-        expected = word.startswith("-") and "=" not in word and _is_secret(word) and not _is_switch(word)
+        expected = _FLAG_NAME.fullmatch(word) is not None and _is_secret(word) and not _is_switch(word)
     return shown
 
 
@@ -261,9 +266,9 @@ def _command_word(word: str) -> str:
     """One word of a command line. `--data=password=x` is read as `password=x`, too."""
     rest = word
     while match := re.match(r"([\w./-]+)=", rest):
-        lead, rest = word[: len(word) - len(rest) + match.end()], rest[match.end() :]
-        if _is_secret(match[1]):
-            return lead + _hidden(rest)
+        rest = rest[match.end() :]
+        if _is_secret(match[1]) and not _PLAIN_IN_LIST.match(rest):
+            return word.removesuffix(rest) + _hidden(rest)
         if not match[1].startswith("-"):
             break
     return mask_text(word)
@@ -331,7 +336,7 @@ def _line_end(text: str, start: int) -> int:
 
 def _value_of_key(key: _Key, manifest: bool) -> Span | None:
     text = key.text
-    env_value = manifest and key.name == "value" and (key.leads or key.in_flow)
+    env_value = manifest and key.name == "value" and (key.leads or re.search(r"[{,][ \t]*\Z", text[key.line : key.start]) is not None)
     if not env_value and not _is_secret(key.name):
         return None
     separator = _SEPARATOR.match(text, key.end)
@@ -341,32 +346,31 @@ def _value_of_key(key: _Key, manifest: bool) -> Span | None:
     colon = separator[0].strip() == ":"
     compact = colon and not key.quoted and separator[0].endswith(":") and start < key.line_end
     if env_value:
-        if not colon or compact or _list_of(key) in _OPEN_VALUES:
-            return None
-    elif colon and not key.quoted:
-        is_path = key.name.startswith(("/", "./", "../")) or ("/" in key.name and not key.leads)
+        return None if not colon or compact or _list_of(key) in _OPEN_VALUES else _env_value(key, start)
+    if colon and not key.quoted:
+        is_path = key.name.startswith(("/", "./", "../")) or ("/" in key.name and (compact or not key.leads))
         # `system:serviceaccount:secrets:x` and the tag of an image are no values.
         if is_path or text.startswith("//", start) or (compact and key.before not in ("", *" \t{[(,\"'")):
             return None
         if (compact or not key.leads) and not _is_secret(key.name, prose=True):
             return None
-    if not env_value and _words(key.name)[-1] in (*_LAST_SECRET, "token", "header") and (scheme := _SCHEME.match(text, start)):
+    if _words(key.name)[-1] in (*_LAST_SECRET, "token", "header") and (scheme := _SCHEME.match(text, start)):
         start = scheme.end()
     if key.leads and colon and not compact and not key.around:
-        return _yaml_value(key, start, env_value)
+        return _yaml_value(key, start)
     spaced = separator[0] != separator[0].strip()
     whole_line = key.leads and ((colon and not compact) or (spaced and not colon) or (key.is_flag and key.is_item))
-    return _value(key, start, key.line_end, whole_line=whole_line, plain=env_value)
+    return _value(key, start, key.line_end, whole_line=whole_line)
 
 
 def _value_of_flag(key: _Key) -> Span | None:
     """The value in the next word, or in the next item of a list."""
     text = key.text
-    if _words(key.name)[0] in _SWITCH:
+    if _is_switch(key.name):
         return None
     if following := _NEXT_WORD.match(text, key.end):
         return _value(key, following.end(), key.line_end)
-    if key.around and (following := _NEXT_QUOTED.match(text, key.end)):
+    if key.quoted and (following := _NEXT_QUOTED.match(text, key.end)):
         return _quoted(text, following.end(), _line_end(text, following.end()))
     if key.in_list and (following := _NEXT_IN_FLOW.match(text, key.end)):
         return _value(key, following.end(), key.line_end, in_flow=True)
@@ -409,8 +413,13 @@ def _reach(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
 
 def _kept_plain(text: str, start: int, end: int, plain: bool = False) -> Span | None:
     """The span without blanks at its end; None where it holds nothing to hide."""
+    span = _trimmed(text, start, end)
+    return None if span is None or (not plain and _PLAIN.fullmatch(text, *span)) else span
+
+
+def _trimmed(text: str, start: int, end: int) -> Span | None:
     end = start + len(text[start:end].rstrip())
-    return None if start == end or (not plain and _PLAIN.fullmatch(text, start, end)) else (start, end)
+    return None if start == end else (start, end)
 
 
 def _closing(text: str, quote: str, start: int, end: int) -> int | None:
@@ -440,30 +449,50 @@ def _quoted(text: str, start: int, end: int, plain: bool = False) -> Span | None
     return _kept_plain(text, inner, closing, plain)
 
 
-def _yaml_value(key: _Key, start: int, env_value: bool) -> Span | None:
+def _yaml_value(key: _Key, start: int) -> Span | None:
     """The value of a key that begins a line. As YAML has it, it may go on below, where lines are indented further."""
     text = key.text
-    below = _below(key)
-    scalar = below if below and not _MAP_OR_LIST.search(text[slice(*below)]) else None
     if _BLOCK.match(text, start, key.line_end):
-        return below
+        return _below(key)
+    scalar = _below(key, prose=True)
     if start >= key.line_end or text[start] == "#":
-        return scalar or (None if env_value else _items_below(key))
-    span = _value(key, start, key.line_end, whole_line=True, plain=env_value)
+        return scalar or _items_below(key)
+    span = _value(key, start, key.line_end, whole_line=True)
     opening = _QUOTE.match(text, start)
     if span and opening:
         # Not closed on its line.
-        scalar = None if text.startswith(opening[0], span[1]) else below
+        scalar = None if text.startswith(opening[0], span[1]) else _below(key)
     return (span[0], scalar[1]) if span and scalar else span
 
 
-def _below(key: _Key) -> Span | None:
-    """The lines after the key's that are indented further, from the first sign to the last."""
+def _env_value(key: _Key, start: int) -> Span | None:
+    """The `value` of an environment variable: whatever scalar it is, and however many lines it takes."""
+    text = key.text
+    if quoted := _YAML_QUOTED.match(text, start):
+        found = quoted.span(quoted.lastindex or 0)
+        return found if found[0] < found[1] else None
+    if not key.leads and (bare := _YAML_BARE_IN_FLOW.match(text, start)):
+        return _trimmed(text, bare.start(1), bare.end(1))
+    if key.leads and _BLOCK.match(text, start, key.line_end):
+        return _below(key)
+    span = _value(key, start, key.line_end, whole_line=key.leads, plain=True)
+    below = _below(key) or _below(key, prose=True, least=key.column) if key.leads and not key.quoted else None
+    return (span[0] if span else below[0], below[1]) if below else span
+
+
+def _below(key: _Key, prose: bool = False, least: int | None = None) -> Span | None:
+    """The lines after the key's that are indented further (or by `least` columns), from the first sign to the last.
+
+    With `prose` only as far as they are neither maps nor lists nor comments.
+    """
     text, end = key.text, key.line_end
+    least = key.column + 1 if least is None else least
+    marks = " \t+-" if text[key.line] in "+-" else " \t"
     while end < len(text):
         line_end = _line_end(text, end + 1)
         line = text[end + 1 : line_end]
-        if line.strip() and len(line) - len(line.lstrip(" \t+-" if key.text[key.line] in "+-" else " \t")) <= key.column:
+        indent = len(line) - len(line.lstrip(marks))
+        if line.strip() and (indent < least or (prose and (line[indent] == "#" or _MAP_OR_LIST.match(line)))):
             break
         end = line_end
     block = text[key.line_end : end]
@@ -486,15 +515,14 @@ def _list_of(key: _Key) -> str | None:
         return lists[-1]
     column, is_item = key.column, key.is_item
     if is_item:
-        column = len(key.text[key.line : key.start].rstrip(" \t-"))
+        column = len(key.text[key.line : key.start].rstrip().removesuffix("-"))
     for line in reversed(key.text[: key.line].splitlines()):
         indent = len(line) - len(line.lstrip())
         if line.startswith("@@"):
             return None
         if not line.strip() or indent > column or (indent == column and (not is_item or line.lstrip().startswith("-"))):
             continue
-        name = re.match(r"""\s*["']?(\w+)["']?[ \t]*:""", line)
-        if name:
-            return name[1]
+        if names := _OPENED_LIST.findall(line) or re.findall(r"""^\s*["']?(\w+)["']?[ \t]*:""", line):
+            return str(names[-1])
         column, is_item = indent, line.lstrip().startswith("-")
     return None

@@ -6,6 +6,7 @@ import getpass
 import hashlib
 import json
 import os
+import secrets
 import socket
 import sys
 import time
@@ -49,14 +50,21 @@ def this_run(run_id: str, desired: Mapping[str, Any]) -> RunInfo:
     )
 
 
+def new_run_id() -> str:
+    """Begins with a letter, since pyinfra makes numbers of what looks like one; sorts by its time."""
+    return time.strftime("r%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
+
+
 def now() -> str:
     """For people to read; nothing is decided by it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def plan_record(info: RunInfo, order: int, change: Change, gates: Mapping[str, Mapping[str, bool | None]]) -> dict[str, Any]:
+def plan_record(
+    info: RunInfo, order: int, change: Change, gates: Mapping[str, Mapping[str, bool | None]], undoes: str = ""
+) -> dict[str, Any]:
     """All that is known of a change before it is applied, without any file's content. `gates` are the effective values `before`
-    and `after`; None where there is nothing to be held to."""
+    and `after`; None where there is nothing to be held to. `undoes` is the change that this one undoes, or ""."""
     return {
         "event": "plan",
         "run": info.id,
@@ -67,6 +75,7 @@ def plan_record(info: RunInfo, order: int, change: Change, gates: Mapping[str, M
         "at": info.at,
         "order": order,
         "change": change.id,
+        "undoes": undoes,
         "node": change.node,
         "component": change.component,
         "kind": change.kind,

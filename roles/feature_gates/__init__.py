@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from dataclasses import dataclass, replace
 
 from pyinfra.api.deploy import deploy
 
-from roles import control_plane, kubelet
 from roles.api import ApiError, GateMetric
-from roles.change.inflight import in_flight
-from roles.change.record import RunRecord, this_run
+from roles.change.record import RunRecord, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
-from roles.observe import Observation
-from roles.observe.look import look
-from roles.proof import Cluster, NoApi, Owed, Prover, differences
+from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
 from roles.rollout import options as run_options
 from roles.rollout import pace, report, table
 from roles.rollout import remote as bridge
 from roles.rollout.lock import ClusterLock
 from roles.rollout.options import Options
-from roles.rollout.remote import Fleet, Remote, show
+from roles.rollout.remote import Fleet, show
 from roles.rollout.run import Run, Step
 
 
@@ -52,35 +46,24 @@ def feature_gates() -> None:
 
 
 def _prepare(fleet: Fleet) -> Prepared:
-    run_id = time.strftime("r%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
-    options = _options(fleet)
-    refusals = [f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable]
+    options = run_options.read(fleet.targets)
+    refusals: list[object] = [f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable]
     desired: dict[str, Desired] = {}
     for remote in fleet.targets:
         try:
             if (found := read(remote.name, remote.data)) is not None:
                 desired[remote.name] = found
         except Refusal as refusal:
-            refusals.append(str(refusal))
-    _stop(refusals)
+            refusals.append(refusal)
+    bridge.stop(refusals)
     if not desired:
         raise bridge.refuse("no host has feature_gates in its data; set it in group_data or with --data feature_gates=NAME=true")
     targets = [remote for remote in fleet.targets if remote.name in desired and _chosen(remote.name, desired[remote.name])]
     _check_only(fleet, desired)
-    lookers = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
-    for remote in lookers:
-        if not remote.connected and not remote.connect():
-            refusals.append(f"{remote.name}: unreachable; it is a control-plane node and must be looked at before any change")
-    _stop(refusals)
-    seen = fleet.each([*targets, *lookers], lambda remote: look(remote, kubelet.wanted))
-    plans, cluster = _plan(run_id, fleet, targets, lookers, seen, desired)
-    return _assemble(run_id, fleet, plans, cluster, desired, options)
-
-
-def _stop(refusals: list[str]) -> None:
-    if refusals:
-        lines = "\n".join(f"  - {refusal}" for refusal in refusals)
-        raise bridge.refuse(f"refused, nothing was written on any node:\n{lines}")
+    run_id = new_run_id()
+    found_nodes = survey(fleet, targets)
+    plans = _plan(run_id, fleet, found_nodes, desired)
+    return _assemble(run_id, fleet, plans, found_nodes.cluster, desired, options)
 
 
 def _chosen(host: str, desired: Desired) -> bool:
@@ -90,47 +73,21 @@ def _chosen(host: str, desired: Desired) -> bool:
 def _check_only(fleet: Fleet, desired: dict[str, Desired]) -> None:
     names = {remote.name for remote in fleet.targets}
     asked = {name for found in desired.values() for name in found.only or ()}
-    _stop([f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names)])
+    bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names))
 
 
-def _options(fleet: Fleet) -> Options:
-    try:
-        return run_options.read(fleet.targets)
-    except Refusal as refusal:
-        _stop([str(refusal)])
-        raise
-
-
-def _plan(
-    run_id: str,
-    fleet: Fleet,
-    targets: list[Remote],
-    lookers: list[Remote],
-    seen: dict[str, Observation | Exception],
-    desired: dict[str, Desired],
-) -> tuple[list[NodePlan], Cluster]:
+def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired]) -> list[NodePlan]:
     """Plans of the targets, after their binaries were asked. Raises DeployError with all refusals."""
-    refusals: list[str] = []
+    refusals: list[object] = list(found.refusals)
     plans: list[NodePlan] = []
-    cluster = Cluster()
-    for remote in (*targets, *lookers):
-        observation = seen[remote.name]
+    for host, node in found.nodes.items():
         try:
-            if isinstance(observation, Exception):
-                raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
-            if remote in targets:
-                if busy := in_flight(observation.changes, observation.boot_id, observation.uptime):
-                    raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py tells how it ended")
-                plan = planning.make(run_id, observation, desired[remote.name])
-                plans.append(plan)
-                cluster.add(remote, observation, plan.components)
-            else:
-                cluster.add(remote, observation, control_plane.find(kubelet.find(observation)))
+            plans.append(planning.make(run_id, node.seen, desired[host]))
         except Refusal as refusal:
-            refusals.append(str(refusal))
-    _stop(refusals)
+            refusals.append(refusal)
+    bridge.stop(refusals)
     by_host = {plan.host: plan for plan in plans}
-    asked = [remote for remote in targets if planning.ask_script(by_host[remote.name])]
+    asked = [node.remote for host, node in found.nodes.items() if planning.ask_script(by_host[host])]
     answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=120))
     for remote in asked:
         answer = answers[remote.name]
@@ -140,19 +97,19 @@ def _plan(
             verdicts = planning.verdicts(answer.stdout)
             by_host[remote.name] = planning.judge(by_host[remote.name], verdicts, desired[remote.name].allow_unknown_gates)
         except Refusal as refusal:
-            refusals.append(str(refusal))
-    for component in {name for found in desired.values() for name in found.components if found.components != COMPONENTS}:
+            refusals.append(refusal)
+    for component in {name for wish in desired.values() for name in wish.components if wish.components != COMPONENTS}:
         if not any(planned.component == component for plan in plans for planned in plan.planned):
             refusals.append(f"components={component}: no chosen node runs it")
-    _stop(refusals)
-    return list(by_host.values()), cluster
+    bridge.stop(refusals)
+    return list(by_host.values())
 
 
 def _assemble(
     run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster, desired: dict[str, Desired], options: Options
 ) -> Prepared:
     before: dict[tuple[str, str], dict[str, GateMetric]] = {}
-    refusals: list[str] = []
+    refusals: list[object] = []
     for plan in plans:
         for planned in plan.planned:
             try:
@@ -170,7 +127,7 @@ def _assemble(
                     f"{plan.host}: the files of {planned.component} are as wanted and the process is not: {'; '.join(wrong)}; "
                     f"it was not restarted since: restart it, then run this again"
                 )
-    _stop(refusals)
+    bridge.stop(refusals)
     changing = [(planned, plan) for plan in plans for planned in plan.planned if planned.change is not None]
     apiservers = any(planned.component == "kube-apiserver" for planned, _ in changing)
     steps: dict[tuple[str, str], Step] = {}

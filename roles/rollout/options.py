@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from roles.change.model import LEAST_CONFIRM_SECONDS
 from roles.change.refusal import Refusal
 from roles.rollout.pace import Pace, parse_max_unavailable
-from roles.rollout.remote import Remote
+from roles.rollout.remote import Remote, refusals
 
 
 class Options(BaseModel):
@@ -30,7 +30,14 @@ class Options(BaseModel):
 
 
 def read(remotes: list[Remote]) -> Options:
-    """The options of a run. Raises Refusal where a value cannot be meant, or where two hosts have different ones."""
+    """The options of a run. Raises DeployError where a value cannot be meant, or where two hosts have different ones."""
+    try:
+        return _read(remotes)
+    except Refusal as refusal:
+        raise refusals([refusal]) from None
+
+
+def _read(remotes: list[Remote]) -> Options:
     found: dict[Options, str] = {}
     for remote in remotes:
         values = {key: remote.data(key) for key in Options.model_fields}

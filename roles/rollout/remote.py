@@ -289,6 +289,18 @@ def refuse(message: str) -> DeployError:
     return DeployError(message)
 
 
+def refusals(reasons: Iterable[object]) -> DeployError:
+    """The error that stops a run because of `reasons`, all of them told."""
+    lines = "\n".join(f"  - {reason}" for reason in reasons)
+    return refuse(f"refused, nothing was written on any node:\n{lines}")
+
+
+def stop(reasons: Iterable[object]) -> None:
+    """Raises DeployError with all of them where there are any."""
+    if found := list(reasons):
+        raise refusals(found)
+
+
 def current_host() -> str:
     """Name of the host whose deploy code runs now."""
     return str(context.host.name)

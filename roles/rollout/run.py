@@ -45,13 +45,14 @@ class Proof:
 @dataclass
 class Step:
     """One change in its turn. `ready` is asked right before it (a text: why not), `watch` sees each line of its log, `prove`
-    judges it once it is applied. `gates`: effective values before and after, for the record."""
+    judges it once it is applied. For the record: `gates`, effective values before and after; `undoes`, the change it undoes."""
 
     change: Change
     ready: Callable[[], str | None]
     prove: Callable[[Status], Proof]
     watch: Callable[[str], None] = lambda line: None
     gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
+    undoes: str = ""
     outcome: Outcome = "not started"
     why: str = ""
     how: str = ""
@@ -161,7 +162,7 @@ class Run:
             if why:
                 step.why = why
             elif not self.interrupted:
-                self._note(plan_record(self.info, step.order, step.change, step.gates))
+                self._note(plan_record(self.info, step.order, step.change, step.gates, step.undoes))
                 self._transact(step)
         except Exception as error:
             step.outcome = "unknown" if step.touched else step.outcome

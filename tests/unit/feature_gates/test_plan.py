@@ -11,8 +11,8 @@ from roles.api import GateMetric
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
-from roles.proof import differences
 from roles.observe import parse
+from roles.proof import differences
 from tests.unit.observe import node
 
 ON = Desired(feature_gates={"A": True})

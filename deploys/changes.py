@@ -1,0 +1,8 @@
+"""What was done: runs and changes on all nodes, with state, age, who and what. Changes nothing.
+
+pyinfra inventories/prod.py deploys/changes.py -y
+"""
+
+from roles.history import changes
+
+changes()

@@ -1,0 +1,249 @@
+"""What was done: runs and changes on all nodes, undoing a run, and leaving a node without a trace of daytwo."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from dataclasses import replace
+
+from pyinfra.api.deploy import deploy
+
+from roles import kubelet
+from roles.change.bundle import HOME, SYSTEMD
+from roles.change.record import RunRecord, new_run_id, this_run
+from roles.change.refusal import Refusal
+from roles.history import facts, model
+from roles.history import plan as planning
+from roles.history.facts import Recorded
+from roles.history.plan import Undo
+from roles.observe import Observation
+from roles.proof import Owed, Prover, Survey, survey
+from roles.rollout import options as run_options
+from roles.rollout import pace, report, table
+from roles.rollout import remote as bridge
+from roles.rollout.lock import ClusterLock
+from roles.rollout.options import Options
+from roles.rollout.remote import Fleet, Remote, show
+from roles.rollout.run import Run, Step
+from roles.scripts import templates
+
+UNINSTALL_SECONDS = 120
+
+
+# ---- deploys/changes.py
+
+
+@deploy("Changes")  # type: ignore[untyped-decorator]
+def changes() -> None:
+    """List the runs and changes that the nodes know of, the newest last. Raises DeployError where a node could not be asked."""
+    bridge.once("changes", _show_changes)
+
+
+def _show_changes(fleet: Fleet) -> None:
+    history, failures = _ask(fleet, fleet.targets)
+    listed = sorted(
+        (change for recorded in history.values() for change in recorded), key=lambda change: (change.run, change.order, change.host)
+    )
+    headers = ["run", "age", "node", "component", "state", "by", "what"]
+    show("\n" + table.render(headers, [_row(change) for change in listed]) if listed else "\nno changes are recorded on these nodes")
+    for run, change in sorted({change.run: change for change in listed}.items()):
+        origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
+        show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
+    if newest := planning.newest(history):
+        show(f"\ndeploys/rollback.py would undo {newest}, unless another run is named by --data run=NAME")
+    failures += [f"{remote.name}: unreachable" for remote in fleet.unreachable]
+    if failures:
+        lines = "\n".join(f"  - {failure}" for failure in failures)
+        raise bridge.refuse(f"not all nodes could be asked:\n{lines}")
+
+
+def _ask(fleet: Fleet, remotes: list[Remote], run: str = "") -> tuple[dict[str, list[Recorded]], list[str]]:
+    def ask(remote: Remote) -> list[Recorded]:
+        answer = remote.run(facts.question(run), timeout=facts.QUESTION_SECONDS)
+        return facts.parse(remote.name, answer.stdout)
+
+    answers = fleet.each(remotes, ask)
+    return (
+        {host: answer for host, answer in answers.items() if not isinstance(answer, Exception)},
+        [str(answer) for answer in answers.values() if isinstance(answer, Exception)],
+    )
+
+
+def _row(change: Recorded) -> list[str]:
+    state = change.state + (f": {change.reason}" if change.state not in ("confirmed", "staged") and change.reason else "")
+    return [
+        change.run or "?",
+        _age(str(change.plan.get("at", ""))),
+        change.host,
+        change.component,
+        state,
+        str(change.plan.get("who", "?")),
+        str(change.plan.get("summary", "?")),
+    ]
+
+
+def _age(at: str) -> str:
+    try:
+        seconds = time.time() - calendar.timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        return "?"
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(seconds, 0):.0f}s"
+
+
+# ---- deploys/rollback.py
+
+
+@deploy("Roll back")  # type: ignore[untyped-decorator]
+def rollback() -> None:
+    """Undo a run (--data run=NAME, else the newest): the last change first, at the pace of a run, by the same transactions.
+
+    Data keys: run, force, and those of roles/rollout/options.py. Raises DeployError, before any node is written to, where a file
+    was changed since.
+    """
+    run = bridge.once("rollback", _prepare)
+    host = bridge.current_host()
+    bridge.drive("roll back", any(step.change.node == host for step in run.steps), run.result, name="undo, prove, or put back")
+
+
+def _prepare(fleet: Fleet) -> Run:
+    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
+    options = run_options.read(fleet.targets)
+    wanted = model.read(fleet.targets[0])
+    history, failures = _ask(fleet, fleet.targets, wanted.run or "")
+    bridge.stop(failures)
+    name = wanted.run or planning.newest(history)
+    if name is None:
+        raise bridge.refuse("there is nothing to undo: no node has a confirmed change that was not undone already")
+    if wanted.run is None:
+        history, failures = _ask(fleet, fleet.targets, name)
+        bridge.stop(failures)
+    chosen = planning.to_undo(history, name)
+    if not chosen:
+        raise bridge.refuse(f"run {name} confirmed nothing on these nodes; deploys/changes.py lists what there is")
+    paths = {change.host: planning.targets(change) for change in chosen}
+    for change in chosen:
+        paths[change.host] = sorted({*paths[change.host], *planning.targets(change)})
+
+    def unread(seen: Observation) -> tuple[list[str], list[str]]:
+        files, directories = kubelet.wanted(seen)
+        more = [path for path in paths.get(seen.host, []) if seen.file(path) is None]
+        return [*files, *more], directories
+
+    found = survey(fleet, [remote for remote in fleet.targets if remote.name in paths], unread)
+    run_id = new_run_id()
+    undos = _plan(run_id, chosen, found, wanted.force)
+    return _assemble(run_id, name, fleet, undos, found, options)
+
+
+def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> list[Undo]:
+    reasons: list[object] = list(found.refusals)
+    undos: list[Undo] = []
+    for change in chosen:
+        if change.host not in found.nodes:
+            continue
+        try:
+            undos.append(planning.undo(run_id, change, found.nodes[change.host].seen, force))
+        except Refusal as refusal:
+            reasons.append(refusal)
+    bridge.stop(reasons)
+    return undos
+
+
+def _assemble(run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Survey, options: Options) -> Run:
+    apiservers = any(undo.change and undo.change.component == "kube-apiserver" for undo in undos)
+    steps: list[Step] = []
+    for undo in undos:
+        if undo.change is None:
+            continue
+        node = found.nodes[undo.change.node]
+        owed = Owed(
+            node.remote.name,
+            node.kubelet.node_name,
+            undo.change.component,
+            undo.gates,
+            node.components,
+            apiservers,
+            options.allow_unproven,
+        )
+        prover = Prover(found.cluster, owed)
+        gates = {
+            gate: {"before": values.get("after"), "after": values.get("before")} for gate, values in undo.recorded.plan["gates"].items()
+        }
+        change = replace(undo.change, wanted_confirm_timeout=options.confirm_timeout)
+        steps.append(Step(change, prover.ready, prover.prove, prover.watch, gates, undo.recorded.id))
+    info = this_run(run_id, {"undo": name})
+    run = Run(
+        info,
+        _stages(steps, {host for host, node in found.nodes.items() if node.components}, options),
+        bridge.hosts_by_name(fleet.targets),
+        ClusterLock(fleet.lock_host, info.holder, options.take_over),
+        RunRecord(info),
+        _finish,
+    )
+    notes = [f"WARNING {warning}" for undo in undos for warning in undo.warnings]
+    notes += [f"{undo.recorded.host}: {undo.recorded.component} is as it was before {name} already" for undo in undos if not undo.change]
+    show(f"\nUndoing run {name}")
+    report.show_plan(run, found.cluster.apiservers, notes)
+    return run
+
+
+def _stages(steps: list[Step], control_plane: set[str], options: Options) -> list[pace.Stage[Step]]:
+    """As the run went, the other way round: what it did last comes first."""
+    components = [step for step in steps if step.change.component != planning.KUBELET]
+    kubelets = [step for step in steps if step.change.component == planning.KUBELET]
+    workers = [step for step in kubelets if step.change.node not in control_plane]
+    if workers:
+        workers[0].change = replace(workers[0].change, soak=options.soak)
+    own = [step for step in kubelets if step.change.node in control_plane]
+    components_last = bool(components) and bool(kubelets) and steps.index(components[0]) > steps.index(kubelets[0])
+    return pace.stages(components, workers, own, options.pace, on=not components_last)
+
+
+def _finish(run: Run) -> None:
+    headers = ["node", "component", "undone", "outcome", "s", "proof"]
+    rows = [
+        [
+            step.change.node,
+            step.change.component,
+            step.undoes,
+            step.outcome,
+            f"{step.seconds:.0f}" if step.seconds else "-",
+            step.how if step.outcome == "confirmed" else step.why or "-",
+        ]
+        for step in run.steps
+    ]
+    show("\n" + table.render(headers, rows))
+    report.show_end(run)
+
+
+# ---- deploys/uninstall.py
+
+
+@deploy("Uninstall")  # type: ignore[untyped-decorator]
+def uninstall() -> None:
+    """Take daytwo off the nodes: its records, its unit at boot. What it configured stays. A node in mid-change is refused."""
+    remotes = bridge.once("uninstall", _look_before)
+    host = bridge.current_host()
+    bridge.drive("uninstall", host in remotes, lambda name: _uninstall(remotes[name]), name="remove every trace of daytwo")
+
+
+def _look_before(fleet: Fleet) -> dict[str, Remote]:
+    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
+    history, failures = _ask(fleet, fleet.targets)
+    bridge.stop(failures)
+    show(f"\nRecords of {sum(map(len, history.values()))} changes go, and with them the way back to what was before them.")
+    return bridge.hosts_by_name(fleet.targets)
+
+
+def _uninstall(remote: Remote) -> bool:
+    script = templates().get_template("uninstall.sh.j2").render(home=HOME, systemd=SYSTEMD)
+    answer = remote.run(script, timeout=UNINSTALL_SECONDS)
+    said = answer.stdout[-1] if answer.stdout else " ".join(answer.stderr[-3:])
+    show(f"{remote.name}: {said}")
+    return answer.code == 0 and not said.startswith("busy")
+
+
+__all__ = ["changes", "rollback", "uninstall"]

@@ -1,0 +1,35 @@
+"""What an operator asks of the history: which run is to be undone, and with which consent."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from roles.rollout.remote import Remote, refusals
+
+
+def _run(value: object) -> str:
+    text = str(value)
+    if not re.fullmatch(r"r\d{8}-\d{6}-[0-9a-f]{4}", text):
+        raise ValueError(f"run={text} is not the name of a run (such as r20260131-235900-1a2b; deploys/changes.py lists them)")
+    return text
+
+
+class Wanted(BaseModel):
+    """The data keys of deploys/rollback.py. `run`: None for the newest one; `force`: also where a file was changed since."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run: Annotated[str | None, BeforeValidator(_run)] = None
+    force: bool = False
+
+
+def read(remote: Remote) -> Wanted:
+    """Raises DeployError. The keys are those of a run: any host of it has them."""
+    values = {key: remote.data(key) for key in Wanted.model_fields}
+    try:
+        return Wanted(**{key: value for key, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise refusals([str(item["msg"]).removeprefix("Value error, ") for item in error.errors()]) from None

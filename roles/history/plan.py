@@ -1,0 +1,108 @@
+"""Undoing a run: which changes, in which order, and what each of them comes to. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from roles.change import Change, FileEdit
+from roles.change.model import ABSENT, cmdline_sha256
+from roles.change.refusal import Refusal
+from roles.history.facts import Recorded
+from roles.observe import Observation
+
+KUBELET = "kubelet"
+
+
+@dataclass(frozen=True)
+class Undo:
+    """One change that is to be undone; `change` is None where its files are as before already."""
+
+    recorded: Recorded
+    change: Change | None
+    gates: dict[str, bool]
+    warnings: tuple[str, ...] = ()
+
+
+def newest(history: Mapping[str, Sequence[Recorded]]) -> str | None:
+    """The newest run that confirmed something which was not undone since; runs that undo others do not count."""
+    changes = [change for recorded in history.values() for change in recorded]
+    undone = {str(change.plan.get("undoes")) for change in changes if change.state == "confirmed" and change.plan.get("undoes")}
+    runs = {
+        change.run
+        for change in changes
+        if change.state == "confirmed" and change.run and not change.plan.get("undoes") and change.id not in undone
+    }
+    return max(runs, default=None)
+
+
+def to_undo(history: Mapping[str, Sequence[Recorded]], run: str) -> list[Recorded]:
+    """The confirmed changes of a run, the last one first."""
+    found = [change for recorded in history.values() for change in recorded if change.run == run and change.state == "confirmed"]
+    return sorted(found, key=lambda change: (-change.order, change.host))
+
+
+def targets(recorded: Recorded) -> list[str]:
+    return [posixpath.normpath(str(file["path"])) for file in recorded.plan["files"]]
+
+
+def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Undo:
+    """The change that puts one back. Raises Refusal where a file was changed since (its message has the diff), unless `force`."""
+    plan = recorded.plan
+    edits: list[FileEdit] = []
+    warnings: list[str] = []
+    conflicts: list[str] = []
+    for number, file in enumerate(plan["files"], 1):
+        path = str(file["path"])
+        now = seen.file(path)
+        if now is None:
+            raise Refusal(recorded.host, f"{path} was not looked at")
+        if (why := now.why_not_replaceable()) is not None:
+            raise Refusal(recorded.host, f"{path} {why}")
+        original = None if file["before"] == ABSENT else recorded.originals.get(number)
+        if original is None and file["before"] != ABSENT:
+            raise Refusal(recorded.host, f"the original of {path} is not in the record of {recorded.id} any more", "put it back by hand")
+        if original is not None and hashlib.sha256(original).hexdigest() != file["before"]:
+            raise Refusal(recorded.host, f"the original of {path} in the record of {recorded.id} is not what it was", "put it back by hand")
+        found = now.sha256 or ABSENT
+        if found == file["before"]:
+            continue
+        edit = FileEdit(path, now.data, original, int(str(file["mode"]), 8))
+        if found != file["after"]:
+            message = f"{path} was changed since {recorded.id}; undoing that would come to this:\n{edit.diff()}"
+            if not force:
+                conflicts.append(message)
+            warnings.append(f"{recorded.host}: {path} was changed since {recorded.id}, and force puts it back all the same")
+        edits.append(edit)
+    if conflicts:
+        raise Refusal(recorded.host, "\n".join(conflicts), "undo that first, or go on all the same by --data force=true")
+    gates = {name: bool(values["before"]) for name, values in plan.get("gates", {}).items() if values.get("before") is not None}
+    change = _change(run_id, recorded, seen, tuple(edits), forced=bool(warnings)) if edits else None
+    return Undo(recorded, change, gates, tuple(warnings))
+
+
+def _change(run_id: str, recorded: Recorded, seen: Observation, edits: tuple[FileEdit, ...], forced: bool) -> Change:
+    plan = recorded.plan
+    component = recorded.component
+    process = seen.kubelet if component == KUBELET else seen.static_pod_process(component)
+    # With edits of others in between, what the arguments will be cannot be told from the record.
+    after = "" if forced else str(plan["arguments"]["before"])
+    return Change(
+        id=re.sub(r"[^A-Za-z0-9-]+", "-", f"{run_id}-{recorded.host}-{component}"),
+        node=recorded.host,
+        component=component,
+        kind=plan["kind"],
+        unit=str(plan["unit"]),
+        summary=f"undo {recorded.id} ({plan['summary']})",
+        files=edits,
+        health_url=str(plan["health_url"]),
+        old_argv=None,
+        new_argv=None,
+        daemon_reload=bool(plan["daemon_reload"]),
+        pod=str(plan["pod"]),
+        container=str(plan["container"]),
+        arguments_sha256=(cmdline_sha256(process.argv) if process else "", after),
+    )

@@ -1,0 +1,65 @@
+"""What every deploy with changes begins with: all its nodes looked at, and the control plane, --limit or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from roles import control_plane, kubelet
+from roles.change.inflight import in_flight
+from roles.change.refusal import Refusal
+from roles.control_plane import Component
+from roles.kubelet import Kubelet
+from roles.observe import Observation
+from roles.observe.look import Wanted, look
+from roles.proof.cluster import Cluster
+from roles.rollout.remote import Fleet, Remote, stop
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node as it was seen."""
+
+    remote: Remote
+    seen: Observation
+    kubelet: Kubelet
+    components: dict[str, Component]
+
+
+@dataclass
+class Survey:
+    """The nodes that are to be changed, by host; the cluster; and why not to go on, over all nodes."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    cluster: Cluster = field(default_factory=Cluster)
+    refusals: list[str] = field(default_factory=list)
+
+
+def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wanted) -> Survey:
+    """Look at `targets`, and at the control-plane nodes of the inventory. Raises DeployError where one of those is unreachable.
+
+    A node that is in the middle of a change is refused.
+    """
+    lookers = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
+    stop(
+        f"{remote.name}: unreachable; it is a control-plane node and must be looked at before any change"
+        for remote in lookers
+        if not remote.connected and not remote.connect()
+    )
+    found = Survey()
+    seen = fleet.each([*targets, *lookers], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
+    for remote in (*targets, *lookers):
+        observation = seen[remote.name]
+        try:
+            if isinstance(observation, Exception):
+                raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
+            if remote in targets and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
+                raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py tells how it ended")
+            its_kubelet = kubelet.find(observation)
+            components = control_plane.find(its_kubelet)
+            found.cluster.add(remote, observation, components)
+            if remote in targets:
+                found.nodes[remote.name] = Node(remote, observation, its_kubelet, components)
+        except Refusal as refusal:
+            found.refusals.append(str(refusal))
+    return found
