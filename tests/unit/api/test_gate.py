@@ -149,10 +149,11 @@ def test_another_apiserver_that_is_not_ready_is_named_with_its_failed_checks(wor
     assert "allow_unproven" not in told and "cp3" not in told
 
 
-def test_one_that_just_restarts_is_waited_for(world: World) -> None:
-    says = iter([(500, NOT_READY), (403, b"RBAC is not read yet")])
+@pytest.mark.parametrize("unproven", [False, True])
+def test_one_that_just_restarts_is_waited_for(world: World, unproven: bool) -> None:
+    says = iter([(403, b"RBAC is not read yet"), (500, NOT_READY)])
     world.nodes["cp3"].readyz = lambda: next(says, (200, b"ok"))
-    assert world.cluster().control_plane_ready("cp1", 60) is None
+    assert world.cluster().control_plane_ready("cp1", 60, allow_unproven=unproven) is None
     assert world.nodes["cp3"].asked.count("/readyz") == 3
 
 
