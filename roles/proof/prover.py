@@ -20,6 +20,8 @@ LEASE_SECONDS = 45
 # A component that lost its leader's lease with its API server is started again after a back-off of up to 5 minutes
 # (pkg/kubelet: MaxContainerBackOff).
 BACK_OFF_SECONDS = 330
+# An API server that was changed just before serves again within this, or is not well.
+SETTLE_SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Prover:
         owed = self._owed
         try:
             if owed.component in COMPONENTS:
-                if problem := self._cluster.control_plane_ready(owed.host, BACK_OFF_SECONDS, allow_unproven=owed.allow_unproven):
+                if problem := self._cluster.control_plane_ready(owed.host, SETTLE_SECONDS, allow_unproven=owed.allow_unproven):
                     return problem
                 if not self._renewed_from_now():
                     return f"the kubelet has not renewed its lease within {LEASE_SECONDS} s: it would not take a manifest's edit up"

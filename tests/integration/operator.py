@@ -7,7 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +63,51 @@ def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py",
         check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+class Started:
+    """An operator's command that runs while the test does something else. Its output is read as it comes."""
+
+    def __init__(self, deploy: str, *arguments: str, hold: str = "", inventory: str = "inventories/lab.py") -> None:
+        words = command(deploy, *arguments, inventory=inventory)
+        if hold:
+            words = [sys.executable, "-m", "tests.integration.held", hold, *words[1:]]
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+        self.process.stdout.close()
+
+    @property
+    def out(self) -> str:
+        return "".join(self.lines)
+
+    def wait_for(self, text: str, seconds: float = 300) -> None:
+        """Until the output has `text`; AssertionError when the command ends without, or after `seconds`."""
+        wait_for(lambda: text in self.out or not self._reader.is_alive(), f"{text!r} in the output:\n{self.out}", seconds)
+        assert text in self.out, f"it ended without {text!r}:\n{self.out}"
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self, seconds: float = 900) -> Outcome:
+        code = self.process.wait(timeout=seconds)
+        self._reader.join(timeout=30)
+        return Outcome(code, self.out, "")
+
+
+def wait_for(check: Callable[[], object], what: str, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.5)
 
 
 def data(**values: str) -> list[str]:
@@ -123,3 +171,9 @@ def ssh_uses(lab: Lab, node: str, since: str) -> int:
 def journal_cursor(lab: Lab, node: str) -> str:
     told = lab.run(node, "journalctl -t sshd -t sshd-session --lines 1 --show-cursor --output cat --no-pager").stdout
     return told.rsplit("-- cursor: ", 1)[1].strip()
+
+
+def cut_ssh(lab: Lab, node: str) -> None:
+    """Cut every SSH session of root on a node, from the node's side, once this command itself has ended."""
+    cut = "while [ $(pgrep -c -f '^sshd.*: root@notty') -gt 1 ]; do sleep 0.1; done; kill $(pgrep -f '^sshd.*: root@notty')"
+    lab.run(node, "cat >/run/cut.sh; setsid sh /run/cut.sh >/dev/null 2>&1 </dev/null &", input=cut)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import COMPONENTS, GATE, LOCKED, MANIFESTS, data, pyinfra
+from tests.integration.operator import COMPONENTS, GATE, LOCKED, MANIFESTS, Started, data, pyinfra, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -33,13 +32,6 @@ def working_pods(lab: Lab) -> Iterator[None]:
     after = operator.pods(lab)
     lab.kubectl("delete", "pod", "app-w1", "app-w2", "--now")
     assert after == before, "a working pod was restarted"
-
-
-def wait_for(check: Callable[[], object], what: str, seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
-        time.sleep(0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -367,28 +359,14 @@ def test_the_only_apiserver_that_does_not_start_is_put_back(lab: Lab) -> None:
 def test_a_lost_connection_is_made_anew(lab: Lab) -> None:
     """The run's SSH session is cut in mid-change: the node goes on, and the run finds its way back and confirms."""
     before = operator.files(lab, "w1")
-    run = subprocess.Popen(
-        operator.command("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1")),
-        cwd=operator.ROOT,
-        env=operator.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert run.stdout is not None
-    shown = []
-    for line in run.stdout:
-        shown.append(line)
-        if "step: wait\n" in line:
-            # Cut from the node's side, once this command itself has ended.
-            cut = "while [ $(pgrep -c -f '^sshd.*: root@notty') -gt 1 ]; do sleep 0.1; done; kill $(pgrep -f '^sshd.*: root@notty')"
-            lab.run("w1", "cat >/run/cut.sh; setsid sh /run/cut.sh >/dev/null 2>&1 </dev/null &", input=cut)
-    assert run.wait() == 0, "".join(shown)
-    run.stdout.close()
-    assert "connecting anew" in "".join(shown)
-    assert "".join(shown).count("step: wait\n") == 1, "lines were told twice"
-    assert re.search(rf"^w1 +kubelet +{GATE} .* confirmed ", "".join(shown), re.MULTILINE), "".join(shown)
+    run = Started("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1"))
+    run.wait_for("step: wait\n")
+    operator.cut_ssh(lab, "w1")
+    told = run.end()
+    assert told.code == 0, told.out
+    assert "connecting anew" in told.out
+    assert told.out.count("step: wait\n") == 1, "lines were told twice"
+    assert re.search(rf"^w1 +kubelet +{GATE} .* confirmed ", told.out, re.MULTILINE), told.out
     absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1"))
     assert absent.code == 0 and operator.files(lab, "w1") == before, absent.all
 
@@ -398,58 +376,15 @@ def test_a_static_pod_that_does_not_come_back_by_itself(lab: Lab) -> None:
     """The kubelet is restarted while its only API server is away: it then cleans up no pods, and the old manifest alone does not
     help (kubernetes#112814). The node goes up the ladder until the old API server is back."""
     before, old = operator.files(lab, "cp1"), operator.processes(lab, "cp1")
-    run = subprocess.Popen(
-        operator.command(
-            "feature_gates",
-            "-y",
-            *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="cp1", components="kube-apiserver"),
-        ),
-        cwd=operator.ROOT,
-        env=operator.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert run.stdout is not None
-    shown = []
-    for line in run.stdout:
-        shown.append(line)
-        if "step: wait\n" in line:
-            away = "while curl -ks -o /dev/null https://127.0.0.1:6443/livez; do sleep 0.2; done; systemctl restart kubelet"
-            lab.run("cp1", away, timeout=120)
-    assert run.wait() == 1
-    run.stdout.close()
-    print("".join(shown))
-    assert "state: reverted" in "".join(shown)
+    wanted = data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", only="cp1", components="kube-apiserver")
+    run = Started("feature_gates", "-y", *wanted)
+    run.wait_for("step: wait\n")
+    lab.run("cp1", "while curl -ks -o /dev/null https://127.0.0.1:6443/livez; do sleep 0.2; done; systemctl restart kubelet", timeout=120)
+    told = run.end()
+    assert told.code == 1
+    print(told.out)
+    assert "state: reverted" in told.out
     assert operator.files(lab, "cp1") == before
     new = operator.processes(lab, "cp1")
     assert new["kube-apiserver"][2:] == old["kube-apiserver"][2:]
     assert lab.kubectl("get", "--raw", "/readyz") == "ok"
-
-
-def test_a_change_goes_on_without_the_operator(lab: Lab) -> None:
-    """pyinfra is killed in mid-change: the node goes on by itself, and the change can be put back there by hand."""
-    before = operator.files(lab, "w1")
-    killed = subprocess.Popen(
-        operator.command("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1")),
-        cwd=operator.ROOT,
-        env=operator.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert killed.stdout is not None
-    for line in killed.stdout:
-        if "step: wait" in line:
-            killed.kill()
-            break
-    killed.wait()
-    killed.stdout.close()
-    newest = "$(ls -d /var/lib/daytwo/changes/*-w1-kubelet | tail -n 1)"
-    wait_for(lambda: "state=applied" in lab.run("w1", f"cat {newest}/state").stdout, "the change to be applied without an operator")
-    assert operator.files(lab, "w1") != before and operator.effective(lab, "w1", GATE)
-    put_back = lab.run("w1", f"sh {newest}/change.sh revert 'by hand' && sh {newest}/change.sh status").stdout
-    assert "state=reverted" in put_back
-    assert operator.files(lab, "w1") == before and not operator.effective(lab, "w1", GATE)
