@@ -92,7 +92,8 @@ _REST = re.compile(r"(?:(?![ \t]+#).)*")
 _SHELL_TAIL = re.compile(r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\\.|[^\s"'\\])*""")
 _NAME = r"""\\*["']?[\w./-]+\\*["']?[ \t]*:"""
 _MAP = re.compile(rf"\{{[ \t]*(?:\}}|$|{_NAME})", re.MULTILINE)
-_MAP_OR_LIST = re.compile(rf"^[ \t]*(?:[\[{{-]|{_NAME}(?:\s|$))", re.MULTILINE)
+_NO_PROSE = re.compile(rf"[\[{{#-]|{_NAME}(?:\s|$)", re.MULTILINE)
+_NEXT_NODE = re.compile(rf"#|-(?:\s|$)|{_NAME}(?:\s|$)", re.MULTILINE)
 _YAML_QUOTED = re.compile(r"""\s*(?:"((?:\\[\s\S]|[^"\\])*)"|'((?:''|[^'])*)'(?!'))(?![ \t]*:)""")
 _YAML_BARE_IN_FLOW = re.compile(
     rf"""\s*({_MASK}|[^\s,\[\]{{}}"'\\][^,\[\]{{}}\n]*(?:\n(?![ \t]*(?:[\[{{\#-]|{_NAME}))[^,\[\]{{}}\n]+)*)""", re.VERBOSE
@@ -454,7 +455,7 @@ def _yaml_value(key: _Key, start: int) -> Span | None:
     text = key.text
     if _BLOCK.match(text, start, key.line_end):
         return _below(key)
-    scalar = _below(key, prose=True)
+    scalar = _below(key, _NO_PROSE)
     if start >= key.line_end or text[start] == "#":
         return scalar or _items_below(key)
     span = _value(key, start, key.line_end, whole_line=True)
@@ -476,14 +477,13 @@ def _env_value(key: _Key, start: int) -> Span | None:
     if key.leads and _BLOCK.match(text, start, key.line_end):
         return _below(key)
     span = _value(key, start, key.line_end, whole_line=key.leads, plain=True)
-    below = _below(key) or _below(key, prose=True, least=key.column) if key.leads and not key.quoted else None
+    below = _below(key) or _below(key, _NEXT_NODE, key.column) if key.leads and not key.quoted else None
     return (span[0] if span else below[0], below[1]) if below else span
 
 
-def _below(key: _Key, prose: bool = False, least: int | None = None) -> Span | None:
-    """The lines after the key's that are indented further (or by `least` columns), from the first sign to the last.
-
-    With `prose` only as far as they are neither maps nor lists nor comments.
+def _below(key: _Key, stop: re.Pattern[str] | None = None, least: int | None = None) -> Span | None:
+    """The lines after the key's that are indented further (or by `least` columns), from the first sign to the last; as far as none
+    begins with `stop`.
     """
     text, end = key.text, key.line_end
     least = key.column + 1 if least is None else least
@@ -492,7 +492,7 @@ def _below(key: _Key, prose: bool = False, least: int | None = None) -> Span | N
         line_end = _line_end(text, end + 1)
         line = text[end + 1 : line_end]
         indent = len(line) - len(line.lstrip(marks))
-        if line.strip() and (indent < least or (prose and (line[indent] == "#" or _MAP_OR_LIST.match(line)))):
+        if line.strip() and (indent < least or (stop and stop.match(line, indent))):
             break
         end = line_end
     block = text[key.line_end : end]
