@@ -67,7 +67,7 @@ class Scratch:
         self.root = root
         self.tuned = {"stable_seconds": 0, "revert_timeout": 20, **tuned}
         self.mutate: Callable[[str], str] = lambda text: text
-        for name in ("bin", "etc", "home", "systemd", "timers", "hooks"):
+        for name in ("bin", "etc", "home", "systemd/multi-user.target.wants", "timers", "hooks"):
             (root / name).mkdir(parents=True, exist_ok=True)
         for name, text in (("systemctl", _SYSTEMCTL), ("systemd-run", _SYSTEMD_RUN), ("journalctl", "#!/bin/sh\n")):
             path = root / "bin" / name
