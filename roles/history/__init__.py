@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyinfra.api.deploy import deploy
@@ -50,16 +51,16 @@ def _show_changes(fleet: Fleet) -> None:
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
     if newest := planning.newest(history):
-        show(f"\ndeploys/rollback.py would undo {newest}, unless another run is named by --data run=NAME")
+        show(f"\ndeploys/rollback.py would undo {' and '.join(newest)}, unless another run is named by --data run=NAME")
     failures += [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     if failures:
         lines = "\n".join(f"  - {failure}" for failure in failures)
         raise bridge.refuse(f"not all nodes could be asked:\n{lines}")
 
 
-def _ask(fleet: Fleet, remotes: list[Remote], run: str = "") -> tuple[dict[str, list[Recorded]], list[str]]:
+def _ask(fleet: Fleet, remotes: list[Remote], runs: Sequence[str] = ()) -> tuple[dict[str, list[Recorded]], list[str]]:
     def ask(remote: Remote) -> list[Recorded]:
-        answer = remote.run(facts.question(run), timeout=facts.QUESTION_SECONDS)
+        answer = remote.run(facts.question(runs), timeout=facts.QUESTION_SECONDS)
         return facts.parse(remote.name, answer.stdout)
 
     answers = fleet.each(remotes, ask)
@@ -112,17 +113,17 @@ def _prepare(fleet: Fleet) -> Run:
     bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
     options = run_options.read(fleet.targets)
     wanted = model.read(fleet.targets[0])
-    history, failures = _ask(fleet, fleet.targets, wanted.run or "")
+    runs: tuple[str, ...] = (wanted.run,) if wanted.run else ()
+    history, failures = _ask(fleet, fleet.targets, runs)
     bridge.stop(failures)
-    name = wanted.run or planning.newest(history)
-    if name is None:
-        raise bridge.refuse("there is nothing to undo: no node has a confirmed change that was not undone already")
-    if wanted.run is None:
-        history, failures = _ask(fleet, fleet.targets, name)
+    if not runs:
+        if not (runs := planning.newest(history)):
+            raise bridge.refuse("there is nothing to undo: no node has a confirmed change that was not undone already")
+        history, failures = _ask(fleet, fleet.targets, runs)
         bridge.stop(failures)
-    chosen = planning.to_undo(history, name)
+    chosen = planning.to_undo(history, runs)
     if not chosen:
-        raise bridge.refuse(f"run {name} confirmed nothing on these nodes; deploys/changes.py lists what there is")
+        raise bridge.refuse(f"run {wanted.run} confirmed nothing on these nodes; deploys/changes.py lists what there is")
     paths = {change.host: planning.targets(change) for change in chosen}
     for change in chosen:
         paths[change.host] = sorted({*paths[change.host], *planning.targets(change)})
@@ -135,7 +136,7 @@ def _prepare(fleet: Fleet) -> Run:
     found = survey(fleet, [remote for remote in fleet.targets if remote.name in paths], unread)
     run_id = new_run_id()
     undos = _plan(run_id, chosen, found, wanted.force)
-    return _assemble(run_id, name, fleet, undos, found, options)
+    return _assemble(run_id, " and ".join(runs), fleet, undos, found, options)
 
 
 def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> list[Undo]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,9 +51,9 @@ class Recorded:
         return self.state not in NOT_IN_FLIGHT
 
 
-def question(run: str = "") -> str:
-    """The script to ask a node with; with `run`, the originals of its changes too."""
-    return templates().get_template("history.sh.j2").render(home=HOME, run=run)
+def question(runs: Sequence[str] = ()) -> str:
+    """The script to ask a node with; with `runs`, the originals of their changes too."""
+    return templates().get_template("history.sh.j2").render(home=HOME, runs=runs)
 
 
 def parse(host: str, lines: Iterable[str]) -> list[Recorded]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.change import Change, FileEdit
@@ -27,22 +28,24 @@ class Undo:
     warnings: tuple[str, ...] = ()
 
 
-def newest(history: Mapping[str, Sequence[Recorded]]) -> str | None:
-    """The newest run that confirmed something which was not undone since; runs that undo others do not count."""
+def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
+    """The newest run that confirmed something which was not undone since, and the runs right before it that wanted the same: a
+    run that was halted and run again is undone as one. The newest first; runs that undo others do not count."""
     changes = [change for recorded in history.values() for change in recorded]
     undone = {str(change.plan.get("undoes")) for change in changes if change.state == "confirmed" and change.plan.get("undoes")}
-    runs = {
-        change.run
+    wanted = {
+        change.run: change.plan.get("data")
         for change in changes
         if change.state == "confirmed" and change.run and not change.plan.get("undoes") and change.id not in undone
     }
-    return max(runs, default=None)
+    runs = sorted(wanted, reverse=True)
+    return tuple(itertools.takewhile(lambda run: wanted[run] == wanted[runs[0]], runs))
 
 
-def to_undo(history: Mapping[str, Sequence[Recorded]], run: str) -> list[Recorded]:
-    """The confirmed changes of a run, the last one first."""
-    found = [change for recorded in history.values() for change in recorded if change.run == run and change.state == "confirmed"]
-    return sorted(found, key=lambda change: (-change.order, change.host))
+def to_undo(history: Mapping[str, Sequence[Recorded]], runs: Collection[str]) -> list[Recorded]:
+    """The confirmed changes of these runs, the last one first."""
+    found = [change for recorded in history.values() for change in recorded if change.run in runs and change.state == "confirmed"]
+    return sorted(found, key=lambda change: (change.run, change.order, change.host), reverse=True)
 
 
 def targets(recorded: Recorded) -> list[str]:

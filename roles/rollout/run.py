@@ -90,6 +90,7 @@ class Run:
         self.failed: list[Step] = []
         self.halted = ""
         self.interrupted = False
+        self._failing = False  # one is being put back: nothing more is begun
 
     def result(self, host: str) -> bool:
         """Wait for a host's changes; True when all of them are confirmed. The first host to ask starts the run."""
@@ -143,7 +144,7 @@ class Run:
         for step in stage.steps:
             # Sliding: the next one begins as soon as one is over, and not at all once something went wrong.
             pool.wait_available()
-            if self.halted:
+            if self.halted or self._failing:
                 break
             greenlet = pool.spawn(self._carry_out, step)
             self._waiting.add(greenlet)
@@ -191,6 +192,8 @@ class Run:
             if text is not None:
                 self._say(step, text)
                 step.watch(text)
+                if text.startswith("failed: "):
+                    self._failing = True
             elif line == "verdict?":
                 step.status = change_report.parse(lines)
                 proof = self._prove(step, step.status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -137,15 +138,17 @@ def history(*changes: Recorded) -> dict[str, list[Recorded]]:
 def test_the_newest_run_that_stands_is_undone() -> None:
     first, second = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
     a, b = recorded(change(run=first)), recorded(change(run=second))
-    assert planning.newest(history(a, b)) == second
+    assert planning.newest(history(a, b)) == (second, first), "the same was wanted: the first was halted, the second went on"
+    other = replace(a, plan={**a.plan, "data": "of another wish"})
+    assert planning.newest(history(other, b)) == (second,)
     undone = recorded(change(run="r20260103-000000-cccc"), undoes=b.id)
-    assert planning.newest(history(a, b, undone)) == first
+    assert planning.newest(history(a, b, undone)) == (first,)
     failed = recorded(change(run="r20260104-000000-dddd"), state="reverted", undoes=a.id)
-    assert planning.newest(history(a, b, undone, failed)) == first
-    assert planning.newest(history(recorded(state="reverted"))) is None
+    assert planning.newest(history(a, b, undone, failed)) == (first,)
+    assert planning.newest(history(recorded(state="reverted"))) == ()
 
 
 def test_the_last_change_of_a_run_comes_first() -> None:
     made = [recorded(change(component), order=order) for order, component in ((1, "kube-apiserver"), (3, "kubelet"), (2, "kube-scheduler"))]
     made.append(recorded(change("other"), order=4, state="reverted"))
-    assert [found.component for found in planning.to_undo(history(*made), INFO.id)] == ["kubelet", "kube-scheduler", "kube-apiserver"]
+    assert [found.component for found in planning.to_undo(history(*made), [INFO.id])] == ["kubelet", "kube-scheduler", "kube-apiserver"]
