@@ -28,6 +28,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def balance(listen: Place, places: Sequence[Place], connect_timeout: float = CONNECT_TIMEOUT) -> asyncio.Server:
     """A server that takes connections at `listen`. A client for whom no place answers sees its connection closed."""
     turns = itertools.count()
+    # The event loop holds tasks weakly: one that waits for an API server while its client is silent would be collected.
+    serving: set[asyncio.Task[None]] = set()
 
     async def reach() -> Streams | None:
         first = next(turns)
@@ -52,7 +54,12 @@ async def balance(listen: Place, places: Sequence[Place], connect_timeout: float
         for end in (writer, far_writer):
             end.close()
 
-    return await asyncio.start_server(serve, *listen, backlog=1024)
+    def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        serving.add(task)
+        task.add_done_callback(serving.discard)
+
+    return await asyncio.start_server(take, *listen, backlog=1024)
 
 
 def _keep_alive(end: asyncio.StreamWriter) -> None:

@@ -39,6 +39,10 @@ KUBEADM_WORKER_SUITE = "bookworm"
 PLAIN_WORKER_SUITE = "trixie"  # systemd 257
 POD_SUBNET = "10.244.{number}.0/24"
 ADMIN = "/etc/kubernetes/admin.conf"
+# A shutdown waits 90 s for an API server that has lost its etcd (systemd's DefaultTimeoutStopSec).
+OFF_TIMEOUT = 180
+# kubeadm's checks fail on a node that is no whole machine; its pull of images from nowhere alone takes 50 s.
+PREFLIGHT = "preflight"
 
 
 def check_machine() -> None:
@@ -172,7 +176,7 @@ class Lab:
         machine = self.machine(name)
         if machine.supervisor is not None:
             self.run(name, "systemctl poweroff", check=False)
-            wait_until(f"{name} to power off (see {machine.folder}/console.log)", lambda: machine.supervisor is None, 120)
+            wait_until(f"{name} to power off (see {machine.folder}/console.log)", lambda: machine.supervisor is None, OFF_TIMEOUT)
         machine.kill()  # what is left of it: its cable, its disk's mount
 
     def reboot(self, name: str) -> None:
@@ -181,7 +185,7 @@ class Lab:
         if before is None:
             raise LabError(f"{name} does not answer; `start {name}` boots a node that is off")
         self.run(name, "systemctl reboot", check=False)
-        wait_until(f"{name} to be back", lambda: self.boot_id(name) not in (None, before), 120)
+        wait_until(f"{name} to be back", lambda: self.boot_id(name) not in (None, before), OFF_TIMEOUT)
 
     def boot_id(self, name: str) -> str | None:
         """The id of the boot a node runs in; None while it does not answer."""
@@ -393,7 +397,7 @@ class Lab:
         upload = " --upload-certs" if further else ""
         self.run(
             first,
-            f"kubeadm init --config /root/kubeadm.yaml --skip-phases=addon --ignore-preflight-errors=all{upload} "
+            f"kubeadm init --config /root/kubeadm.yaml --skip-phases={PREFLIGHT},addon{upload} "
             ">/root/kubeadm.log 2>&1 || { tail -n 20 /root/kubeadm.log >&2; exit 1; }",
         )
         joining = self.run(first, "kubeadm token create --print-join-command 2>/dev/null").stdout.strip()
@@ -454,7 +458,7 @@ class Lab:
     def _join(self, name: str, command: str) -> None:
         self.run(
             name,
-            f"{command} --ignore-preflight-errors=all >/root/kubeadm.log 2>&1 || {{ tail -n 20 /root/kubeadm.log >&2; exit 1; }}",
+            f"{command} --skip-phases={PREFLIGHT} >/root/kubeadm.log 2>&1 || {{ tail -n 20 /root/kubeadm.log >&2; exit 1; }}",
         )
 
     def _join_plain(self, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import subprocess
 import sys
@@ -91,6 +92,26 @@ def test_bytes_pass_unchanged_both_ways_and_so_does_the_end_of_each() -> None:
             return await ask(entry, much)
 
     assert asyncio.run(scenario()) == b"a:" + much
+
+
+def test_an_answer_that_takes_long_still_arrives() -> None:
+    """A client that has said all it has to say is not watched any more; its connection must be held nevertheless."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        gc.collect()
+        writer.write(b"late")
+        writer.close()
+
+    async def scenario() -> bytes:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with balanced([server.sockets[0].getsockname()]) as entry:
+            try:
+                return await ask(entry)
+            finally:
+                server.close()
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 30)) == b"late"
 
 
 def test_a_place_that_refuses_is_skipped_until_it_is_back(refusing: socket.socket) -> None:
