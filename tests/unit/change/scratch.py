@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import dataclasses
 import os
 import re
@@ -16,8 +17,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TypeVar
 
 from roles.change import Change, FileEdit, Holder, bundle
 
@@ -157,19 +160,19 @@ class Scratch:
     def systemctl(self, *words: str) -> None:
         subprocess.run([self.root / "bin/systemctl", *words], check=False)
 
-    def start(self, *words: str, shell: str = "sh", wrapper: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, shell: tuple[str, ...] = ("sh",), wrapper: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         """A verb of change.sh in a process group of its own."""
         script = self.work / "change.sh"
         if not script.exists():
             script = self.here / "change.sh"
-        return self.popen(*wrapper, shell, str(script), *words)
+        return self.popen(*wrapper, *shell, str(script), *words)
 
     def popen(self, *words: str) -> subprocess.Popen[bytes]:
         with (self.root / "output").open("ab") as output:
             return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 
-    def verb(self, *words: str, shell: str = "sh", wrapper: tuple[str, ...] = ()) -> int:
-        return self.start(*words, shell=shell, wrapper=wrapper).wait(timeout=120)
+    def verb(self, *words: str, shell: tuple[str, ...] = ("sh",), wrapper: tuple[str, ...] = ()) -> int:
+        return self.start(*words, shell=shell, wrapper=wrapper).wait(timeout=60)
 
     def kill_group(self, process: subprocess.Popen[bytes]) -> None:
         """SIGKILL to all of it at once, as systemd does with what is left of a unit."""
@@ -242,3 +245,27 @@ def health() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}/healthz"
     server.shutdown()
     thread.join()
+
+
+_CLONE_NEWNS = 0x00020000
+T = TypeVar("T")
+
+
+def in_private_mounts(body: Callable[[], T]) -> T:
+    """Run `body` in a thread with a mount namespace of its own: what it mounts, only it and what it starts can see.
+
+    Raises PermissionError where that is not allowed.
+    """
+
+    def apart() -> T:
+        if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS) != 0:
+            raise PermissionError(os.strerror(ctypes.get_errno()))
+        mount("--make-rprivate", "/")
+        return body()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(apart).result()
+
+
+def mount(*words: object) -> None:
+    subprocess.run(["mount", *map(str, words)], check=True, capture_output=True)
