@@ -108,7 +108,9 @@ def stage_script(change: Change, holder: Holder, record: dict[str, Any]) -> str:
     directory it leaves none.
     """
     files = contents(change, holder, record)
-    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
+    # What stays as it is; the state and the record go on.
+    lasting = {name: data for name, data in files.items() if name not in ("state", "record.jsonl")}
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in lasting.items())
     here = shlex.quote(directory(change.id))
     lines = [
         "umask 077",

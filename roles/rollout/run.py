@@ -217,10 +217,11 @@ class Run:
                 else f"confirm {_encoded(step, proof, time.monotonic() - begun)}"
             )
             status = self._ask(remote, f'sh "{script(change.id)}" {verb}', budget, on_line, again=f'sh "{script(change.id)}" status')
-        if status.state in ("applied", "applying", "reverting"):
-            # Too late to be confirmed, or still on its way back: the node ends it.
+        if status.state in ("applied", "applying", "reverting", "lost"):
+            # Too late to be confirmed, or still on its way back: the node ends it. One whose directory was deleted is helped on.
             again = f'sh "{script(change.id)}" watch end'
-            status = self._ask(remote, again, budget, lambda line: None, again=again)
+            first = f'sh "{script(change.id)}" detached revert "its directory was deleted"' if status.state == "lost" else again
+            status = self._ask(remote, first, budget, lambda line: None, again=again)
         step.status = status
         step.outcome = _outcome(status)
         if step.outcome == "confirmed":
