@@ -177,3 +177,9 @@ def cut_ssh(lab: Lab, node: str) -> None:
     """Cut every SSH session of root on a node, from the node's side, once this command itself has ended."""
     cut = "while [ $(pgrep -c -f '^sshd.*: root@notty') -gt 1 ]; do sleep 0.1; done; kill $(pgrep -f '^sshd.*: root@notty')"
     lab.run(node, "cat >/run/cut.sh; setsid sh /run/cut.sh >/dev/null 2>&1 </dev/null &", input=cut)
+
+
+def ready(lab: Lab, node: str) -> bool:
+    """The node's own API server says so."""
+    asked = "curl -ks -o /dev/null -w '%{http_code}' https://127.0.0.1:6443/readyz"
+    return lab.run(node, asked, check=False).stdout == "200"

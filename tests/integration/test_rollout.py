@@ -1,0 +1,175 @@
+"""The roll-out on a cluster of three control planes and five workers: order, pace, halt, going on, and undoing.
+
+Needs `make lab CONTROL_PLANES=3 WORKERS=5`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.operator import GATE, MANIFESTS, data, pyinfra, wait_for
+from tests.lab import Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.wide]
+
+CONTROL_PLANES = ("cp1", "cp2", "cp3")
+WORKERS = ("w1", "w2", "w3", "w4", "w5")
+# The old apiserver's grace period, the new one's tries, and the way back; see roles/change/model.py.
+LONGEST_OUTAGE = 30 + 240 + 120
+# A kubelet that does not start with this gate, whatever the kubelet itself thinks of it.
+BAD_WORKER = "[Service]\nExecStartPre=/bin/sh -c '! grep -q HPAScaleToZero /var/lib/kubelet/config.yaml /etc/default/kubelet 2>/dev/null'\n"
+
+
+@dataclass
+class RoundRobin:
+    """A client that asks one API server after the other, as one behind a load balancer without health checks would."""
+
+    addresses: dict[str, str]
+    asked: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, list[float]] = field(default_factory=dict)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def _go_round(self) -> None:
+        context = ssl._create_unverified_context()
+        while not self._over.is_set():
+            for name, address in self.addresses.items():
+                self.asked[name] = self.asked.get(name, 0) + 1
+                try:
+                    urllib.request.urlopen(f"https://{address}:6443/readyz", timeout=2, context=context).read()
+                except (OSError, urllib.error.URLError):
+                    self.failed.setdefault(name, []).append(time.monotonic())
+                self._over.wait(0.1)
+
+    def __enter__(self) -> RoundRobin:
+        self._thread = threading.Thread(target=self._go_round)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def outage(self, name: str) -> float:
+        times = self.failed.get(name, [])
+        return times[-1] - times[0] if times else 0.0
+
+
+@pytest.fixture
+def client(lab: Lab) -> Iterator[RoundRobin]:
+    with RoundRobin({name: lab.address(name) for name in CONTROL_PLANES}) as made:
+        yield made
+
+
+def manifests(lab: Lab, node: str) -> str:
+    """Name, change and modification time of every manifest."""
+    return lab.run(node, f"stat -c '%n %Y %Z' {MANIFESTS}/*").stdout
+
+
+def rows(out: str) -> dict[tuple[str, str], str]:
+    """The final table: outcome by node and component."""
+    found = re.findall(
+        r"^((?:cp|w)\d) +(\S+) +\S+ +\S+ \(?\w*\)? +\S+ (?:\(\w+\) +)?(confirmed|reverted|refused|not started|no change)\b",
+        out,
+        re.MULTILINE,
+    )
+    return {(node, component): outcome for node, component, outcome in found}
+
+
+def has_gate(lab: Lab, node: str) -> bool:
+    return lab.run(node, f"grep -q {GATE} /var/lib/kubelet/config.yaml /etc/default/kubelet", check=False).returncode == 0
+
+
+def test_an_edit_that_breaks_the_first_apiserver_halts_there(lab: Lab, client: RoundRobin) -> None:
+    before = {node: manifests(lab, node) for node in CONTROL_PLANES}
+    files = operator.files(lab, "cp1")
+    told = pyinfra("feature_gates", "-y", *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", components="kube-apiserver"))
+    assert told.code == 1, told.all
+    assert re.search(r"^cp1 +kube-apiserver +NoSuchGate .* reverted .*unrecognized feature gate: NoSuchGate", told.out, re.MULTILINE), (
+        told.out
+    )
+    assert "Not touched: cp2 kube-apiserver, cp3 kube-apiserver." in told.out
+    for node in ("cp2", "cp3"):
+        assert manifests(lab, node) == before[node], f"{node}'s manifests were touched"
+    assert operator.files(lab, "cp1") == files
+    print(
+        f"asked {client.asked}, failed { {name: len(times) for name, times in client.failed.items()} }, cp1 away {client.outage('cp1'):.0f} s"
+    )
+    assert set(client.failed) == {"cp1"}, "an API server that was not in hand failed"
+    assert client.outage("cp1") < LONGEST_OUTAGE
+    asked = client.asked["cp1"]
+    wait_for(lambda: client.asked["cp1"] > asked + 1, "the client's next question to cp1")
+    assert max(client.failed["cp1"]) < time.monotonic() - 0.1
+
+
+def test_a_member_of_etcd_that_is_down_halts_before_anything_is_touched(lab: Lab) -> None:
+    before = {node: manifests(lab, node) for node in ("cp1", "cp2")}
+    lab.run("cp3", f"mv {MANIFESTS}/etcd.yaml /root/etcd.yaml; while pidof etcd; do sleep 0.5; done")
+    try:
+        told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kube-scheduler", only="cp1,cp2"))
+        assert told.code == 1, told.all
+        assert re.search(r"HALTED: cp1, kube-scheduler: not started: .*cp3", told.out), told.out
+        assert {node: manifests(lab, node) for node in ("cp1", "cp2")} == before
+    finally:
+        lab.run("cp3", f"mv /root/etcd.yaml {MANIFESTS}/etcd.yaml")
+    wait_for(lambda: operator.ready(lab, "cp3"), "cp3's API server to be ready again", 180)
+
+
+def test_five_workers_the_third_one_bad(lab: Lab) -> None:
+    """Two at a time: the run halts at the third, the table is what is so; run again it finishes; rolled back all is as before."""
+    before = {node: operator.files(lab, node) for node in WORKERS}
+    lab.run("w3", "cat >/etc/systemd/system/kubelet.service.d/99-bad.conf && systemctl daemon-reload", input=BAD_WORKER)
+    wish = data(feature_gates=f"{GATE}=true", components="kubelet", only=",".join(WORKERS), max_unavailable="2")
+    try:
+        halted = pyinfra("feature_gates", "-y", *wish)
+    finally:
+        lab.run("w3", "rm /etc/systemd/system/kubelet.service.d/99-bad.conf && systemctl daemon-reload")
+    assert halted.code == 1, halted.all
+    outcomes = rows(halted.out)
+    print(outcomes)
+    assert set(outcomes) == {(node, "kubelet") for node in WORKERS}, halted.out
+    assert outcomes[("w1", "kubelet")] == "confirmed" and outcomes[("w3", "kubelet")] == "reverted", halted.out
+    assert outcomes[("w5", "kubelet")] == "not started", halted.out
+    assert halted.out.index("w1 kubelet: confirmed") < halted.out.index("[2/5]"), "the canary was not proven first"
+    for node in WORKERS:
+        assert has_gate(lab, node) == (outcomes[(node, "kubelet")] == "confirmed"), f"{node} is not what the table says"
+
+    again = pyinfra("feature_gates", "-y", *wish)
+    assert again.code == 0, again.all
+    assert all(outcome in ("confirmed", "no change") for outcome in rows(again.out).values()), again.out
+    assert all(operator.effective(lab, node, GATE) for node in WORKERS)
+
+    dry = pyinfra("rollback", "--dry")
+    assert dry.code == 0 and all(has_gate(lab, node) for node in WORKERS), dry.all
+    undone = pyinfra("rollback", "-y", *data(max_unavailable="2"))
+    assert undone.code == 0, undone.all
+    for node in WORKERS:
+        assert operator.files(lab, node) == before[node], f"{node} is not as before"
+        assert not operator.effective(lab, node, GATE)
+    nothing = pyinfra("rollback", "-y")
+    assert nothing.code == 1 and "nothing to undo" in nothing.all, nothing.all
+
+
+@pytest.mark.slow
+def test_all_of_the_control_plane_one_at_a_time_and_back(lab: Lab, client: RoundRobin) -> None:
+    """Every component of three nodes: never two API servers away at once, and after rolling back all files are as before."""
+    before = {node: operator.files(lab, node) for node in CONTROL_PLANES}
+    on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="apiserver,scheduler"), timeout=1500)
+    assert on.code == 0, on.all
+    order = re.findall(r"^\[\d+/6\] (cp\d): (\S+):", on.out.split("Beginning operation run")[0] or on.out, re.MULTILINE)
+    assert order == [(node, component) for component in ("kube-apiserver", "kube-scheduler") for node in CONTROL_PLANES], on.out
+    outages = sorted((times[0], times[-1]) for times in client.failed.values())
+    assert all(first[1] < second[0] for first, second in itertools.pairwise(outages)), f"two were away at once: {outages}"
+    undone = pyinfra("rollback", "-y", timeout=1500)
+    assert undone.code == 0, undone.all
+    assert {node: operator.files(lab, node) for node in CONTROL_PLANES} == before
