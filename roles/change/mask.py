@@ -46,7 +46,7 @@ _NO_SECRET = re.compile(r"(?:.*\.)?v\d\w*\.Secret(?:List)?|(?:Load|Import)Creden
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # What holds nothing to hide. A list of gates may have a gate with a telling name: `CSIServiceAccountTokenSecrets=true,Other=false`.
 _PLAIN = re.compile(r"(?:true|false|null|nil|<nil>|~|)", re.IGNORECASE)
-_PLAIN_IN_LIST = re.compile(r"(?:true|false)(?:,[A-Za-z]\w*=|\\|\|(?:true|false)|[,.:;)\]}]*\Z)", re.IGNORECASE)
+_PLAIN_IN_LIST = re.compile(r"""(?:true|false)(?:,[A-Za-z]\w*=|\|(?:true|false)|[,.:;)\]}]*(?:[\s"'\\]|\Z))""", re.IGNORECASE)
 # Lists of maps with a `value` that are no environment (Kubernetes: Toleration, Taint, Sysctl, PodDNSConfigOption).
 _OPEN_VALUES = frozenset({"tolerations", "registerWithTaints", "taints", "sysctls", "options"})
 
@@ -54,10 +54,10 @@ _PEM = r"-----BEGIN\ (?:[A-Z0-9]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----"
 _FOUND = re.compile(
     rf"""
     (?P<mask>{_MASK})
-    | {_PEM}(?:\\[nr]|\s)*
-      (?P<pem>(?:(?!-----)[\s\S])*?(?=(?:\\[nr]|[\s+-])*-----END)
+    | {_PEM}(?:\\[nr]|\s)*+
+      (?P<pem>(?:(?!-----)[\s\S])*+(?=-----END)
         # Cut off: as far as it goes on like a key.
-        |[A-Za-z0-9+/]{{16,}}=*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]{{16,}}=*)*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]+=*(?=[ \t]*$))?)
+        |[A-Za-z0-9+/]{{16,}}=*(?:(?:\\[nr]|\s)++[A-Za-z0-9+/]{{16,}}=*)*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]+=*(?=[ \t]*$))?)
     | (?P<pem64>LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*)
     # Also the JSON of a registry's credentials in base64.
     | (?<![A-Za-z0-9+/])(?P<jwt>eyJ[A-Za-z0-9_+/-]{{12,}}=*(?:\.[A-Za-z0-9_=-]+)*)
@@ -295,7 +295,14 @@ def _secret(match: re.Match[str], text: str, manifest: bool) -> Span | None:
         return _value_of_key(_Key(text, *match.span(kind)), manifest)
     if kind == "mask" or not match[kind] or (kind == "pem64" and not _is_private_key(match[kind])):
         return None
-    return match.span(kind)
+    start, end = match.span(kind)
+    if kind == "pem":
+        # Not the line end before -----END, also written \n, nor the mark of a diff.
+        body = re.sub(r"\n[+-]\Z", "", match[kind])
+        while (shorter := body.rstrip().removesuffix("\\n").removesuffix("\\r")) != body:
+            body = shorter
+        end = start + len(body)
+    return (start, end) if start < end else None
 
 
 def _is_private_key(encoded: str) -> bool:
@@ -401,9 +408,9 @@ def _value(key: _Key, start: int, end: int, whole_line: bool = False, plain: boo
         return _kept_plain(text, start, _reach(_BARE_IN_FLOW, text, start, end), plain)
     if whole_line:
         return _kept_plain(text, start, _reach(_REST, text, start, end), plain)
-    stop = _reach(_BARE, text, start, end)
-    if not plain and _PLAIN_IN_LIST.match(text, start, stop):
+    if not plain and _PLAIN_IN_LIST.match(text, start, end):
         return None
+    stop = _reach(_BARE, text, start, end)
     return _kept_plain(text, start, start + len(text[start:stop].rstrip(",;)]}")), plain) or _kept_plain(text, start, stop, plain)
 
 
