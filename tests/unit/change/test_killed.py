@@ -5,9 +5,12 @@ Every file is as before or as after, in the end all of them are the same, and th
 
 from __future__ import annotations
 
+import itertools
 import random
-import tempfile
+import re
+import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,9 +20,10 @@ import pytest
 from tests.unit.change.scratch import AFTER, BAD, Scratch, health
 
 MOMENTS = 500
-# A verb of the script is over well within this; most moments hit it alive.
-LONGEST = 0.2
 ENDED = ("confirmed", "reverted", "refused")
+STEP = re.compile(r"^\d+ step: (.*)$", re.MULTILINE)
+# Before a verb has said its first step.
+START = "start"
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +32,78 @@ def url() -> Iterator[str]:
         yield found
 
 
-def interrupted(node: Scratch, chance: random.Random, *words: str) -> bool:
-    """A verb, killed at a moment by chance; True when it was hit alive."""
-    process = node.start(*words)
-    time.sleep(chance.uniform(0, LONGEST))
+class Seed:
+    """One run: its own chance and node, and the kills that hit something alive, as (verb, step).
+
+    `course` is how long each step of a verb takes, in seconds. With `aim` the first kill is meant for that step of that verb.
+    """
+
+    def __init__(
+        self, number: int, folder: Path, url: str, course: dict[str, dict[str, float]], aim: tuple[str, str] | None = None
+    ) -> None:
+        self.number, self.course, self.aim = number, course, aim
+        self.chance = random.Random(number)
+        self.verb = aim[0] if aim else self.chance.choice(("apply", "apply", "apply", "confirm", "revert"))
+        self.bad = not aim and self.verb == "apply" and self.chance.random() < 0.3
+        self.node = Scratch(folder / str(number), url, BAD if self.bad else AFTER)
+        self.kills: list[tuple[str, str]] = []
+
+
+def watched(node: Scratch, process: subprocess.Popen[bytes], seen: int, until: str | None = None) -> dict[str, float]:
+    """When each step was first seen after the first `seen` characters of the log, and the end, as time.monotonic();
+    up to the step `until` or the end of the process."""
+    times = {START: time.monotonic()}
+    while until not in times and process.poll() is None:
+        for step in STEP.findall(node.log[seen:]):
+            times.setdefault(step, time.monotonic())
+        time.sleep(0.001)
+    return times | {"": time.monotonic()}
+
+
+def spans(node: Scratch, process: subprocess.Popen[bytes]) -> dict[str, float]:
+    times = watched(node, process, len(node.log))
+    moments = list(times.values())
+    return {step: after - before for step, before, after in zip(times, moments, moments[1:], strict=False)}
+
+
+def calibrated(folder: Path, url: str) -> dict[str, dict[str, float]]:
+    """How long each step takes, for each verb as it is played below."""
+
+    def course(name: str) -> dict[str, float]:
+        verb, _, after = name.partition(" ")
+        node = Scratch(folder / name.replace(" ", "-"), url, BAD if after else AFTER)
+        try:
+            node.lay_down()
+            if verb != "apply":
+                node.verb("apply")
+            if verb == "recover":
+                node.boot()
+                return spans(node, node.popen("sh", str(node.home / "recover.sh")))
+            return spans(node, node.start(verb))
+        finally:
+            node.end()
+
+    names = ("apply", "apply bad", "confirm", "revert", "recover")
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip(names, pool.map(course, names), strict=True))
+
+
+def interrupted(seed: Seed, verb: str, course: dict[str, float], *words: str) -> None:
+    """Kill the verb in the middle of a step. Half of the moments are spread evenly over the whole time, as calibrated, half over
+    the steps, since some are short."""
+    chance, node = seed.chance, seed.node
+    step = chance.choices([*course], [*course.values()] if chance.random() < 0.5 else None)[0]
+    wait = chance.random() * course[step]
+    if seed.aim and not seed.kills:
+        step, wait = seed.aim[1], 0
+    seen = len(node.log)
+    process = node.popen(*words) if words else node.start(verb)
+    watched(node, process, seen, until=step)
+    time.sleep(wait)
     alive = process.poll() is None
     node.kill_group(process)
-    return alive
+    if alive:
+        seed.kills.append((verb, [START, *STEP.findall(node.log[seen:])][-1]))
 
 
 def judge(node: Scratch, where: str) -> None:
@@ -45,32 +114,29 @@ def judge(node: Scratch, where: str) -> None:
         assert found in (edit.before, edit.after), f"{where}: {edit.path} holds {found!r}"
 
 
-def one(seed: int, folder: Path, url: str) -> str:
-    chance = random.Random(seed)
-    node = Scratch(folder, url, chance.choice((AFTER, AFTER, AFTER, BAD)))
-    try:
-        return play(node, chance, f"seed {seed}")
-    finally:
-        node.end()
-
-
-def play(node: Scratch, chance: random.Random, name: str) -> str:
+def play(seed: Seed) -> str:
+    """The whole story of one node; how it ended."""
+    node, chance, name = seed.node, seed.chance, f"seed {seed.number}"
     node.lay_down()
-    verb = chance.choice(("apply", "apply", "apply", "confirm", "revert"))
-    if verb != "apply":
+    if seed.verb != "apply":
         node.verb("apply")
-    hit = interrupted(node, chance, verb)
+    if seed.verb == "recover":
+        restart(seed)
+    else:
+        interrupted(seed, seed.verb, seed.course["apply bad" if seed.bad else seed.verb])
     judge(node, name)
     confirmed = node.state == "confirmed"
     # Whoever comes next may be killed as well.
-    for _ in range(chance.choice((0, 0, 1, 2))):
+    for _ in range(chance.choice((1, 2, 3))):
+        if not node.work.exists():
+            break
         if chance.random() < 0.5:
-            interrupted(node, chance, "died" if (node.here / "state").exists() else "status")
+            interrupted(seed, "died", seed.course["revert"])
         else:
-            restart(node, chance)
+            restart(seed)
         judge(node, name)
     if chance.random() < 0.4:
-        restart(node, chance, killed=False)
+        restart(seed, killed=False)
     else:
         node.verb("died")
     # The timer, again and again until there is none.
@@ -79,7 +145,7 @@ def play(node: Scratch, chance: random.Random, name: str) -> str:
             break
         node.verb("deadline")
     node.verb("tidy")  # as the next change does
-    said = f"{name}, {verb}: {node.state}\n{node.log}\n{node.output()}"
+    said = f"{name}, {seed.verb}, killed in {seed.kills}: {node.state}\n{node.log}\n{node.output()}"
     assert not node.armed and not node.work.exists(), f"still in flight: {said}"
     judge(node, said)
     after = [Path(edit.path).read_bytes() if Path(edit.path).exists() else None for edit in node.change.files]
@@ -93,28 +159,50 @@ def play(node: Scratch, chance: random.Random, name: str) -> str:
     assert not confirmed or node.state == "confirmed", f"what was confirmed was undone: {said}"
     assert node.argv == (node.change.new_argv if node.state == "confirmed" else node.change.old_argv), said
     assert not list(node.root.rglob("*.daytwo")) and not list(node.home.glob("ended-*")), said
-    return f"{verb} {'hit' if hit else 'over'} {node.state}"
+    return f"{seed.verb} {node.state}"
 
 
-def restart(node: Scratch, chance: random.Random, killed: bool = True) -> None:
+def restart(seed: Seed, killed: bool = True) -> None:
     """Power off and on: the unit at boot runs, perhaps killed itself and called again, then the kubelet starts."""
+    node = seed.node
     node.boot()
+    recover = ("sh", str(node.home / "recover.sh"))
     if killed:
-        process = node.popen("sh", str(node.home / "recover.sh"))
-        time.sleep(chance.uniform(0, LONGEST))
-        node.kill_group(process)
+        interrupted(seed, "recover", seed.course["recover"], *recover)
     if (node.home / "recover.sh").exists():
-        node.popen("sh", str(node.home / "recover.sh")).wait(timeout=60)
+        node.popen(*recover).wait(timeout=60)
     node.systemctl("start", node.change.unit)
 
 
-@pytest.mark.parametrize("part", range(5))
-def test_killed_at_any_moment(url: str, part: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(4) as pool:
-        seeds = range(part * MOMENTS // 5, (part + 1) * MOMENTS // 5)
-        outcomes = list(pool.map(lambda seed: one(seed, Path(folder) / str(seed), url), seeds))
-    for outcome in sorted(set(outcomes)):
-        print(f"{outcomes.count(outcome):4} {outcome}")
-    # The moments must hit something alive, and end both ways, or nothing is shown.
-    assert sum(" hit " in outcome for outcome in outcomes) > len(outcomes) / 2
-    assert {outcome.rsplit(" ", 1)[1] for outcome in outcomes} >= {"confirmed", "reverted"}
+def test_killed_at_any_moment(tmp_path: Path, url: str) -> None:
+    course = calibrated(tmp_path, url)
+    numbers = itertools.count()
+    hits: Counter[tuple[str, str]] = Counter()
+    ends: Counter[str] = Counter()
+
+    def run(aim: tuple[str, str] | None = None) -> None:
+        seed = Seed(next(numbers), tmp_path, url, course, aim)
+        try:
+            ends[play(seed)] += 1
+        finally:
+            seed.node.end()
+        hits.update(seed.kills)
+
+    def many(_: int) -> None:
+        while hits.total() < MOMENTS:
+            run()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(many, range(3)))
+    steps = [(verb, step) for verb in ("apply", "confirm", "revert", "recover") for step in course[verb]]
+    for aim in steps:  # a short step may have been missed by chance
+        for _ in range(20):
+            if not hits[aim]:
+                run(aim)
+    for end, count in sorted(ends.items()):
+        print(f"{count:4} {end}")
+    print(f"killed at {hits.total()} moments, in the step:")
+    for (verb, step), count in sorted(hits.items()):
+        print(f"{count:4} {verb}: {step}")
+    assert [aim for aim in steps if not hits[aim]] == []
+    assert {end.split(" ")[1] for end in ends} >= {"confirmed", "reverted", "refused"}
