@@ -89,7 +89,7 @@ _BARE = re.compile(rf"""(?:{_MASK}|\\*["'](?=\w)|\\(?!\\*["'])|[^\s"'\\])+""", r
 _BARE_IN_QUERY = re.compile(rf"""(?:{_MASK}|[^\s"'&\#;])+""", re.VERBOSE)
 _BARE_IN_FLOW = re.compile(rf"""(?:{_MASK}|[^,\[\]{{}}"\n])+""", re.VERBOSE)
 _REST = re.compile(r"(?:(?![ \t]+#).)*")
-_SHELL_TAIL = re.compile(r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\\.|[^\s"'\\])*""")
+_SHELL_TAIL = re.compile(rf"""(?:{_MASK}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\\.|[^\s"'\\])*""", re.VERBOSE)
 _NAME = r"""\\*["']?[\w./-]+\\*["']?[ \t]*:"""
 _MAP = re.compile(rf"\{{[ \t]*(?:\}}|$|{_NAME})", re.MULTILINE)
 _NO_PROSE = re.compile(rf"[\[{{#-]|{_NAME}(?:\s|$)", re.MULTILINE)
@@ -113,7 +113,7 @@ _ENV_ASSIGNMENT = re.compile(
 )
 _UNIT_ENVIRONMENT = re.compile(
     r"""
-    ^(?P<head>[ \t]*[+-]?(?P<comment>[#;][#; \t]*)?[A-Za-z]*Environment[ \t]*=[ \t]*)
+    ^(?P<head>[ \t]*[+-]?(?P<comment>[#;][#; \t]*)?(?:Default|Manager)?Environment[ \t]*=[ \t]*)
     (?P<value>(?(comment)[^\n]*|(?:\\(?:\r?\n|[\s\S]|\Z)|[^\\\n])*))
     """,
     re.VERBOSE | re.MULTILINE,
@@ -307,7 +307,8 @@ def _secret(match: re.Match[str], text: str, manifest: bool) -> Span | None:
 
 def _is_private_key(encoded: str) -> bool:
     """True for the base64 of a PEM block that holds a private key. Certificates begin alike."""
-    return b"PRIVATE KEY" in base64.b64decode(encoded[: min(len(encoded), 64) // 4 * 4])
+    head = encoded[:64].rstrip("=")
+    return b"PRIVATE KEY" in base64.b64decode(head[: len(head) // 4 * 4])
 
 
 class _Key:
@@ -523,7 +524,7 @@ def _list_of(key: _Key) -> str | None:
     column, is_item = key.column, key.is_item
     if is_item:
         column = len(key.text[key.line : key.start].rstrip().removesuffix("-"))
-    for line in reversed(key.text[: key.line].splitlines()):
+    for line in reversed(key.text[: key.line].split("\n")):
         indent = len(line) - len(line.lstrip())
         if line.startswith("@@"):
             return None

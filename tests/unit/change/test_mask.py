@@ -184,7 +184,7 @@ def test_environment_file(marked: str) -> None:
         "#Environment=A=«b»\n+Environment=A=«b»",
         'Environment="KUBELET_EXTRA_ARGS=--v=2 --token=«x»" KUBELET_CONFIG_ARGS=--config=/x --v=2',
         "DefaultEnvironment=A=«b»",
-        "EnvironmentFile=-/etc/x\nLoadCredential=x:/y\nSetCredential=«a:b»",
+        "EnvironmentFile=-/etc/x\nPassEnvironment=A B\nUnsetEnvironment=A\nLoadCredential=x:/y\nSetCredential=«a:b»",
         "ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_EXTRA_ARGS",
     ],
 )
@@ -323,6 +323,8 @@ odd_texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=25)
 @each_masker
 @given(odd_texts)
 @example("token: -<masked sha256:0123abcd>x")
+@example("token='a'b<masked sha256:0123abcd>")
+@example("LS0tLS1CRUdJTiABC=====")
 def test_what_is_masked_stays_as_it_is(mask: Callable[[str], str], text: str) -> None:
     masked = mask(text)
     assert mask(masked) == masked
