@@ -49,7 +49,7 @@ def traced(node: Scratch, script: str, trace: Path) -> None:
     """Run `script` ($1 is the change's directory) under strace. It is over when the shell is: the kubelet's process goes on."""
     words = ("strace", "-f", "-y", "-I", "2", "-s", "256", "-e", f"trace={_CALLS}", "-o", str(trace))
     process = node.popen(*words, "sh", "-c", script, "sh", str(node.here))
-    over = re.compile(rb"\A(\d+) .*^\1 \+\+\+ exited with", re.DOTALL | re.MULTILINE)
+    over = re.compile(rb"\A(\d+) .*^\1 +\+\+\+ exited with", re.DOTALL | re.MULTILINE)
     until = time.monotonic() + 60
     while process.poll() is None and not (trace.exists() and over.search(trace.read_bytes())):
         assert time.monotonic() < until, f"not over: {node.log}\n{node.output()}"

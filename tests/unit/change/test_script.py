@@ -285,7 +285,6 @@ def test_a_change_goes_on_to_its_end_on_a_full_disk(tmp_path: Path, url: str, na
 # ---- the record of the change is deleted ----------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="the change goes on to applied, without a deadline, and can be confirmed")
 def test_the_record_is_deleted_in_mid_change(node: Scratch) -> None:
     node.hook("systemd-run", f'rm -rf "$S/home/changes/{node.change.id}"\n')
     assert node.verb("apply") == 1
