@@ -293,7 +293,7 @@ def _secret(match: re.Match[str], text: str, manifest: bool) -> Span | None:
     kind = match.lastgroup or ""
     if kind == "key":
         return _value_of_key(_Key(text, *match.span(kind)), manifest)
-    if kind == "mask" or not match[kind] or (kind == "pem64" and not _is_private_key(match[kind])):
+    if not match[kind] or (kind == "pem64" and not _is_private_key(match[kind])):
         return None
     start, end = match.span(kind)
     if kind == "pem":
@@ -526,8 +526,6 @@ def _list_of(key: _Key) -> str | None:
         column = len(key.text[key.line : key.start].rstrip().removesuffix("-"))
     for line in reversed(key.text[: key.line].split("\n")):
         indent = len(line) - len(line.lstrip())
-        if line.startswith("@@"):
-            return None
         if not line.strip() or indent > column or (indent == column and (not is_item or line.lstrip().startswith("-"))):
             continue
         if names := _OPENED_LIST.findall(line) or re.findall(r"""^\s*["']?(\w+)["']?[ \t]*:""", line):
