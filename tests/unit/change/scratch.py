@@ -32,22 +32,22 @@ HOLDER = Holder("r1", "somebody@somewhere", "pyinfra inventory deploy")
 _SYSTEMCTL = r"""#!/bin/sh
 S=@ROOT@
 verb=$1; shift
-alive() { [ -s $S/pid ] && kill -0 "$(cat $S/pid)" 2>/dev/null; }
-stop() { if alive; then kill -KILL "$(cat $S/pid)"; fi; : >$S/pid; }
+alive() { [ -s $S/run/pid ] && kill -0 "$(cat $S/run/pid)" 2>/dev/null; }
+stop() { if alive; then kill -KILL "$(cat $S/run/pid)"; fi; : >$S/run/pid; }
 start() {
     read -r seconds <$S/etc/first
-    case $seconds in *[!0-9]*) echo failed >$S/active; return 1 ;; esac
-    if [ -e $S/broken ]; then echo failed >$S/active; return 1; fi
+    case $seconds in *[!0-9]*) echo failed >$S/run/active; return 1 ;; esac
+    if [ -e $S/broken ]; then echo failed >$S/run/active; return 1; fi
     sleep "$seconds" >/dev/null 2>&1 </dev/null &
     until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done
-    echo $! >$S/pid.new; mv $S/pid.new $S/pid; echo active >$S/active
+    echo $! >$S/run/pid.new; mv $S/run/pid.new $S/run/pid; echo active >$S/run/active
 }
 if [ -f "$S/hooks/$verb" ]; then . "$S/hooks/$verb"; fi
 case "$verb $*" in
-    "show --property=MainPID"*) if alive; then cat $S/pid; else echo 0; fi ;;
-    "show --property=ActiveState"*) if alive; then echo active; else cat $S/active; fi ;;
+    "show --property=MainPID"*) if alive; then cat $S/run/pid; else echo 0; fi ;;
+    "show --property=ActiveState"*) if alive; then echo active; else cat $S/run/active; fi ;;
     "stop "*.timer) name=${*##* }; rm -f "$S/timers/${name%.timer}" ;;
-    "restart "* | "start "* | "stop "*) exec setsid --wait flock --close "$S/job" "$0" "job-$verb" 9>&- ;;
+    "restart "* | "start "* | "stop "*) exec setsid --wait flock --close "$S/run/job" "$0" "job-$verb" 9>&- ;;
     "job-restart "*) stop; start ;;
     "job-start "*) alive || start ;;
     "job-stop "*) stop ;;
@@ -70,13 +70,13 @@ class Scratch:
         self.root = root
         self.tuned = {"stable_seconds": 0, "revert_timeout": 20, **tuned}
         self.mutate: Callable[[str], str] = lambda text: text
-        for name in ("bin", "etc", "home", "systemd/multi-user.target.wants", "timers", "hooks"):
+        for name in ("bin", "etc", "home", "systemd/multi-user.target.wants", "run", "timers", "hooks"):
             (root / name).mkdir(parents=True, exist_ok=True)
         for name, text in (("systemctl", _SYSTEMCTL), ("systemd-run", _SYSTEMD_RUN), ("journalctl", "#!/bin/sh\n")):
             path = root / "bin" / name
             path.write_text(text.replace("@ROOT@", str(root)))
             path.chmod(0o755)
-        (root / "active").write_text("inactive\n")
+        (root / "run/active").write_text("inactive\n")
         self.new_boot()
         (root / "etc/first").write_bytes(BEFORE)
         (root / "etc/gone").write_bytes(b"to be removed\n")
@@ -209,7 +209,7 @@ class Scratch:
     @property
     def argv(self) -> tuple[str, ...]:
         """Arguments of the stand-in's process; empty when there is none."""
-        pid = (self.root / "pid").read_text().strip() if (self.root / "pid").exists() else ""
+        pid = (self.root / "run/pid").read_text().strip() if (self.root / "run/pid").exists() else ""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] if pid else []
             return tuple(word.decode() for word in words)
