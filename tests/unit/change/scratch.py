@@ -77,6 +77,7 @@ class Scratch:
             path.write_text(text.replace("@ROOT@", str(root)))
             path.chmod(0o755)
         (root / "run/active").write_text("inactive\n")
+        (root / "output").touch()
         self.new_boot()
         (root / "etc/first").write_bytes(BEFORE)
         (root / "etc/gone").write_bytes(b"to be removed\n")

@@ -20,6 +20,7 @@ import pytest
 from tests.unit.change.scratch import AFTER, BAD, Scratch, health
 
 MOMENTS = 500
+WORKERS = 4
 ENDED = ("confirmed", "reverted", "refused")
 STEP = re.compile(r"^\d+ step: (.*)$", re.MULTILINE)
 # Before a verb has said its first step.
@@ -84,7 +85,7 @@ def calibrated(folder: Path, url: str) -> dict[str, dict[str, float]]:
             node.end()
 
     names = ("apply", "apply bad", "confirm", "revert", "recover")
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         return dict(zip(names, pool.map(course, names), strict=True))
 
 
@@ -127,7 +128,7 @@ def play(seed: Seed) -> str:
     judge(node, name)
     confirmed = node.state == "confirmed"
     # Whoever comes next may be killed as well.
-    for _ in range(chance.choice((1, 2, 3))):
+    for _ in range(chance.choice((2, 3, 4))):
         if not node.work.exists():
             break
         if chance.random() < 0.5:
@@ -192,8 +193,8 @@ def test_killed_at_any_moment(tmp_path: Path, url: str) -> None:
         while hits.total() < MOMENTS:
             run()
 
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(many, range(3)))
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(many, range(WORKERS)))
     steps = [(verb, step) for verb in ("apply", "confirm", "revert", "recover") for step in course[verb]]
     for aim in steps:  # a short step may have been missed by chance
         for _ in range(20):
