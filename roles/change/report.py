@@ -35,9 +35,14 @@ class Status:
 
     @property
     def last_words(self) -> list[str]:
-        """What to show of the evidence: the container's own last lines, else the journal's."""
+        """What to show of the evidence: the container's own last lines, and the journal's; of that only what names the container where
+        there is one."""
         lines = [line for line in self.evidence if line.strip()]
-        return ([line for line in lines if not line.startswith("journal: ")] or lines)[-8:]
+        own = [line for line in lines if not line.startswith("journal: ")]
+        if not own:
+            return lines[-8:]
+        container = own[-1].partition(":")[0]
+        return own[-8:] + [line for line in lines if line.startswith("journal: ") and container in line][-4:]
 
 
 def _bare(line: str) -> str:
