@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export PYINFRA_PROGRESS := off
 GATE ?= HPAScaleToZero=true
 
-.PHONY: help demo test test-full lint test-unit test-lab lab lab-down
+.PHONY: help demo test test-full lint test-unit test-lab test-wide lab lab-down wide-lab
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -17,7 +17,7 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/feature_gates.py --data feature_gates=$(GATE) -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
 
-test: lint test-unit test-lab ## everything CI runs
+test: lint test-unit test-lab test-wide ## everything CI runs
 
 lint: $(READY) ## ruff, mypy, shellcheck
 	@echo "== lint"
@@ -28,14 +28,27 @@ lint: $(READY) ## ruff, mypy, shellcheck
 
 test-unit: $(READY) ## tests that need no host
 	@echo "== unit tests"
+	@for tool in strace faketime; do command -v $$tool >/dev/null || MISSING="$$MISSING $$tool"; done; \
+	[ -z "$$MISSING" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$MISSING)
 	$(PYTHON) -m pytest tests/unit -q
 
 test-lab: lab ## tests on the real cluster
 	@echo "== tests in the lab"
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow"
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow and not wide"
 
-test-full: test ## everything CI runs, and what takes longer
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m slow
+test-wide: wide-lab ## tests on three control planes and five workers; the lab is another one then
+	@echo "== tests in the wide lab"
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "wide and not slow"
+	@$(PYTHON) -m tests.lab down
+
+test-full: test ## everything CI runs, and what takes longer (hours)
+	@$(PYTHON) -m tests.lab up
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and not wide"
+	@$(MAKE) wide-lab
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and wide"
+
+wide-lab: $(READY)
+	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)
 
 lab: $(READY) ## a running cluster on this machine: cp1, w1, w2 (more: CONTROL_PLANES=3 WORKERS=5)
 	@$(PYTHON) -m tests.lab up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gevent
 from gevent.event import Event
+from gevent.lock import BoundedSemaphore
 
 from roles.change.bundle import HOME, Holder
 from roles.rollout.remote import Feed, Remote, RemoteError, show
@@ -31,11 +32,18 @@ class ClusterLock:
         self._answered = Event()
         self._said: dict[str, str] = {}
         self._error = ""
+        self._taking = BoundedSemaphore()
 
     def ensure(self) -> None:
         """Take it, or take it again after its connection was lost. Raises Locked, RemoteError."""
-        if self._held:
-            return
+        # Several changes may be about to begin at the same moment.
+        with self._taking:
+            if not self._held:
+                self._take()
+
+    def _take(self) -> None:
+        if not self._remote.connected and not self._remote.connect():
+            raise RemoteError(f"{self._remote.name}: unreachable; the cluster's lock lies there")
         self._feed, self._answered, self._said, self._error = Feed(), Event(), {}, ""
         gevent.spawn(self._hold, self._feed, self._answered)
         if not self._answered.wait(ANSWER_SECONDS):
