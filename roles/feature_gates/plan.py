@@ -14,7 +14,7 @@ from roles.change.refusal import Refusal
 from roles.control_plane import Component
 from roles.control_plane import plan as control_plane_plan
 from roles.feature_gates.model import Desired
-from roles.formats import flags, unit
+from roles.formats import flags
 from roles.kubelet import Kubelet
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation
@@ -105,7 +105,7 @@ def _kubelet(run_id: str, found: Kubelet, desired: Desired) -> Planned:
 def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
     """The running command line with the gates the changed files give: for a unit with parts only the node can resolve."""
     gates = flags.effective_gates([word.text for word in kubelet_plan.new_service(found, changed).argv])
-    rest = unit.without_gates(found.process.argv)
+    rest = flags.without_gates(found.process.argv)
     return [*rest, f"--{flags.FEATURE_GATES}={flags.written(gates)}"] if gates else rest
 
 

@@ -17,7 +17,6 @@ from roles.formats.errors import FormatError
 from roles.formats.flags import GateChanges
 from roles.formats.mapped import Builder, Mapped, Splice, apply, line_of
 
-without_gates = flags.without_gates
 MADE = b"# This drop-in was made by daytwo"
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n\r|\n|\r|\Z")
