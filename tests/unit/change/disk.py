@@ -80,7 +80,9 @@ def calls(trace: Path) -> Iterator[Call]:
             yield Call(name, [words[0][0] or ""] if words else [], raw, text)
             continue
         if name in ("copy_file_range", "sendfile"):
-            yield Call("write", [words[-1 if name == "copy_file_range" else 0][0] or ""], raw)
+            if int(found[3]) > 0:
+                ends = [fd or "" for fd, _ in words]
+                yield Call("copy", ends if name == "copy_file_range" else ends[::-1], raw)
             continue
         paths: list[str] = []
         base = where.get(pid, "/")
@@ -160,15 +162,17 @@ class Disk:
         elif call.name in ("write", "pwrite64", "ftruncate"):
             if inode:
                 inode.text, inode.synced = inode.text + call.text, False
+        elif call.name == "copy":
+            source = self.find(call.paths[0]) if self.names(call.paths[0]) is not None else None
+            if inode:
+                inode.text, inode.synced = inode.text + (source.text if source else ""), False
         elif parent is None:
             raise AssertionError(f"{call} in a directory that the trace did not show")
         elif call.name.startswith("open") or call.name == "creat":
             if inode is None and "O_CREAT" in call.raw:
-                inode = parent.live[name] = Inode()
-            if inode and not inode.folder and re.search("O_WRONLY|O_RDWR", call.raw):
-                inode.synced = False
-                if "O_TRUNC" in call.raw:
-                    inode.text = ""
+                parent.live[name] = Inode(synced=True)  # there is nothing in it that could be lost
+            elif inode and "O_TRUNC" in call.raw:
+                inode.text, inode.synced = "", False
         elif call.name.startswith("mkdir"):
             parent.live[name] = Inode(folder=True)
         elif call.name.startswith("symlink"):

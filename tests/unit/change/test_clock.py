@@ -130,7 +130,8 @@ CLOCKS = {
     r"\bimport[^\n]*\b(time|datetime)\b": "import sys, time",
     r"systime\(|strftime": "awk 'BEGIN { print systime() }'",
     r"--(since|until)\b": "journalctl --since=-5min",
-    r"\btouch\b|\bls\b[^\n]*-\w*t": "ls -t /x",
+    r"\btouch\s+-": "touch -r /x /y",
+    r"\bls\b[^\n]*-\w*t": "ls -t /x",
 }
 # Only for the evidence that a person reads; nothing is decided by it.
 EVIDENCE = re.compile(r'^ *ls -t "/var/log/pods/.*head -n 2 \| sort \|$', re.MULTILINE)

@@ -62,7 +62,9 @@ class Judge:
             return
         if call.paths[0].startswith(f"{self.disk.root}/timers/") and self.state(True) not in ("confirmed", "reverted"):
             self.note("the timer goes before the end is durable", call)
-        away = call.paths[0] == self.work or (call.paths[0].startswith(self.work + "/") and path not in self.targets)
+        # Not the note that a file was not touched yet: it goes right before that file is.
+        staged = call.paths[0].startswith(self.work + "/") and not call.paths[0].startswith(self.work + "/untouched.")
+        away = call.paths[0] == self.work or (staged and path not in self.targets)
         if away and self.state(True) not in ("confirmed", "reverted"):
             self.note("what was staged goes before the end is durable", call)
 
