@@ -47,7 +47,7 @@ class Inode:
 
 def traced(node: Scratch, script: str, trace: Path) -> None:
     """Run `script` ($1 is the change's directory) under strace. It is over when the shell is: the kubelet's process goes on."""
-    words = ("strace", "-f", "-y", "-I", "2", "-s", "256", "-e", f"trace={_CALLS}", "-o", str(trace))
+    words = ("strace", "-f", "--seccomp-bpf", "-y", "-I", "2", "-s", "256", "-e", f"trace={_CALLS}", "-o", str(trace))
     process = node.popen(*words, "sh", "-c", script, "sh", str(node.here))
     over = re.compile(rb"\A(\d+) .*^\1 +\+\+\+ exited with", re.DOTALL | re.MULTILINE)
     until = time.monotonic() + 60

@@ -355,7 +355,6 @@ def names(loser: Scratch, winner: Scratch) -> None:
 
 
 def test_two_at_the_same_moment(node: Scratch) -> None:
-    won = set()
     for turn in range(6):
         pair = [node.next(f"{turn}{letter}", AFTER, who=f"{letter}@host", command=f"pyinfra {letter}.py") for letter in "ab"]
         for one in pair:
@@ -364,7 +363,6 @@ def test_two_at_the_same_moment(node: Scratch) -> None:
         codes = {process.wait(timeout=60): one for one, process in started}
         assert sorted(codes) == [0, 1]
         winner, loser = codes[0], codes[1]
-        won.add(winner.change.id[1:])
         assert (winner.state, loser.state) == ("applied", "refused")
         names(loser, winner)
         assert not loser.work.exists()
@@ -372,7 +370,6 @@ def test_two_at_the_same_moment(node: Scratch) -> None:
         assert winner.verb("revert") == 0
         is_over(winner, "reverted")
         untouched(node)
-    print(won)
 
 
 def test_a_second_change_while_one_waits_to_be_confirmed(node: Scratch) -> None:
