@@ -227,6 +227,9 @@ class Run:
         if step.outcome == "confirmed":
             return
         telling = status.telling_line
+        if status.state == "staged":
+            step.why = "the node ended it before anything was touched; nothing was changed"
+            return
         step.why = status.reason + (f" [{telling}]" if telling and telling not in status.reason else "")
         if step.outcome not in ("refused", "unknown"):
             step.seconds = time.monotonic() - begun

@@ -153,6 +153,7 @@ SYNC = re.compile(r"\bsync (?=\")")
 # Syncs that this run cannot miss, by what is on their line, and why.
 SPARE = {
     'sync "$work" "$here"': "both are synced again before the marker",
+    'sync "$(dirname "$2")"': "where the unit is new, both directories are synced again right after",
     'sync "$home/number.new"': "only the order of pruning rests on it",
     'sync "$place/$n.before"': "only where the waiting original is gone and was copied",
 }
