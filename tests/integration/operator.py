@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from tests.lab import Lab
 
@@ -68,6 +69,8 @@ def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py",
 class Started:
     """An operator's command that runs while the test does something else. Its output is read as it comes."""
 
+    _all: ClassVar[list[Started]] = []
+
     def __init__(self, deploy: str, *arguments: str, hold: str = "", inventory: str = "inventories/lab.py") -> None:
         words = command(deploy, *arguments, inventory=inventory)
         if hold:
@@ -76,6 +79,7 @@ class Started:
         self.process = subprocess.Popen(
             words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        self._all.append(self)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -101,6 +105,16 @@ class Started:
         code = self.process.wait(timeout=seconds)
         self._reader.join(timeout=30)
         return Outcome(code, self.out, "")
+
+    @classmethod
+    def end_all(cls) -> bool:
+        """Kill what still runs; True where the cluster's lock was left behind: something was killed, now or by the test."""
+        for started in cls._all:
+            if started.process.poll() is None:
+                started.process.kill()
+        codes = [started.process.wait() for started in cls._all]
+        cls._all.clear()
+        return any(code not in (0, 1) for code in codes)
 
 
 def wait_for(check: Callable[[], object], what: str, seconds: float = 90) -> None:

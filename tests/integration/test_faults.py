@@ -1,0 +1,885 @@
+"""What goes wrong on real nodes, on the operator's side and by other hands: each time a clear outcome, and nothing lost."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+HOME = "/var/lib/daytwo"
+UNKNOWN_GATE = "NoSuchGate"
+ON = f"{GATE}=true"
+# The shortest one: a test that waits for a node's own decision does not wait longer than it must.
+SHORT = "45"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A worker, and what an operator sees of it."""
+
+    lab: Lab
+    name: str
+
+    def run(self, command: str, check: bool = True, input: str = "") -> str:
+        return self.lab.run(self.name, command, check=check, input=input).stdout
+
+    def files(self) -> dict[str, str]:
+        """Without daytwo's own unit, which comes with the first change and stays."""
+        return {path: digest for path, digest in operator.files(self.lab, self.name).items() if "/daytwo-recover.service" not in path}
+
+    def kubelet(self) -> tuple[str, ...]:
+        """PID, start time and arguments; empty where none runs."""
+        return operator.processes(self.lab, self.name).get("kubelet", ())
+
+    def effective(self) -> bool:
+        return operator.effective(self.lab, self.name, GATE)
+
+    def go(self) -> None:
+        """Let a held change go on. The file takes no space."""
+        self.run(f"touch {HOME}/go")
+
+    def hold_anew(self) -> None:
+        self.run(f"rm -rf {HOME}/held {HOME}/go")
+
+    def change(self) -> str:
+        """Name of the newest change."""
+        return self.run(f"ls -t {HOME}/changes | head -n 1").strip()
+
+    def log(self, change: str) -> str:
+        return self.run(f"cat {HOME}/changes/{change}/log", check=False)
+
+    def state(self, change: str) -> str:
+        """What the change's own script says of it."""
+        told = self.run(
+            f"sh $(ls {HOME}/active/{change}/change.sh {HOME}/changes/{change}/change.sh 2>/dev/null | head -n 1) status", check=False
+        )
+        return next((line.partition("=")[2] for line in told.splitlines() if line.startswith("state=")), "")
+
+    def reason(self, change: str) -> str:
+        return self.run(f"cat {HOME}/changes/{change}/reason").strip()
+
+    def wait_for_state(self, change: str, state: str, seconds: float = 150) -> None:
+        wait_for(lambda: self.state(change) == state, f"{change} on {self.name} to be {state}", seconds)
+
+    def leftovers(self) -> str:
+        """What a change that is over must not leave: units, timers, what it staged, the sign that it is in flight."""
+        return self.run(
+            f"systemctl list-units --all --plain --no-legend 'daytwo-r[0-9]*'; ls -d {HOME}/active/* {HOME}/ended-* 2>/dev/null;"
+            " find / -xdev -name .daytwo 2>/dev/null; ls -d /*/.daytwo /var/lib/*/.daytwo /etc/*/.daytwo 2>/dev/null",
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def names(lab: Lab) -> tuple[str, str]:
+    """Two workers: those that no other module uses where there are some."""
+    return ("w3", "w4") if "w4" in lab.nodes else ("w1", "w2")
+
+
+@pytest.fixture
+def node(lab: Lab, names: tuple[str, str]) -> Iterator[Node]:
+    with put_back(Node(lab, names[0])) as found:
+        yield found
+
+
+@pytest.fixture
+def second(lab: Lab, names: tuple[str, str]) -> Iterator[Node]:
+    with put_back(Node(lab, names[1])) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def put_back(node: Node) -> Iterator[Node]:
+    """The node as it was, whatever the test did to it; what a test itself did not put back is a failure."""
+    node.hold_anew()
+    before, arguments = node.files(), node.kubelet()[2:]
+    whole = False
+    try:
+        try:
+            yield node
+        finally:
+            end_operators(node.lab)
+        node.hold_anew()
+        assert node.leftovers() == ""
+        assert node.files() == before
+        assert node.kubelet()[2:] == arguments
+        whole = True
+    finally:
+        if not whole:
+            node.lab.reset(node.name)
+
+
+def end_operators(lab: Lab) -> None:
+    """What a test leaves running, or holding the cluster, would spoil the next one."""
+    if Started.end_all():
+        lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+
+
+def gates(node: Node, *, gate: str = ON, **more: str) -> list[str]:
+    return ["-y", *data(feature_gates=gate, only=node.name, **more)]
+
+
+def bad(node: Node, **more: str) -> list[str]:
+    """A gate that the kubelet does not know: it does not start with it."""
+    return gates(node, gate=f"{UNKNOWN_GATE}=true", allow_unknown_gates="true", **more)
+
+
+def row(told: Outcome, node: Node, outcome: str, component: str = "kubelet") -> str:
+    """The table's row of a node, which says `outcome`."""
+    found = re.search(rf"^{node.name} +{component} +\w+ .* {outcome} .*$", told.out, re.MULTILINE)
+    assert found, told.out
+    return found.group(0)
+
+
+def confirmed(told: Outcome, node: Node) -> None:
+    assert told.code == 0, told.all
+    row(told, node, "confirmed")
+    assert node.effective()
+
+
+def undo(node: Node) -> None:
+    """The gate taken out again: the proof that the next run works."""
+    told = pyinfra("feature_gates", *gates(node, gate=f"{GATE}=absent"))
+    assert told.code == 0, told.all
+    row(told, node, "confirmed")
+
+
+def next_run_works(node: Node) -> None:
+    confirmed(pyinfra("feature_gates", *gates(node)), node)
+    undo(node)
+
+
+def held(step: str, node: Node, *arguments: str, inventory: str = "inventories/lab.py") -> Started:
+    """A run whose change holds its breath at a step."""
+    run = Started("feature_gates", *arguments, hold=step, inventory=inventory)
+    run.wait_for(f"{node.name} kubelet: held\n")
+    return run
+
+
+# ---- full disks, read-only file systems
+
+
+FLAGS_FILE = "/etc/default/kubelet"
+
+
+@contextlib.contextmanager
+def gate_on_the_command_line(node: Node, more: str = "") -> Iterator[None]:
+    """The gate stands, off, in the environment file of the kubelet, which is then the file to be changed."""
+    kept = node.run(f"cat {FLAGS_FILE}", check=False)
+    there = node.run(f"test ! -e {FLAGS_FILE} || echo there")
+    node.run(f"cat >{FLAGS_FILE}", input=f"{more}KUBELET_EXTRA_ARGS=--feature-gates={GATE}=false\n")
+    node.run("systemctl restart kubelet")
+    try:
+        yield
+    finally:
+        if there:
+            node.run(f"cat >{FLAGS_FILE}", input=kept)
+        else:
+            node.run(f"rm {FLAGS_FILE}")
+        node.run("systemctl restart kubelet")
+
+
+@contextlib.contextmanager
+def small_disk(node: Node, path: str, kib: int) -> Iterator[None]:
+    """A small file system over a directory, with its content. The change's own directory begins empty."""
+    copy = "" if path == HOME else f"cp -a {path}/kubelet /run/kept && "
+    back = "" if path == HOME else f" && cp -a /run/kept {path}/kubelet && rm /run/kept"
+    node.run(f"{copy}mkdir -p {path} && mount -t tmpfs -o size={kib}k,mode=0755 small {path}{back}")
+    try:
+        yield
+    finally:
+        node.run(f"umount {path}")
+
+
+def fill(node: Node, path: str, room: int = 0) -> None:
+    """Fill a file system but for `room` KiB."""
+    node.run(
+        f"cat /dev/zero >{path}/fill 2>/dev/null; size=$(stat -c %s {path}/fill); truncate -s $((size - {room} * 1024)) {path}/fill; "
+        f"[ $(df -k --output=avail {path} | tail -n 1) = {room} ]"
+    )
+
+
+def free(node: Node, path: str) -> None:
+    node.run(f"rm -f {path}/fill")
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_before(node: Node) -> None:
+    """From no room at all on, until there is enough: each time it is refused as a whole."""
+    old, files = node.kubelet(), node.files()
+    said = set()
+    with small_disk(node, HOME, 512):
+        for room in range(0, 512, 20):
+            fill(node, HOME, room)
+            told = pyinfra("feature_gates", *gates(node))
+            free(node, HOME)
+            if told.code == 0:
+                break
+            refused = row(told, node, "refused")
+            assert "nothing was changed" in refused
+            said.add(next(word for word in ("lay the change down", "could not stage", "arm the way back", "no space") if word in refused))
+            assert node.kubelet() == old and node.files() == files
+            assert node.leftovers() == ""
+        assert len(said) >= 3, said
+        confirmed(told, node)
+        undo(node)
+
+
+@pytest.mark.parametrize("step", ["wait", pytest.param("place 1", marks=pytest.mark.slow), pytest.param("applied", marks=pytest.mark.slow)])
+def test_a_disk_that_fills_in_mid_change(node: Node, step: str) -> None:
+    """What is needed from the first touch on has its space before it: the change goes on to its end."""
+    with small_disk(node, HOME, 512):
+        run = held(step, node, *gates(node))
+        fill(node, HOME)
+        node.go()
+        told = run.end()
+        confirmed(told, node)
+        change = node.change()
+        assert node.state(change) == "confirmed" and node.leftovers() == ""
+        free(node, HOME)
+        undo(node)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["place 1", "revert"])
+def test_a_disk_that_fills_before_a_revert(node: Node, step: str) -> None:
+    old, files = node.kubelet(), node.files()
+    with small_disk(node, HOME, 512):
+        run = held(step, node, *bad(node))
+        fill(node, HOME)
+        node.go()
+        told = run.end()
+        assert told.code == 1, told.all
+        row(told, node, "reverted")
+        assert node.files() == files and node.kubelet()[2:] == old[2:]
+        assert node.state(node.change()) == "reverted" and node.leftovers() == ""
+        free(node, HOME)
+        next_run_works(node)
+
+
+def test_a_target_whose_disk_is_full_before(node: Node) -> None:
+    with gate_on_the_command_line(node), small_disk(node, "/etc/default", 64):
+        old, files = node.kubelet(), node.files()
+        fill(node, "/etc/default")
+        told = pyinfra("feature_gates", *gates(node))
+        assert told.code == 1, told.all
+        assert re.search("could not stage: .*no space.*; nothing was changed", row(told, node, "refused"))
+        assert node.kubelet() == old
+        free(node, "/etc/default")
+        assert node.files() == files and node.leftovers() == ""
+        confirmed(pyinfra("feature_gates", *gates(node)), node)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "good"), [("place 1", True), ("wait", True), ("applied", True), ("place 1", False), ("revert", False)])
+def test_a_target_whose_disk_fills_in_mid_change(node: Node, step: str, good: bool) -> None:
+    with gate_on_the_command_line(node), small_disk(node, "/etc/default", 64):
+        files = node.files()
+        run = held(
+            step, node, *(gates(node) if good else gates(node, gate=f"{GATE}=absent,{UNKNOWN_GATE}=true", allow_unknown_gates="true"))
+        )
+        fill(node, "/etc/default")
+        node.go()
+        told = run.end()
+        free(node, "/etc/default")
+        if good:
+            confirmed(told, node)
+        else:
+            assert told.code == 1, told.all
+            row(told, node, "reverted")
+            assert node.files() == files
+            confirmed(pyinfra("feature_gates", *gates(node)), node)
+        assert node.leftovers() == ""
+
+
+def remount(node: Node, how: str) -> None:
+    node.run(f"mount -o remount,{how} /etc/default")
+
+
+@pytest.mark.slow
+def test_a_target_on_a_bind_mount(node: Node) -> None:
+    """Nothing on the same mount could wait for it: a rename would be a copy."""
+    with gate_on_the_command_line(node):
+        old, files = node.kubelet(), node.files()
+        node.run("mount --bind /etc/default /etc/default")
+        told = pyinfra("feature_gates", *gates(node))
+        node.run("umount /etc/default")
+        assert told.code == 1, told.all
+        assert re.search(f"could not stage: {FLAGS_FILE} cannot be linked .*a bind mount.*nothing was changed", row(told, node, "refused"))
+        assert node.kubelet() == old and node.files() == files and node.leftovers() == ""
+
+
+def test_a_target_that_is_read_only_before(node: Node) -> None:
+    with gate_on_the_command_line(node), small_disk(node, "/etc/default", 64):
+        old, files = node.kubelet(), node.files()
+        remount(node, "ro")
+        told = pyinfra("feature_gates", *gates(node))
+        assert told.code == 1, told.all
+        assert re.search("could not stage: .*read-only file system.*nothing was changed", row(told, node, "refused"))
+        assert node.kubelet() == old and node.files() == files and node.leftovers() == ""
+        remount(node, "rw")
+        confirmed(pyinfra("feature_gates", *gates(node)), node)
+
+
+@pytest.mark.slow
+def test_a_target_that_becomes_read_only_before_it_is_placed(node: Node) -> None:
+    with gate_on_the_command_line(node), small_disk(node, "/etc/default", 64):
+        old, files = node.kubelet(), node.files()
+        run = held("place 1", node, *gates(node))
+        remount(node, "ro")
+        node.go()
+        told = run.end()
+        assert told.code == 1, told.all
+        assert f"could not put the new {FLAGS_FILE} in place" in row(told, node, "reverted")
+        assert node.kubelet() == old and node.files() == files
+        remount(node, "rw")
+        confirmed(pyinfra("feature_gates", *gates(node)), node)
+        assert node.leftovers() == ""
+
+
+@pytest.mark.slow
+def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> None:
+    """The one thing that a node cannot mend by itself: it says so, takes no further change, and can be told to try again."""
+    with gate_on_the_command_line(node), small_disk(node, "/etc/default", 64):
+        old, files = node.kubelet(), node.files()
+        wanted = gates(node, gate=f"{GATE}=absent,{UNKNOWN_GATE}=true", allow_unknown_gates="true")
+        run = held("wait", node, *wanted)
+        remount(node, "ro")
+        node.go()
+        told = run.end()
+        assert told.code == 1, told.all
+        assert "a file could not be put back" in row(told, node, "revert-failed")
+        assert f"MEND BY HAND on {node.name}" in told.out
+        change = node.change()
+        status = pyinfra("status", "-y")
+        assert f"change {change} is revert-failed: it wants a hand" in status.out
+        refused = pyinfra("feature_gates", *wanted)
+        assert refused.code == 1 and f"change {change} is revert-failed" in refused.all, refused.all
+        remount(node, "rw")
+        node.run(f"sh {HOME}/active/{change}/change.sh revert")
+        assert node.state(change) == "reverted" and node.leftovers() == ""
+        assert node.files() == files and node.kubelet()[2:] == old[2:]
+        confirmed(pyinfra("feature_gates", *gates(node)), node)
+
+
+# ---- other hands
+
+
+CONFIG = "/var/lib/kubelet/config.yaml"
+
+
+def replace_by_link(node: Node) -> None:
+    node.run(f"cp -a {CONFIG} /root/elsewhere && ln -sf /root/elsewhere {CONFIG}")
+
+
+def edit(node: Node) -> None:
+    node.run(f"echo '# mine' >>{CONFIG}")
+
+
+@pytest.fixture
+def config(node: Node) -> Iterator[str]:
+    """The kubelet's configuration as it was, once the test has seen what became of it."""
+    node.run(f"cp -a {CONFIG} /root/config.kept")
+    yield CONFIG
+    node.run(f"rm -f {CONFIG} /root/elsewhere; mv /root/config.kept {CONFIG}")
+
+
+@pytest.mark.parametrize(
+    ("step", "spoil", "outcome", "words"),
+    [
+        ("check", edit, "refused", "was edited since the plan"),
+        ("check", replace_by_link, "refused", "is a symbolic link"),
+        ("place 1", edit, "reverted", "was edited in mid-change"),
+        ("place 1", replace_by_link, "reverted", "became a symbolic link in mid-change"),
+    ],
+)
+def test_a_target_that_others_change(node: Node, config: str, step: str, spoil: Callable[[Node], None], outcome: str, words: str) -> None:
+    old = node.kubelet()
+    run = held(step, node, *gates(node))
+    spoil(node)
+    look = f"sha256sum <{config}; readlink {config}"
+    theirs = node.run(look, check=False)
+    node.go()
+    told = run.end()
+    assert told.code == 1, told.all
+    assert words in row(told, node, outcome)
+    assert node.kubelet() == old and node.leftovers() == ""
+    assert node.run(look, check=False) == theirs, "what somebody else wrote, before this change had touched the file, is gone"
+
+
+@pytest.mark.slow
+def test_a_target_that_others_change_after_it_was_placed(node: Node, config: str) -> None:
+    """It goes back to the original all the same, and theirs is kept."""
+    old, files = node.kubelet(), node.files()
+    run = held("revert", node, *bad(node))
+    edit(node)
+    theirs = node.run(f"cat {config}")
+    node.go()
+    told = run.end()
+    assert told.code == 1, told.all
+    kept = f"{HOME}/changes/{node.change()}/foreign.1"
+    assert f"somebody else wrote {config} in mid-change, theirs is kept as {kept}" in row(told, node, "reverted")
+    assert node.run(f"cat {kept}") == theirs
+    assert node.files() == files and node.kubelet()[2:] == old[2:]
+
+
+@pytest.mark.parametrize("applied", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["wait", "soak"])
+def test_a_change_whose_directory_is_deleted(node: Node, applied: bool) -> None:
+    """What it takes to put it back lies elsewhere too."""
+    old, files = node.kubelet(), node.files()
+    if applied:
+        run = Started("feature_gates", *gates(node, soak="15", confirm_timeout=SHORT))
+        run.wait_for("soaking")
+    else:
+        run = held("wait", node, *gates(node))
+    change = node.change()
+    node.run(f"rm -rf {HOME}/changes/{change}")
+    node.go()
+    told = run.end()
+    assert told.code == 1, told.all
+    row(told, node, "reverted")
+    wait_for(lambda: not node.leftovers(), "the change to be over")
+    assert node.files() == files and node.kubelet()[2:] == old[2:]
+    next_run_works(node)
+
+
+# ---- the kubelet's own ways
+
+
+DROPIN = "/etc/systemd/system/kubelet.service.d/50-test.conf"
+
+
+@contextlib.contextmanager
+def dropin(node: Node, text: str) -> Iterator[None]:
+    node.run(f"mkdir -p {Path(DROPIN).parent} && cat >{DROPIN} && systemctl daemon-reload && systemctl restart kubelet", input=text)
+    try:
+        yield
+    finally:
+        node.run(
+            f"rm {DROPIN}; rmdir {Path(DROPIN).parent} 2>/dev/null; systemctl daemon-reload; systemctl reset-failed kubelet; systemctl restart kubelet"
+        )
+
+
+def test_a_kubelet_with_start_limits(node: Node) -> None:
+    """It may be started once in ten minutes, which its failure uses up."""
+    with dropin(node, "[Unit]\nStartLimitIntervalSec=600\nStartLimitBurst=1\n[Service]\nRestartSec=1\n"):
+        old, files = node.kubelet(), node.files()
+        told = pyinfra("feature_gates", *bad(node))
+        assert told.code == 1, told.all
+        assert f"unrecognized feature gate: {UNKNOWN_GATE}" in row(told, node, "reverted")
+        assert node.files() == files and node.kubelet()[2:] == old[2:]
+        assert node.run("systemctl is-active kubelet").strip() == "active"
+        journal = node.run("journalctl --unit kubelet --boot --no-pager --output cat")
+        assert "Start request repeated too quickly" in journal, "the limit was never reached"
+
+
+@pytest.mark.slow
+def test_a_kubelet_that_dies_after_ten_seconds(node: Node) -> None:
+    """It was up and healthy: that alone proves nothing."""
+    kill = (
+        f"[Service]\nExecStartPost=/bin/sh -c 'if grep -q {GATE} {CONFIG}; then"
+        " systemd-run --collect --on-active=10 --timer-property=AccuracySec=100ms kill -KILL $MAINPID; fi'\n"
+    )
+    with dropin(node, kill):
+        old, files = node.kubelet(), node.files()
+        told = pyinfra("feature_gates", *gates(node))
+        assert told.code == 1, told.all
+        assert "was healthy and ended again" in row(told, node, "reverted")
+        assert "healthy: http" in told.out
+        assert node.files() == files and node.kubelet()[2:] == old[2:]
+
+
+@pytest.mark.slow
+def test_a_revert_that_is_killed_twice(node: Node) -> None:
+    old, files = node.kubelet(), node.files()
+    run = held("restore 1", node, *bad(node, confirm_timeout="60"))
+    change = node.change()
+    unit = f"daytwo-{change}.service"
+    node.run(f"systemctl kill --signal=KILL {unit}")
+    wait_for(lambda: "step: wait-old" in node.log(change), "the revert to be taken up")
+    assert "the process that worked on the change is gone" in node.log(change)
+    node.run(f"systemctl kill --signal=KILL {unit}")
+    told = run.end()
+    assert told.code == 1, told.all
+    row(told, node, "reverted")
+    assert node.files() == files and node.kubelet()[2:] == old[2:] and node.leftovers() == ""
+    assert node.log(change).count("step: wait-old") == 2
+    next_run_works(node)
+
+
+@pytest.mark.slow
+def test_a_kubelet_that_would_not_take_a_manifest_up(lab: Lab) -> None:
+    node = Node(lab, lab.control_planes[-1])
+    look = f"stat -c '%n %Y %Z %i' {MANIFESTS}/*"
+    before = node.run(look)
+    node.run("kill -STOP $(pidof kubelet)")
+    try:
+        told = pyinfra("feature_gates", *gates(node, components="kube-scheduler"))
+    finally:
+        node.run("kill -CONT $(pidof kubelet)")
+    assert told.code == 1, told.all
+    assert "has not renewed its lease" in row(told, node, "not started", "kube-scheduler")
+    assert node.run(look) == before
+
+
+@pytest.mark.slow
+def test_an_apiserver_that_is_slow_by_a_minute(lab: Lab) -> None:
+    """The new one is stopped for a minute as soon as it runs; it is not put back."""
+    node = Node(lab, lab.control_planes[-1])
+    before = node.files()
+    watch = (
+        "while :; do for d in /proc/[0-9]*; do"
+        f" if [ \"$(cat $d/comm 2>/dev/null)\" = kube-apiserver ] && tr '\\000' ' ' <$d/cmdline 2>/dev/null | grep -q {ON};"
+        " then kill -STOP ${d#/proc/}; sleep 60; kill -CONT ${d#/proc/}; echo done >/run/slow; exit; fi; done; sleep 0.1; done"
+    )
+    node.run("rm -f /run/slow; cat >/run/slow.sh; systemd-run --collect --unit=slow-apiserver sh /run/slow.sh", input=watch)
+    try:
+        told = pyinfra("feature_gates", *gates(node, components="kube-apiserver"))
+        assert node.run("cat /run/slow").strip() == "done"
+        assert told.code == 0, told.all
+        row(told, node, "confirmed", "kube-apiserver")
+    finally:
+        node.run("systemctl stop slow-apiserver; rm -f /run/slow.sh", check=False)
+    undone = pyinfra("feature_gates", *gates(node, gate=f"{GATE}=absent", components="kube-apiserver"))
+    assert undone.code == 0 and node.files() == before, undone.all
+
+
+# ---- operators
+
+
+def listed(told: Outcome) -> list[str]:
+    """The rows of deploys/changes.py."""
+    assert told.code == 0, told.all
+    return [line for line in told.out.splitlines() if re.match(r"r\d{8}-\d{6}-[0-9a-f]{4} ", line)]
+
+
+def run_of(started: Started) -> str:
+    found = re.search(r"^Plan of run (\S+):", started.out, re.MULTILINE)
+    assert found, started.out
+    return found.group(1)
+
+
+def holder(started: Started, text: str) -> None:
+    """`text` names the run, its user and its command."""
+    assert f"run {run_of(started)}" in text, text
+    assert re.search(rf"(of|by) {re.escape(me())}[ ,]", text), text
+    assert "inventories/lab.py deploys/feature_gates.py -y" in text, text
+
+
+def me() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@pytest.mark.slow
+def test_two_operators_at_the_same_moment(node: Node, second: Node) -> None:
+    one, other = (Started("feature_gates", *gates(which)) for which in (node, second))
+    told = {one.end().code: one, other.end().code: other}
+    assert set(told) == {0, 1}, one.out + other.out
+    holder(told[0], told[1].out)
+    assert re.search(r"holds this cluster .*it is alive; its sign of life is good for \d+ s: wait for its end", told[1].out), told[1].out
+    changed, other_node = (node, second) if told[0] is one else (second, node)
+    assert changed.effective() and not other_node.effective()
+    assert other_node.run(f"ls {HOME}/active 2>/dev/null", check=False) == ""
+    confirmed(pyinfra("feature_gates", *gates(other_node)), other_node)
+    undo(node)
+    undo(second)
+
+
+def test_a_node_in_the_hands_of_another_run(node: Node) -> None:
+    """Seen in the plan already, before anything is laid down."""
+    run = held("wait", node, *gates(node))
+    refused = pyinfra("feature_gates", *gates(node))
+    node.go()
+    assert refused.code == 1, refused.all
+    assert re.search(rf"{node.name}: change \S+ is being applied, reverts in \d+ s", refused.all), refused.all
+    holder(run, refused.all)
+    confirmed(run.end(), node)
+    undo(node)
+
+
+@pytest.mark.slow
+def test_two_operators_with_other_lock_hosts(node: Node, tmp_path: Path) -> None:
+    """An inventory without the control plane has its lock on another host: then the node's own lock counts."""
+    inventory = tmp_path / "workers.py"
+    inventory.write_text(f"import runpy\nworkers = runpy.run_path({str(operator.ROOT / 'inventories/lab.py')!r})['workers']\n")
+    run = held("check", node, *gates(node))
+    other = Started("feature_gates", *gates(node, allow_unproven="true"), inventory=str(inventory))
+    wait_for(lambda: len(node.run(f"ls {HOME}/active").split()) == 2, f"the second change:\n{other.out}")
+    node.go()
+    refused = other.end()
+    assert refused.code == 1, refused.all
+    told = row(refused, node, "refused")
+    assert re.search(
+        r"this node is in the hands of change \S+, which is appl\w+: .*; it is put back in \d+ s; nothing was changed", told
+    ), told
+    holder(run, told)
+    confirmed(run.end(), node)
+    undo(node)
+
+
+@pytest.mark.slow
+def test_a_dead_holder(lab: Lab, node: Node, second: Node) -> None:
+    old, files = node.kubelet(), node.files()
+    run = Started("feature_gates", *gates(node, soak="30", confirm_timeout=SHORT))
+    run.wait_for("soaking")
+    run.send(signal.SIGKILL)
+    dead, change = run_of(run), node.change()
+    wait_for(lambda: lab.run("cp1", f"flock -n {HOME}/cluster.lock true", check=False).returncode == 0, "the lock to be let go")
+    for more in ({}, {"take_over": "r20260101-000000-0000"}):
+        refused = pyinfra("feature_gates", *gates(second, **more))
+        assert refused.code == 1, refused.all
+        assert (
+            f"its operator's side is gone: look at what it left with deploys/changes.py, then take its lock over by name: --data take_over={dead}"
+            in refused.out
+        )
+        holder(run, refused.out)
+        row(refused, second, "not started")
+    told = pyinfra("feature_gates", *gates(second, take_over=dead))
+    confirmed(told, second)
+    assert f"the cluster's lock was taken over {dead} of {me()}" in told.out
+    undo(second)
+    node.wait_for_state(change, "reverted")
+    assert node.files() == files and node.kubelet()[2:] == old[2:]
+
+
+@pytest.mark.slow
+def test_an_operator_that_dies_before_it_confirms(node: Node) -> None:
+    old, files = node.kubelet(), node.files()
+    run = Started("feature_gates", *gates(node, soak="20", confirm_timeout=SHORT))
+    run.wait_for("soaking")
+    run.send(signal.SIGKILL)
+    change = node.change()
+    left = []
+    for _ in range(2):
+        status = pyinfra("status", "-y")
+        found = re.search(
+            rf"^{node.name} .*change {change} is unconfirmed, reverts in (\d+) s \(run {run_of(run)}, by {re.escape(me())}",
+            status.out,
+            re.MULTILINE,
+        )
+        assert found, status.out
+        left.append(int(found.group(1)))
+    assert 0 < left[1] < left[0] < 65
+    refused = pyinfra("feature_gates", *gates(node))
+    assert refused.code == 1 and re.search(rf"change {change} is unconfirmed, reverts in \d+ s", refused.all), refused.all
+    assert node.effective() and "state: reverting" not in node.log(change), "it was put back before its time"
+    node.wait_for_state(change, "reverted")
+    assert node.reason(change) == "not confirmed within 65 s"
+    assert node.files() == files and node.kubelet()[2:] == old[2:] and not node.effective()
+    rows = listed(pyinfra("changes", "-y"))
+    assert any(change_row.startswith(run_of(run)) and "reverted: not confirmed within 65 s" in change_row for change_row in rows), rows
+    confirmed(pyinfra("feature_gates", *gates(node, take_over=run_of(run))), node)
+    undo(node)
+
+
+@pytest.mark.parametrize("value", ["44", "86401", "soon"])
+def test_a_confirm_timeout_that_cannot_be_meant(node: Node, value: str) -> None:
+    told = pyinfra("feature_gates", *gates(node, confirm_timeout=value))
+    assert told.code == 1 and "refused, nothing was written on any node" in told.all, told.all
+    assert re.search(rf"confirm_timeout: .*{value}", told.all), told.all
+    assert "Plan of run" not in told.out
+
+
+def test_interrupted_on_the_first_of_two(node: Node, second: Node) -> None:
+    files = second.files()
+    both = ["-y", *data(feature_gates=ON, only=f"{node.name},{second.name}")]
+    run = Started("feature_gates", *both)
+    run.wait_for("step: wait\n")
+    run.send(signal.SIGINT)
+    told = run.end()
+    assert told.code == 1, told.out
+    row(told, node, "confirmed")
+    row(told, second, "not started")
+    assert "HALTED: interrupted by the operator" in told.out
+    assert node.effective() and second.files() == files and second.run(f"ls {HOME}/active 2>/dev/null", check=False) == ""
+    again = pyinfra("feature_gates", *both)
+    row(again, node, "no change")
+    confirmed(again, second)
+    undo(node)
+    undo(second)
+
+
+@pytest.mark.slow
+def test_interrupted_in_a_soak(node: Node) -> None:
+    old, files = node.kubelet(), node.files()
+    run = Started("feature_gates", *gates(node, soak="600"))
+    run.wait_for("soaking")
+    run.send(signal.SIGINT)
+    told = run.end()
+    assert told.code == 1, told.out
+    assert "the soak was cut short" in row(told, node, "reverted")
+    assert node.files() == files and node.kubelet()[2:] == old[2:]
+
+
+@pytest.mark.slow
+def test_interrupted_twice(node: Node) -> None:
+    old, files = node.kubelet(), node.files()
+    run = held("wait", node, *gates(node, confirm_timeout=SHORT))
+    change = node.change()
+    run.send(signal.SIGINT)
+    run.wait_for("halting: ")
+    run.send(signal.SIGINT)
+    told = run.end(30)
+    assert told.code == 130, told.out
+    assert "leaving at once" in told.out
+    node.go()
+    node.wait_for_state(change, "reverted")
+    assert node.files() == files and node.kubelet()[2:] == old[2:]
+    confirmed(pyinfra("feature_gates", *gates(node, take_over=run_of(run))), node)
+    undo(node)
+
+
+# ---- history
+
+
+def run_name(told: Outcome) -> str:
+    found = re.search(r"^Plan of run (\S+):", told.out, re.MULTILINE)
+    assert found and told.code == 0, told.all
+    return found.group(1)
+
+
+@pytest.mark.slow
+def test_what_was_done_is_listed_and_undone(node: Node, second: Node) -> None:
+    files = {which: which.files() for which in (node, second)}
+    both = data(feature_gates=ON, only=f"{node.name},{second.name}")
+    first = run_name(pyinfra("feature_gates", "-y", *both))
+    rows = [line for line in listed(pyinfra("changes", "-y")) if line.startswith(first)]
+    for which, line in zip((node, second), rows, strict=True):
+        assert re.search(rf"^{first}  \d+s +{which.name} +kubelet +confirmed +{re.escape(me())} +{ON}$", line), rows
+    newest = pyinfra("rollback", "-y")
+    assert newest.code == 0, newest.all
+    order = re.findall(r"^\[\d/2\] (\w+): kubelet: undo", newest.out, re.MULTILINE)
+    assert order[:2] == [second.name, node.name], newest.out
+    for which in (node, second):
+        assert which.files() == files[which] and not which.effective()
+    again = pyinfra("rollback", "-y", *data(run=first))
+    assert again.code == 0 and f"kubelet is as it was before {first} already" in again.out, again.all
+
+
+@pytest.mark.slow
+def test_a_run_is_undone_by_its_name_but_not_over_another_hand(node: Node, config: str) -> None:
+    files = node.files()
+    named = run_name(pyinfra("feature_gates", *gates(node)))
+    edit(node)
+    node.run("systemctl restart kubelet")
+    edited = node.files()
+    refused = pyinfra("rollback", "-y", *data(run=named))
+    assert refused.code == 1, refused.all
+    assert f"{config} was changed since" in refused.all and all(f"-{line}" in refused.all for line in ("# mine", f"  {GATE}: true")), (
+        refused.all
+    )
+    assert node.files() == edited
+    forced = pyinfra("rollback", "-y", *data(run=named, force="true"))
+    assert forced.code == 0, forced.all
+    assert f"WARNING {node.name}: {config} was changed since" in forced.out
+    assert node.files() == files and not node.effective()
+
+
+@pytest.mark.slow
+def test_uninstall_leaves_nothing(node: Node) -> None:
+    run = held("wait", node, *gates(node))
+    busy = pyinfra("uninstall", "-y", "--limit", node.name)
+    node.go()
+    assert busy.code == 1 and f"{node.name}: busy" in busy.all, busy.all
+    confirmed(run.end(), node)
+    undo(node)
+    gone = pyinfra("uninstall", "-y", "--limit", node.name)
+    assert gone.code == 0 and f"{node.name}: removed" in gone.out, gone.all
+    told = node.run(
+        "find / -xdev -name '*daytwo*'; find /var/lib/kubelet /run -name '*daytwo*'; find / -xdev -name .daytwo;"
+        " grep -rl daytwo /etc /var/lib/systemd; systemctl list-units --all --plain --no-legend '*daytwo*'; systemctl list-unit-files --no-legend '*daytwo*'",
+        check=False,
+    )
+    assert told == ""
+    again = pyinfra("uninstall", "-y", "--limit", node.name)
+    assert again.code == 0 and f"{node.name}: clean" in again.out, again.all
+    next_run_works(node)
+
+
+# ---- what is told
+
+
+@pytest.mark.slow
+def test_the_error_shows_why_with_the_api_down_too(lab: Lab) -> None:
+    node = Node(lab, lab.control_planes[-1])
+    files = node.files()
+    told = pyinfra("feature_gates", *bad(node, components="kube-apiserver"))
+    assert told.code == 1, told.all
+    row(told, node, "reverted", "kube-apiserver")
+    evidence = told.out.partition(f"What {node.name} kept as evidence")[2]
+    assert re.search(rf"\| kube-apiserver: .*Error: .*unrecognized feature gate: {UNKNOWN_GATE}", evidence), told.out
+    assert re.search(r"\| journal: .*kube-apiserver", evidence), told.out
+    assert node.files() == files
+
+
+@pytest.mark.parametrize("good", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["confirmed", "reverted"])
+def test_secrets_are_told_nowhere(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: bool) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    secrets = ("hunter2", "Zx9sesameZx9", "letmein77")
+    more = f"HTTPS_PROXY=http://u:{secrets[0]}@127.0.0.1:9\nNO_PROXY=*\nFOO_TOKEN={secrets[1]}\n"
+    with gate_on_the_command_line(node, more):
+        wanted = gates(node) if good else gates(node, gate=f"{GATE}=absent,{UNKNOWN_GATE}=true", allow_unknown_gates="true")
+        told = pyinfra("feature_gates", *wanted, *data(registry_token=secrets[2]))
+        assert told.code == (0 if good else 1), told.all
+        change = node.change()
+        texts = {
+            "output": told.all,
+            "changes": pyinfra("changes", "-y").all,
+            "record": "".join(path.read_text() for path in (tmp_path / "daytwo/runs").iterdir()),
+            "node": node.run(
+                f"cd {HOME}/changes/{change} && cat record.jsonl log holder reason; cat evidence 2>/dev/null; cat state", check=False
+            ),
+        }
+        assert change in texts["record"] and f'"{change}"' in texts["node"]
+        if good:
+            assert "<masked sha256:" in texts["output"], "the diff should show that there is something"
+        assert [(name, secret) for name, text in texts.items() for secret in secrets if secret in text] == []
+        events = [json.loads(line) for line in texts["record"].splitlines()]
+        assert [event["event"] for event in events] == ["run", "begin", "plan", "end", "end-of-run"]
+        assert events[0]["who"] == me() and events[3]["outcome"] == ("confirmed" if good else "reverted")
+
+
+# ---- by hand
+
+
+@pytest.mark.slow
+def test_by_hand_without_pyinfra(node: Node) -> None:
+    """A change that was undone is staged again, applied, confirmed or put back, all by its own script under dash."""
+    old, files = node.kubelet(), node.files()
+    run = run_name(pyinfra("feature_gates", *gates(node)))
+    change = node.change()
+    here = f"{HOME}/changes/{change}"
+    stage = f"cd {here} && rm -rf before log reason && echo state=staged >state"
+    undone = pyinfra("rollback", "-y")
+    assert undone.code == 0, undone.all
+
+    def by_hand(verb: str) -> str:
+        return node.run(f"cd {here} && dash change.sh {verb}")
+
+    node.run(stage)
+    by_hand("apply")
+    told = by_hand("status")
+    assert "state=applied\n" in told and re.search(r"^reverts=in \d+ s$", told, re.MULTILINE) and "health=200\n" in told, told
+    assert node.effective()
+    by_hand("revert")
+    assert "state=reverted\n" in by_hand("status") and node.files() == files and node.kubelet()[2:] == old[2:]
+
+    node.run(stage)
+    by_hand("apply")
+    assert "state=confirmed\n" in by_hand("confirm") and node.effective() and node.leftovers() == ""
+    undone = pyinfra("rollback", "-y", *data(run=run))
+    assert undone.code == 0 and node.files() == files, undone.all
