@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +87,7 @@ def _comment(text: str) -> str:
     return " ".join(text.split())
 
 
-def contents(change: Change, holder: Holder, record: dict[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> dict[str, bytes]:
+def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> dict[str, bytes]:
     """Every file of the change's directory, by its name in there. `record` is what is known of the change beforehand."""
     unit = templates().get_template("daytwo-recover.service.j2").render(unit=change.unit, home=home)
     files = {
@@ -94,13 +95,13 @@ def contents(change: Change, holder: Holder, record: dict[str, Any], home: str =
         "recover.sh": templates().get_template("recover.sh.j2").render(home=home).encode(),
         "daytwo-recover.service": unit.encode(),
         "holder": holder.lines.encode("utf-8", "surrogateescape"),
-        "record.jsonl": json.dumps(record, sort_keys=True).encode() + b"\n",
+        "record.jsonl": json.dumps(dict(record), sort_keys=True).encode() + b"\n",
         "state": b"state=staged\n",
     }
     return files | {f"after/{number}": edit.after for number, edit in enumerate(change.files, 1) if edit.after is not None}
 
 
-def stage_script(change: Change, holder: Holder, record: dict[str, Any]) -> str:
+def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> str:
     """A POSIX sh script, to be fed to `sh -s` as root: lays the directory down, checks it, applies it detached, and waits for
     one line on standard input, `confirm [RECORD]` or `revert REASON`, once it is applied.
 

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import gevent
 from gevent.event import Event
@@ -163,8 +163,9 @@ class Run:
             if why:
                 step.why = why
             elif not self.interrupted:
-                self._note(plan_record(self.info, step.order, step.change, step.gates, step.undoes))
-                self._transact(step)
+                planned = plan_record(self.info, step.order, step.change, step.gates, step.undoes)
+                self._note(planned)
+                self._transact(step, planned)
         except Exception as error:
             step.outcome = "unknown" if step.touched else step.outcome
             step.why = str(error) or repr(error)
@@ -178,7 +179,7 @@ class Run:
         if all(other.outcome == "confirmed" for other in self.steps if other.change.node == step.change.node):
             self._done[step.change.node].set()
 
-    def _transact(self, step: Step) -> None:
+    def _transact(self, step: Step, planned: Mapping[str, Any]) -> None:
         """Lay the change down, apply it, prove it, and let the node keep it or put it back."""
         change = step.change
         remote = self._remotes[change.node]
@@ -205,7 +206,7 @@ class Run:
         lines: list[str] = []
         step.touched = True
         budget = change.confirm_timeout + REVERT_SECONDS
-        staged = stage_script(change, self.info.holder, plan_record(self.info, step.order, change, step.gates))
+        staged = stage_script(change, self.info.holder, planned)
         status = self._ask(remote, "sh -s", budget, on_line, again=f'sh "{script(change.id)}" watch', stdin=staged, feed=feed)
         if status.state == "applied":
             # The connection was lost before the verdict was heard.
