@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 # What a component says before it ends for good: cobra's and klog's error lines, a Go panic, and `key="value"` errors.
 _TELLING = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
 
+# systemd says that it failed, never why.
+_SYSTEMD = re.compile(r"journal: (Failed to start |Starting |.*\.service: )")
+
 
 @dataclass(frozen=True)
 class Status:
@@ -29,7 +32,7 @@ class Status:
     @property
     def telling_line(self) -> str:
         """The line of the component's own output that says why, or "" where there is none."""
-        telling = [line for line in self.evidence if _TELLING.search(line)]
+        telling = [line for line in self.evidence if _TELLING.search(line) and not _SYSTEMD.match(line)]
         from_container = [line for line in telling if not line.startswith("journal: ")]
         return _bare((from_container or telling or [""])[-1])
 
