@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from pyinfra.api.deploy import deploy
 
 from roles.api import ApiError, GateMetric
-from roles.change.record import RunRecord, new_run_id, this_run
+from roles.change.record import new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
 from roles.rollout import options as run_options
-from roles.rollout import pace, report, table
 from roles.rollout import remote as bridge
-from roles.rollout.lock import ClusterLock
+from roles.rollout import report, table
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, show
-from roles.rollout.run import Run, Step
+from roles.rollout.run import Run, Step, arrange
 
 
 @dataclass
@@ -128,27 +127,22 @@ def _assemble(
                     f"it was not restarted since: restart it, then run this again"
                 )
     bridge.stop(refusals)
+    on = any(found.turns_on for found in desired.values())
+    order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
     changing = [(planned, plan) for plan in plans for planned in plan.planned if planned.change is not None]
+    changing.sort(key=lambda pair: order.index(pair[0].component))  # nodes stay as in the inventory
     apiservers = any(planned.component == "kube-apiserver" for planned, _ in changing)
-    steps: dict[tuple[str, str], Step] = {}
+    steps: list[Step] = []
     for planned, plan in changing:
         owed = Owed(
             plan.host, planned.node_name, planned.component, planned.expected, plan.components, apiservers, options.allow_unproven
         )  # fmt: skip
         effective = before.get((plan.host, planned.component), {})
-        steps[(plan.host, planned.component)] = _step(planned, Prover(cluster, owed), effective, options)
-    on = any(found.turns_on for found in desired.values())
-    stages = _stages(steps, {plan.host for plan in plans if plan.components}, options, on)
+        steps.append(_step(planned, Prover(cluster, owed), effective, options))
+    stages = arrange(steps, {plan.host for plan in plans if plan.components}, options.pace, on)
     info = this_run(run_id, {host: found.model_dump() for host, found in desired.items()})
     prepared = Prepared(
-        Run(
-            info,
-            stages,
-            bridge.hosts_by_name(fleet.targets),
-            ClusterLock(fleet.lock_host, info.holder, options.take_over),
-            RunRecord(info),
-            lambda run: _finish(prepared),
-        ),
+        Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared)),
         plans,
         cluster,
         before,
@@ -169,18 +163,6 @@ def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], op
     }
     change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout)
     return Step(change, prover.ready, prover.prove, prover.watch, gates)
-
-
-def _stages(steps: dict[tuple[str, str], Step], control_plane: set[str], options: Options, on: bool) -> list[pace.Stage[Step]]:
-    """Components in their order over all nodes; hosts as in the inventory."""
-    order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
-    components = [step for name in order if name != "kubelet" for (_, component), step in steps.items() if component == name]
-    kubelets = {host: step for (host, component), step in steps.items() if component == "kubelet"}
-    workers = [step for host, step in kubelets.items() if host not in control_plane]
-    if workers:
-        workers[0].change = replace(workers[0].change, soak=options.soak)
-    own = [step for host, step in kubelets.items() if host in control_plane]
-    return pace.stages(components, workers, own, options.pace, on)
 
 
 def _finish(prepared: Prepared) -> None:

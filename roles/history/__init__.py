@@ -11,7 +11,7 @@ from pyinfra.api.deploy import deploy
 
 from roles import kubelet
 from roles.change.bundle import HOME, SYSTEMD
-from roles.change.record import RunRecord, new_run_id, this_run
+from roles.change.record import new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.history import facts, model
 from roles.history import plan as planning
@@ -20,12 +20,11 @@ from roles.history.plan import Undo
 from roles.observe import Observation
 from roles.proof import Owed, Prover, Survey, survey
 from roles.rollout import options as run_options
-from roles.rollout import pace, report, table
 from roles.rollout import remote as bridge
-from roles.rollout.lock import ClusterLock
+from roles.rollout import report, table
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote, show
-from roles.rollout.run import Run, Step
+from roles.rollout.run import Run, Step, arrange
 from roles.scripts import templates
 
 UNINSTALL_SECONDS = 120
@@ -176,31 +175,15 @@ def _assemble(run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Su
         change = replace(undo.change, wanted_confirm_timeout=options.confirm_timeout)
         steps.append(Step(change, prover.ready, prover.prove, prover.watch, gates, undo.recorded.id))
     info = this_run(run_id, {"undo": name})
-    run = Run(
-        info,
-        _stages(steps, {host for host, node in found.nodes.items() if node.components}, options),
-        bridge.hosts_by_name(fleet.targets),
-        ClusterLock(fleet.lock_host, info.holder, options.take_over),
-        RunRecord(info),
-        _finish,
-    )
+    # The other way round: what the run did last comes first.
+    components_first = bool(steps) and steps[0].change.component != planning.KUBELET
+    stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=components_first)
+    run = Run(info, stages, fleet, options.take_over, _finish)
     notes = [f"WARNING {warning}" for undo in undos for warning in undo.warnings]
     notes += [f"{undo.recorded.host}: {undo.recorded.component} is as it was before {name} already" for undo in undos if not undo.change]
     show(f"\nUndoing run {name}")
     report.show_plan(run, found.cluster.apiservers, notes)
     return run
-
-
-def _stages(steps: list[Step], control_plane: set[str], options: Options) -> list[pace.Stage[Step]]:
-    """As the run went, the other way round: what it did last comes first."""
-    components = [step for step in steps if step.change.component != planning.KUBELET]
-    kubelets = [step for step in steps if step.change.component == planning.KUBELET]
-    workers = [step for step in kubelets if step.change.node not in control_plane]
-    if workers:
-        workers[0].change = replace(workers[0].change, soak=options.soak)
-    own = [step for step in kubelets if step.change.node in control_plane]
-    components_last = bool(components) and bool(kubelets) and steps.index(components[0]) > steps.index(kubelets[0])
-    return pace.stages(components, workers, own, options.pace, on=not components_last)
 
 
 def _finish(run: Run) -> None:

@@ -6,8 +6,8 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import gevent
@@ -18,8 +18,8 @@ from roles.change import Change, Status, script, stage_script
 from roles.change import report as change_report
 from roles.change.record import RunInfo, RunRecord, end_record, plan_record
 from roles.rollout.lock import ClusterLock, Locked
-from roles.rollout.pace import Stage
-from roles.rollout.remote import Answer, ConnectionLost, Feed, Remote, RemoteError, on_interrupt, show
+from roles.rollout.pace import Pace, Stage, stages
+from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show
 
 Outcome = Literal["confirmed", "reverted", "revert-failed", "refused", "not started", "unknown"]
 
@@ -62,6 +62,16 @@ class Step:
     touched: bool = False
 
 
+def arrange(steps: Sequence[Step], control_plane: Collection[str], pace: Pace, on: bool) -> list[Stage[Step]]:
+    """The stages of a run from its steps in their wanted order; `control_plane` are hosts. The first worker, the canary, soaks."""
+    components = [step for step in steps if step.change.kind != "kubelet"]
+    kubelets = [step for step in steps if step.change.kind == "kubelet"]
+    workers = [step for step in kubelets if step.change.node not in control_plane]
+    if workers:
+        workers[0].change = replace(workers[0].change, soak=pace.soak)
+    return stages(components, workers, [step for step in kubelets if step not in workers], pace, on)
+
+
 class Run:
     """Drives the steps of all stages, in greenlets of its own; every host waits for its own result."""
 
@@ -69,9 +79,8 @@ class Run:
         self,
         info: RunInfo,
         stages: Sequence[Stage[Step]],
-        remotes: dict[str, Remote],
-        lock: ClusterLock,
-        record: RunRecord,
+        fleet: Fleet,
+        take_over: str,
         finish: Callable[[Run], None],
     ) -> None:
         self.info = info
@@ -79,9 +88,9 @@ class Run:
         self.steps = [step for stage in stages for step in stage.steps]
         for number, step in enumerate(self.steps, 1):
             step.order = number
-        self.record = record
-        self._remotes = remotes
-        self._lock = lock
+        self.record = RunRecord(info)
+        self._remotes = hosts_by_name(fleet.targets)
+        self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
         self._finish = finish
         self._done = {step.change.node: Event() for step in self.steps}
         self._ended = Event()
