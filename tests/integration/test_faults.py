@@ -38,8 +38,9 @@ class Node:
         return self.lab.run(self.name, command, check=check, input=input).stdout
 
     def files(self) -> dict[str, str]:
-        """Without daytwo's own unit, which comes with the first change and stays."""
-        return {path: digest for path, digest in operator.files(self.lab, self.name).items() if "/daytwo-recover.service" not in path}
+        """Without daytwo's own: its unit comes with the first change and stays; what is staged `leftovers` tells."""
+        found = operator.files(self.lab, self.name).items()
+        return {path: digest for path, digest in found if "/daytwo-recover.service" not in path and "/.daytwo/" not in path}
 
     def kubelet(self) -> tuple[str, ...]:
         """PID, start time and arguments; empty where none runs."""
@@ -217,6 +218,9 @@ def free(node: Node, path: str) -> None:
     node.run(f"rm -f {path}/fill")
 
 
+WHERE = ("lay the change down", "the unit that puts back at boot", "could not stage", "could not arm", "no space")
+
+
 @pytest.mark.slow
 def test_a_disk_that_is_full_before(node: Node) -> None:
     """From no room at all on, until there is enough: each time it is refused as a whole."""
@@ -231,7 +235,7 @@ def test_a_disk_that_is_full_before(node: Node) -> None:
                 break
             refused = row(told, node, "refused")
             assert "nothing was changed" in refused
-            said.add(next(word for word in ("lay the change down", "could not stage", "arm the way back", "no space") if word in refused))
+            said.add(next(word for word in WHERE if word in refused))
             assert node.kubelet() == old and node.files() == files
             assert node.leftovers() == ""
         assert len(said) >= 3, said
@@ -310,7 +314,6 @@ def remount(node: Node, how: str) -> None:
     node.run(f"mount -o remount,{how} /etc/default")
 
 
-@pytest.mark.slow
 def test_a_target_on_a_bind_mount(node: Node) -> None:
     """Nothing on the same mount could wait for it: a rename would be a copy."""
     with gate_on_the_command_line(node):
@@ -799,9 +802,10 @@ def test_uninstall_leaves_nothing(node: Node) -> None:
     undo(node)
     gone = pyinfra("uninstall", "-y", "--limit", node.name)
     assert gone.code == 0 and f"{node.name}: removed" in gone.out, gone.all
+    # The salt of a password of the lab has the word in it.
     told = node.run(
         "find / -xdev -name '*daytwo*'; find /var/lib/kubelet /run -name '*daytwo*'; find / -xdev -name .daytwo;"
-        " grep -rl daytwo /etc /var/lib/systemd; systemctl list-units --all --plain --no-legend '*daytwo*'; systemctl list-unit-files --no-legend '*daytwo*'",
+        " grep -rl --exclude=shadow daytwo /etc /var/lib/systemd; systemctl list-units --all --plain --no-legend '*daytwo*'; systemctl list-unit-files --no-legend '*daytwo*'",
         check=False,
     )
     assert told == ""
@@ -864,7 +868,7 @@ def test_by_hand_without_pyinfra(node: Node) -> None:
     change = node.change()
     here = f"{HOME}/changes/{change}"
     stage = f"cd {here} && rm -rf before log reason && echo state=staged >state"
-    undone = pyinfra("rollback", "-y")
+    undone = pyinfra("rollback", "-y", *data(run=run))
     assert undone.code == 0, undone.all
 
     def by_hand(verb: str) -> str:
