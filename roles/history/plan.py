@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -29,17 +28,27 @@ class Undo:
 
 
 def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
-    """The newest run that confirmed something which was not undone since, and the runs right before it that wanted the same: a
-    run that was halted and run again is undone as one. The newest first; runs that undo others do not count."""
+    """The newest run that confirmed something which was not undone since, and the runs right before it that wanted the same of other
+    components: a run that was halted and run again is undone as one. The newest first; runs that undo others do not count."""
     changes = [change for recorded in history.values() for change in recorded]
     undone = {str(change.plan.get("undoes")) for change in changes if change.state == "confirmed" and change.plan.get("undoes")}
-    wanted = {
-        change.run: change.plan.get("data")
+    standing = [
+        change
         for change in changes
         if change.state == "confirmed" and change.run and not change.plan.get("undoes") and change.id not in undone
-    }
-    runs = sorted(wanted, reverse=True)
-    return tuple(itertools.takewhile(lambda run: wanted[run] == wanted[runs[0]], runs))
+    ]
+    found: list[str] = []
+    touched: set[tuple[str, str]] = set()
+    wanted = None
+    for run in sorted({change.run for change in standing}, reverse=True):
+        own = [change for change in standing if change.run == run]
+        parts = {(change.host, change.component) for change in own}
+        wanted = wanted or own[0].plan.get("data")
+        if own[0].plan.get("data") != wanted or parts & touched:
+            break
+        found.append(run)
+        touched |= parts
+    return tuple(found)
 
 
 def to_undo(history: Mapping[str, Sequence[Recorded]], runs: Collection[str]) -> list[Recorded]:

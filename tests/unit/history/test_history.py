@@ -137,11 +137,13 @@ def history(*changes: Recorded) -> dict[str, list[Recorded]]:
 
 def test_the_newest_run_that_stands_is_undone() -> None:
     first, second = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
-    a, b = recorded(change(run=first)), recorded(change(run=second))
+    a, b = recorded(change(run=first)), recorded(change("kube-scheduler", run=second))
+    again = recorded(change(run=second))
+    assert planning.newest(history(a, again)) == (second,), "the first was complete: the second is another matter"
     assert planning.newest(history(a, b)) == (second, first), "the same was wanted: the first was halted, the second went on"
     other = replace(a, plan={**a.plan, "data": "of another wish"})
     assert planning.newest(history(other, b)) == (second,)
-    undone = recorded(change(run="r20260103-000000-cccc"), undoes=b.id)
+    undone = recorded(change("kube-scheduler", run="r20260103-000000-cccc"), undoes=b.id)
     assert planning.newest(history(a, b, undone)) == (first,)
     failed = recorded(change(run="r20260104-000000-dddd"), state="reverted", undoes=a.id)
     assert planning.newest(history(a, b, undone, failed)) == (first,)
