@@ -140,7 +140,7 @@ def test_five_workers_the_third_one_bad(lab: Lab) -> None:
     assert set(outcomes) == {(node, "kubelet") for node in WORKERS}, halted.out
     assert outcomes[("w1", "kubelet")] == "confirmed" and outcomes[("w3", "kubelet")] == "reverted", halted.out
     assert outcomes[("w5", "kubelet")] == "not started", halted.out
-    assert halted.out.index("w1 kubelet: confirmed") < halted.out.index("[2/5]"), "the canary was not proven first"
+    assert halted.out.index("w1 kubelet: confirmed") < halted.out.rindex("[2/5]"), "the canary was not proven first"
     for node in WORKERS:
         assert has_gate(lab, node) == (outcomes[(node, "kubelet")] == "confirmed"), f"{node} is not what the table says"
 
