@@ -128,7 +128,11 @@ def test_a_member_of_etcd_that_is_down_halts_before_anything_is_touched(lab: Lab
 def test_five_workers_the_third_one_bad(lab: Lab) -> None:
     """Two at a time: the run halts at the third, the table is what is so; run again it finishes; rolled back all is as before."""
     before = {node: operator.files(lab, node) for node in WORKERS}
-    lab.run("w3", "mkdir -p /etc/systemd/system/kubelet.service.d && cat >/etc/systemd/system/kubelet.service.d/99-bad.conf && systemctl daemon-reload", input=BAD_WORKER)
+    lab.run(
+        "w3",
+        "mkdir -p /etc/systemd/system/kubelet.service.d && cat >/etc/systemd/system/kubelet.service.d/99-bad.conf && systemctl daemon-reload",
+        input=BAD_WORKER,
+    )
     wish = data(feature_gates=f"{GATE}=true", components="kubelet", only=",".join(WORKERS), max_unavailable="2")
     try:
         halted = pyinfra("feature_gates", "-y", *wish)
