@@ -18,7 +18,7 @@ from tests.integration import operator
 from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.wide]
 
 HOME = "/var/lib/daytwo"
 UNKNOWN_GATE = "NoSuchGate"
