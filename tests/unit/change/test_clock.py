@@ -6,14 +6,13 @@ import functools
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from roles.change import Change, render
 from roles.scripts import templates
-from tests.unit.change.scratch import BAD, Scratch, health
+from tests.unit.change.scratch import BAD, Scratch
 from tests.unit.change.test_change import KUBELET, STATIC_POD
 
 FAST = "+10y x100"
@@ -42,20 +41,6 @@ needs_faketime = pytest.mark.skipif(shutil.which("faketime") is None, reason="fa
 # /proc/uptime as it will be so many seconds from now.
 LATER = ("unshare", "--time", "--boottime", "86400", "--fork")
 needs_time_namespace = pytest.mark.skipif(not works(*LATER), reason="no time namespace may be made here")
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with health() as found:
-        yield found
-
-
-@pytest.fixture
-def node(tmp_path: Path, url: str) -> Iterator[Scratch]:
-    made = Scratch(tmp_path / "node", url)
-    made.lay_down()
-    yield made
-    made.end()
 
 
 def told(node: Scratch) -> list[str]:

@@ -6,22 +6,16 @@ Each call of a real run is looked at: had the power gone right before it, what w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.unit.change.disk import Call, Disk, strace_works, trace_of
-from tests.unit.change.scratch import Scratch, health
+from tests.unit.change.scratch import Scratch
 
 pytestmark = pytest.mark.skipif(not strace_works(), reason="strace is not installed, or must not trace here")
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with health() as found:
-        yield found
 
 
 class Judge:

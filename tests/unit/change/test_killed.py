@@ -11,13 +11,10 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
-from tests.unit.change.scratch import AFTER, BAD, Scratch, health
+from tests.unit.change.scratch import AFTER, BAD, Scratch
 
 MOMENTS = 500
 WORKERS = 4
@@ -25,12 +22,6 @@ ENDED = ("confirmed", "reverted", "refused")
 STEP = re.compile(r"^\d+ step: (.*)$", re.MULTILINE)
 # Before a verb has said its first step.
 START = "start"
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with health() as found:
-        yield found
 
 
 class Seed:

@@ -13,24 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.change.scratch import AFTER, BAD, BEFORE, Scratch, health, in_private_mounts, mount
+from tests.unit.change.scratch import AFTER, BAD, BEFORE, Scratch, in_private_mounts, mount
 
 FOREIGN = b"1000009\n"
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with health() as found:
-        yield found
-
-
-@pytest.fixture
-def node(tmp_path: Path, url: str) -> Iterator[Scratch]:
-    """With its change laid down, not yet applied."""
-    made = Scratch(tmp_path / "node", url)
-    made.lay_down()
-    yield made
-    made.end()
 
 
 def reason(node: Scratch) -> str:
