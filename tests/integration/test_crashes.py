@@ -2,6 +2,9 @@
 
 After the fault nothing here helps a node along; it is only looked at. `make test` plays each step with one fault; test-full plays
 the whole product, the ways back that something else began, and the real API server.
+
+A case takes 15 to 80 s, 35 s in the mean. With five workers, which play at the same time, the 19 of `make test` take 142 s, and what they
+need before and after 100 s more; with two workers it is twice as long and more. A case of the API server takes from 30 s on.
 """
 
 from __future__ import annotations
@@ -149,7 +152,9 @@ def test_a_kubelet_that_does_not_come_back_at_first(lanes: list[Lane]) -> None:
     told = run.end(400)
     assert told.code == 1 and "step: restart-again" in told.out and "state: reverted" in told.out, told.out
     lane.at_rest()
-    assert lane.look() == lane.before and not lane.left()
+    # The deadline passed meanwhile; its unit finds nothing left to do.
+    wait_for(lambda: not lane.left(), "nothing to be left in flight")
+    assert lane.look() == lane.before
     lane.clean()
 
 
