@@ -473,7 +473,8 @@ def dropin(node: Node, text: str) -> Iterator[None]:
         yield
     finally:
         node.run(
-            f"rm {DROPIN}; rmdir {Path(DROPIN).parent} 2>/dev/null; systemctl daemon-reload; systemctl reset-failed kubelet; systemctl restart kubelet"
+            f"rm {DROPIN}; rmdir {Path(DROPIN).parent} 2>/dev/null; systemctl daemon-reload;"
+            " systemctl reset-failed kubelet; systemctl restart kubelet"
         )
 
 
@@ -646,8 +647,8 @@ def test_a_dead_holder(lab: Lab, node: Node, second: Node) -> None:
         refused = pyinfra("feature_gates", *gates(second, **more))
         assert refused.code == 1, refused.all
         assert (
-            f"its operator's side is gone: look at what it left with deploys/changes.py, then take its lock over by name: --data take_over={dead}"
-            in refused.out
+            "its operator's side is gone: look at what it left with deploys/changes.py, "
+            f"then take its lock over by name: --data take_over={dead}" in refused.out
         )
         holder(run, refused.out)
         row(refused, second, "not started")
@@ -805,7 +806,8 @@ def test_uninstall_leaves_nothing(node: Node) -> None:
     # The salt of a password of the lab has the word in it.
     told = node.run(
         "find / -xdev -name '*daytwo*'; find /var/lib/kubelet /run -name '*daytwo*'; find / -xdev -name .daytwo;"
-        " grep -rl --exclude=shadow daytwo /etc /var/lib/systemd; systemctl list-units --all --plain --no-legend '*daytwo*'; systemctl list-unit-files --no-legend '*daytwo*'",
+        " grep -rl --exclude=shadow daytwo /etc /var/lib/systemd;"
+        " systemctl list-units --all --plain --no-legend '*daytwo*'; systemctl list-unit-files --no-legend '*daytwo*'",
         check=False,
     )
     assert told == ""
