@@ -7,6 +7,7 @@ around asyncio; then this module changes and nothing else does.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import signal
 import weakref
@@ -172,12 +173,12 @@ class Remote:
             feeder: gevent.Greenlet[Any, Any] | None = None
             lines: list[OutputLine] = []
             try:
-                if stdin is not None:
-                    write_stdin([stdin], to_stdin)
-                if feed is None:
-                    to_stdin.close()
+                if feed is not None:
+                    feeder = gevent.spawn(_pour, stdin, feed, to_stdin)
+                elif stdin is not None:
+                    write_stdin([stdin], to_stdin)  # closes it, too
                 else:
-                    feeder = gevent.spawn(_pour, feed, to_stdin)
+                    to_stdin.close()
                 for raw in from_stdout:
                     line = raw.rstrip("\n")
                     lines.append(OutputLine("stdout", line))
@@ -198,10 +199,10 @@ class Remote:
         return cast("tuple[int, CommandOutput]", execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute))
 
 
-def _pour(feed: Feed, to_stdin: paramiko.channel.ChannelStdinFile) -> None:
+def _pour(first: str | None, feed: Feed, to_stdin: paramiko.channel.ChannelStdinFile) -> None:
     # A write to a channel that has gone fails; whoever reads its output learns of it.
     with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-        for text in iter(feed.get, None):
+        for text in itertools.chain([first or ""], iter(feed.get, None)):
             to_stdin.write(text)
             to_stdin.flush()
         to_stdin.close()
