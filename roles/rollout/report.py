@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roles.change.bundle import directory, script
+from roles.change.bundle import directory
 from roles.change.mask import mask_text
 from roles.change.model import STABLE_SECONDS, Change
 from roles.rollout.remote import show
@@ -85,5 +85,5 @@ def _show_failure(step: Step) -> None:
         here = directory(change.id)
         show(
             f"MEND BY HAND on {change.node}: read {here}/log; the old files are {here}/before/ (SHA256SUMS beside them). "
-            f"Then `sh {script(change.id)} revert` tries once more, and `sh {here}/change.sh abandon` leaves all as you made it."
+            f"Then `sh {here}/change.sh revert` tries once more, and `sh {here}/change.sh abandon` leaves all as you made it."
         )
