@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,41 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def plan_record(
-    info: RunInfo, order: int, change: Change, gates: Mapping[str, Mapping[str, bool | None]], undoes: str = ""
-) -> dict[str, Any]:
-    """All that is known of a change before it is applied, without any file's content. `gates` are the effective values `before`
-    and `after`; None where there is nothing to be held to. `undoes` is the change that this one undoes, or ""."""
+@dataclass(frozen=True)
+class Effective:
+    """Values in effect of what a change is about, each {"before": ..., "after": ...}: `gates` by name (None where there is nothing
+    to be held to), `settings` by the field of the component's configuration, dots between its parts (None: not set)."""
+
+    gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def undone(self) -> Effective:
+        """The other way round."""
+        return Effective(_turned(self.gates), _turned(self.settings))
+
+    def recorded(self) -> dict[str, Any]:
+        """As plain data, without what holds a secret."""
+        settings = {name: dict(values) for name, values in self.settings.items() if not _secret(values)}
+        return {"gates": {name: dict(values) for name, values in self.gates.items()}, "settings": settings}
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any]) -> Effective:
+        """From a plan record."""
+        return cls(plan.get("gates") or {}, plan.get("settings") or {})
+
+
+def _secret(values: Mapping[str, Any]) -> bool:
+    text = json.dumps(dict(values))
+    return mask_text(text) != text
+
+
+def _turned(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: {"before": value.get("after"), "after": value.get("before")} for name, value in values.items()}
+
+
+def plan_record(info: RunInfo, order: int, change: Change, effective: Effective, undoes: str = "") -> dict[str, Any]:
+    """All that is known of a change before it is applied, without any file's content. `undoes` is the change that this one
+    undoes, or ""."""
     return {
         "event": "plan",
         "run": info.id,
@@ -87,7 +117,7 @@ def plan_record(
         "daemon_reload": change.daemon_reload,
         "pod": change.pod,
         "container": change.container,
-        "gates": {name: dict(values) for name, values in gates.items()},
+        **effective.recorded(),
     }
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pyinfra.api.deploy import deploy
 
 from roles.api import ApiError, GateMetric
-from roles.change.record import new_run_id, this_run
+from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
+from roles.kubelet import ask
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -93,7 +94,7 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
         try:
             if isinstance(answer, Exception):
                 raise Refusal(remote.name, str(answer).removeprefix(f"{remote.name}: "))
-            verdicts = planning.verdicts(answer.stdout)
+            verdicts = ask.verdicts(answer.stdout)
             by_host[remote.name] = planning.judge(by_host[remote.name], verdicts, desired[remote.name].allow_unknown_gates)
         except Refusal as refusal:
             refusals.append(refusal)
@@ -135,7 +136,7 @@ def _assemble(
     steps: list[Step] = []
     for planned, plan in changing:
         owed = Owed(
-            plan.host, planned.node_name, planned.component, planned.expected, plan.components, apiservers, options.allow_unproven
+            plan.host, planned.node_name, planned.component, planned.expected, {}, plan.components, apiservers, options.allow_unproven
         )  # fmt: skip
         effective = before.get((plan.host, planned.component), {})
         steps.append(_step(planned, Prover(cluster, owed), effective, options))
@@ -162,7 +163,7 @@ def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], op
         name: {"before": effective[name].enabled if name in effective else None, "after": value} for name, value in planned.wanted.items()
     }
     change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout)
-    return Step(change, prover.ready, prover.prove, prover.watch, gates)
+    return Step(change, prover.ready, prover.prove, prover.watch, Effective(gates))
 
 
 def _finish(prepared: Prepared) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from roles import control_plane, kubelet
@@ -15,11 +13,9 @@ from roles.control_plane import Component
 from roles.control_plane import plan as control_plane_plan
 from roles.feature_gates.model import Desired
 from roles.formats import flags
-from roles.kubelet import Kubelet
+from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation
-
-_ASK_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def _kubelet(run_id: str, found: Kubelet, desired: Desired) -> Planned:
             daemon_reload=kubelet_plan.touches_units(found, changed),
         )
     asked = argv or tuple(_with_gates(found, changed))
-    return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, _ask_kubelet(found, asked, changed))
+    return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, ask.ask_kubelet(found, asked, changed))
 
 
 def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
@@ -141,27 +137,7 @@ def _ask_component(component: Component, gates: dict[str, bool]) -> str:
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
     command = shlex.join([*words, "--version"])
     # In the component's own mount namespace its binary is found as its manifest names it.
-    return f"ask {component.name} timeout {_ASK_SECONDS} nsenter --target {component.process.pid} --mount -- {command}"
-
-
-def _ask_kubelet(found: Kubelet, argv: Iterable[str], changed: dict[str, bytes | None]) -> str:
-    lines = []
-    extra = ["--max-pods=-1"]
-    if found.config_path:
-        data = changed.get(found.config_path, found.seen.data(found.config_path)) or b""
-        lines.append(_here_file("config", data))
-        extra.append('--config="$d/config"')
-    if found.dropin_paths:
-        lines.append('mkdir "$d/dropins"')
-        for number, path in enumerate(found.dropin_paths):
-            lines.append(_here_file(f"dropins/{number:04d}.conf", changed.get(path, found.seen.data(path)) or b""))
-        extra.append('--config-dir="$d/dropins"')
-    lines.append(f"ask kubelet timeout {_ASK_SECONDS} {shlex.join(argv)} {' '.join(extra)}")
-    return "\n".join(lines)
-
-
-def _here_file(name: str, data: bytes) -> str:
-    return f"base64 -d >\"$d/{name}\" <<'.'\n{base64.encodebytes(data).decode()}."
+    return f"ask {component.name} timeout {ask.SECONDS} nsenter --target {component.process.pid} --mount -- {command}"
 
 
 def ask_script(plan: NodePlan) -> str:
@@ -169,52 +145,7 @@ def ask_script(plan: NodePlan) -> str:
 
     None of them starts anything: the kubelet is given a value it must refuse, the others only tell their version.
     """
-    asked = [planned.ask for planned in plan.planned if planned.change is not None]
-    if not asked:
-        return ""
-    return "\n".join(
-        [
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH",
-            "umask 077",
-            "d=$(mktemp -d /run/daytwo-ask.XXXXXX) || exit 1",
-            "trap 'rm -rf \"$d\"' EXIT",
-            'ask() { what=$1; shift; said=$("$@" 2>&1 </dev/null); code=$?;'
-            ' printf \'answer %s %s %s=\\n\' "$what" "$code" "$(printf %s "$said" | tail -c 8000 | base64 -w 0)"; }',
-            *asked,
-            "",
-        ]
-    )
-
-
-def verdicts(lines: Iterable[str]) -> dict[str, str]:
-    """What each binary has against its candidate, by component: "" where it takes it."""
-    found = {}
-    for line in lines:
-        if answer := re.match(r"answer (\S+) (\d+) (\S*)=$", line):
-            body = answer.group(3).rstrip("=")
-            said = base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
-            found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), said)
-    return found
-
-
-def _verdict(component: str, code: int, said: str) -> str:
-    if component == "kubelet":
-        # The deliberate bad value must be its only complaint; several stand in brackets (pkg/kubelet/apis/config/validation).
-        if re.search(r"error: invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number[,\"]", said):
-            return ""
-    elif code == 0:
-        return ""
-    return _complaint(said) or f"it ended with exit status {code} and said nothing"
-
-
-def _complaint(said: str) -> str:
-    """The telling part of what a binary said before it gave up."""
-    for pattern in (r'err="((?:[^"\\]|\\.)*)"', r"^Error: (.*)$", r"^panic: (.*)$"):
-        if found := re.findall(pattern, said, re.MULTILINE):
-            text = str(found[-1])
-            return text.replace('\\"', '"').replace("\\n", " ").strip()
-    lines = [line for line in said.splitlines() if line.strip() and "deprecated" not in line]
-    return lines[-1].strip() if lines else ""
+    return ask.script([planned.ask for planned in plan.planned if planned.change is not None])
 
 
 UNKNOWN = "unrecognized feature gate"

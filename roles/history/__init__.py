@@ -11,7 +11,7 @@ from pyinfra.api.deploy import deploy
 
 from roles import kubelet
 from roles.change.bundle import HOME, SYSTEMD
-from roles.change.record import new_run_id, this_run
+from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.history import facts, model
 from roles.history import plan as planning
@@ -164,16 +164,15 @@ def _assemble(run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Su
             node.kubelet.node_name,
             undo.change.component,
             undo.gates,
+            undo.settings,
             node.components,
             apiservers,
             options.allow_unproven,
         )
         prover = Prover(found.cluster, owed)
-        gates = {
-            gate: {"before": values.get("after"), "after": values.get("before")} for gate, values in undo.recorded.plan["gates"].items()
-        }
         change = replace(undo.change, wanted_confirm_timeout=options.confirm_timeout)
-        steps.append(Step(change, prover.ready, prover.prove, prover.watch, gates, undo.recorded.id))
+        effective = Effective.of(undo.recorded.plan).undone()
+        steps.append(Step(change, prover.ready, prover.prove, prover.watch, effective, undo.recorded.id))
     info = this_run(run_id, {"undo": name})
     # The other way round: what the run did last comes first.
     components_first = bool(steps) and steps[0].change.component != planning.KUBELET

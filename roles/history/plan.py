@@ -7,9 +7,11 @@ import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from roles.change import Change, FileEdit
 from roles.change.model import ABSENT, cmdline_sha256
+from roles.change.record import Effective
 from roles.change.refusal import Refusal
 from roles.history.facts import Recorded
 from roles.observe import Observation
@@ -24,6 +26,7 @@ class Undo:
     recorded: Recorded
     change: Change | None
     gates: dict[str, bool]
+    settings: dict[str, Any]
     warnings: tuple[str, ...] = ()
 
 
@@ -91,9 +94,11 @@ def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Und
         edits.append(edit)
     if conflicts:
         raise Refusal(recorded.host, "\n".join(conflicts), "undo that first, or go on all the same by --data force=true")
-    gates = {name: bool(values["before"]) for name, values in plan.get("gates", {}).items() if values.get("before") is not None}
+    effective = Effective.of(plan)
+    gates = {name: bool(values["before"]) for name, values in effective.gates.items() if values.get("before") is not None}
+    settings = {name: values.get("before") for name, values in effective.settings.items()}
     change = _change(run_id, recorded, seen, tuple(edits), forced=bool(warnings)) if edits else None
-    return Undo(recorded, change, gates, tuple(warnings))
+    return Undo(recorded, change, gates, settings, tuple(warnings))
 
 
 def _change(run_id: str, recorded: Recorded, seen: Observation, edits: tuple[FileEdit, ...], forced: bool) -> Change:

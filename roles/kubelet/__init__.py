@@ -1,5 +1,6 @@
 """The kubelet of a node: where its settings live, and how they are changed."""
 
 from roles.kubelet.facts import Kubelet, find, wanted
+from roles.kubelet.values import lookup, same_setting
 
-__all__ = ["Kubelet", "find", "wanted"]
+__all__ = ["Kubelet", "find", "lookup", "same_setting", "wanted"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,6 +40,24 @@ class Kubelet:
     configuration: dict[str, Any]
     manifests: str | None
     health_url: str
+
+    @property
+    def dropin_folder(self) -> str | None:
+        """The directory of configuration drop-ins that the running kubelet reads (--config-dir)."""
+        folder = flags.last_flag(self.process.argv, "config-dir")
+        return posixpath.normpath(folder) if folder else None
+
+    def is_dropin(self, path: str) -> bool:
+        """True for a path that the kubelet would read as a configuration drop-in."""
+        return self.dropin_folder is not None and path.startswith(self.dropin_folder + "/") and path.endswith(".conf")
+
+    @property
+    def minor(self) -> int:
+        """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal where it did not tell it."""
+        found = re.match(r"v?1\.(\d+)", self.process.version or "")
+        if found is None:
+            raise Refusal(self.seen.host, f"the kubelet's version is not known ({self.process.version or 'it told none'})")
+        return int(found.group(1))
 
     @property
     def flag_gates(self) -> dict[str, bool]:

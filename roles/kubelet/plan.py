@@ -66,7 +66,7 @@ def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[File
         if path.startswith(("/usr/", "/lib/")):
             raise Refusal(
                 kubelet.seen.host,
-                f"{path}: the gate stands in a file that belongs to a package, which the next upgrade overwrites",
+                f"{path}: this stands in a file that belongs to a package, which the next upgrade overwrites",
                 "move it to a drop-in in /etc or to the environment file",
             )
         made.append(FileEdit(path, seen.data if seen else None, after))
@@ -77,15 +77,15 @@ def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Serv
     """The command line as the changed files give it."""
     sources = kubelet.sources
     for path, data in changed.items():
-        if path not in (kubelet.config_path, *kubelet.dropin_paths):
+        if path != kubelet.config_path and not kubelet.is_dropin(path):
             sources = sources.with_file(path, data)
     return sources.resolve()
 
 
 def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
     """True where systemd must read its units again before the restart."""
-    others = {*kubelet.sources.environment_files, kubelet.config_path, *kubelet.dropin_paths}
-    return any(path not in others for path in changed)
+    others = {*kubelet.sources.environment_files, kubelet.config_path}
+    return any(path not in others and not kubelet.is_dropin(path) for path in changed)
 
 
 def warnings(kubelet: Kubelet) -> list[str]:

@@ -29,6 +29,7 @@ from roles.api import (
     Unusable,
     component_metrics,
     etcd_access,
+    kubelet_config,
     kubelet_metrics,
     node_lease,
     node_pods,
@@ -163,6 +164,10 @@ class Cluster:
         if host not in self._nodes:
             raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
         return component_metrics(self._at(host, component), wait=API_WAIT_SECONDS).gates
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
+        return kubelet_config(self.api(), node_name, wait=API_WAIT_SECONDS)
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import gevent
 
 from roles.api import ApiError, GateMetric, Pod
 from roles.change import Status
 from roles.control_plane import COMPONENTS, Component
+from roles.kubelet import lookup, same_setting
 from roles.proof.cluster import Cluster, NoApi
-from roles.proof.workload import hurt
+from roles.proof.workload import evicted, hurt
 from roles.rollout.run import Proof
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
@@ -26,16 +29,19 @@ SETTLE_SECONDS = 90
 
 @dataclass(frozen=True)
 class Owed:
-    """What is to be shown of one component of one node. `gates` are the values it must run with; `components` are those of the
-    node's control plane; `apiserver_changes` whether an API server is changed in this run."""
+    """What is to be shown of one component of one node. `gates` and `settings` (fields of a KubeletConfiguration, dots between
+    their parts; None: not set) are the values it must run with; `components` are those of the node's control plane;
+    `apiserver_changes` whether an API server is changed in this run, `evictions_allowed` whether pods may be evicted by it."""
 
     host: str
     node_name: str
     component: str
     gates: Mapping[str, bool]
+    settings: Mapping[str, Any]
     components: Mapping[str, Component]
     apiserver_changes: bool
     allow_unproven: bool = False
+    evictions_allowed: bool = False
 
 
 class Prover:
@@ -91,7 +97,7 @@ class Prover:
         if status.identity == status.old_identity or status.identity[0] == "0":
             problems.append("the process is the old one")
         unproven: list[str] = []
-        for check in (self._gates, self._reach, self._workload):
+        for check in (self._gates, self._settings, self._reach, self._workload):
             try:
                 text, problem = check()
                 shown += [text] if text else []
@@ -104,8 +110,16 @@ class Prover:
         return Proof("; ".join(shown), tuple(problems))
 
     def _gates(self) -> tuple[str, list[str]]:
+        if not self._owed.gates and self._owed.settings:
+            return "", []
         effective = self._cluster.effective(self._owed.host, self._owed.component, self._owed.node_name)
         return "gates in /metrics", differences(self._owed.component, self._owed.gates, effective)
+
+    def _settings(self) -> tuple[str, list[str]]:
+        if not self._owed.settings:
+            return "", []
+        configuration = self._cluster.configuration(self._owed.node_name)
+        return f"{', '.join(self._owed.settings)} in /configz", settings_differences(self._owed.settings, configuration)
 
     def _reach(self) -> tuple[str, list[str]]:
         name = self._owed.node_name
@@ -124,8 +138,12 @@ class Prover:
         if self._pods is None:
             return "", []
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
-        problems = hurt(self._pods, self._cluster.pods(self._owed.node_name), announced)
-        return f"{len(self._pods)} pods unharmed" if not problems else "", problems
+        after = self._cluster.pods(self._owed.node_name)
+        problems = hurt(self._pods, after, announced, evictions_allowed=self._owed.evictions_allowed)
+        if problems:
+            return "", problems
+        gone = evicted(self._pods, after)
+        return f"{len(self._pods)} pods unharmed" if not gone else f"evicted, as was allowed: {', '.join(gone)}", []
 
     def _announced(self) -> list[Component]:
         """Static pods whose restart the plan tells: the component itself, and with an apiserver changed in this run all of the
@@ -153,3 +171,17 @@ def differences(component: str, gates: Mapping[str, bool], effective: Mapping[st
         elif found.enabled != value:
             problems.append(f"{component} runs with {name}={str(found.enabled).lower()}, wanted {str(value).lower()}")
     return problems
+
+
+def settings_differences(settings: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[str]:
+    """Fields that the running kubelet has otherwise than it must, by its /configz."""
+    problems = []
+    for name, wanted in settings.items():
+        found = lookup(configuration, name)
+        if not same_setting(found, wanted):
+            problems.append(f"kubelet runs with {name}={_shown(found)}, wanted {_shown(wanted)}")
+    return problems
+
+
+def _shown(value: Any) -> str:
+    return "(not set)" if value is None else json.dumps(value, sort_keys=True)

@@ -16,7 +16,7 @@ from gevent.pool import Pool
 
 from roles.change import Change, Status, script, stage_script
 from roles.change import report as change_report
-from roles.change.record import RunInfo, RunRecord, end_record, plan_record
+from roles.change.record import Effective, RunInfo, RunRecord, end_record, plan_record
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.pace import Pace, Stage, stages
 from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show
@@ -45,13 +45,13 @@ class Proof:
 @dataclass
 class Step:
     """One change in its turn. `ready` is asked right before it (a text: why not), `watch` sees each line of its log, `prove`
-    judges it once it is applied. For the record: `gates`, effective values before and after; `undoes`, the change it undoes."""
+    judges it once it is applied. For the record: `effective`, the values in effect before and after; `undoes`, the change it undoes."""
 
     change: Change
     ready: Callable[[], str | None]
     prove: Callable[[Status], Proof]
     watch: Callable[[str], None] = lambda line: None
-    gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
+    effective: Effective = field(default_factory=Effective)
     undoes: str = ""
     outcome: Outcome = "not started"
     why: str = ""
@@ -172,7 +172,7 @@ class Run:
             if why:
                 step.why = why
             elif not self.interrupted:
-                planned = plan_record(self.info, step.order, step.change, step.gates, step.undoes)
+                planned = plan_record(self.info, step.order, step.change, step.effective, step.undoes)
                 self._note(planned)
                 self._transact(step, planned)
         except Exception as error:

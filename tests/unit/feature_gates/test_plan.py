@@ -11,6 +11,7 @@ from roles.api import GateMetric
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
+from roles.kubelet import ask
 from roles.observe import parse
 from roles.proof import differences
 from tests.unit.observe import node
@@ -182,7 +183,7 @@ SECOND_ERROR = 'E1 1 run.go:72] "command failed" err="failed to validate kubelet
 
 def verdict(component: str, code: int, said: str) -> str:
     line = f"answer {component} {code} {base64.b64encode(said.encode()).decode()}="
-    return planning.verdicts([line])[component]
+    return ask.verdicts([line])[component]
 
 
 def test_the_deliberate_bad_value_is_all_a_kubelet_may_have_against_a_candidate() -> None:

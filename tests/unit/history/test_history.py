@@ -12,7 +12,7 @@ import pytest
 
 from roles.change import Change, FileEdit
 from roles.change.model import ABSENT, cmdline_sha256
-from roles.change.record import RunInfo, end_record, plan_record
+from roles.change.record import Effective, RunInfo, end_record, plan_record
 from roles.change.refusal import Refusal
 from roles.history import plan as planning
 from roles.history.facts import HistoryError, Recorded, parse
@@ -52,7 +52,7 @@ def answer(*lines: tuple[str, str, str, list[dict[str, Any]]], originals: str = 
 def recorded(made: Change | None = None, state: str = "confirmed", order: int = 1, undoes: str = "", **gates: Any) -> Recorded:
     made = made or change()
     info = RunInfo(made.id[: len(INFO.id)], INFO.who, "", INFO.command, INFO.data, INFO.at)
-    events = [plan_record(info, order, made, gates, undoes), end_record(made.id, state, "", "proof", 5.0)]
+    events = [plan_record(info, order, made, Effective(gates), undoes), end_record(made.id, state, "", "proof", 5.0)]
     originals = [
         f"original {made.id} {number} {base64.b64encode(edit.before).decode()}="
         for number, edit in enumerate(made.files, 1)

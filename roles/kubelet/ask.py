@@ -1,0 +1,90 @@
+"""The node's own binaries as the judges of a change: the question shown to them, and what they said. Pure.
+
+A kubelet is started with the candidate and one deliberate bad value: it validates its configuration, complains, and never runs
+(cmd/kubelet/app/server.go, NewKubeletCommand; pkg/kubelet/apis/config/validation).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from roles.kubelet.facts import Kubelet
+
+SECONDS = 20
+_BAD_VALUE = "--max-pods=-1"
+_ONLY_COMPLAINT = re.compile(r"error: invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number[,\"]")
+
+
+def ask_kubelet(kubelet: Kubelet, argv: Iterable[str], changed: Mapping[str, bytes | None]) -> str:
+    """Shell lines that show the changed configuration to the kubelet's binary. `argv` is the command line it would have."""
+    lines = []
+    extra = [_BAD_VALUE]
+    if kubelet.config_path:
+        data = changed.get(kubelet.config_path, kubelet.seen.data(kubelet.config_path)) or b""
+        lines.append(_here_file("config", data))
+        extra.append('--config="$d/config"')
+    dropins = sorted({*kubelet.dropin_paths, *(path for path in changed if kubelet.is_dropin(path))})
+    if kubelet.dropin_folder:
+        lines.append('mkdir "$d/dropins"')
+        for number, path in enumerate(dropins):
+            data = changed.get(path, kubelet.seen.data(path)) or b""
+            if data:
+                lines.append(_here_file(f"dropins/{number:04d}.conf", data))
+        extra.append('--config-dir="$d/dropins"')
+    lines.append(f"ask kubelet timeout {SECONDS} {shlex.join(argv)} {' '.join(extra)}")
+    return "\n".join(lines)
+
+
+def _here_file(name: str, data: bytes) -> str:
+    return f"base64 -d >\"$d/{name}\" <<'.'\n{base64.encodebytes(data).decode()}."
+
+
+def script(questions: Sequence[str]) -> str:
+    """A script for `sh -s` that asks; "" where there is nothing to ask. It starts nothing and leaves nothing behind."""
+    if not questions:
+        return ""
+    return "\n".join(
+        [
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH",
+            "umask 077",
+            "d=$(mktemp -d /run/daytwo-ask.XXXXXX) || exit 1",
+            "trap 'rm -rf \"$d\"' EXIT",
+            'ask() { what=$1; shift; said=$("$@" 2>&1 </dev/null); code=$?;'
+            ' printf \'answer %s %s %s=\\n\' "$what" "$code" "$(printf %s "$said" | tail -c 8000 | base64 -w 0)"; }',
+            *questions,
+            "",
+        ]
+    )
+
+
+def verdicts(lines: Iterable[str]) -> dict[str, str]:
+    """What each binary has against its candidate, by component: "" where it takes it."""
+    found = {}
+    for line in lines:
+        if answer := re.match(r"answer (\S+) (\d+) (\S*)=$", line):
+            body = answer.group(3).rstrip("=")
+            said = base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
+            found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), said)
+    return found
+
+
+def _verdict(component: str, code: int, said: str) -> str:
+    if component == "kubelet":
+        if _ONLY_COMPLAINT.search(said):
+            return ""
+    elif code == 0:
+        return ""
+    return _complaint(said) or f"it ended with exit status {code} and said nothing"
+
+
+def _complaint(said: str) -> str:
+    """The telling part of what a binary said before it gave up."""
+    for pattern in (r'err="((?:[^"\\]|\\.)*)"', r"^Error: (.*)$", r"^panic: (.*)$"):
+        if found := re.findall(pattern, said, re.MULTILINE):
+            text = str(found[-1])
+            return text.replace('\\"', '"').replace("\\n", " ").strip()
+    lines = [line for line in said.splitlines() if line.strip() and "deprecated" not in line]
+    return lines[-1].strip() if lines else ""

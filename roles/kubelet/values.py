@@ -1,0 +1,59 @@
+"""Values of a KubeletConfiguration: found by their field, compared by what they mean. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import durationpy
+from kubernetes.utils.quantity import parse_quantity
+
+
+def lookup(configuration: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, dots between its parts (`authentication.anonymous.enabled`); None where it is not set."""
+    found: Any = configuration
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def same_setting(one: Any, other: Any) -> bool:
+    """True where a kubelet takes both for the same: 5m and 300s, 1Gi and 1024Mi; an empty map or list is one that is not set."""
+    if _empty(one) or _empty(other):
+        return _empty(one) and _empty(other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same_setting(one[key], other[key]) for key in one)
+    if _list(one) and _list(other):
+        return len(one) == len(other) and all(map(same_setting, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other or _known(_duration(one), _duration(other)) or _known(_quantity(one), _quantity(other))
+    return bool(one == other)
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, Mapping, Sequence)) and len(value) == 0)
+
+
+def _list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _known(one: object, other: object) -> bool:
+    return one is not None and one == other
+
+
+def _duration(text: str) -> float | None:
+    try:
+        return durationpy.from_str(text).total_seconds() if text != "0" else 0.0
+    except (durationpy.DurationError, ValueError, OverflowError):
+        return None
+
+
+def _quantity(text: str) -> Decimal | None:
+    try:
+        return Decimal(parse_quantity(text))
+    except (ValueError, ArithmeticError):
+        return None
