@@ -1,0 +1,225 @@
+"""Pure: the eviction thresholds of a kubelet, in the kubelet's own arithmetic.
+
+Sources (Kubernetes 1.32 to 1.36): pkg/kubelet/eviction/helpers.go (ParseThresholdConfig, parsePercentage, UpdateContainerFsThresholds),
+pkg/kubelet/eviction/api/types.go (GetThresholdQuantity), pkg/kubelet/eviction/defaults_linux.go,
+k8s.io/apimachinery/pkg/api/resource/quantity.go (ParseQuantity), Go's time.ParseDuration and strconv.ParseFloat.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+MEMORY = "memory.available"
+ALLOCATABLE_MEMORY = "allocatableMemory.available"
+NODEFS = "nodefs.available"
+NODEFS_INODES = "nodefs.inodesFree"
+IMAGEFS = "imagefs.available"
+IMAGEFS_INODES = "imagefs.inodesFree"
+CONTAINERFS = "containerfs.available"
+CONTAINERFS_INODES = "containerfs.inodesFree"
+PID = "pid.available"
+
+# The signals that an operator can set with effect, in the order in which daytwo lists them.
+SIGNALS = (MEMORY, NODEFS, NODEFS_INODES, IMAGEFS, IMAGEFS_INODES, PID)
+# The kubelet takes these too. It makes their thresholds itself, out of those of the signals above.
+DERIVED = (ALLOCATABLE_MEMORY, CONTAINERFS, CONTAINERFS_INODES)
+
+# What a Linux kubelet uses where its --config file has no evictionHard.
+DEFAULT_HARD: Mapping[str, str] = {MEMORY: "100Mi", NODEFS: "10%", NODEFS_INODES: "5%", IMAGEFS: "15%", IMAGEFS_INODES: "5%"}
+
+# The percentages that switch a signal off: these very texts, 0.0% and 100.0% are thresholds.
+DISABLING = ("0%", "100%")
+
+_QUANTITY = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
+_POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_NANO = 10**9
+_PERCENTAGE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_FLOAT32_MAX = (2**24 - 1) * Fraction(2) ** 104
+_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_SECONDS = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much of a resource: a quantity (bytes, inodes or processes), or a fraction (0..1) of what the node has. One of them is set."""
+
+    quantity: int | None = None
+    fraction: Fraction | None = None
+
+    def of(self, capacity: int) -> int:
+        """The amount on a node that has `capacity` of it, rounded down as by the kubelet (GetThresholdQuantity)."""
+        if self.quantity is not None:
+            return self.quantity
+        return int(float(capacity) * float(self.fraction or 0))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Eviction begins when less than `amount` is left of what `signal` observes, for `grace` seconds (0: at once, a hard threshold).
+
+    It ends when `min_reclaim` more than the amount is left.
+    """
+
+    signal: str
+    amount: Amount
+    grace: float = 0
+    min_reclaim: Amount | None = None
+
+    @property
+    def hard(self) -> bool:
+        """True where pods go at once, without their grace period. A soft threshold with a grace period of 0 is one of these."""
+        return self.grace == 0
+
+
+def parse_quantity(text: str) -> Fraction:
+    """A resource.Quantity, exact to its smallest step (1n). Raises ValueError.
+
+    Suffixes: Ki Mi Gi Ti Pi Ei (powers of 2), n u m k M G T P E, or an exponent (1e3). What lies between two steps is rounded away from 0.
+    """
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a quantity; write a number with or without a suffix: 500Mi, 1.5Gi, 2G, 1000")
+    sign, number, suffix, exponent = found.groups()
+    if exponent is not None and not -100 <= int(exponent) <= 100:
+        raise ValueError(f"{text!r} is out of the range of a quantity")
+    power = int(exponent) if exponent is not None else _POWERS.get(suffix or "", 0)
+    size = Fraction(number.rstrip(".")) * (Fraction(2) ** _BINARY[suffix] if suffix in _BINARY else Fraction(10) ** power)
+    size = Fraction(math.ceil(size * _NANO), _NANO)
+    if suffix in _BINARY:
+        size = min(size, Fraction(2**63 - 1))
+    return -size if sign == "-" else size
+
+
+def whole(quantity: Fraction) -> int:
+    """A quantity in whole units as Quantity.Value() gives it: rounded away from 0."""
+    return math.ceil(quantity) if quantity >= 0 else math.floor(quantity)
+
+
+def parse_fraction(text: str) -> Fraction:
+    """A percentage as the kubelet holds it, a float32: "10%" is not quite a tenth. Raises ValueError; the range is the caller's."""
+    number = text.rstrip("%")
+    if not text.endswith("%") or _PERCENTAGE.fullmatch(number) is None or abs(Fraction(number)) > _FLOAT32_MAX:
+        raise ValueError(f"{text!r} is not a percentage; write a number and a percent sign: 10%")
+    return _float32(_float32(Fraction(number)) / 100)
+
+
+def _float32(value: Fraction) -> Fraction:
+    """The nearest IEEE 754 single, ties to even."""
+    if not value:
+        return value
+    exponent = max(math.frexp(value)[1] - 24, -149)
+    step = Fraction(2) ** exponent
+    return round(value / step) * step
+
+
+def parse_threshold(signal: str, text: str) -> Amount | None:
+    """The value of a threshold; None where it disables the signal. Raises ValueError where the kubelet would not start with it."""
+    if text in DISABLING:
+        return None
+    if text.endswith("%"):
+        fraction = parse_fraction(text)
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"{signal}: {text} is not between 0% and 100%")
+        return Amount(fraction=fraction)
+    quantity = parse_quantity(text)
+    if quantity <= 0:
+        raise ValueError(f"{signal}: {text} is not more than 0; {DISABLING[0]} is how a threshold is switched off")
+    return Amount(whole(quantity))
+
+
+def parse_reclaim(signal: str, text: str) -> Amount:
+    """The value of a minimum reclaim. Raises ValueError where the kubelet would not start with it."""
+    if text.endswith("%"):
+        fraction = parse_fraction(text)
+        if fraction <= 0:
+            raise ValueError(f"{signal}: a minimum reclaim of {text} is not more than 0%; write the quantity 0 for none")
+        return Amount(fraction=fraction)
+    quantity = parse_quantity(text)
+    if quantity < 0:
+        raise ValueError(f"{signal}: a minimum reclaim of {text} is negative; write 0 or more")
+    return Amount(whole(quantity))
+
+
+def parse_duration(text: str) -> Fraction:
+    """A Go duration in seconds ("1m30s", "-5s", "0"), in whole nanoseconds. Raises ValueError."""
+    sign, body = (-1 if text[:1] == "-" else 1), text[1:] if text[:1] in ("+", "-") else text
+    if body == "0":
+        return Fraction(0)
+    parts = _DURATION.findall(body)
+    if not parts or "".join(number + unit for number, unit in parts) != body:
+        raise ValueError(f"{text!r} is not a duration; write numbers with units: 90s, 1m30s, 2h")
+    # Go cuts each part to nanoseconds.
+    total = sum(math.floor(Fraction(number.rstrip(".")) * _SECONDS[unit] * _NANO) for number, unit in parts)
+    if total > 2**63 - (sign > 0):
+        raise ValueError(f"{text!r} is longer than a duration can be (about 292 years)")
+    return sign * Fraction(total, _NANO)
+
+
+def effective(configuration: Mapping[str, Any]) -> tuple[Threshold, ...]:
+    """The thresholds of a kubelet, from its KubeletConfiguration as /configz gives it: hard ones, soft ones, then the one of its own.
+
+    Where `pods` is in enforceNodeAllocatable, the kubelet watches allocatableMemory.available with the hard threshold of
+    memory.available (in /configz a missing list is an empty one; in a file it is [pods]). Left out are disabled signals and
+    containerfs, whose values the kubelet overrides: see `with_containerfs`. Raises ValueError for what no kubelet starts with.
+    """
+    reclaims = {signal: parse_reclaim(signal, text) for signal, text in _map(configuration, "evictionMinimumReclaim")}
+    grace = {signal: _grace(signal, text) for signal, text in _map(configuration, "evictionSoftGracePeriod")}
+    found = [
+        Threshold(signal, amount, 0, reclaims.get(signal))
+        for signal, text in _map(configuration, "evictionHard")
+        if (amount := parse_threshold(signal, text)) is not None
+    ]
+    for signal, text in _map(configuration, "evictionSoft"):
+        amount = parse_threshold(signal, text)
+        if amount is None:
+            continue
+        if signal not in grace:
+            raise ValueError(f"the soft threshold of {signal} has no grace period")
+        found.append(Threshold(signal, amount, grace[signal], reclaims.get(signal)))
+    if "pods" in (configuration.get("enforceNodeAllocatable") or ()):
+        found += [replace(threshold, signal=ALLOCATABLE_MEMORY) for threshold in found if threshold.signal == MEMORY and threshold.hard]
+    return tuple(threshold for threshold in found if threshold.signal not in (CONTAINERFS, CONTAINERFS_INODES))
+
+
+def _map(configuration: Mapping[str, Any], field: str) -> list[tuple[str, str]]:
+    """A field's signals and values in daytwo's order."""
+    known = SIGNALS + DERIVED
+    found = configuration.get(field) or {}
+    for signal in found:
+        if signal not in known:
+            raise ValueError(f"{field}: unsupported eviction signal {signal}")
+    return [(signal, str(found[signal])) for signal in known if signal in found]
+
+
+def _grace(signal: str, text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"{signal}: a grace period of {text} is negative")
+    return float(seconds)
+
+
+def with_containerfs(thresholds: Sequence[Threshold], *, image_filesystem: bool) -> tuple[Threshold, ...]:
+    """The thresholds with those that the kubelet makes for the filesystem of the containers' writable layers.
+
+    They are the ones of imagefs where images and containers have a filesystem of their own together (`image_filesystem`), and else,
+    with one filesystem for all or only the images apart, the ones of nodefs.
+    """
+    origin = {IMAGEFS: CONTAINERFS, IMAGEFS_INODES: CONTAINERFS_INODES}
+    if not image_filesystem:
+        origin = {NODEFS: CONTAINERFS, NODEFS_INODES: CONTAINERFS_INODES}
+    return (*thresholds, *(replace(found, signal=origin[found.signal]) for found in thresholds if found.signal in origin))
