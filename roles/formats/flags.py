@@ -20,7 +20,8 @@ GateChanges = Mapping[str, bool | None]
 FEATURE_GATES = "feature-gates"
 # Control-plane components take `kube:NAME` for NAME since 1.31, in all places or in none (k8s.io/component-base/compatibility).
 KUBE = "kube:"
-_INSIDE = re.compile(rb"[^\s].*--feature[-_]gates[= ]", re.DOTALL)
+# What a flag's value may be made of, so that systemd and pflag read it as it is written, wherever it stands.
+_WRITABLE = re.compile(r"[A-Za-z0-9_./:,=<>@+%\[\]-]*")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False"}
@@ -44,6 +45,14 @@ class GateItem:
     prefix: str
     whole: Mapped
     written: Mapped
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of a command line: the word(s) it is made of, and its value (None where it stands without one)."""
+
+    words: tuple[Mapped, ...]
+    value: Mapped | None
 
 
 @dataclass(frozen=True)
@@ -88,8 +97,11 @@ def _normal(name: str) -> str:
     return name.replace("_", "-")
 
 
-def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
-    """Every --feature-gates of a command line, `--flag=value` and `--flag value`; nothing after a bare `--` counts."""
+def find(words: Sequence[Mapped], name: str, *, switch: bool = False) -> list[Flag]:
+    """Every place of a flag on a command line, `--name=value` and `--name value`; nothing after a bare `--` counts.
+
+    `switch`: a boolean flag, which never takes the next word (pflag, NoOptDefVal) and stands for true without a value.
+    """
     found = []
     index = 0
     while index < len(words):
@@ -97,42 +109,46 @@ def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
         text = word.string
         if text == "--":
             break
-        name, equals, _ = text.removeprefix("--").partition("=")
-        if text.startswith("--") and _normal(name) == FEATURE_GATES:
+        key, equals, _ = text.removeprefix("--").partition("=")
+        if text.startswith("--") and _normal(key) == name:
             if equals:
-                value = word.slice(word.text.index(b"=") + 1, len(word.text))
-                found.append(GateFlag((word,), value, _items(value)))
+                found.append(Flag((word,), word.slice(word.text.index(b"=") + 1, len(word.text))))
+            elif switch or index + 1 == len(words):
+                found.append(Flag((word,), None))
             else:
-                if index + 1 == len(words):
-                    raise FormatError("--feature-gates is the last word and has no value", value=text)
                 index += 1
-                found.append(GateFlag((word, words[index]), words[index], _items(words[index])))
+                found.append(Flag((word, words[index]), words[index]))
         index += 1
+    return found
+
+
+def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
+    """Every --feature-gates of a command line. Raises FormatError as the component would refuse it."""
+    found = []
+    for flag in find(words, FEATURE_GATES):
+        if flag.value is None:
+            raise FormatError("--feature-gates is the last word and has no value", value=flag.words[0].string)
+        found.append(GateFlag(flag.words, flag.value, _items(flag.value)))
     if len({item.prefix for flag in found for item in flag.items}) > 1:
         raise FormatError(f"gates with and without `{KUBE}` stand side by side", way_out="write all names in one way")
     return found
 
 
+def _mapped(argv: Sequence[str]) -> list[Mapped]:
+    return [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
+
+
 def effective_gates(argv: Sequence[str]) -> dict[str, bool]:
     """What a command line sets: every list counts, and of a gate set more than once the last value."""
-    words = [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
-    return {item.name: item.value for flag in gate_flags(words) for item in flag.items}
+    return {item.name: item.value for flag in gate_flags(_mapped(argv)) for item in flag.items}
 
 
-def flag_values(argv: Sequence[str], name: str) -> list[str]:
-    """All values of a flag in order, in both forms (a flag that takes a value, as all asked for by daytwo do)."""
-    found = []
-    index = 0
-    while index < len(argv) and argv[index] != "--":
-        key, equals, value = argv[index].removeprefix("--").partition("=")
-        if argv[index].startswith("--") and _normal(key) == name:
-            if equals:
-                found.append(value)
-            elif index + 1 < len(argv):
-                index += 1
-                found.append(argv[index])
-        index += 1
-    return found
+def flag_values(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str]:
+    """All values of a flag in order, in both forms. `switch`: a boolean flag, which is "true" where it stands without a value."""
+    found = find(_mapped(argv), name, switch=switch)
+    if switch:
+        return [flag.value.string if flag.value else "true" for flag in found]
+    return [flag.value.string for flag in found if flag.value]
 
 
 def last_flag(argv: Sequence[str], name: str) -> str | None:
@@ -141,11 +157,16 @@ def last_flag(argv: Sequence[str], name: str) -> str | None:
     return values[-1] if values else None
 
 
+def without(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str]:
+    """A command line without one flag."""
+    mapped = _mapped(argv)
+    gone = {id(word) for flag in find(mapped, name, switch=switch) for word in flag.words}
+    return [word.string for word in mapped if id(word) not in gone]
+
+
 def without_gates(argv: Sequence[str]) -> list[str]:
     """A command line without its --feature-gates."""
-    mapped = [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
-    gates = {id(word) for flag in gate_flags(mapped) for word in flag.words}
-    return [word.string for word in mapped if id(word) not in gates]
+    return without(argv, FEATURE_GATES)
 
 
 def reached(before: Sequence[str], after: Sequence[str], changes: GateChanges) -> bool:
@@ -181,9 +202,7 @@ def edit(
     out, `insert` those that add one new flag.
     """
     flags = gate_flags(words)
-    for word in words:
-        if _INSIDE.search(word.text):
-            raise FormatError("the gates are written inside a longer word", value=word.string, way_out="give them a word of their own")
+    _check_inside(words, FEATURE_GATES)
     prefix = next((item.prefix for flag in flags for item in flag.items), "")
     splices: list[Splice] = []
     new: dict[str, bool] = {}
@@ -213,6 +232,76 @@ def edit(
                 splices.append(Splice(end, end, b"," + written(new).encode(), flag.value.source))
                 new = {}
     return splices + (insert(f"--{FEATURE_GATES}={written(new)}") if new else [])
+
+
+def _check_inside(words: Sequence[Mapped], name: str) -> None:
+    # As in `sh -c "exec kubelet --name=value"`.
+    pattern = re.compile(rf"\S.*[\s;&|'\"(]--{re.escape(name)}(?:[=\s]|\Z)", re.DOTALL)
+    for word in words:
+        if pattern.search(_normal(word.string)):
+            raise FormatError(f"--{name} is written inside a longer word", value=word.string, way_out="give it a word of its own")
+
+
+def edit_one(
+    words: Sequence[Mapped],
+    name: str,
+    value: str | None,
+    remove: Callable[[tuple[Mapped, ...]], list[Splice]],
+    insert: Callable[[str], list[Splice]],
+    *,
+    switch: bool = False,
+) -> list[Splice]:
+    """The splices that make a command line set one flag to `value`, or (None) not at all; none where it is so already.
+
+    The value is written at the flag's last place, and its other places go: of most flags the last one wins, but maps and lists
+    add up (k8s.io/component-base/cli/flag, map_string_string.go; pflag string_slice.go). `remove` and `insert` are as for `edit`.
+    Raises FormatError for a value that cannot be written everywhere as it is.
+    """
+    _check_inside(words, name)
+    found = find(words, name, switch=switch)
+    if value is None:
+        return [splice for flag in _places(found) for splice in remove(flag.words)]
+    if not _WRITABLE.fullmatch(value):
+        raise FormatError(f"a value of --{name} holds a character that daytwo does not write on a command line", value=value)
+    if not found:
+        return insert(f"--{name}={value}")
+    *others, last = _places(found)
+    splices = [splice for flag in others for splice in remove(flag.words)]
+    return splices if _says(last, value, switch) else [*splices, _put(last, name, value)]
+
+
+def _places(found: Sequence[Flag]) -> list[Flag]:
+    """The flags that are written in places of their own, in order: a variable can be used twice."""
+    last = {tuple((word.source, word.extent) for word in flag.words): flag for flag in found}
+    return [flag for flag in found if any(flag is other for other in last.values())]
+
+
+def _says(flag: Flag, value: str, switch: bool) -> bool:
+    return same_value("true" if flag.value is None else flag.value.string, value, switch=switch)
+
+
+def same_value(one: str, other: str, *, switch: bool) -> bool:
+    """Equal values of a flag; those of a switch as booleans. Raises FormatError for a switch with anything else."""
+    return parse_bool(one) == parse_bool(other) if switch else one == other
+
+
+def _put(flag: Flag, name: str, value: str) -> Splice:
+    """Write another value: in its very place, or, where quotes or escapes are a part of that, the whole last word anew."""
+    word = flag.words[-1]
+    if flag.value is None:
+        end = word.spans[-1][1]
+        return Splice(end, end, f"={value}".encode(), word.source)
+    start, end = _extent(flag.value)
+    if end - start == len(flag.value.text) and (flag.value.text or len(flag.words) == 1):
+        return Splice(start, end, value.encode(), word.source)
+    return Splice(*word.extent, (value if len(flag.words) == 2 else f"--{name}={value}").encode(), word.source)
+
+
+def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:
+    """True where an edit did what it was asked for: the flag is as wanted, wherever it stands, and no other word changed."""
+    found = flag_values(after, name, switch=switch)
+    right = not found if value is None else found != [] and all(same_value(one, value, switch=switch) for one in found)
+    return right and without(before, name, switch=switch) == without(after, name, switch=switch)
 
 
 def _extent(part: Mapped) -> tuple[int, int]:

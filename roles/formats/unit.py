@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -416,20 +416,57 @@ class Sources:
 def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str) -> dict[str, bytes | None]:
     """The files that must change so that the service's command line sets the gates as wanted, with their new content.
 
-    A new flag goes into `variable` where the unit splits it into words (else into the last variable it so splits), in the place
-    that counts: the assignment that wins, or the last environment file. A unit that reads no variable is given the drop-in
-    `new_dropin`. Raises FormatError where the edit could not take effect or needs guessing.
+    Where a new flag goes, and what is raised: as in `edit_flag`.
     """
+
+    def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
+        return flags.edit(words, changes, remove, insert)
+
+    def right(before: Sequence[str], after: Sequence[str]) -> bool:
+        return flags.reached(before, after, changes)
+
+    return _edit(sources, flags.FEATURE_GATES, splices, right, variable=variable, new_dropin=new_dropin)
+
+
+def edit_flag(
+    sources: Sources, name: str, value: str | None, *, variable: str, new_dropin: str, switch: bool = False
+) -> dict[str, bytes | None]:
+    """The files that must change so that the service's command line has `--name=value` once, or (None) not at all; with their new
+    content, None for one that goes.
+
+    `name` is without dashes. `switch`: a boolean flag, which can stand without a value. A flag that is there is changed at its
+    last place, and taken out of all others. A new one goes into `variable` where the unit splits it into words (else into the last
+    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. A unit that reads no
+    variable is given the drop-in `new_dropin`, or another word in the one daytwo has made before. Raises FormatError where the edit
+    could not take effect or needs guessing.
+    """
+
+    def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
+        return flags.edit_one(words, name, value, remove, insert, switch=switch)
+
+    def right(before: Sequence[str], after: Sequence[str]) -> bool:
+        return flags.set_to(before, after, name, value, switch=switch)
+
+    return _edit(sources, name, splices, right, variable=variable, new_dropin=new_dropin, switch=switch)
+
+
+_Remove = Callable[[tuple[Mapped, ...]], list[Splice]]
+_Insert = Callable[[str], list[Splice]]
+
+
+def _edit(
+    sources: Sources,
+    flag_name: str,
+    splices_of: Callable[[Sequence[Mapped], _Remove, _Insert], list[Splice]],
+    right: Callable[[Sequence[str], Sequence[str]], bool],
+    *,
+    variable: str,
+    new_dropin: str,
+    switch: bool = False,
+) -> dict[str, bytes | None]:
+    """The files as the splices make them. `right` judges the command line before and after."""
     service = sources.resolve()
-    for word in service.argv:
-        if not word.editable and "feature" in word.text and "gates" in word.text:
-            raise FormatError(
-                "the gates are put together from a variable inside a word",
-                value=word.text,
-                line=word.origin.line,
-                file=word.origin.path,
-                way_out="write them into one place",
-            )
+    _check_editable(service, flag_name, switch)
     origins = {id(word.mapped): word.origin for word in service.argv}
     settings = service.environment
     removers = {name: envfile.remover(setting.value) for name, setting in settings.items()}
@@ -450,10 +487,16 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
         flags.check_end([word.text for word in service.argv])
         name = variable if variable in service.split_variables else next(iter(reversed(service.split_variables)), None)
         setting = settings.get(name) if name else None
+        if name is None and (sources.data(service.command_path) or b"").startswith(MADE):
+            end = service.command.value.spans[-1][1]
+            return [Splice(end, end, b" " + flag.encode(), service.command_path)]
         if name is None or (setting is None and not service.environment_files):
             if sources.data(new_dropin) is not None:
-                raise FormatError("the drop-in to make is there already, and sets no gates", file=new_dropin, way_out="take it away")
-            command = f'Environment="{name}={flag}"'.encode() if name else _command_again(sources, service, flag)
+                raise FormatError(
+                    f"the drop-in to make is there already, and sets no --{flag_name}", file=new_dropin, way_out="take it away"
+                )
+            written = flag.replace("%", "%%")
+            command = f'Environment="{name}={written}"'.encode() if name else _command_again(sources, service, written)
             added[new_dropin] = MADE + b"\n[Service]\n" + command + b"\n"
             return []
         if setting is None:
@@ -472,7 +515,7 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
         # Without quotes around it a blank would end the assignment; `\s` is systemd's way to write one there.
         return [Splice(start, start, (b" " if end > start else rb"\s") + flag.encode(), setting.origin.path)]
 
-    splices = flags.edit([word.mapped for word in service.argv], changes, remove, insert)
+    splices = [_for_units(splice, sources) for splice in splices_of([word.mapped for word in service.argv], remove, insert)]
     result: dict[str, bytes | None] = dict(added)
     for path in {splice.source for splice in splices}:
         before = sources.data(path) or b""
@@ -483,8 +526,27 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
         elif after is not None and _says_nothing(after, sources, service, path):
             after = None
         result[path] = after
-    _verify(sources, service, changes, result)
+    _verify(sources, service, right, result)
     return result
+
+
+def _check_editable(service: Service, name: str, switch: bool) -> None:
+    """Refuse a flag that is put together from several places. Raises FormatError."""
+    found = {id(word) for flag in flags.find([word.mapped for word in service.argv], name, switch=switch) for word in flag.words}
+    for word in service.argv:
+        if not word.editable and (id(word.mapped) in found or f"--{name}" in word.text.replace("_", "-")):
+            raise FormatError(
+                f"--{name} is put together from a variable inside a word",
+                value=word.text,
+                line=word.origin.line,
+                file=word.origin.path,
+                way_out="write it into one place",
+            )
+
+
+def _for_units(splice: Splice, sources: Sources) -> Splice:
+    """In a unit a percent sign begins a specifier, and is doubled to stand for itself (systemd.unit(5))."""
+    return splice if splice.source in sources.environment_files else replace(splice, text=splice.text.replace(b"%", b"%%"))
 
 
 def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) -> bool:
@@ -498,14 +560,16 @@ def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) 
     return [word.text for word in bare.argv] == [word.text for word in without.argv]
 
 
-def _verify(sources: Sources, service: Service, changes: GateChanges, result: Mapping[str, bytes | None]) -> None:
-    """Read the outcome again as systemd would: the gates are as wanted, and no other word has changed."""
+def _verify(
+    sources: Sources, service: Service, right: Callable[[Sequence[str], Sequence[str]], bool], result: Mapping[str, bytes | None]
+) -> None:
+    """Read the outcome again as systemd would, and have it judged."""
     after = sources
     for path, data in result.items():
         after = after.with_file(path, data)
     resolved = after.resolve()
     new = [word.text for word in resolved.argv]
-    if not flags.reached([word.text for word in service.argv], new, changes):
+    if not right([word.text for word in service.argv], new):
         raise FormatError(
             f"the edit could not take effect: the command line of line {resolved.command.line} would be `{' '.join(new)}`",
             file=resolved.command_path,

@@ -368,6 +368,149 @@ def test_a_made_dropin_goes_again_only_while_it_says_nothing_else() -> None:
     assert edit(newer, {"G": None}) == {NEW: content.replace(b" " + FLAG, b"")}
 
 
+# ---- one flag
+
+HARD = "memory.available<500Mi,nodefs.available<10%"
+OLD = "memory.available<100Mi"
+
+
+def edit_flag(found: Sources, value: str | None, name: str = "eviction-hard", switch: bool = False) -> dict[str, bytes | None]:
+    return unit.edit_flag(found, name, value, variable="X", new_dropin=NEW, switch=switch)
+
+
+def flag_edited(found: Sources, value: str | None, name: str = "eviction-hard", switch: bool = False) -> Sources:
+    for path, data in edit_flag(found, value, name, switch).items():
+        found = found.with_file(path, data)
+    return found
+
+
+FLAG_ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
+    (sources(READS, env={ENV: None}), {ENV: f'# This file was made by daytwo\nX="--eviction-hard={HARD}"\n'.encode()}),
+    (sources(READS, env={ENV: b"X='--v=2'\n"}), {ENV: f"X='--v=2 --eviction-hard={HARD}'\n".encode()}),
+    # In a unit a percent sign stands for itself when it is doubled.
+    (
+        sources(exec_start(b"/k $X", b'Environment="X=--v=2"')),
+        {FRAGMENT: exec_start(b"/k $X", f'Environment="X=--v=2 --eviction-hard={HARD}%"'.encode())},
+    ),
+    (sources(exec_start(b"/k $X")), {NEW: unit.MADE + f'\n[Service]\nEnvironment="X=--eviction-hard={HARD}%"\n'.encode()}),
+    (
+        sources(exec_start(b"/k --v=2")),
+        {NEW: unit.MADE + f"\n[Service]\nExecStart=\nExecStart=/k --v=2 --eviction-hard={HARD}%\n".encode()},
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "changed"), FLAG_ADDED)
+def test_add_a_flag(before: Sources, changed: dict[str, bytes | None]) -> None:
+    assert edit_flag(before, HARD) == changed
+    after = flag_edited(before, HARD)
+    assert flags.flag_values(argv(after), "eviction-hard") == [HARD]
+    assert edit_flag(after, HARD) == {}
+    assert flag_edited(after, None) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "value", "after"),
+    [
+        (b"/k --eviction-hard=a<1 --v=2", OLD, b"/k --eviction-hard=memory.available<100Mi --v=2"),
+        (b"/k --eviction-hard a<1 --v=2", OLD, b"/k --eviction-hard memory.available<100Mi --v=2"),
+        (b"/k --eviction_hard a<1", "a<5%", b"/k --eviction_hard a<5%%"),
+        (b"/k --eviction-hard=a<5%%,b<1%% --v", "a<5%", b"/k --eviction-hard=a<5%% --v"),
+        (b'/k "--eviction-hard=a<1" x', OLD, b'/k "--eviction-hard=memory.available<100Mi" x'),
+        (b'/k --eviction-hard="a<1" x', OLD, b'/k --eviction-hard="memory.available<100Mi" x'),
+        (b'/k --eviction-hard "a<1" x', OLD, b'/k --eviction-hard "memory.available<100Mi" x'),
+        (b'/k --eviction-hard "" x', OLD, b"/k --eviction-hard memory.available<100Mi x"),
+        (b"/k --eviction-hard= x", OLD, b"/k --eviction-hard=memory.available<100Mi x"),
+        (b"/k --eviction-hard=\"a\"'<1' x", OLD, b"/k --eviction-hard=memory.available<100Mi x"),
+        (b"/k --eviction-hard=\\x61 x", OLD, b"/k --eviction-hard=memory.available<100Mi x"),
+        (b"/k --eviction-hard \\x61 x", OLD, b"/k --eviction-hard memory.available<100Mi x"),
+        (b"/k --eviction-hard=a<1", "", b"/k --eviction-hard="),
+        # Maps add up: the places before the last go.
+        (b"/k --eviction-hard=a<1 --v=2 --eviction-hard=b<1", "b<1", b"/k --v=2 --eviction-hard=b<1"),
+        (b"/k --eviction-hard a<1 --eviction-hard=b<1", OLD, b"/k --eviction-hard=memory.available<100Mi"),
+        (b"/k \\\n  --eviction-hard=a<1 \\\n  --v=2 --eviction-hard b<1", None, b"/k \\\n  --v=2"),
+        # Behind a bare `--` it is no flag, and neither is a longer name.
+        (b"/k --eviction-hard-x=1 --eviction-hard=a<1 -- --eviction-hard=b", None, b"/k --eviction-hard-x=1 -- --eviction-hard=b"),
+    ],
+)
+def test_change_and_remove_a_flag(command: bytes, value: str | None, after: bytes) -> None:
+    before = sources(b"[Service]\nExecStart=" + command + b"\nRestart=no\n")
+    assert edit_flag(before, value) == {FRAGMENT: b"[Service]\nExecStart=" + after + b"\nRestart=no\n"}
+    assert edit_flag(flag_edited(before, value), value) == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "value", "after"),
+    [
+        (b"/k --fail-swap-on --v=2", "false", b"/k --fail-swap-on=false --v=2"),
+        (b'/k "--fail-swap-on" false', "false", b'/k "--fail-swap-on=false" false'),
+        (b"/k --fail-swap-on=1", "false", b"/k --fail-swap-on=false"),
+        (b"/k --fail-swap-on --fail-swap-on=false", "true", b"/k --fail-swap-on=true"),
+        (b"/k --fail-swap-on false", None, b"/k false"),
+    ],
+)
+def test_a_boolean_flag_does_not_take_the_next_word(command: bytes, value: str | None, after: bytes) -> None:
+    assert edit_flag(sources(exec_start(command)), value, "fail-swap-on", switch=True) == {FRAGMENT: exec_start(after)}
+
+
+@pytest.mark.parametrize(("written", "value"), [("--fail-swap-on", "true"), ("--fail-swap-on=1", "true"), ("--fail-swap-on=F", "false")])
+def test_a_boolean_flag_that_says_so_already(written: str, value: str) -> None:
+    assert edit_flag(sources(exec_start(b"/k " + written.encode())), value, "fail-swap-on", switch=True) == {}
+
+
+def test_a_flag_is_taken_out_of_every_place() -> None:
+    lines = (b'Environment="X=--v=1 --eviction-hard a<1"', b"EnvironmentFile=" + ENV.encode())
+    before = sources(exec_start(b"/k --eviction-hard=a<1 $X $Y", *lines), env={ENV: b"Y=--eviction-hard=b<1\n"})
+    assert argv(flag_edited(before, None)) == ["/k", "--v=1"]
+    assert argv(flag_edited(before, "c<1")) == ["/k", "--v=1", "--eviction-hard=c<1"]
+    assert edit_flag(before, "c<1").keys() == {FRAGMENT, ENV}
+
+
+def test_a_flag_in_a_variable_that_is_used_twice() -> None:
+    before = sources(exec_start(b"/k $X $X", b"EnvironmentFile=" + ENV.encode()), env={ENV: b"X='--v=2 --eviction-hard=a<1'\n"})
+    assert edit_flag(before, OLD) == {ENV: f"X='--v=2 --eviction-hard={OLD}'\n".encode()}
+    assert edit_flag(before, None) == {ENV: b"X='--v=2'\n"}
+
+
+@pytest.mark.parametrize("read", [b"/k --v=2", b"/k $X"])
+def test_several_flags_share_the_dropin_that_daytwo_made(read: bytes) -> None:
+    before = sources(exec_start(read))
+    one = flag_edited(before, OLD)
+    both = flag_edited(one, "2m", "eviction-pressure-transition-period")
+    assert argv(both)[-2:] == [f"--eviction-hard={OLD}", "--eviction-pressure-transition-period=2m"]
+    assert [file.path for file in both.dropins] == [NEW]
+    assert flag_edited(flag_edited(both, None), None, "eviction-pressure-transition-period") == before
+    assert flag_edited(flag_edited(both, None, "eviction-pressure-transition-period"), None) == before
+
+
+@pytest.mark.parametrize("value", ["a b", 'a"b', "a'b", "a\\b", "$A", "`a`", "a;b", "a\nb", "é", "{}"])
+def test_values_that_are_not_written_on_a_command_line(value: str) -> None:
+    with pytest.raises(FormatError, match="character"):
+        edit_flag(sources(exec_start(b"/k")), value)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        sources(exec_start(b"/k --eviction-hard=${X}", b"Environment=X=a<1")),
+        sources(exec_start(b"/k --eviction-hard ${X}", b"Environment=X=a<1")),
+        sources(exec_start(b"/bin/sh -c 'exec /k --eviction-hard=a<1'")),
+        sources(exec_start(b"/bin/sh -c '/k $X'")),
+        sources(exec_start(b"/k -- $X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: None}),
+        sources(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
+        sources(exec_start(b"/k")).with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
+    ],
+)
+def test_flags_that_are_not_edited(before: Sources) -> None:
+    with pytest.raises(FormatError):
+        edit_flag(before, OLD)
+
+
+def test_a_boolean_flag_with_another_value_is_refused() -> None:
+    with pytest.raises(FormatError, match="not a boolean"):
+        edit_flag(sources(exec_start(b"/k --fail-swap-on=yes")), "true", "fail-swap-on", switch=True)
+
+
 def test_dropins_are_read_in_the_order_of_their_names() -> None:
     found = sources(exec_start(b"/k $X"), b"[Service]\nEnvironment=X=1\n")
     later = found.with_file("/run/systemd/system/kubelet.service.d/05.conf", b"[Service]\nEnvironment=X=0\n")
@@ -460,6 +603,24 @@ def units(draw: st.DrawFn) -> Sources:
 @given(units(), laws.changes)
 def test_laws(found: Sources, changes: dict[str, bool | None]) -> None:
     EDITOR.check(found, changes)
+
+
+@settings(max_examples=150)
+@given(units(), st.sampled_from(["v", "b", "zz"]), st.sampled_from(["7", "a<5%", "", None]))
+def test_laws_of_one_flag(found: Sources, name: str, value: str | None) -> None:
+    try:
+        after = flag_edited(found, value, name)
+    except FormatError:
+        return
+    old, new = argv(found), argv(after)
+    # A variable that is used twice gives the flag twice.
+    assert set(flags.flag_values(new, name)) == (set() if value is None else {value})
+    assert flags.without(new, name) == flags.without(old, name)
+    assert edit_flag(after, value, name) == {}, "editing twice is editing once"
+    if flags.find([word.mapped for word in found.resolve().argv], name):
+        return
+    laws.assert_only_added(_files(found), _files(after))
+    assert _files(flag_edited(after, None, name)) == _files(found), "what was added can be taken out again"
 
 
 _piece = st.sampled_from(
