@@ -1,14 +1,18 @@
-"""The Kubernetes API, read without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
+"""The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
-from roles.api.client import ADMIN_CONF, TLS_SERVER_NAME, Api, KubectlApi, Run, TunnelApi, open_api
+from roles.api.client import ADMIN_CONF, FIELD_MANAGER, TLS_SERVER_NAME, Api, KubectlApi, Run, TunnelApi, open_api
 from roles.api.errors import (
     TLS,
     ApiError,
+    Conflict,
     ConnectionLost,
     Forbidden,
     ForwardingForbidden,
+    Invalid,
     KubeconfigError,
     NotFound,
+    Owner,
+    RbacRefusal,
     Timeout,
     Unauthorized,
     Unreachable,
@@ -23,18 +27,22 @@ from roles.api.read import (
     Pod,
     ProcessMetrics,
     component_metrics,
+    find_object,
     kubelet_config,
     kubelet_metrics,
+    list_objects,
     node_lease,
     node_pods,
 )
 
 __all__ = [
     "ADMIN_CONF",
+    "FIELD_MANAGER",
     "TLS",
     "TLS_SERVER_NAME",
     "Api",
     "ApiError",
+    "Conflict",
     "ConnectionLost",
     "Container",
     "Credentials",
@@ -44,6 +52,7 @@ __all__ = [
     "Forbidden",
     "ForwardingForbidden",
     "GateMetric",
+    "Invalid",
     "KubeconfigError",
     "KubectlApi",
     "Member",
@@ -51,8 +60,10 @@ __all__ = [
     "MetricsError",
     "NodeLease",
     "NotFound",
+    "Owner",
     "Pod",
     "ProcessMetrics",
+    "RbacRefusal",
     "Run",
     "Timeout",
     "TunnelApi",
@@ -61,8 +72,10 @@ __all__ = [
     "Unusable",
     "component_metrics",
     "etcd_access",
+    "find_object",
     "kubelet_config",
     "kubelet_metrics",
+    "list_objects",
     "node_lease",
     "node_pods",
     "open_api",

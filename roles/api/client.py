@@ -1,13 +1,15 @@
 """The Kubernetes API of one control-plane node, reached through the SSH connection there is already.
 
 Two ways with one narrow face (`Api`): HTTPS over a direct-tcpip channel of the SSH transport, or, where the node's sshd
-forbids forwarding, `kubectl get --raw` on the node. No listener, no kubeconfig and no key on the operator's disk.
+forbids forwarding, kubectl on the node: `kubectl get --raw` to read, and `kubectl proxy` on a socket with curl to write.
+No listener, no kubeconfig and no key on the operator's disk.
 Every request is a connection of its own: an answer over a kept one could come from an API server that is already ending,
 and would prove nothing about the new one.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import http.client
@@ -16,9 +18,10 @@ import json
 import shlex
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
 import paramiko
 
@@ -38,13 +41,16 @@ PAUSE = 0.5
 #: An API server that just came back answers 403 until it has read its RBAC rules.
 SETTLE = 10.0
 
+#: What the API server notes as the owner of the fields that daytwo sets (metadata.managedFields).
+FIELD_MANAGER = "daytwo"
+
 _CHUNK = 65536
 #: RFC 4254, section 5.1: SSH_OPEN_ADMINISTRATIVELY_PROHIBITED. sshd decides it before it tries the port.
 _PROHIBITED = 1
 
 
 class Api(Protocol):
-    """Reading from one node's API. `path` is absolute, with its query; all times are seconds on the monotonic clock.
+    """One node's API. `path` is absolute, with its query; all times are seconds on the monotonic clock.
 
     `timeout` bounds one try as a whole. With `wait`, errors that pass by themselves (nothing listens, no answer in time,
     HTTP 5xx) are tried again for that long altogether; the last of them is raised then.
@@ -60,6 +66,26 @@ class Api(Protocol):
     def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
         """The body of a GET, a JSON object. Raises an ApiError."""
 
+    def apply(
+        self,
+        path: str,
+        manifest: Mapping[str, Any],
+        timeout: float = TIMEOUT,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        wait: float = 0.0,
+    ) -> dict[str, Any]:
+        """Server-side apply as FIELD_MANAGER; the object as it is then (as it would be, with `dry_run`).
+
+        `path` is the object's own; a metadata.uid or metadata.resourceVersion in the manifest is a precondition. Unknown fields
+        are refused. With `force`, fields of other managers are taken over; else Conflict names them. Raises an ApiError.
+        """
+
+    def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
+        """Delete the very object with this UID (and resourceVersion `version`, where given): Conflict where it is another one
+        by now. Raises an ApiError."""
+
 
 class _Base:
     """What both ways share: checking the path, waiting, JSON."""
@@ -72,6 +98,40 @@ class _Base:
         return self._host
 
     def get_raw(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> bytes:
+        return self._tried("GET", path, lambda limit: self._get(path, limit), timeout, wait)
+
+    def apply(
+        self,
+        path: str,
+        manifest: Mapping[str, Any],
+        timeout: float = TIMEOUT,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        wait: float = 0.0,
+    ) -> dict[str, Any]:
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", "force": str(force).lower()}
+        if dry_run:
+            query["dryRun"] = "All"
+        # JSON is YAML, and the one media type of server-side apply that all versions take is YAML's.
+        body = json.dumps(manifest).encode()
+        whole = f"{path}?{urlencode(query)}"
+
+        def send(limit: float) -> bytes:
+            return self._send("PATCH", whole, "application/apply-patch+yaml", body, limit)
+
+        # The same apply twice comes to the same, so it can be tried again.
+        return self._object("PATCH", whole, self._tried("PATCH", whole, send, timeout, wait))
+
+    def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
+        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        body = json.dumps(options).encode()
+        self._tried("DELETE", path, lambda limit: self._send("DELETE", path, "application/json", body, limit), timeout, 0.0)
+
+    def _tried(self, verb: str, path: str, send: Callable[[float], bytes], timeout: float, wait: float) -> bytes:
         if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError(f"not an absolute, percent-encoded path: {path!r}")
         begun = time.monotonic()
@@ -82,33 +142,39 @@ class _Base:
             # While waiting, no try may outlast the deadline; but a try always gets a moment.
             limit = min(timeout, max(until - now, PAUSE)) if wait else timeout
             try:
-                return self._get(path, limit)
+                return send(limit)
             except errors.ApiError as error:
+                if verb != "GET":
+                    error.verb, error.path = verb, path.partition("?")[0]
                 now = time.monotonic()
                 if error.passing:
                     settled = now + SETTLE
                 elif not isinstance(error, errors.Forbidden) or settled is None or now > settled:
                     raise
                 if now + PAUSE > until:
-                    if not wait:
-                        raise
-                    rule = f"{error.rule}, tried for {now - begun:.0f} s"
-                    raise type(error)(error.host, error.path, rule, error.way_out) from error
+                    if wait:
+                        error.rule = f"{error.rule}, tried for {now - begun:.0f} s"
+                    raise
             time.sleep(PAUSE)
 
     def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
-        body = self.get_raw(path, timeout, wait=wait)
+        return self._object("GET", path, self.get_raw(path, timeout, wait=wait))
+
+    def _object(self, verb: str, path: str, body: bytes) -> dict[str, Any]:
         try:
             found = json.loads(body)
         except ValueError as error:
-            raise errors.Unusable(
-                self._host, path, f"the answer is no JSON ({error})", "is this the address of a Kubernetes API?"
+            raise errors.Unusable(self._host, path, f"the answer is no JSON ({error})", "is this the address of a Kubernetes API?").on(
+                verb
             ) from None
         if not isinstance(found, dict):
-            raise errors.Unusable(self._host, path, "the answer is JSON, but no object", "ask for an object's path")
+            raise errors.Unusable(self._host, path, "the answer is JSON, but no object", "ask for an object's path").on(verb)
         return found
 
     def _get(self, path: str, timeout: float) -> bytes:
+        raise NotImplementedError
+
+    def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
         raise NotImplementedError
 
 
@@ -165,8 +231,10 @@ class Tunnel:
         with contextlib.suppress(errors.Unreachable, errors.Timeout):
             self._open("/", deadline).close()
 
-    def request(self, path: str, timeout: float = TIMEOUT, body: bytes | None = None) -> tuple[int, bytes]:
-        """HTTP status and body of a GET, or of a POST where a JSON `body` is given.
+    def request(
+        self, path: str, timeout: float = TIMEOUT, body: bytes | None = None, *, verb: str = "", content: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """HTTP status and body of a GET, or of a POST (or another `verb`) where a `body` of the media type `content` is given.
 
         Raises Unreachable, Timeout, TLS, ConnectionLost, ForwardingForbidden.
         """
@@ -176,7 +244,7 @@ class Tunnel:
             stream = _TlsStream(channel, self._context, self._name, deadline) if self._context else _Stream(channel, deadline)
             try:
                 stream.handshake()
-                return self._exchange(stream, path, body)
+                return self._exchange(stream, verb or ("GET" if body is None else "POST"), path, body, content)
             finally:
                 channel.close()
         except ssl.SSLCertVerificationError as error:
@@ -184,7 +252,7 @@ class Tunnel:
                 self._host,
                 path,
                 f"the certificate at {self._where} is not valid for {self._name!r} by {self._peer.authority} ({error.verify_message})",
-                self._peer.tls_way_out,
+                _tls_way_out(error.verify_message) or self._peer.tls_way_out,
             ) from error
         except TimeoutError as error:
             raise self._timeout(path, "for an answer") from error
@@ -244,15 +312,15 @@ class Tunnel:
             "it is starting or stopping: try again",
         )
 
-    def _exchange(self, stream: _Stream, path: str, body: bytes | None) -> tuple[int, bytes]:
+    def _exchange(self, stream: _Stream, verb: str, path: str, body: bytes | None, content: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self._server[0], self._server[1])
         connection.sock = stream  # http.client asks no more of it than what it has
         headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": "daytwo"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
-            headers["Content-Type"] = "application/json"
-        connection.request("GET" if body is None else "POST", path, body, headers)
+            headers["Content-Type"] = content
+        connection.request(verb, path, body, headers)
         response = connection.getresponse()
         return response.status, response.read()
 
@@ -286,6 +354,12 @@ class TunnelApi(_Base):
         if status == http.HTTPStatus.OK:
             return body
         raise _by_status(self._host, path, status, body)
+
+    def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
+        status, answer = self._tunnel.request(path, timeout, body, verb=verb, content=content)
+        if status in _DONE:
+            return answer
+        raise _by_status(self._host, path, status, answer).on(verb)
 
 
 class _Stream(io.RawIOBase):
@@ -396,8 +470,7 @@ class KubectlApi(_Base):
         self._name = tls_server_name
 
     def _get(self, path: str, timeout: float) -> bytes:
-        address, port = self._server
-        url = f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
+        url = self._url
         arguments = [
             "kubectl",
             f"--kubeconfig={self._path}",
@@ -413,6 +486,43 @@ class KubectlApi(_Base):
         if ok:
             return out.encode("utf-8", "surrogateescape")
         raise self._failed(path, url, " ".join(err.split()) or "kubectl failed without a word")
+
+    def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
+        # `kubectl apply` is no way: it hands the fields of client-side apply over to its own field manager, and then drops those
+        # that our manifest does not have (kubectl/pkg/cmd/apply: migrateToSSAIfNecessary). Nor can kubectl send a raw PATCH.
+        url = self._url
+        proxy = shlex.join(
+            [
+                "kubectl",
+                f"--kubeconfig={self._path}",
+                f"--server={url}",
+                f"--tls-server-name={self._name}",
+                "proxy",
+            ]
+        )
+        curl = shlex.join(
+            ["curl", "-q", "--silent", "--show-error", "--noproxy", "*", "--max-time", str(max(int(timeout), 1))]
+            + ["--write-out", "\\n%{http_code}", "--request", verb, "--header", f"Content-Type: {content}"]
+            + ["--header", "Accept: application/json", "--data-binary", "@-", f"http://localhost{path}"]
+        )
+        script = _BY_PROXY.format(proxy=proxy, curl=curl, body=base64.b64encode(body).decode())
+        ok, out, err = self._run(script)
+        answer, _, status = out.rstrip("\n").rpartition("\n")
+        said = " ".join(err.split())
+        if not ok or not status.isdigit():
+            raise self._failed(path, url, said or "kubectl proxy failed without a word").on(verb)
+        data = answer.encode("utf-8", "surrogateescape")
+        if int(status) in _DONE:
+            return data
+        if int(status) in (500, 502) and not answer.lstrip().startswith("{"):
+            # The proxy's own words: it did not reach the API server, or does not believe it.
+            raise self._failed(path, url, " ".join(answer.split())).on(verb)
+        raise _by_status(self._host, path, int(status), data).on(verb)
+
+    @property
+    def _url(self) -> str:
+        address, port = self._server
+        return f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
 
     def _failed(self, path: str, url: str, text: str) -> errors.ApiError:
         host = self._host
@@ -430,9 +540,9 @@ class KubectlApi(_Base):
                 host,
                 path,
                 f"{url} is not valid for {self._name!r} by the CA in {self._path} ({text})",
-                "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
+                _tls_way_out(lower) or _APISERVER.tls_way_out,
             )
-        if "timeout" in lower or "deadline exceeded" in lower:
+        if "timeout" in lower or "timed out" in lower or "deadline exceeded" in lower:
             return errors.Timeout(host, path, f"out of time for an answer at {url} ({text})", "look at the kube-apiserver there")
         if any(word in lower for word in ("refused", "unable to connect", "connection reset", "eof", "no route")):
             return errors.Unreachable(
@@ -442,14 +552,34 @@ class KubectlApi(_Base):
                 "look at the kube-apiserver there: `crictl ps -a`, `journalctl -u kubelet`",
             )
         if "not found" in lower:
+            tool = "curl" if "curl" in lower else "kubectl"
             return errors.ForwardingForbidden(
-                host, path, f"forwarding is forbidden, and there is no kubectl ({text})", "allow one of the two"
+                host, path, f"forwarding is forbidden, and there is no {tool} ({text})", "allow one of the two"
             )
         return errors.Unusable(host, path, f"kubectl failed ({text})", f"run it by hand there, with --kubeconfig={self._path}")
 
 
+#: kubectl proxy on a socket that only root reaches, curl through it, and nothing left of either. One request each time: what the
+#: proxy could keep is a connection to an API server that ends.
+_BY_PROXY = """\
+command -v kubectl >/dev/null || {{ echo "sh: kubectl: not found" >&2; exit 127; }}
+command -v curl >/dev/null || {{ echo "sh: curl: not found" >&2; exit 127; }}
+d=$(mktemp -d) || exit 1
+trap 'kill "$p" 2>/dev/null; rm -rf "$d"' EXIT
+trap 'exit 1' HUP INT TERM
+{proxy} --unix-socket="$d/api" >"$d/log" 2>&1 </dev/null &
+p=$!
+i=0
+while [ ! -S "$d/api" ] && kill -0 "$p" 2>/dev/null && [ "$i" -lt 100 ]; do i=$((i + 1)); sleep 0.1; done
+[ -S "$d/api" ] || {{ tail -n 3 "$d/log" >&2; exit 1; }}
+printf %s {body} | base64 -d | {curl} --unix-socket "$d/api"
+"""
+#: An apply with a field that the kind does not have is a 500 (apimachinery/pkg/util/managedfields/internal/structuredmerge.go).
+_UNTYPED = "failed to create typed patch object"
+#: HTTP statuses of a write that was done, or of a deletion that was taken on.
+_DONE = frozenset({200, 201, 202})
 #: Reasons as kubectl prints them (apimachinery meta/v1/types.go: StatusReason) where they mean more than "not now".
-_REASONS = {"Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "BadRequest": 400, "MethodNotAllowed": 405}
+_REASONS = {"Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "BadRequest": 400, "MethodNotAllowed": 405, "Expired": 410}
 _BUSY = frozenset({429, 500, 502, 503, 504})
 
 
@@ -461,15 +591,64 @@ def _by_status(host: str, path: str, status: int, body: bytes) -> errors.ApiErro
             "the certificate may have expired: `kubeadm certs check-expiration`",
         )  # fmt: skip
     if status == 403:
-        return errors.Forbidden(
-            host, path, f"403 Forbidden: these credentials may not read it ({said})",
-            "use those of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
-        )  # fmt: skip
+        return _forbidden(host, path, said)
     if status == 404:
         return errors.NotFound(host, path, f"404 Not Found ({said})", "check the name; this version may not have the path")
+    if status == 409:
+        return _conflict(host, path, said, body)
+    if status == 410:
+        return errors.Gone(host, path, f"410 Gone ({said})", "ask from the beginning")
+    if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
+        return errors.Invalid(
+            host, path, f"HTTP {status}: the API refuses the object ({said})", "mend what it names, in the inventory's data"
+        )
     if status in _BUSY:
         return errors.Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
     return errors.Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
+
+
+def _forbidden(host: str, path: str, said: str) -> errors.Forbidden:
+    refusal = errors.rbac_refusal(said)
+    if refusal is not None:
+        error = errors.Forbidden(
+            host, path,
+            f"403 Forbidden: RBAC: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
+            f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} by a (Cluster)Role, "
+            "or use the credentials of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+        )  # fmt: skip
+        error.refusal = refusal
+        return error
+    return errors.Forbidden(
+        host, path, f"403 Forbidden: these credentials may not do it, or an admission plugin is against it ({said})",
+        "use those of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+    )  # fmt: skip
+
+
+def _conflict(host: str, path: str, said: str, body: bytes) -> errors.Conflict:
+    owners = errors.owners(body)
+    if owners:
+        told = ", ".join(f"{owner.field} is owned by the field manager {owner.manager!r}" for owner in owners)
+        error = errors.Conflict(
+            host, path, f"409 Conflict: {told}",
+            "let that manager set it, or take it over by --data force=true (it may set it back)",
+        )  # fmt: skip
+        error.owners = owners
+        return error
+    return errors.Conflict(
+        host, path, f"409 Conflict: the object was changed or replaced since it was looked at ({said})", "run it again, from a new look"
+    )
+
+
+def _tls_way_out(text: str) -> str | None:
+    """What to do about a certificate that is refused, by the words of OpenSSL or of Go's crypto/x509; None for other reasons."""
+    lower = text.lower()
+    if "expired" in lower or "not yet valid" in lower:
+        return "look at the clocks; then renew it there (`kubeadm certs renew apiserver`, or what made it) and restart the kube-apiserver"
+    if "unknown authority" in lower or "issuer certificate" in lower or "self-signed" in lower or "self signed" in lower:
+        return "another CA signed it: use this cluster's kubeconfig, whose certificate-authority-data is the CA that signs its API server"
+    if "hostname mismatch" in lower or "certificate is valid for" in lower or "ip address mismatch" in lower:
+        return "use a tls_server_name that the serving certificate has"
+    return None
 
 
 def _said(body: bytes) -> str:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
 
 class ApiError(Exception):
     """An API request that gave no answer that can be used. The base of all errors of this package.
 
-    `host` is the node whose API was asked, `path` what was asked for, `rule` what happened and why, `way_out` what to do.
+    `host` is the node whose API was asked, `verb` and `path` what was asked for (GET where nothing is said), `rule` what happened
+    and why, `way_out` what to do.
     """
 
     #: True where the same request may well succeed a moment later, without anybody doing anything.
     passing = False
 
     def __init__(self, host: str, path: str, rule: str, way_out: str) -> None:
-        super().__init__(f"{host}: GET {path}: {rule}; {way_out}")
+        super().__init__(host, path, rule, way_out)
         self.host = host
+        self.verb = "GET"
         self.path = path
         self.rule = rule
         self.way_out = way_out
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.verb} {self.path}: {self.rule}; {self.way_out}"
+
+    def on(self, verb: str) -> ApiError:
+        """The same error, of a request with another verb than GET."""
+        self.verb = verb
+        return self
 
 
 class Unreachable(ApiError):
@@ -49,11 +64,31 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """HTTP 403: the server knows us, and we may not."""
+    """HTTP 403: the server knows us, and we may not; or an admission plugin has a rule against it."""
+
+    #: What RBAC says no to; None where something else refused.
+    refusal: RbacRefusal | None = None
 
 
 class NotFound(ApiError):
     """HTTP 404: there is no such object or path."""
+
+
+class Conflict(ApiError):
+    """HTTP 409: the object is not what the request takes it for, or fields of it belong to others.
+
+    `owners` are the fields that other managers own and that a server-side apply would have changed; empty for another conflict.
+    """
+
+    owners: tuple[Owner, ...] = ()
+
+
+class Gone(ApiError):
+    """HTTP 410: a list was asked to go on from a state that the API has forgotten."""
+
+
+class Invalid(ApiError):
+    """HTTP 400 or 422: the API understood the object and refuses it by its rules (unknown field, bad value, immutable field)."""
 
 
 class Unusable(ApiError):
@@ -62,3 +97,53 @@ class Unusable(ApiError):
 
 class KubeconfigError(ValueError):
     """A kubeconfig that cannot be used without the files of the node it came from, or at all. Names field and way out."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A field (as `.spec.replicas`) and the field manager that owns it."""
+
+    manager: str
+    field: str
+
+
+@dataclass(frozen=True)
+class RbacRefusal:
+    """The parts of an RBAC refusal: identity, verb, resource with its API group (as in a Role), where."""
+
+    identity: str
+    verb: str
+    resource: str
+    scope: str
+
+
+# apiserver/pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage). Names of users may hold anything but a quote.
+_RBAC = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
+    r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)" (?P<scope>at the cluster scope|in the namespace "[^"]*")'
+    r'|path "(?P<path>[^"]*)")'
+)
+# apimachinery/pkg/util/managedfields/internal/conflict.go (printManager)
+_OWNER = re.compile(r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"')
+
+
+def rbac_refusal(text: str) -> RbacRefusal | None:
+    """From the message of a 403; None where it is no refusal by RBAC. Pure."""
+    found = _RBAC.search(text)
+    if found is None:
+        return None
+    resource = found["path"] or found["resource"] + (f".{found['group']}" if found["group"] else "")
+    return RbacRefusal(found["user"], found["verb"], resource, found["scope"] or "as a path")
+
+
+def owners(body: bytes) -> tuple[Owner, ...]:
+    """The owners of fields that a server-side apply would have changed, from the Status of a 409. Pure."""
+    try:
+        causes: Any = json.loads(body)["details"]["causes"]
+        found = []
+        for cause in causes:
+            if cause.get("reason") == "FieldManagerConflict" and (said := _OWNER.search(str(cause.get("message", "")))):
+                found.append(Owner(said["manager"], str(cause.get("field", ""))))
+        return tuple(found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()

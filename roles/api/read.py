@@ -6,14 +6,16 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from roles.api.client import TIMEOUT, Api
-from roles.api.errors import Unusable
+from roles.api.errors import Gone, NotFound, Unusable
 from roles.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 MIRROR = "kubernetes.io/config.mirror"
+#: As kubectl pages (client-go/tools/pager).
+PAGE = 500
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,39 @@ def node_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.
         return sorted((_pod(item) for item in found["items"]), key=lambda pod: (pod.namespace, pod.name))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _odd(api, path, error) from error
+
+
+def find_object(api: Api, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any] | None:
+    """One object by its path; None where there is none."""
+    try:
+        return api.get_json(path, timeout, wait=wait)
+    except NotFound:
+        return None
+
+
+def list_objects(
+    api: Api, path: str, *, labels: str = "", fields: str = "", page: int = PAGE, timeout: float = TIMEOUT, wait: float = 0.0
+) -> list[dict[str, Any]]:
+    """All objects of a collection, in pages of `page`; `labels` and `fields` are selectors. One whole state of the cluster: where
+    the API has forgotten it between two pages (410), it is asked from the beginning."""
+    query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+    items: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        whole = f"{path}?{urlencode({**query, 'limit': str(page), **({'continue': after} if after else {})})}"
+        try:
+            found = api.get_json(whole, timeout, wait=wait)
+            items += found["items"] or []
+            after = (found.get("metadata") or {}).get("continue") or ""
+        except Gone:
+            if not after:
+                raise
+            items, after, page = [], "", 0  # 0 is no limit: the second time all at once
+            continue
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _odd(api, whole, error) from error
+        if not after:
+            return items
 
 
 def _pod(item: dict[str, Any]) -> Pod:

@@ -57,12 +57,16 @@ class Authority:
 
 
 class ApiServer:
-    """HTTPS on loopback, or HTTP without an authority. `answer(path, client common name)` gives status and body."""
+    """HTTPS on loopback, or HTTP without an authority. `answer(path, client common name)` gives status and body.
+
+    `sent` are the verb, path, media type and body of each PATCH and DELETE.
+    """
 
     def __init__(self, authority: Authority | None, folder: Path, port: int = 0, address: str = "127.0.0.1") -> None:
         self.answer: Callable[[str, str | None], Answer] = lambda path, who: (200, b"ok")
         self.headers: dict[str, str] = {}
         self.posted: list[tuple[str, bytes]] = []
+        self.sent: list[tuple[str, str, str, bytes]] = []
         self.authority = authority
         context = _server_context(authority, folder, address) if authority else None
         outer = self
@@ -87,6 +91,13 @@ class ApiServer:
             def do_POST(self) -> None:
                 outer.posted.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
                 self.do_GET()
+
+            def _write(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.sent.append((self.command, self.path, self.headers["Content-Type"], body))
+                self.do_GET()
+
+            do_PATCH = do_DELETE = _write
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
