@@ -232,7 +232,7 @@ def test_on_the_node_a_write_goes_through_kubectl_proxy() -> None:
         (True, json.dumps(CONFLICT) + "\n409", "", face.Conflict),
         (True, '{"message": "value may not be changed"}\n422', "", face.Invalid),
         (True, '{"message": "not found"}\n404', "", face.NotFound),
-        (True, '{"message": "failed to create typed patch object (/high): .vaule: field not declared in schema"}\\n500', "", face.Invalid),
+        (True, '{"message": "failed to create typed patch object (/high): .vaule: field not declared in schema"}\n500', "", face.Invalid),
         (True, '{"message": "etcd is away"}\n500', "", face.Unreachable),
         # What the proxy itself says (kubectl 1.36) where it does not get through.
         (True, "dial tcp 127.0.0.1:6443: connect: connection refused\n502", "", face.Unreachable),
