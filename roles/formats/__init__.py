@@ -2,5 +2,6 @@
 
 from roles.formats.errors import FormatError
 from roles.formats.flags import GateChanges
+from roles.formats.kubelet_config import ABSENT, Absent
 
-__all__ = ["FormatError", "GateChanges"]
+__all__ = ["ABSENT", "Absent", "FormatError", "GateChanges"]
