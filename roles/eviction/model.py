@@ -1,0 +1,285 @@
+"""What an operator wants of a kubelet's eviction: thresholds, grace periods, minimum reclaims. Typed, and refused where no kubelet
+could mean it.
+
+These are the rules that need no node. Those that depend on what a kubelet uses now are in `wanted.problems`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from roles.change.refusal import Refusal
+from roles.eviction.thresholds import (
+    ALLOCATABLE_MEMORY,
+    CONTAINERFS,
+    CONTAINERFS_INODES,
+    DERIVED,
+    DISABLING,
+    SIGNALS,
+    parse_duration,
+    parse_fraction,
+    parse_quantity,
+    parse_reclaim,
+    parse_threshold,
+)
+from roles.formats import FormatError, flags
+
+ABSENT = "absent"
+
+# Signal -> its value as the kubelet takes it; None where it is wanted absent.
+Wishes = dict[str, str | None]
+
+_ITEM = re.compile(r"([^<>=!]*?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
+# Keys of deploys/eviction_order.py.
+_NOT_OURS = "eviction_order"
+_MADE = {
+    ALLOCATABLE_MEMORY: "the kubelet makes this threshold itself, out of the hard one of memory.available; set memory.available",
+    CONTAINERFS: "the kubelet overrides it with the threshold of nodefs.available or imagefs.available, whichever holds the"
+    " containers' writable layers; set those",
+    CONTAINERFS_INODES: "the kubelet overrides it with the threshold of nodefs.inodesFree or imagefs.inodesFree, whichever holds the"
+    " containers' writable layers; set those",
+}
+
+
+def _map(key: str, operators: str, check: Callable[[str, str, str], None]) -> BeforeValidator:
+    """A map of signals as data or as text, each value through `check` (key, signal, value), which raises ValueError."""
+
+    def read_map(value: Any) -> Wishes:
+        problems: list[str] = []
+        found: Wishes = {}
+        for signal, wanted in _items(key, operators, value, problems):
+            try:
+                _signal(key, signal, wanted)
+                found[signal] = _text(key, signal, wanted)
+                if (text := found[signal]) is not None:
+                    check(key, signal, text)
+            except ValueError as error:
+                problems.append(str(error))
+        if problems:
+            raise ValueError("; ".join(problems))
+        return found
+
+    return BeforeValidator(read_map)
+
+
+def _items(key: str, operators: str, value: Any, problems: list[str]) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        return [(str(signal), wanted) for signal, wanted in value.items()]
+    if not isinstance(value, str) or not value.strip(", "):
+        raise ValueError(f"{key}: {value!r} names no signal; write SIGNAL{operators[0]}VALUE, or leave {key} out")
+    found: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in value.split(","))):
+        parts = _ITEM.fullmatch(item)
+        if parts is None:
+            problems.append(f"{key}: {item!r} has no value; write {item}{operators[0]}VALUE, or {item}={ABSENT}")
+            continue
+        signal, operator, wanted = parts.groups()
+        if operator not in operators:
+            rule = "a signal's only operator is <" if "<" in operators else "a value follows ="
+            problems.append(f"{key}: {item!r} has the operator {operator}; {rule}: write {signal}{operators[0]}{wanted}")
+        elif signal in found:
+            problems.append(f"{key}: {signal} is there twice, with {found[signal]} and {wanted}; keep one of them")
+        else:
+            found[signal] = wanted
+    return list(found.items())
+
+
+def _signal(key: str, signal: str, wanted: Any) -> None:
+    if signal in SIGNALS or (signal in DERIVED and wanted == ABSENT):
+        return
+    if signal in DERIVED:
+        raise ValueError(f"{key}: {signal}: {_MADE[signal]}, or write {signal}={ABSENT} to take it out")
+    known = {name.lower(): name for name in SIGNALS}
+    close = difflib.get_close_matches(signal.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {known[close[0]]}?" if close else f"the signals are {', '.join(SIGNALS)}"
+    raise ValueError(f"{key}: {signal!r} is no eviction signal; {hint}")
+
+
+def _text(key: str, signal: str, wanted: Any) -> str | None:
+    if wanted == ABSENT:
+        return None
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        return str(wanted)
+    if not isinstance(wanted, str):
+        raise ValueError(f'{key}: {signal}: {wanted!r} is no text; write it in quotes as the kubelet takes it: "500Mi", "10%"')
+    if not wanted:
+        raise ValueError(f"{key}: {signal} has an empty value; write {signal}={ABSENT} to go back to what the kubelet does by itself")
+    return wanted
+
+
+def _threshold(key: str, signal: str, text: str) -> None:
+    if text.endswith("%"):
+        fraction = _fraction(key, signal, text)
+        if text not in DISABLING and fraction in (0, 1):
+            meaning = "every pod goes at once" if fraction else "it is never reached"
+            raise ValueError(f"{key}: {signal}: the kubelet takes {text} for a threshold ({meaning}); to switch the signal off write 0%")
+    else:
+        _quantity(key, signal, text)
+    try:
+        parse_threshold(signal, text)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _reclaim(key: str, signal: str, text: str) -> None:
+    if text.endswith("%"):
+        if _fraction(key, signal, text) > 1:
+            raise ValueError(f"{key}: {signal}: {text} is more than all; write a percentage above 0% and up to 100%, or a quantity")
+    else:
+        _quantity(key, signal, text)
+    try:
+        parse_reclaim(signal, text)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _fraction(key: str, signal: str, text: str) -> Fraction:
+    if text.endswith("%%"):
+        raise ValueError(f"{key}: {signal}: {text!r} is not a percentage; write one percent sign")
+    try:
+        return parse_fraction(text)
+    except ValueError as error:
+        raise ValueError(f"{key}: {signal}: {error}") from None
+
+
+def _quantity(key: str, signal: str, text: str) -> None:
+    try:
+        quantity = parse_quantity(text)
+    except ValueError as error:
+        raise ValueError(f"{key}: {signal}: {error}, or a percentage such as 10%") from None
+    if quantity.denominator != 1:
+        meant = f"; did you mean {text[:-1]}Mi?" if text.endswith("m") else "; write a whole number, with a suffix such as Mi"
+        raise ValueError(f"{key}: {signal}: {text} is {float(quantity):g}, no whole number of bytes, inodes or processes{meant}")
+    if quantity >= 2**63:
+        raise ValueError(f"{key}: {signal}: {text} is more than a node can have (2^63); write what is meant, or a percentage")
+
+
+def _grace(key: str, signal: str, text: str) -> None:
+    seconds = _seconds(key, f"{signal}: ", text)
+    if seconds < 0:
+        raise ValueError(f"{key}: {signal}: a grace period of {text} is negative; the kubelet would not start: write how long to wait")
+    if seconds == 0:
+        raise ValueError(f"{key}: {signal}: a grace period of {text} makes it a hard threshold; name it in eviction_hard, or write a time")
+
+
+def _seconds(key: str, place: str, text: str) -> Fraction:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        unit = f"; did you mean {text}s?" if re.fullmatch(r"[0-9]+", text) else ""
+        raise ValueError(f"{key}: {place}{error}{unit}") from None
+
+
+def _pod_grace(value: Any) -> int | str:
+    key = "eviction_max_pod_grace_period"
+    if value == ABSENT:
+        return ABSENT
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value.strip()):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{key}: {value!r} is no whole number of seconds; write a number without a unit: 30, or {ABSENT}")
+    if value < 0:
+        # The flag's help says that a negative value leaves it to the pod; the eviction manager takes the smaller of the two.
+        raise ValueError(f"{key}: {value} is negative, and pods would be killed after 1 s; write how many seconds they may have")
+    if value >= 2**31:
+        raise ValueError(f"{key}: {value} does not fit in 32 bits; write how many seconds pods may have")
+    return value
+
+
+def _transition(value: Any) -> str:
+    key = "eviction_pressure_transition_period"
+    if value == ABSENT:
+        return ABSENT
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError(f"{key}: {value!r} is not a duration; write numbers with units: 5m, 1m30s, or {ABSENT}")
+    seconds = _seconds(key, "", str(value))
+    if seconds < 0:
+        raise ValueError(f"{key}: {value} is negative; write how long a node keeps its pressure condition: 5m")
+    if seconds == 0:
+        raise ValueError(f"{key}: a kubelet reads {value} as not set, and takes 5m; write a time above 0, or {ABSENT}")
+    return str(value)
+
+
+def _boolean(value: Any) -> Any:
+    """true and false as text are --data's; pydantic would also take `yes`, which a flag of Kubernetes does not."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return flags.parse_bool(str(value))
+    except FormatError:
+        raise ValueError(f"{value!r} is not a boolean; write true or false") from None
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    items = value.split(",") if isinstance(value, str) else value
+    return tuple(str(item).strip() for item in items)
+
+
+class Desired(BaseModel):
+    """The data keys that deploys/eviction.py reads for one host.
+
+    eviction_hard, eviction_soft: signal -> quantity or percentage, or the flag's form `memory.available<500Mi,nodefs.available=10%`.
+    eviction_soft_grace_period: signal -> Go duration. eviction_minimum_reclaim: signal -> quantity or percentage.
+    eviction_max_pod_grace_period: seconds. eviction_pressure_transition_period: a Go duration. `absent` in the place of a value is
+    what the kubelet does by itself; what is not named stays as it is. allow_evictions: go on where pods would have to go.
+    move_flags: a flag that beats the configuration file is moved there.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    eviction_hard: Annotated[Wishes, _map("eviction_hard", "=<", _threshold)] = {}
+    eviction_soft: Annotated[Wishes, _map("eviction_soft", "=<", _threshold)] = {}
+    eviction_soft_grace_period: Annotated[Wishes, _map("eviction_soft_grace_period", "=", _grace)] = {}
+    eviction_minimum_reclaim: Annotated[Wishes, _map("eviction_minimum_reclaim", "=", _reclaim)] = {}
+    eviction_max_pod_grace_period: Annotated[int | Literal["absent"] | None, BeforeValidator(_pod_grace)] = None
+    eviction_pressure_transition_period: Annotated[str | None, BeforeValidator(_transition)] = None
+    only: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
+    allow_evictions: Annotated[bool, BeforeValidator(_boolean)] = False
+    move_flags: Annotated[bool, BeforeValidator(_boolean)] = False
+
+
+SETTINGS = tuple(name for name in Desired.model_fields if name.startswith("eviction_"))
+
+
+def read(host: str, data: Callable[[str], Any], names: Iterable[str] = ()) -> Desired | None:
+    """The desired eviction of a host from its inventory data; None where it has none. Raises Refusal with all that is wrong.
+
+    `names`: all keys of the host's data; one that only looks like a key of eviction is refused.
+    """
+    problems = list(_strangers(names))
+    values = {key: data(key) for key in Desired.model_fields}
+    values = {key: value for key, value in values.items() if value is not None}
+    desired = None
+    if any(key in values for key in SETTINGS):
+        try:
+            desired = Desired(**values)
+        except ValidationError as error:
+            problems += [_sentence(item) for item in error.errors()]
+    if problems:
+        raise Refusal(host, "; ".join(problems))
+    return desired
+
+
+def _strangers(names: Iterable[str]) -> Iterable[str]:
+    for name in sorted(names):
+        if re.match(r"eviction[-_A-Z]", name) and name not in SETTINGS and not name.startswith(_NOT_OURS):
+            close = difflib.get_close_matches(_snake(name), SETTINGS, n=1)
+            yield f"{name} is no key of daytwo's data; " + (f"did you mean {close[0]}?" if close else f"the keys are {', '.join(SETTINGS)}")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter.group().lower()}", name).replace("-", "_")
+
+
+def _sentence(item: Any) -> str:
+    message = str(item["msg"]).removeprefix("Value error, ")
+    place = ".".join(str(part) for part in item["loc"])
+    return message if message.startswith(place) else f"{place}: {message}"

@@ -1,0 +1,232 @@
+"""Data for eviction: its two forms, and what is refused, each with its own message and way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.change.refusal import Refusal
+from roles.eviction import model
+from roles.eviction.model import Desired
+from roles.eviction.thresholds import SIGNALS, parse_reclaim, parse_threshold
+
+
+def read(**data: Any) -> Desired | None:
+    return model.read("w1", data.get, data)
+
+
+def refused(**data: Any) -> str:
+    with pytest.raises(Refusal) as caught:
+        read(**data)
+    return str(caught.value)
+
+
+def test_data_and_text_are_the_same() -> None:
+    as_text = read(
+        eviction_hard="memory.available<500Mi, nodefs.available=10% ,pid.available=absent",
+        eviction_soft="memory.available < 1Gi",
+        eviction_soft_grace_period="memory.available=1m30s",
+        eviction_minimum_reclaim="nodefs.inodesFree=1000",
+        eviction_max_pod_grace_period="30",
+        eviction_pressure_transition_period="2m",
+        only="w1, w2",
+        allow_evictions="true",
+        move_flags="1",
+    )
+    as_data = read(
+        eviction_hard={"memory.available": "500Mi", "nodefs.available": "10%", "pid.available": "absent"},
+        eviction_soft={"memory.available": "1Gi"},
+        eviction_soft_grace_period={"memory.available": "1m30s"},
+        eviction_minimum_reclaim={"nodefs.inodesFree": 1000},
+        eviction_max_pod_grace_period=30,
+        eviction_pressure_transition_period="2m",
+        only=["w1", "w2"],
+        allow_evictions=True,
+        move_flags=True,
+    )
+    assert as_text == as_data
+    assert as_data is not None
+    assert as_data.eviction_hard == {"memory.available": "500Mi", "nodefs.available": "10%", "pid.available": None}
+    assert (as_data.eviction_minimum_reclaim, as_data.eviction_max_pod_grace_period) == ({"nodefs.inodesFree": "1000"}, 30)
+    assert (as_data.only, as_data.allow_evictions, as_data.move_flags) == (("w1", "w2"), True, True)
+
+
+def test_a_host_without_eviction_data_has_no_wish() -> None:
+    assert read(only="w1", allow_evictions=True, kubelet_config={"maxPods": 1}) is None
+
+
+def test_absent_is_the_kubelets_own() -> None:
+    desired = read(
+        eviction_max_pod_grace_period="absent", eviction_pressure_transition_period="absent", eviction_hard="containerfs.available=absent"
+    )
+    assert desired is not None
+    assert (desired.eviction_max_pod_grace_period, desired.eviction_pressure_transition_period) == ("absent", "absent")
+    assert desired.eviction_hard == {"containerfs.available": None}
+
+
+@pytest.mark.parametrize("text", ["0%", "100%"])
+def test_percentages_that_disable_are_taken(text: str) -> None:
+    desired = read(eviction_hard={"pid.available": text})
+    assert desired is not None and desired.eviction_hard == {"pid.available": text}
+
+
+HARD = [
+    ("memory.free=1Gi", "'memory.free' is no eviction signal; did you mean memory.available?"),
+    ("nodefs.inodesfree=5%", "did you mean nodefs.inodesFree?"),
+    ("NodeFS.Available=5%", "did you mean nodefs.available?"),
+    ("cpu=1", "the signals are memory.available, nodefs.available"),
+    ("allocatableMemory.available=1Gi", "the kubelet makes this threshold itself, out of the hard one of memory.available; set memory.available"),
+    ("containerfs.available=10%", "the kubelet overrides it with the threshold of nodefs.available or imagefs.available"),
+    ("containerfs.inodesFree=10%", "the kubelet overrides it with the threshold of nodefs.inodesFree or imagefs.inodesFree"),
+    ("memory.available=101%", "memory.available: 101% is not between 0% and 100%"),
+    ("memory.available=-1%", "memory.available: -1% is not between 0% and 100%"),
+    ("memory.available=ten%", "'ten%' is not a percentage; write a number and a percent sign: 10%"),
+    ("memory.available=10%%", "'10%%' is not a percentage; write one percent sign"),
+    ("memory.available=%", "'%' is not a percentage"),
+    ("memory.available=100.0%", "the kubelet takes 100.0% for a threshold (every pod goes at once); to switch the signal off write 0%"),
+    ("memory.available=0.0%", "the kubelet takes 0.0% for a threshold (it is never reached); to switch the signal off write 0%"),
+    ("memory.available=0", "memory.available: 0 is not more than 0; 0% is how a threshold is switched off"),
+    ("memory.available=-1Gi", "memory.available: -1Gi is not more than 0"),
+    ("memory.available=500mb", "'500mb' is not a quantity; write a number with or without a suffix: 500Mi, 1.5Gi, 2G, 1000, or a percentage such as 10%"),
+    ("memory.available=500m", "500m is 0.5, no whole number of bytes, inodes or processes; did you mean 500Mi?"),
+    ("memory.available=0.5", "0.5 is 0.5, no whole number of bytes, inodes or processes; write a whole number, with a suffix such as Mi"),
+    ("memory.available=8E+18", None),
+    ("memory.available=100E", "100E is more than a node can have (2^63)"),
+    ("memory.available=", "memory.available has an empty value; write memory.available=absent"),
+    ("memory.available", "'memory.available' has no value; write memory.available=VALUE, or memory.available=absent"),
+    ("memory.available>500Mi", "has the operator >; a signal's only operator is <: write memory.available=500Mi"),
+    ("memory.available<=500Mi", "has the operator <=; a signal's only operator is <"),
+    ("memory.available==500Mi", "has the operator =="),
+    ("memory.available<1Gi,memory.available=2Gi", "memory.available is there twice, with 1Gi and 2Gi; keep one of them"),
+    ("", "'' names no signal; write SIGNAL=VALUE, or leave eviction_hard out"),
+    (" , ", "names no signal"),
+    ({}, "names no signal"),
+    (["memory.available=1Gi"], "names no signal"),
+    ({"memory.available": True}, "True is no text; write it in quotes as the kubelet takes it"),
+    ({"memory.available": 0.5}, "0.5 is no text; write it in quotes"),
+    ({"memory.available": None}, "None is no text"),
+    ({7: "1Gi"}, "'7' is no eviction signal"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["eviction_hard", "eviction_soft"])
+@pytest.mark.parametrize(("value", "message"), HARD)
+def test_the_grammar_of_thresholds(key: str, value: Any, message: str | None) -> None:
+    if message is None:
+        assert read(**{key: value}) is not None
+    else:
+        said = refused(**{key: value})
+        assert said.startswith(f"w1: {key}: ")
+        assert message.replace("eviction_hard", key) in said
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("memory.available=0s", "a grace period of 0s makes it a hard threshold; name it in eviction_hard, or write a time"),
+        ("memory.available=-1m", "a grace period of -1m is negative; the kubelet would not start"),
+        ("memory.available=90", "'90' is not a duration; write numbers with units: 90s, 1m30s, 2h; did you mean 90s?"),
+        ({"memory.available": 90}, "did you mean 90s?"),
+        ("memory.available=1d", "'1d' is not a duration"),
+        ("memory.available<90s", "has the operator <; a value follows =: write memory.available=90s"),
+        ("pods=90s", "'pods' is no eviction signal"),
+        ("containerfs.available=90s", "the kubelet overrides it"),
+    ],
+)
+def test_the_grammar_of_grace_periods(value: Any, message: str) -> None:
+    assert message in refused(eviction_soft_grace_period=value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("memory.available=-1", "a minimum reclaim of -1 is negative; write 0 or more"),
+        ("memory.available=0%", "a minimum reclaim of 0% is not more than 0%; write the quantity 0 for none"),
+        ("memory.available=-5%", "not more than 0%"),
+        ("memory.available=150%", "150% is more than all; write a percentage above 0% and up to 100%, or a quantity"),
+        ("memory.available=500m", "did you mean 500Mi?"),
+        ("memory.available<1Gi", "has the operator <; a value follows ="),
+    ],
+)
+def test_the_grammar_of_minimum_reclaims(value: Any, message: str) -> None:
+    assert message in refused(eviction_minimum_reclaim=value)
+
+
+def test_a_minimum_reclaim_of_nothing_is_taken() -> None:
+    desired = read(eviction_minimum_reclaim="memory.available=0,nodefs.available=100%")
+    assert desired is not None and desired.eviction_minimum_reclaim == {"memory.available": "0", "nodefs.available": "100%"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("eviction_max_pod_grace_period", "30s", "'30s' is no whole number of seconds; write a number without a unit: 30"),
+        ("eviction_max_pod_grace_period", 1.5, "1.5 is no whole number of seconds"),
+        ("eviction_max_pod_grace_period", True, "True is no whole number of seconds"),
+        ("eviction_max_pod_grace_period", -1, "-1 is negative, and pods would be killed after 1 s; write how many seconds they may have"),
+        ("eviction_max_pod_grace_period", 2**31, "does not fit in 32 bits"),
+        ("eviction_pressure_transition_period", "-5m", "-5m is negative"),
+        ("eviction_pressure_transition_period", "0s", "a kubelet reads 0s as not set, and takes 5m"),
+        ("eviction_pressure_transition_period", 0, "a kubelet reads 0 as not set"),
+        (
+            "eviction_pressure_transition_period",
+            300,
+            "'300' is not a duration; write numbers with units: 90s, 1m30s, 2h; did you mean 300s?",
+        ),
+        ("eviction_pressure_transition_period", True, "True is not a duration"),
+        ("eviction_pressure_transition_period", ["5m"], "is not a duration"),
+    ],
+)
+def test_the_grammar_of_the_rest(key: str, value: Any, message: str) -> None:
+    said = refused(**{key: value})
+    assert said.startswith(f"w1: {key}: ") and message in said
+
+
+@pytest.mark.parametrize("key", ["allow_evictions", "move_flags"])
+@pytest.mark.parametrize("value", ["yes", "on", "", 2])
+def test_consent_is_a_boolean_as_kubernetes_reads_it(key: str, value: Any) -> None:
+    assert f"{key}: {value!r} is not a boolean; write true or false" in refused(eviction_hard="pid.available=5%", **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("eviction_hrad", "did you mean eviction_hard?"),
+        ("evictionHard", "did you mean eviction_hard?"),
+        ("eviction-soft", "did you mean eviction_soft?"),
+        ("eviction_min_reclaim", "did you mean eviction_minimum_reclaim?"),
+        ("eviction_qqqqqqqqqqqqqqqqqqqqqqq", "the keys are eviction_hard, eviction_soft"),
+    ],
+)
+def test_keys_that_are_none(name: str, message: str) -> None:
+    assert f"{name} is no key of daytwo's data; {message}" in refused(**{name: {"memory.available": "1Gi"}})
+
+
+def test_other_deploys_keys_are_left_alone() -> None:
+    assert read(eviction_order_format="svg", feature_gates="A=true", evictions="x") is None
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    said = refused(
+        eviction_hard="memory.free=1,pid.available=0",
+        eviction_soft_grace_period="memory.available=0s",
+        eviction_max_pod_grace_period=-1,
+        eviction_sfot="x",
+    )
+    for part in ("memory.free", "pid.available: 0 is not", "makes it a hard", "-1 is negative", "eviction_sfot"):
+        assert part in said
+
+
+@given(st.sampled_from(SIGNALS), st.text("0123456789.%eEKMGTPikmun+- ", max_size=8))
+def test_what_is_taken_the_kubelet_takes(signal: str, text: str) -> None:
+    for key, parse in (("eviction_hard", parse_threshold), ("eviction_minimum_reclaim", parse_reclaim)):
+        try:
+            desired = read(**{key: {signal: text}})
+        except Refusal as refusal:
+            assert key in str(refusal)
+        else:
+            assert desired is not None
+            parse(signal, text)  # raises ValueError where the kubelet would stop
