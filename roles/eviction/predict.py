@@ -1,0 +1,679 @@
+"""What the kubelet would do under node pressure. Pure: a saved /stats/summary, the pods, the node and thresholds in; who goes, out.
+
+The rules are those of pkg/kubelet/eviction/{eviction_manager,helpers}.go, which are the same in Kubernetes 1.33 to 1.36 but for
+what a pod requests (pkg/api/v1/resource/helpers.go: pod-level resources and sidecars count since 1.34). What this module cannot
+know, and therefore says in `notes`:
+
+- Usage is as the summary tells it. The kubelet looks again in each loop (every 10 s, and at once after an eviction); what volumes
+  use it measures once in `volumeStatsAggPeriod` (1 min by default).
+- Whether images have a file system of their own is read off sizes: the summary names no devices.
+- Pods of equal rank come in any order (Go's sort.Sort is not stable, and the kubelet's list comes from a map).
+- How much an eviction frees is an estimate: what the pod uses of that resource now, but for host paths, which stay.
+- Before it evicts for a disk the kubelet removes dead containers and unused images; how much that frees is not known.
+- A static pod's priority is the mirror pod's here; the kubelet reads it from the manifest, and takes 0 where that has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from roles.eviction.thresholds import (
+    ALLOCATABLE_MEMORY,
+    CONTAINERFS,
+    CONTAINERFS_INODES,
+    IMAGEFS,
+    IMAGEFS_INODES,
+    MEMORY,
+    NODEFS,
+    NODEFS_INODES,
+    PID,
+    Threshold,
+    parse_quantity,
+    whole,
+    with_containerfs,
+)
+
+MEMORY_SIGNALS = (MEMORY, ALLOCATABLE_MEMORY)
+#: What is short when a signal's threshold is met, in the kubelet's own words (helpers.go: signalToResource).
+RESOURCES = {
+    MEMORY: "memory",
+    ALLOCATABLE_MEMORY: "memory",
+    NODEFS: "ephemeral-storage",
+    NODEFS_INODES: "inodes",
+    IMAGEFS: "ephemeral-storage",
+    IMAGEFS_INODES: "inodes",
+    CONTAINERFS: "ephemeral-storage",
+    CONTAINERFS_INODES: "inodes",
+    PID: "pids",
+}
+#: From this priority on a pod is critical (pkg/apis/scheduling/types.go: SystemCriticalPriority).
+CRITICAL_PRIORITY = 2_000_000_000
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+CONFIG_HASH = "kubernetes.io/config.hash"
+MEMORY_PRESSURE_TAINT = "node.kubernetes.io/memory-pressure"
+#: The newest minor that this was read for is 36; pod-level resources and sidecars count in requests from here on.
+POD_LEVEL_MINOR = 34
+
+#: Where things lie: all on one file system; images and writable layers on one of their own; images alone on one of their own.
+Layout = Literal["one", "images and containers apart", "images apart"]
+_ALL = ("rootfs", "logs", "volumes")
+#: What of a pod's usage counts for a file system (helpers.go: buildSignalToRankFunc; images are listed there, and count nothing).
+_PARTS: dict[Layout, dict[str, tuple[str, ...]]] = {
+    "one": {"nodefs": _ALL, "imagefs": _ALL, "containerfs": _ALL},
+    "images and containers apart": {"nodefs": ("logs", "volumes"), "imagefs": ("rootfs",), "containerfs": ("rootfs",)},
+    "images apart": {"nodefs": _ALL, "imagefs": (), "containerfs": _ALL},
+}
+_EPHEMERAL = "ephemeral-storage"
+_SAME_WITHIN = 1000
+
+Pod = Mapping[str, Any]
+Stats = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the kubelet sees of a signal: bytes, inodes or processes. `time` is when it was measured, as the summary writes it."""
+
+    available: int
+    capacity: int
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A pod's place in the order of eviction for one signal; place 1 goes first.
+
+    `usage` is None where the summary has nothing of the pod; `request` is what counts as requested (0 for inodes and processes);
+    `protected` says why the kubelet passes it over ("" where it does not). Pods of equal `rank` (the place of the first of them)
+    may come in any order; `tied` says that there are others.
+    """
+
+    place: int
+    rank: int
+    pod: str
+    uid: str
+    priority: int
+    qos: str
+    usage: int | None
+    request: int
+    over: bool
+    protected: str
+    tied: bool
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A pod that would go. `freed`: estimate of what that frees. `certain`: if any pod goes for this signal, it is this one."""
+
+    pod: str
+    uid: str
+    freed: int
+    certain: bool
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """A threshold that is met. The kubelet evicts until `goal` (threshold and minimum reclaim) is available again.
+
+    `grace` in seconds: a soft threshold evicts after it has been met that long. `enough`: by the estimate, these victims do.
+    """
+
+    threshold: Threshold
+    reading: Reading
+    limit: int
+    goal: int
+    order: tuple[Ranked, ...]
+    victims: tuple[Victim, ...]
+    enough: bool
+    reclaims_first: bool
+
+    @property
+    def signal(self) -> str:
+        return self.threshold.signal
+
+    @property
+    def grace(self) -> float:
+        return self.threshold.grace
+
+
+@dataclass(frozen=True)
+class LocalEviction:
+    """A pod over a limit of its own (emptyDir sizeLimit, limits.ephemeral-storage); it goes before any ranking, all such at once."""
+
+    pod: str
+    uid: str
+    what: str
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What would happen on a node with these thresholds.
+
+    `thresholds` are those that work, with what the kubelet adds itself; `unobserved` the signals that the summary does not tell, so
+    that their thresholds are never met. `pressures` come as the kubelet takes them: memory first. `rejected`: pods that a kubelet
+    which starts anew may refuse to take back while these pressures last.
+    """
+
+    node: str
+    layout: Layout
+    readings: dict[str, Reading]
+    thresholds: tuple[Threshold, ...]
+    unobserved: tuple[str, ...]
+    pressures: tuple[Pressure, ...]
+    local: tuple[LocalEviction, ...]
+    rejected: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """All pods (namespace/name) that would go, the first one first."""
+        found = [*(entry.pod for entry in self.local), *(victim.pod for pressure in self.pressures for victim in pressure.victims)]
+        return tuple(dict.fromkeys(found))
+
+    def not_in(self, before: Prediction) -> tuple[Pressure, ...]:
+        """The pressures that there would not be with the thresholds of `before`, or that reclaim more than there."""
+        goals: dict[tuple[str, bool], int] = {}
+        for pressure in before.pressures:
+            key = (pressure.signal, pressure.grace == 0)
+            goals[key] = max(goals.get(key, 0), pressure.goal)
+        return tuple(pressure for pressure in self.pressures if pressure.goal > goals.get((pressure.signal, pressure.grace == 0), -1))
+
+
+def predict(
+    summary: Mapping[str, Any],
+    pods: Sequence[Pod],
+    node: Mapping[str, Any],
+    thresholds: Iterable[Threshold],
+    *,
+    where: Layout | None = None,
+) -> Prediction:
+    """What the kubelet of `node` would do at its next look with `thresholds`, as thresholds.effective gives them.
+
+    `where` overrides what the summary's sizes suggest. Raises ValueError for a quantity that is none.
+    """
+    layout = where or layout_of(summary)
+    seen = readings(summary)
+    minor = minor_of(node)
+    effective = in_effect(thresholds, layout)
+    there = active(pods)
+    local = tuple(_local_evictions(summary, there, layout))
+    pressures = []
+    for threshold in _as_taken(met(effective, seen)):
+        pressures.append(_pressure(threshold, seen[threshold.signal], summary, there, layout, minor, bool(local)))
+    unobserved = tuple(dict.fromkeys(threshold.signal for threshold in effective if threshold.signal not in seen))
+    conditions = {_condition(pressure.signal) for pressure in pressures}
+    rejected = tuple(sorted(name(pod) for pod in there if _rejected(pod, conditions)))
+    notes = _notes(where is None, layout, summary, there, pressures, local, rejected, unobserved)
+    return Prediction(str(node["metadata"]["name"]), layout, seen, effective, unobserved, tuple(pressures), local, rejected, tuple(notes))
+
+
+# ---- what the kubelet sees
+
+
+def readings(summary: Mapping[str, Any]) -> dict[str, Reading]:
+    """Each signal's available amount and capacity (helpers.go: makeSignalObservations). All of them come from the summary; a
+    signal whose numbers it lacks is left out, and its thresholds are never met then.
+
+    The capacity of memory.available is available and working set together, not the node's: percentages are of that.
+    """
+    node = summary.get("node") or {}
+    found: dict[str, Reading] = {}
+
+    def add(signal: str, stats: Mapping[str, Any] | None, available: str, capacity: str, *, sum_up: bool = False) -> None:
+        free, other = (stats or {}).get(available), (stats or {}).get(capacity)
+        if stats is not None and free is not None and other is not None:
+            found[signal] = Reading(int(free), int(free) + int(other) if sum_up else int(other), str(stats.get("time") or ""))
+
+    add(MEMORY, node.get("memory"), "availableBytes", "workingSetBytes", sum_up=True)
+    no_pods: Mapping[str, Any] = {}
+    all_pods = next((entry for entry in node.get("systemContainers") or () if entry.get("name") == "pods"), no_pods)
+    add(ALLOCATABLE_MEMORY, all_pods.get("memory"), "availableBytes", "workingSetBytes", sum_up=True)
+    runtime = node.get("runtime") or {}
+    for signal, stats in (("nodefs", node.get("fs")), ("imagefs", runtime.get("imageFs")), ("containerfs", runtime.get("containerFs"))):
+        add(f"{signal}.available", stats, "availableBytes", "capacityBytes")
+        add(f"{signal}.inodesFree", stats, "inodesFree", "inodes")
+    limits = node.get("rlimit") or {}
+    if limits.get("maxpid") is not None and limits.get("curproc") is not None:
+        most = int(limits["maxpid"])
+        found[PID] = Reading(most - int(limits["curproc"]), most, str(limits.get("time") or ""))
+    return found
+
+
+def layout_of(summary: Mapping[str, Any]) -> Layout:
+    """Which file systems there are, by their sizes: the kubelet compares devices, which the summary does not tell."""
+    node = summary.get("node") or {}
+    runtime = node.get("runtime") or {}
+    images, containers = runtime.get("imageFs"), runtime.get("containerFs")
+    if images and containers and not _one_file_system(images, containers):
+        return "images apart"
+    return "one" if not images or _one_file_system(node.get("fs") or {}, images) else "images and containers apart"
+
+
+def _one_file_system(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    # Disks of one make have one size; what is free on them differs, but for what changed between the two looks.
+    if any(one.get(key) != other.get(key) for key in ("capacityBytes", "inodes")):
+        return False
+    for key, size in (("availableBytes", "capacityBytes"), ("inodesFree", "inodes")):
+        first, second = one.get(key), other.get(key)
+        if first is not None and second is not None and abs(first - second) > (one.get(size) or 0) // _SAME_WITHIN:
+            return False
+    return True
+
+
+def minor_of(node: Mapping[str, Any]) -> int:
+    """The minor version of the node's kubelet: 36 of v1.36.3. Raises ValueError where the node does not tell it."""
+    version = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
+    parts = version.removeprefix("v").split(".")
+    if len(parts) < 2 or not parts[1].isdigit():
+        raise ValueError(f"status.nodeInfo.kubeletVersion of the node is {version!r}; the kubelet writes it as v1.36.3")
+    return int(parts[1])
+
+
+# ---- thresholds
+
+
+def in_effect(thresholds: Iterable[Threshold], layout: Layout) -> tuple[Threshold, ...]:
+    """The thresholds with those of containerfs, which the kubelet copies from nodefs or imagefs."""
+    given = [threshold for threshold in thresholds if threshold.signal not in (CONTAINERFS, CONTAINERFS_INODES)]
+    return with_containerfs(given, image_filesystem=layout == "images and containers apart")
+
+
+def met(thresholds: Iterable[Threshold], seen: Mapping[str, Reading]) -> tuple[Threshold, ...]:
+    """Those with less available than they say (helpers.go: thresholdsMet); soft ones at once, their grace period then runs."""
+    return tuple(one for one in thresholds if one.signal in seen and seen[one.signal].available < _limit(one, seen[one.signal]))
+
+
+def _limit(threshold: Threshold, reading: Reading) -> int:
+    return threshold.amount.of(reading.capacity)
+
+
+def _as_taken(thresholds: Iterable[Threshold]) -> list[Threshold]:
+    """Memory before all others (helpers.go: byEvictionPriority); hard before soft, which evict later."""
+    return sorted(thresholds, key=lambda one: (one.signal not in MEMORY_SIGNALS, one.grace))
+
+
+def _condition(signal: str) -> str:
+    return "MemoryPressure" if signal in MEMORY_SIGNALS else "PIDPressure" if signal == PID else "DiskPressure"
+
+
+def _pressure(
+    threshold: Threshold, reading: Reading, summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout, minor: int, disturbed: bool
+) -> Pressure:
+    limit = _limit(threshold, reading)
+    goal = limit + (threshold.min_reclaim.of(reading.capacity) if threshold.min_reclaim else 0)
+    order = rank(threshold.signal, summary, pods, layout, minor)
+    frees = freed(threshold.signal, summary, pods, layout)
+    who, enough = victims(order, reading.available, goal, frees, disturbed=disturbed)
+    return Pressure(threshold, reading, limit, goal, order, who, enough, _reclaims_first(threshold.signal, layout))
+
+
+def _reclaims_first(signal: str, layout: Layout) -> bool:
+    """Whether containers or images are removed before a pod is (helpers.go: buildSignalToNodeReclaimFuncs)."""
+    if _condition(signal) != "DiskPressure":
+        return False
+    return not (layout == "images and containers apart" and signal.startswith("nodefs."))
+
+
+# ---- pods
+
+
+def name(pod: Pod) -> str:
+    """namespace/name, as the kubelet's log writes pods."""
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def uid(pod: Pod) -> str:
+    """The UID by which the kubelet knows the pod: a static pod's own (a hash), not that of its mirror in the API."""
+    metadata = pod["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return str(annotations.get(CONFIG_HASH) if CONFIG_MIRROR in annotations else metadata["uid"])
+
+
+def active(pods: Iterable[Pod]) -> list[Pod]:
+    """Those that the kubelet ranks: not Succeeded or Failed, or not yet ended after all (kubelet_pods.go: isPodInactive).
+
+    A pod that has no container yet is ranked as well: without usage, it comes first.
+    """
+    return [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
+
+
+def _phase(pod: Pod) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def priority(pod: Pod) -> int:
+    """spec.priority, 0 where there is none (component-helpers: PodPriority)."""
+    return int(pod["spec"].get("priority") or 0)
+
+
+def protected(pod: Pod) -> str:
+    """Why the kubelet never evicts the pod; "" where it would (types/pod_update.go: IsCriticalPod, and evictPod, which goes on to
+    the next in rank). The priority class has no part in it, but for its value."""
+    if CONFIG_MIRROR in (pod["metadata"].get("annotations") or {}):
+        return "static pod"
+    value = priority(pod)
+    return f"critical: priority {value}" if value >= CRITICAL_PRIORITY else ""
+
+
+def qos(pod: Pod) -> str:
+    """The QoS class that the API server wrote; "" where it has not."""
+    return str((pod.get("status") or {}).get("qosClass") or "")
+
+
+def request(pod: Pod, resource: str, minor: int) -> Fraction:
+    """What counts as requested of `resource` (api/v1/resource/helpers.go: GetResourceRequestQuantity).
+
+    Pod-level resources take the place of the containers' (from 1.34): then ephemeral-storage, which has no pod level, counts as 0.
+    While an in-place resize is under way, what was allocated counts. Raises ValueError for a quantity that is none.
+    """
+    spec = pod["spec"]
+    at_pod_level = (spec.get("resources") or {}) if minor >= POD_LEVEL_MINOR else {}
+    if any(_supported(key) for kind in ("requests", "limits") for key in at_pod_level.get(kind) or {}):
+        asked = (at_pod_level.get("requests") or {}).get(resource) if _supported(resource) else None
+        total = _number(asked)
+    else:
+        total = _of_containers(pod, "requests", resource, sidecars=minor >= POD_LEVEL_MINOR)[0]
+    return total + _number((spec.get("overhead") or {}).get(resource)) if total else total
+
+
+def pod_level_request(pod: Pod, resource: str, minor: int) -> int:
+    """What is requested at pod level, in whole units; 0 where nothing is, or the kubelet does not heed it."""
+    own = pod["spec"].get("resources") or {}
+    return whole(_number((own.get("requests") or {}).get(resource))) if minor >= POD_LEVEL_MINOR else 0
+
+
+def containers_request(pod: Pod, resource: str) -> int:
+    """What the containers request together, sidecars as those that they are, in whole units."""
+    return whole(_of_containers(pod, "requests", resource, sidecars=True)[0])
+
+
+def container_request(pod: Pod, container: Mapping[str, Any], resource: str) -> int:
+    """What one container requests, or was given by an in-place resize, in whole units."""
+    return whole(_asked(container, "requests", resource, _allocated(pod))[0])
+
+
+def _supported(resource: str) -> bool:
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def _of_containers(pod: Pod, kind: str, resource: str, *, sidecars: bool) -> tuple[Fraction, bool]:
+    """The containers' sum, or what the init containers need at most before (component-helpers: AggregateContainerRequests); and
+    whether any of them says something of the resource. Before 1.34 sidecars were init containers as others are."""
+    allocated = _allocated(pod) if kind == "requests" else {}
+    total, before, most, there = Fraction(0), Fraction(0), Fraction(0), False
+    for container in pod["spec"].get("containers") or ():
+        value, said = _asked(container, kind, resource, allocated)
+        total, there = total + value, there or said
+    for container in pod["spec"].get("initContainers") or ():
+        value, said = _asked(container, kind, resource, allocated)
+        there = there or said
+        if sidecars and container.get("restartPolicy") == "Always":
+            total, before = total + value, before + value
+            most = max(most, before)
+        else:
+            most = max(most, before + value)
+    return max(total, most), there
+
+
+def _asked(container: Mapping[str, Any], kind: str, resource: str, allocated: Mapping[str, Mapping[str, Any]]) -> tuple[Fraction, bool]:
+    own = (container.get("resources") or {}).get(kind) or {}
+    said = {**own, **allocated.get(str(container.get("name")), {})}
+    return _number(said.get(resource)), resource in said
+
+
+def _allocated(pod: Pod) -> dict[str, Mapping[str, Any]]:
+    status = pod.get("status") or {}
+    return {
+        str(entry.get("name")): entry.get("allocatedResources") or {}
+        for key in ("containerStatuses", "initContainerStatuses")
+        for entry in status.get(key) or ()
+    }
+
+
+def _number(text: Any) -> Fraction:
+    return parse_quantity(str(text)) if text not in (None, "") else Fraction(0)
+
+
+def _stats(summary: Mapping[str, Any]) -> dict[str, Stats]:
+    return {str(entry["podRef"].get("uid")): entry for entry in summary.get("pods") or ()}
+
+
+def local_volumes(pod: Pod) -> list[str]:
+    """The volumes whose usage counts against the node's disk (helpers.go: localVolumeNames): hostPath, configMap, gitRepo, and
+    emptyDir but in memory. Secrets, projected and downward API volumes do not count."""
+    return [str(volume.get("name")) for volume in pod["spec"].get("volumes") or () if "hostPath" in volume or _is_local_ephemeral(volume)]
+
+
+def _is_local_ephemeral(volume: Mapping[str, Any]) -> bool:
+    empty = volume.get("emptyDir")
+    return "gitRepo" in volume or "configMap" in volume or (empty is not None and not empty.get("medium"))
+
+
+def _of(stats: Mapping[str, Any] | None, key: str) -> int:
+    return int((stats or {}).get(key) or 0)
+
+
+def usage(signal: str, pod: Pod, stats: Stats, layout: Layout) -> int:
+    """What counts as used by the pod when it is ranked for `signal`: working set in bytes, bytes or inodes on that file system,
+    processes (helpers.go: memoryUsage, podDiskUsage, processUsage). What is not told counts as 0."""
+    if signal in MEMORY_SIGNALS:
+        return _of(stats.get("memory"), "workingSetBytes")
+    if signal == PID:
+        return _of(stats.get("process_stats"), "process_count")
+    return _disk(signal, stats, layout, local_volumes(pod))
+
+
+def _disk(signal: str, stats: Stats, layout: Layout, volumes: Sequence[str]) -> int:
+    key = "inodesUsed" if signal.endswith(".inodesFree") else "usedBytes"
+    parts = _PARTS[layout][signal.partition(".")[0]]
+    total = sum(_of(container.get(part), key) for container in stats.get("containers") or () for part in parts if part != "volumes")
+    if "volumes" in parts:
+        told = {entry.get("name"): entry for entry in reversed(stats.get("volume") or ())}
+        total += sum(_of(told.get(volume), key) for volume in volumes)
+    return total
+
+
+# ---- the order
+
+
+def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout, minor: int) -> tuple[Ranked, ...]:
+    """The kubelet's whole order for a signal, protected pods in their places. `pods` are active ones.
+
+    Memory and disks: pods without stats, then those over their request, then by priority, lowest first, then by usage above the
+    request. Processes: by priority, then by their number. For inodes the bytes of ephemeral-storage requested are taken off the
+    inodes used, as the kubelet does it (helpers.go: disk), and every pod that uses one is over. QoS classes have no part in it.
+    Raises ValueError for a signal that is none, and for a quantity that is none.
+    """
+    if signal not in RESOURCES:
+        raise ValueError(f"{signal!r} is no eviction signal; there are {', '.join(RESOURCES)}")
+    stats = _stats(summary)
+    resource = RESOURCES[signal]
+    measured: list[tuple[tuple[Any, ...], Pod, int | None, Fraction, bool]] = []
+    for pod in pods:
+        mine = stats.get(uid(pod))
+        used = usage(signal, pod, mine, layout) if mine is not None else None
+        requested = request(pod, resource, minor) if resource in ("memory", _EPHEMERAL) else Fraction(0)
+        over = used is not None and resource != "pids" and used > requested
+        taken_off = request(pod, _EPHEMERAL, minor) if resource == "inodes" else requested
+        above = (used if used is not None else 0) - (taken_off if used is not None else 0)
+        if resource == "pids":
+            key: tuple[Any, ...] = (priority(pod), used is not None, -above)
+        else:
+            key = (0 if used is None else 1 if over else 2, priority(pod), -above)
+        measured.append((key, pod, used, requested, over))
+    measured.sort(key=lambda entry: (entry[0], name(entry[1])))
+    keys = [entry[0] for entry in measured]
+    return tuple(
+        Ranked(
+            place,
+            keys.index(key) + 1,
+            name(pod),
+            uid(pod),
+            priority(pod),
+            qos(pod),
+            used,
+            whole(requested),
+            over,
+            protected(pod),
+            keys.count(key) > 1,
+        )
+        for place, (key, pod, used, requested, over) in enumerate(measured, 1)
+    )
+
+
+def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout) -> Callable[[str], int]:
+    """What the eviction of a pod (by the kubelet's UID) is estimated to give back to `signal`: all that it uses, but host paths and
+    config maps, which others use as well."""
+    stats, by_uid = _stats(summary), {uid(pod): pod for pod in pods}
+
+    def of(key: str) -> int:
+        pod, mine = by_uid[key], stats.get(key)
+        if mine is None:
+            return 0
+        if _condition(signal) != "DiskPressure":
+            return usage(signal, pod, mine, layout)
+        own = [
+            str(volume["name"]) for volume in pod["spec"].get("volumes") or () if _is_local_ephemeral(volume) and "configMap" not in volume
+        ]
+        return _disk(signal, mine, layout, own)
+
+    return of
+
+
+def victims(
+    order: Sequence[Ranked], available: int, goal: int, frees: Callable[[str], int], *, disturbed: bool = False
+) -> tuple[tuple[Victim, ...], bool]:
+    """Who goes until `goal` is available, one pod in each loop of the kubelet; and whether that is reached by the estimate.
+
+    The first one is certain unless it shares its rank with another that can go, or `disturbed`: pods over limits of their own go
+    before. All others hang on what the evictions before them really freed.
+    """
+    gone: list[Victim] = []
+    candidates = [entry for entry in order if not entry.protected]
+    for entry in candidates:
+        if available >= goal:
+            break
+        back = frees(entry.uid)
+        alone = sum(other.rank == entry.rank for other in candidates) == 1
+        gone.append(Victim(entry.pod, entry.uid, back, not gone and not disturbed and alone))
+        available += back
+    return tuple(gone), available >= goal
+
+
+# ---- limits of a pod's own, and what a restart does
+
+
+def _local_evictions(summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout) -> Iterator[LocalEviction]:
+    """Pods over an emptyDir's sizeLimit or their limits.ephemeral-storage (eviction_manager.go: localStorageEviction)."""
+    stats = _stats(summary)
+    for pod in pods:
+        mine = stats.get(uid(pod))
+        if mine is not None and not protected(pod):
+            found = next(iter((*_over_size(pod, mine), *_over_pod_limit(pod, mine), *_over_container_limit(pod, mine, layout))), None)
+            if found:
+                what, used, limit = found
+                yield LocalEviction(name(pod), uid(pod), what, used, limit)
+
+
+def _over_size(pod: Pod, stats: Stats) -> Iterator[tuple[str, int, int]]:
+    told = {entry.get("name"): entry for entry in stats.get("volume") or ()}
+    for volume in pod["spec"].get("volumes") or ():
+        limit = _number((volume.get("emptyDir") or {}).get("sizeLimit"))
+        used = _of(told.get(volume.get("name")), "usedBytes")
+        if limit > 0 and used > limit:
+            yield f"emptyDir {volume['name']} over its sizeLimit", used, whole(limit)
+
+
+def _over_pod_limit(pod: Pod, stats: Stats) -> Iterator[tuple[str, int, int]]:
+    limit, there = _of_containers(pod, "limits", _EPHEMERAL, sidecars=True)
+    limit += _number((pod["spec"].get("overhead") or {}).get(_EPHEMERAL)) if limit else 0
+    used = _of(stats.get(_EPHEMERAL), "usedBytes")
+    if there and used > limit:
+        yield "the pod over its containers' limits.ephemeral-storage", used, whole(limit)
+
+
+def _over_container_limit(pod: Pod, stats: Stats, layout: Layout) -> Iterator[tuple[str, int, int]]:
+    limits = {
+        container.get("name"): _number(((container.get("resources") or {}).get("limits") or {}).get(_EPHEMERAL))
+        for container in pod["spec"].get("containers") or ()
+    }
+    for container in stats.get("containers") or ():
+        limit = limits.get(container.get("name")) or Fraction(0)
+        used = _of(container.get("logs"), "usedBytes") + (_of(container.get("rootfs"), "usedBytes") if layout == "one" else 0)
+        if limit and used > limit:
+            yield f"container {container['name']} over its limits.ephemeral-storage", used, whole(limit)
+
+
+def _rejected(pod: Pod, conditions: set[str]) -> bool:
+    """Whether a kubelet that starts would refuse the pod under these conditions (eviction_manager.go: Admit; every pod of the node
+    goes through it again when the kubelet starts)."""
+    if not conditions or protected(pod):
+        return False
+    return conditions != {"MemoryPressure"} or (qos(pod) == "BestEffort" and not _tolerates_memory_pressure(pod))
+
+
+def _tolerates_memory_pressure(pod: Pod) -> bool:
+    for one in pod["spec"].get("tolerations") or ():
+        exists = one.get("operator") == "Exists"
+        if one.get("effect") in (None, "", "NoSchedule") and (
+            (exists and not one.get("key")) or (one.get("key") == MEMORY_PRESSURE_TAINT and (exists or not one.get("value")))
+        ):
+            return True
+    return False
+
+
+def _notes(
+    guessed: bool,
+    layout: Layout,
+    summary: Mapping[str, Any],
+    pods: Sequence[Pod],
+    pressures: Sequence[Pressure],
+    local: Sequence[LocalEviction],
+    rejected: Sequence[str],
+    unobserved: Sequence[str],
+) -> Iterator[str]:
+    if guessed and any(_condition(pressure.signal) == "DiskPressure" for pressure in pressures):
+        kinds = {
+            "one": "the node and the images have one file system",
+            "images and containers apart": "images and writable layers have a file system of their own",
+            "images apart": "images have a file system of their own",
+        }
+        yield f"{kinds[layout]}, by their sizes: the summary names no devices"
+    if unobserved:
+        yield f"the summary does not tell {', '.join(unobserved)}: thresholds on them are never met"
+    unknown = sorted(name(pod) for pod in pods if uid(pod) not in _stats(summary))
+    if unknown and pressures:
+        yield f"no usage is known of {', '.join(unknown)}: the kubelet takes such pods first"
+    if local:
+        yield "pods over limits of their own go first, all at once; ranking begins at the loop after that"
+    if any(pressure.reclaims_first for pressure in pressures):
+        yield "before it evicts for a disk, the kubelet removes dead containers and unused images; if that is enough, no pod goes"
+    if any(len(pressure.victims) > 1 for pressure in pressures):
+        yield "victims after the first are an estimate: the kubelet looks again after each"
+    if any(pressure.victims and not pressure.enough for pressure in pressures):
+        yield "by the estimate, evicting every pod that may go would not be enough"
+    if any(entry.tied for pressure in pressures for entry in pressure.order):
+        yield "pods of equal rank are shown by name; the kubelet takes them in any order"
+    kinds_met = {pressure.signal.partition(".")[0] for pressure in pressures if pressure.signal not in MEMORY_SIGNALS}
+    if len(kinds_met - {"containerfs"}) > 1:
+        yield "several thresholds other than memory are met; which of them the kubelet takes first is not determined"
+    for pressure in pressures:
+        if pressure.grace:
+            yield f"{pressure.signal} is a soft threshold: pods go when it has been met for {pressure.grace:g} s"
+    if any(_number(volume) != _number(other) for volume, other in _resizes(pods)) and pressures:
+        yield "a pod is being resized: what is allocated to it counts, not what its spec asks for"
+    if rejected:
+        yield f"a kubelet that starts under this pressure may refuse to take back {len(rejected)} pods that run now"
+
+
+def _resizes(pods: Sequence[Pod]) -> Iterator[tuple[Any, Any]]:
+    for pod in pods:
+        allocated = _allocated(pod)
+        for container in pod["spec"].get("containers") or ():
+            asked = ((container.get("resources") or {}).get("requests") or {}).get("memory")
+            yield asked, allocated.get(str(container.get("name")), {}).get("memory", asked)
