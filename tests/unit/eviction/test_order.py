@@ -1,0 +1,152 @@
+"""Each pod's place and why, and the OOM scores. (The formula against the kubelet's own: test_predict.py.)"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.eviction import order as o
+from roles.eviction.thresholds import effective
+from roles.eviction.usage import ContainerProcess
+from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary, uid_of
+
+
+def one_node(**more: Any) -> o.NodeOrder:
+    pods = [
+        pod("web", priority=10, requests={"memory": "100Mi", "ephemeral-storage": "50Mi"}),
+        pod("batch", priority=-5, qos="BestEffort"),
+        pod("etcd-n1", priority=2000001000, mirror="e" * 32, spec={"priorityClassName": "system-node-critical"}),
+        pod("idle", requests={"memory": "1Gi"}),
+        pod("gone", phase="Succeeded"),
+    ]
+    seen = summary(
+        stats("web", memory=130 * MI, rootfs=60 * MI, processes=30),
+        stats("batch", memory=20 * MI, logs=MI, processes=3),
+        stats("etcd-n1", uid="e" * 32, memory=200 * MI),
+        stats("idle", memory=10 * MI),
+    )
+    return o.order(seen, pods, node(), **more)
+
+
+def test_places_and_turns() -> None:
+    found = one_node()
+    assert [row.pod for row in found.rows] == ["default/batch", "default/web", "default/etcd-n1", "default/idle"]
+    uses = [row.uses["memory.available"] for row in found.rows]
+    assert [(use.place, use.turn, use.over) for use in uses] == [(1, 1, True), (2, 2, True), (3, None, True), (4, 3, False)]
+    assert [row.pod for row in found.by("nodefs.available")] == ["default/batch", "default/web", "default/idle", "default/etcd-n1"]
+    assert [row.pod for row in found.by("pid.available")] == ["default/batch", "default/idle", "default/web", "default/etcd-n1"]
+    assert found.signals == ("memory.available", "nodefs.available", "pid.available")
+    apart = o.order(summary(imagefs=filesystem(capacity=GI)), [], node())
+    assert apart.signals == ("memory.available", "nodefs.available", "imagefs.available", "pid.available")
+
+
+def test_why() -> None:
+    rows = {row.pod.removeprefix("default/"): row for row in one_node().rows}
+    assert o.reason("memory.available", rows["web"]) == "30Mi over its request"
+    assert o.reason("memory.available", rows["batch"]) == "20Mi used, nothing requested"
+    assert o.reason("memory.available", rows["idle"]) == "within its request by 1014Mi"
+    assert o.reason("memory.available", rows["etcd-n1"]) == "never evicted (static pod)"
+    assert o.reason("pid.available", rows["web"]) == "priority 10, 30 processes"
+    unknown = o.order(summary(), [pod("new")], node()).rows[0]
+    assert o.reason("memory.available", unknown) == "no usage known"
+
+
+def test_scores_beside_what_proc_says() -> None:
+    ids = {name: uid_of(name)[:8] * 8 for name in ("web", "batch", "etcd-n1")}
+    processes = [
+        ContainerProcess(uid_of("web"), ids["web"], 11, 900),
+        ContainerProcess(uid_of("batch"), ids["batch"], 12, 1000),
+        ContainerProcess("e" * 32, ids["etcd-n1"], 13, -997),
+    ]
+    found = {row.pod.removeprefix("default/"): row.containers for row in one_node(processes=processes).rows}
+    assert found["web"] == (o.Adjust("app", 988, 900, 11),)
+    assert found["batch"] == (o.Adjust("app", 1000, 1000, 12),)
+    assert found["etcd-n1"] == (o.Adjust("app", -997, -997, 13),)
+    assert found["idle"] == (o.Adjust("app", 875, None, None),)
+    differ = [note for note in one_node(processes=processes).notes if "oom_score_adj" in note]
+    assert len(differ) == 1 and "default/web: PID 1 of app has oom_score_adj 900, and its request gives 988" in differ[0]
+    assert any("not read" in note for note in one_node().notes)
+
+
+def test_an_init_container_that_has_ended_has_no_score() -> None:
+    side = {"name": "side", "restartPolicy": "Always"}
+    one = pod("a", spec={"initContainers": [{"name": "init"}, side], "ephemeralContainers": [{"name": "debug"}]})
+    [row] = o.order(summary(), [one], node()).rows
+    assert [adjust.container for adjust in row.containers] == ["side", "app", "debug"]
+
+
+@pytest.mark.parametrize(
+    ("quality", "asked", "wanted"),
+    [("Guaranteed", "8Gi", -997), ("BestEffort", "", 1000), ("Burstable", "", 999), ("Burstable", "1", 999), ("Burstable", "4Gi", 500),
+     ("Burstable", "7.99Gi", 3), ("Burstable", "16Gi", 3), ("Burstable", "100Mi", 988)],
+)  # fmt: skip
+def test_the_formula(quality: str, asked: str, wanted: int) -> None:
+    one = pod("a", qos=quality, requests={"memory": asked} if asked else {})
+    assert o.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36) == wanted
+
+
+def test_node_critical_needs_class_and_number() -> None:
+    def score(**more: Any) -> int:
+        one = pod("a", qos="BestEffort", **more)
+        return o.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36)
+
+    of_class = {"spec": {"priorityClassName": "system-node-critical"}}
+    assert score(priority=2000001000, **of_class) == -997
+    assert score(priority=2000001000, spec={"priorityClassName": "system-cluster-critical"}) == 1000
+    assert score(priority=5, **of_class) == 1000
+
+
+def test_a_sidecar_is_no_likelier_to_die_than_what_it_serves() -> None:
+    side = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"memory": "80Mi"}}}
+    one = pod("a", requests={"memory": "4Gi"}, spec={"initContainers": [side]})
+    assert o.oom_score_adj(one, side, 8 * GI, 36) == 500
+    less = pod("a", requests={"memory": "8Mi"}, spec={"initContainers": [side]})
+    assert o.oom_score_adj(less, side, 8 * GI, 36) == 1000 - 9
+
+
+def test_a_pods_own_request_is_shared_out() -> None:
+    at_pod_level = {"resources": {"requests": {"memory": "4Gi"}}}
+    one = pod("a", requests={"memory": "2Gi"}, spec=at_pod_level)
+    container = one["spec"]["containers"][0]
+    assert (o.oom_score_adj(one, container, 8 * GI, 36), o.oom_score_adj(one, container, 8 * GI, 33)) == (500, 750)
+
+
+@given(st.integers(0, 20 * GI), st.integers(0, 20 * GI), st.integers(1, 16 * GI))
+def test_who_asks_for_more_is_never_likelier_to_die(one: int, other: int, capacity: int) -> None:
+    scores = []
+    for size in sorted((one, other)):
+        made = pod("a", requests={"memory": str(size)})
+        scores.append(o.oom_score_adj(made, made["spec"]["containers"][0], capacity, 36))
+    assert 999 >= scores[0] >= scores[1] >= 3
+
+
+def test_no_capacity_no_score() -> None:
+    one = pod("a")
+    with pytest.raises(ValueError, match="capacity"):
+        o.oom_score_adj(one, one["spec"]["containers"][0], 0, 36)
+
+
+@pytest.mark.parametrize(
+    ("signal", "value", "text"),
+    [("memory.available", 0, "0"), ("memory.available", 1023, "1023"), ("memory.available", 1536, "1.5Ki"), ("memory.available", 300 * MI, "300Mi"),
+     ("nodefs.available", 50 * GI, "50.0Gi"), ("nodefs.available", 5000 * GI, "5000.0Gi"), ("pid.available", 32768, "32768"), ("nodefs.inodesFree", 65537, "65537")],
+)  # fmt: skip
+def test_sizes_for_people(signal: str, value: int, text: str) -> None:
+    assert o.amount(signal, value) == text
+
+
+def test_the_machine_form() -> None:
+    found = o.as_json(one_node(thresholds=effective({"evictionHard": {"memory.available": "10%"}})))
+    again = json.loads(json.dumps(found))
+    assert again == found
+    assert (again["node"], again["memory"], again["layout"]) == ("n1", 8 * GI, "one")
+    assert again["signals"]["memory.available"] | {"time": ""} == {
+        "available": 4 * GI, "capacity": 8 * GI, "time": "", "thresholds": [{"limit": 858993459, "grace": 0}],
+    }  # fmt: skip
+    assert again["pods"][0]["uses"]["memory.available"] == {
+        "used": 20 * MI, "requested": 0, "over": True, "place": 1, "turn": 1, "tied": False,
+    }  # fmt: skip

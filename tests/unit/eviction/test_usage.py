@@ -1,0 +1,125 @@
+"""Containers' processes out of /proc: paths as both cgroup drivers and the runtimes write them, and the script itself, run here."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.api import Unusable
+from roles.eviction import usage
+from roles.observe.parse import ObservationError
+
+UID = "0f0e5b6c-53a4-4b4b-9f4f-0123456789ab"
+UNDERSCORES = UID.replace("-", "_")
+STATIC = "8ab1c2d3e4f5061728394a5b6c7d8e9f"
+ID = "0123456789abcdef" * 4
+OTHER = "fedcba9876543210" * 4
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "found"),
+    [
+        (f"/kubepods/burstable/pod{UID}/{ID}", (UID, ID)),
+        (f"/kubepods/pod{UID}/{ID}", (UID, ID)),
+        (f"/kubepods/burstable/pod{STATIC}/{ID}", (STATIC, ID)),
+        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORES}.slice/cri-containerd-{ID}.scope", (UID, ID)),
+        (f"/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/crio-{ID}.scope", (UID, ID)),
+        (f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{STATIC}.slice/docker-{ID}.scope", (STATIC, ID)),
+        (f"/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORES}.slice:cri-containerd:{ID}", (UID, ID)),
+        # A root of its own (--cgroup-root, a node in a container), and a cgroup that the container made inside of itself.
+        (f"/lab/w1/payload/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/cri-containerd-{ID}.scope", (UID, ID)),
+        (f"/docker/{OTHER}/kubelet/kubepods/burstable/pod{UID}/{ID}/init.scope", (UID, ID)),
+        (f"/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/crio-conmon-{ID}.scope", None),
+        (f"/kubepods/burstable/pod{UID}", None),
+        (f"/kubepods/burstable/podman/{ID}", None),
+        ("/user.slice/user-0.slice/session-1.scope", None),
+        ("/", None),
+    ],
+)
+def test_pod_and_container_of_a_cgroup(cgroup: str, found: tuple[str, str] | None) -> None:
+    assert usage.container_of(cgroup) == found
+
+
+def test_the_first_process_of_a_container_counts() -> None:
+    lines = [
+        f"process 300 9000 0 /kubepods/pod{UID}/{ID}",  # executed later
+        f"process 31 100 -997 /kubepods/pod{UID}/{ID}",
+        f"process 30 100 -996 /kubepods/pod{UID}/{ID}",
+        f"process 7 50 1000 /kubepods/burstable/pod{STATIC}/{OTHER}",
+        "process 1 1 0 /init.scope",
+        "end",
+    ]
+    assert usage.parse("n1", lines) == (
+        usage.ContainerProcess(UID, ID, 30, -996),
+        usage.ContainerProcess(STATIC, OTHER, 7, 1000),
+    )
+
+
+@pytest.mark.parametrize(
+    "lines", [[], [f"process 1 2 3 /kubepods/pod{UID}/{ID}"], ["process 1 2 end", "end"], ["sh: grep: not found", "end"]]
+)
+def test_half_an_answer_is_none(lines: list[str]) -> None:
+    with pytest.raises(ObservationError, match="n1"):
+        usage.parse("n1", lines)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n"))))
+def test_any_lines_end_in_a_result_or_its_error(lines: list[str]) -> None:
+    try:
+        usage.parse("n1", lines)
+    except ObservationError as error:
+        assert str(error).startswith("n1")
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_script_runs(shell: str) -> None:
+    """Whatever runs on this machine: the answer is whole and understood."""
+    done = subprocess.run([shell, "-s"], input=usage.script(), text=True, capture_output=True, check=True)
+    assert done.stderr == ""
+    usage.parse("here", done.stdout.splitlines())
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
+def test_shellcheck_has_nothing_to_say() -> None:
+    told = subprocess.run(
+        ["shellcheck", "--shell=sh", "--severity=info", "-"], input=usage.script(), text=True, capture_output=True, check=False
+    )
+    assert told.stdout == ""
+
+
+class Canned:
+    """An API with these answers."""
+
+    host = "cp1"
+
+    def __init__(self, **answers: dict[str, Any]) -> None:
+        self.answers, self.asked = answers, list[str]()
+
+    def get_json(self, path: str, timeout: float = 15, *, wait: float = 0.0) -> dict[str, Any]:
+        self.asked.append(unquote(path))
+        kind = "summary" if path.endswith("/stats/summary") else "pods" if path.startswith("/api/v1/pods") else "node"
+        return self.answers[kind]
+
+    def get_raw(self, path: str, timeout: float = 15, *, wait: float = 0.0) -> bytes:
+        raise AssertionError(path)
+
+
+def test_what_is_asked_of_the_api() -> None:
+    api = Canned(summary={"node": {}, "pods": []}, pods={"items": [{"kind": "Pod"}]}, node={"kind": "Node"})
+    assert usage.fetch(api, "a node") == usage.NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
+    assert api.asked == [
+        "/api/v1/nodes/a node/proxy/stats/summary",
+        "/api/v1/pods?fieldSelector=spec.nodeName=a node",
+        "/api/v1/nodes/a node",
+    ]
+
+
+def test_no_summary() -> None:
+    with pytest.raises(Unusable, match="enableDebuggingHandlers"):
+        usage.fetch(Canned(summary={}, pods={}, node={}), "n1")
