@@ -145,7 +145,7 @@ def test_the_machine_form() -> None:
     assert again == found
     assert (again["node"], again["memory"], again["layout"]) == ("n1", 8 * GI, "one")
     assert again["signals"]["memory.available"] | {"time": ""} == {
-        "available": 4 * GI, "capacity": 8 * GI, "time": "", "thresholds": [{"limit": 858993459, "grace": 0}],
+        "available": 4 * GI, "capacity": 8 * GI, "time": "", "thresholds": [{"limit": 858993472, "grace": 0}],
     }  # fmt: skip
     assert again["pods"][0]["uses"]["memory.available"] == {
         "used": 20 * MI, "requested": 0, "over": True, "place": 1, "turn": 1, "tied": False,
