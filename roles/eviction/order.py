@@ -224,7 +224,8 @@ def amount(signal: str, value: int) -> str:
         if abs(size) < 1024 or unit == "Gi":
             break
         size /= 1024
-    return f"{size:.1f}{unit}" if unit == "Gi" or (unit and abs(size) < 10) else f"{size:.0f}{unit}"
+    # Three digits tell enough, and whole bytes are whole.
+    return f"{size:.1f}{unit}" if unit and abs(size) < (100 if unit == "Gi" else 10) else f"{size:.0f}{unit}"
 
 
 def reason(signal: str, row: Row) -> str:

@@ -133,7 +133,7 @@ def test_no_capacity_no_score() -> None:
 @pytest.mark.parametrize(
     ("signal", "value", "text"),
     [("memory.available", 0, "0"), ("memory.available", 1023, "1023"), ("memory.available", 1536, "1.5Ki"), ("memory.available", 300 * MI, "300Mi"),
-     ("nodefs.available", 50 * GI, "50.0Gi"), ("nodefs.available", 5000 * GI, "5000.0Gi"), ("pid.available", 32768, "32768"), ("nodefs.inodesFree", 65537, "65537")],
+     ("nodefs.available", 50 * GI, "50.0Gi"), ("nodefs.available", 5000 * GI, "5000Gi"), ("pid.available", 32768, "32768"), ("nodefs.inodesFree", 65537, "65537")],
 )  # fmt: skip
 def test_sizes_for_people(signal: str, value: int, text: str) -> None:
     assert o.amount(signal, value) == text

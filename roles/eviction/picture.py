@@ -1,0 +1,138 @@
+"""The order of eviction as one HTML page that needs nothing else: no script, no font, no server. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from roles.eviction.order import TITLES, NodeOrder, Row, Use, amount, reason
+from roles.eviction.predict import Reading
+from roles.eviction.thresholds import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
+from roles.scripts import templates
+
+# A protected pod stands below all that can go, wherever the kubelet ranks it.
+_BELOW = 100_001
+_GAUGES = {
+    MEMORY: "memory",
+    ALLOCATABLE_MEMORY: "memory of all pods",
+    NODEFS: "disk",
+    NODEFS_INODES: "disk, inodes",
+    IMAGEFS: "images' disk",
+    IMAGEFS_INODES: "images' disk, inodes",
+    PID: "processes",
+}
+
+
+def page(nodes: Sequence[NodeOrder], *, made: str = "", problems: Iterable[str] = ()) -> str:
+    """One page with all nodes. `made` says when and of what it was made; `problems` is what could not be shown."""
+    signals = [signal for signal in TITLES if any(signal in node.signals for node in nodes)] or list(TITLES)[:1]
+    return _template().render(
+        signals=signals, titles=TITLES, nodes=[_node(node, signals) for node in nodes], made=made, problems=list(problems)
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    # The other templates are shell, where nothing is to be escaped as HTML.
+    return templates().overlay(autoescape=True).get_template("eviction_order.html.j2")
+
+
+def _node(node: NodeOrder, signals: Sequence[str]) -> dict[str, Any]:
+    with_bars = [signal for signal in node.signals if signal != PID]
+    scale = {signal: max([1, *(max(use.used or 0, use.requested) for use in _uses(node, signal))]) for signal in with_bars}
+    candidates = [row for row in node.rows if not row.protected]
+    rows = [_row(row, node.signals, signals, scale) for row in node.rows]
+    return {
+        "name": node.node,
+        "about": f"{node.version}, {amount(MEMORY, node.memory)} of memory, {len(node.rows)} pods",
+        "first": [min(candidates, key=lambda row: _use(row, signal).place).pod if candidates else "" for signal in signals],
+        "gauges": [
+            _gauge(signal, node.readings[signal], [one for one in node.thresholds if one.signal == signal])
+            for signal in _GAUGES
+            if signal in node.readings and (signal in node.signals or any(one.signal == signal for one in node.thresholds))
+        ],
+        "bars": [{"title": TITLES[signal], "index": signals.index(signal)} for signal in with_bars],
+        "counted": {"title": TITLES[PID], "index": signals.index(PID)},
+        "rows": rows,
+        "kept": any(row.protected for row in node.rows),
+        "notes": node.notes,
+    }
+
+
+def _uses(node: NodeOrder, signal: str) -> list[Use]:
+    return [row.uses[signal] for row in node.rows]
+
+
+def _use(row: Row, signal: str) -> Use:
+    """Where a node has no file system of its own for it, the order is that of memory."""
+    return row.uses.get(signal) or next(iter(row.uses.values()))
+
+
+def _gauge(signal: str, reading: Reading, thresholds: Sequence[Threshold]) -> dict[str, Any]:
+    limits = [(one.amount.of(reading.capacity), one.grace) for one in thresholds]
+    highest = max((limit for limit, _ in limits), default=None)
+    met = highest is not None and reading.available < highest
+    says = "; ".join(f"evicts below {amount(signal, limit)}" + (f" after {grace:g} s" if grace else "") for limit, grace in sorted(limits))
+    return {
+        "title": _GAUGES[signal],
+        "available": amount(signal, reading.available),
+        "capacity": amount(signal, reading.capacity),
+        "used": _percent(reading.capacity - reading.available, reading.capacity),
+        "limit": None if highest is None else _percent(highest, reading.capacity),
+        "met": met,
+        "says": (f"under pressure: {says}" if met else says) or "no threshold",
+    }
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * min(max(part, 0), whole) / whole, 2) if whole > 0 else 0.0
+
+
+def _row(row: Row, own: Sequence[str], signals: Sequence[str], scale: dict[str, int]) -> dict[str, Any]:
+    namespace, _, name = row.pod.partition("/")
+    return {
+        "namespace": namespace,
+        "name": name,
+        "title": "; ".join(f"{TITLES[signal]}: {reason(signal, row)}" for signal in own),
+        "class": row.priority_class,
+        "priority": row.priority,
+        "qos": row.qos,
+        "protected": row.protected,
+        "order": [(index, _use(row, signal).place + (_BELOW if row.protected else 0)) for index, signal in enumerate(signals)],
+        "turns": [_turn(index, signal, _use(row, signal)) for index, signal in enumerate(signals)],
+        "bars": [_bar(signal, row, scale[signal]) for signal in scale],
+        "counted": "?" if row.uses[PID].used is None else row.uses[PID].used,
+        "scores": _scores(row),
+        "scores_title": "; ".join(
+            f"{one.container}: {one.expected}" + (f", reads {one.seen}" if one.seen not in (None, one.expected) else "")
+            for one in row.containers
+        ),
+    }
+
+
+def _turn(index: int, signal: str, use: Use) -> dict[str, Any]:
+    return {"index": index, "title": TITLES[signal], "text": f"{use.turn}{'=' if use.tied else ''}", "over": use.over or use.used is None}
+
+
+def _bar(signal: str, row: Row, scale: int) -> dict[str, Any]:
+    use = row.uses[signal]
+    used = use.used or 0
+    return {
+        "title": TITLES[signal],
+        "says": reason(signal, row),
+        "asked": _percent(use.requested, scale),
+        "used": _percent(min(used, use.requested), scale),
+        "above": _percent(used - use.requested, scale),
+        "over": use.over,
+        "text": "?" if use.used is None else amount(signal, used),
+        "request": amount(signal, use.requested) if use.requested else "-",
+    }
+
+
+def _scores(row: Row) -> str:
+    """The containers' oom_score_adj as it is: as read, and else as the formula gives it; the one the kernel takes first comes first."""
+    values = sorted({one.expected if one.seen is None else one.seen for one in row.containers}, reverse=True)
+    return " ".join(map(str, values[:2])) + (" ..." if len(values) > 2 else "")
