@@ -1,0 +1,10 @@
+"""PriorityClasses as the inventory's data has them, and workloads with theirs: planned by dry run, applied, read back.
+
+pyinfra inventories/prod.py deploys/priority_classes.py --dry
+pyinfra inventories/prod.py deploys/priority_classes.py --data priority_classes=batch=-10,web=1000 -y
+pyinfra inventories/prod.py deploys/priority_classes.py --data workloads=default/deployment/shop=web -y
+"""
+
+from roles.objects import priority_classes
+
+priority_classes()

@@ -1,0 +1,230 @@
+"""What the cluster has: its PriorityClasses, who owns their fields, and who uses them. Pure, from the API's raw JSON."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import io
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from roles.api import FIELD_MANAGER
+from roles.objects.model import PREEMPTS
+
+Object = Mapping[str, Any]
+
+#: Collections that can name a class, by kind. (PodTemplates are used by nothing.)
+COLLECTIONS = {
+    "Pod": "/api/v1/pods",
+    "ReplicationController": "/api/v1/replicationcontrollers",
+    "Deployment": "/apis/apps/v1/deployments",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "Job": "/apis/batch/v1/jobs",
+    "CronJob": "/apis/batch/v1/cronjobs",
+}
+#: Filled in by the API server, and no part of what an object is meant to be.
+_SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
+_NOTED = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Who uses a class: workloads and pods as `Kind namespace/name`, and old revisions of Deployments that a roll-back would need."""
+
+    workloads: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    old_revisions: tuple[str, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        return bool(self.workloads or self.pods)
+
+    def __str__(self) -> str:
+        if not self.any:
+            return "used by no workload and no pod"
+        parts = []
+        if self.workloads:
+            parts.append(f"workloads: {', '.join(self.workloads)}")
+        if self.pods:
+            parts.append(f"{len(self.pods)} pods: {', '.join(self.pods)}")
+        return f"used by {'; '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class Live:
+    """The cluster as it was read: classes by name, and all that may name one by kind (COLLECTIONS)."""
+
+    classes: Mapping[str, Object]
+    objects: Mapping[str, Collection[Object]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> Collection[Object]:
+        return self.objects.get(kind, ())
+
+    def find(self, kind: str, namespace: str, name: str) -> Object | None:
+        return next((item for item in self.of(kind) if _where(item) == (namespace, name)), None)
+
+    def users(self, name: str, leaving: Collection[str] = ()) -> Usage:
+        """Who names the class `name`, without what is over; `leaving` are UIDs of workloads that are about to get another one."""
+        workloads, old = [], []
+        for kind in COLLECTIONS:
+            if kind == "Pod":
+                continue
+            for item in self.of(kind):
+                if class_of(kind, item) != name or uid(item) in leaving or self._top(item) in leaving:
+                    continue
+                if kind == "Job" and _finished(item):
+                    continue
+                told = f"{kind} {'/'.join(_where(item))}"
+                if kind == "ReplicaSet" and _controller(item) and not replicas(kind, item):
+                    old.append(told)
+                elif not _controller(item):
+                    workloads.append(told)
+        pods = [
+            "/".join(_where(pod))
+            for pod in self.of("Pod")
+            if class_of("Pod", pod) == name and (pod.get("status") or {}).get("phase") not in _OVER and self._top(pod) not in leaving
+        ]
+        return Usage(tuple(sorted(workloads)), tuple(sorted(pods)), tuple(sorted(old)))
+
+    def pods_of(self, workload_uid: str) -> list[Object]:
+        """The pods that belong to a workload, those that are over or being deleted too."""
+        return [pod for pod in self.of("Pod") if self._top(pod) == workload_uid]
+
+    def _top(self, item: Object) -> str:
+        """UID of the Deployment, StatefulSet or DaemonSet... at the end of the chain of controllers; "" without one."""
+        owner = _controller(item)
+        if not owner:
+            return ""
+        between = next((found for kind in ("ReplicaSet", "Job") for found in self.of(kind) if uid(found) == owner), None)
+        return (self._top(between) if between is not None else "") or owner
+
+
+def uid(item: Object) -> str:
+    return str(item["metadata"].get("uid", ""))
+
+
+def version(item: Object) -> str:
+    return str(item["metadata"].get("resourceVersion", ""))
+
+
+def _where(item: Object) -> tuple[str, str]:
+    return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
+
+
+def _controller(item: Object) -> str:
+    owners = item["metadata"].get("ownerReferences") or ()
+    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+
+
+def _finished(job: Object) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(found.get("type") in ("Complete", "Failed") and found.get("status") == "True" for found in conditions)
+
+
+def template(kind: str, item: Object) -> Mapping[str, Any]:
+    """The pod's spec: of the pod itself, or of the template it is made from."""
+    spec = item.get("spec") or {}
+    if kind == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    if kind == "Pod":
+        return dict(spec)
+    return dict((spec.get("template") or {}).get("spec") or {})
+
+
+def class_of(kind: str, item: Object) -> str:
+    """The class that an object names; "" for none."""
+    return str(template(kind, item).get("priorityClassName") or "")
+
+
+def replicas(kind: str, item: Object) -> int:
+    """How many pods a workload is meant to have."""
+    if kind == "DaemonSet":
+        return int((item.get("status") or {}).get("desiredNumberScheduled") or 0)
+    found = (item.get("spec") or {}).get("replicas")
+    return 1 if found is None else int(found)
+
+
+def value_of(item: Object) -> int:
+    # The API leaves a zero out in old versions.
+    return int(item.get("value") or 0)
+
+
+def policy_of(item: Object) -> str:
+    return str(item.get("preemptionPolicy") or PREEMPTS)
+
+
+def is_default(item: Object) -> bool:
+    return bool(item.get("globalDefault"))
+
+
+def managers(item: Object, *fields: str) -> list[str]:
+    """Who owns a field, as `manager` or `manager (Update)`; `fields` lead to it, as in FieldsV1 (`f:value`)."""
+    found = []
+    for entry in item["metadata"].get("managedFields") or ():
+        inner = entry.get("fieldsV1") or {}
+        for name in fields:
+            inner = inner.get(name) if isinstance(inner, Mapping) else None
+        if inner is not None:
+            applied = entry.get("operation") == "Apply"
+            found.append(str(entry.get("manager", "")) + ("" if applied else f" ({entry.get('operation')})"))
+    return found
+
+
+def is_ours(item: Object) -> bool:
+    """daytwo made this class: it applied `value`, and nobody else has ever set it.
+
+    Told by metadata.managedFields and by no label: the API server itself writes those for each request, a label is copied with the
+    object and is set by other tools too. Whoever creates a class sets its `value`, which cannot change; so its one owner is the maker,
+    and a class of others that daytwo only describes keeps them as an owner beside. Where managedFields were stripped (a restored
+    backup), nothing counts as ours.
+    """
+    return managers(item, "f:value") == [FIELD_MANAGER]
+
+
+def only_ours(item: Object, *fields: str) -> bool:
+    """A field goes when daytwo no longer applies it: it applied it, and nobody else owns it."""
+    return managers(item, *fields) == [FIELD_MANAGER]
+
+
+def bare(item: Object) -> dict[str, Any]:
+    """The object without what the API server fills in, and without status."""
+    found = copy.deepcopy(dict(item))
+    found.pop("status", None)
+    for key in _SERVERS:
+        found["metadata"].pop(key, None)
+    return found
+
+
+def diff(before: Object | None, after: Object | None, name: str) -> str:
+    """A unified diff of two objects as YAML; "" where they mean the same."""
+    old, new = (_yaml(_shown(item)).splitlines() if item is not None else [] for item in (before, after))
+    return "\n".join(_unified(old, new, name))
+
+
+def _shown(item: Object) -> dict[str, Any]:
+    """Without what tells a reader nothing: the type (items of a list have none), and what tools note for themselves."""
+    found = {key: value for key, value in bare(item).items() if key not in ("apiVersion", "kind")}
+    annotations = found["metadata"].get("annotations") or {}
+    left = {key: value for key, value in annotations.items() if key not in _NOTED}
+    if annotations:
+        found["metadata"]["annotations"] = left
+    return found
+
+
+def _unified(old: list[str], new: list[str], name: str) -> Iterator[str]:
+    return difflib.unified_diff(old, new, f"{name} (cluster)", f"{name} (planned)", lineterm="")
+
+
+def _yaml(item: Mapping[str, Any]) -> str:
+    stream = io.StringIO()
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.width = 200
+    writer.dump({key: item[key] for key in sorted(item)}, stream)
+    return stream.getvalue()
