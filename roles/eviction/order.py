@@ -16,6 +16,7 @@ from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
 from roles.eviction.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
 from roles.eviction.usage import ContainerProcess
+from roles.rollout import table
 
 # pkg/kubelet/qos/policy.go
 GUARANTEED_ADJ = -997
@@ -90,8 +91,10 @@ def order(
     processes: Iterable[ContainerProcess] | None = None,
     thresholds: Iterable[Threshold] = (),
     where: Layout | None = None,
+    more_notes: Sequence[str] = (),
 ) -> NodeOrder:
-    """The pods of a node in their order for each resource. `processes` as read on the node; None where nobody looked.
+    """The pods of a node in their order for each resource. `processes` as read on the node; None where nobody looked. `more_notes`
+    is what went wrong while reading.
 
     Raises ValueError for a quantity that is none.
     """
@@ -117,7 +120,7 @@ def order(
         thresholds=predict.in_effect(thresholds, layout),
         signals=signals,
         rows=tuple(rows),
-        notes=tuple(_notes(rows, seen is not None)),
+        notes=(*more_notes, *_notes(rows, seen is not None)),
     )
 
 
@@ -262,3 +265,36 @@ def as_json(found: NodeOrder) -> dict[str, Any]:
         "pods": [{**asdict(row), "containers": [asdict(one) for one in row.containers]} for row in found.rows],
         "notes": list(found.notes),
     }
+
+
+def as_table(node: NodeOrder) -> str:
+    """The table for people: in the first columns whose turn it is for each resource, pods of equal rank marked with =."""
+    about = [f"{node.node}: {len(node.rows)} pods"]
+    for signal in node.signals:
+        if signal in node.readings:
+            reading = node.readings[signal]
+            limits = sorted(one.amount.of(reading.capacity) for one in node.thresholds if one.signal == signal)
+            below = f" (evicts below {amount(signal, limits[-1])})" if limits else ""
+            about.append(f"{TITLES[signal]} {amount(signal, reading.available)} of {amount(signal, reading.capacity)} left{below}")
+    headers = [*(TITLES[signal] for signal in node.signals), "pod", "priority", "QoS"]
+    headers += [f"{TITLES[signal]} used/asked" for signal in node.signals if signal != PID] + ["processes", "oom_score_adj", "why (memory)"]
+    lines = ["; ".join(about), table.render(headers, [_line(node, row) for row in node.rows])] if node.rows else about
+    return "\n".join([*lines, *(f"note: {note}" for note in node.notes)])
+
+
+def _line(node: NodeOrder, row: Row) -> list[str]:
+    uses = [row.uses[signal] for signal in node.signals]
+    cells = [_turn(use) for use in uses] + [row.pod, str(row.priority), row.qos]
+    cells += [_both(signal, row.uses[signal]) for signal in node.signals if signal != PID]
+    processes = row.uses[PID].used
+    scores = " ".join(f"{one.expected}" if one.seen in (None, one.expected) else f"{one.seen}(!{one.expected})" for one in row.containers)
+    return [*cells, "?" if processes is None else str(processes), scores, reason(MEMORY, row)]
+
+
+def _turn(use: Use) -> str:
+    return "never" if use.turn is None else f"{use.turn}{'=' if use.tied else ''}"
+
+
+def _both(signal: str, use: Use) -> str:
+    used = "?" if use.used is None else amount(signal, use.used)
+    return f"{used}/{amount(signal, use.requested) if use.requested else '-'}"

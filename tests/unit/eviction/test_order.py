@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -150,3 +151,31 @@ def test_the_machine_form() -> None:
     assert again["pods"][0]["uses"]["memory.available"] == {
         "used": 20 * MI, "requested": 0, "over": True, "place": 1, "turn": 1, "tied": False,
     }  # fmt: skip
+
+
+def test_the_table() -> None:
+    ids = uid_of("web")[:8] * 8
+    found = one_node(
+        processes=[ContainerProcess(uid_of("web"), ids, 11, 900)], thresholds=effective({"evictionHard": {"memory.available": "500Mi"}})
+    )
+    title, headers, _, *rows = o.as_table(found).splitlines()
+    assert title.startswith(
+        "n1: 4 pods; memory 4.0Gi of 8.0Gi left (evicts below 500Mi); disk 50.0Gi of 100Gi left; processes 31768 of 32768 left"
+    )
+    assert headers.split()[:6] == ["memory", "disk", "processes", "pod", "priority", "QoS"]
+    cells = [re.split(r" {2,}", row) for row in rows if not row.startswith("note:")]
+    assert cells[0] == [
+        "1",
+        "1",
+        "1",
+        "default/batch",
+        "-5",
+        "BestEffort",
+        "20Mi/-",
+        "1.0Mi/-",
+        "3",
+        "1000",
+        "20Mi used, nothing requested",
+    ]
+    assert cells[1][9] == "900(!988)" and cells[2][:3] == ["never", "never", "never"]
+    assert [row for row in rows if row.startswith("note:")] == [f"note: {note}" for note in found.notes]

@@ -1,0 +1,10 @@
+"""Who goes first when a node runs short of memory, disk or processes, and why. Changes nothing.
+
+pyinfra inventories/prod.py deploys/eviction_order.py -y
+pyinfra inventories/prod.py deploys/eviction_order.py -y --data picture=order.html
+pyinfra inventories/prod.py deploys/eviction_order.py -y --data format=json
+"""
+
+from roles.eviction.order_deploy import eviction_order
+
+eviction_order()

@@ -1,0 +1,148 @@
+"""The order of eviction of every node: a table for people, JSON for programs, a page to look at. Reads, changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyinfra.api.deploy import deploy
+
+from roles import control_plane, kubelet
+from roles.api import Api, ApiError, kubelet_config
+from roles.change.refusal import Refusal
+from roles.eviction import picture, usage
+from roles.eviction.order import NodeOrder, as_json, as_table, order
+from roles.eviction.thresholds import Threshold, effective
+from roles.observe import Observation
+from roles.observe.look import look
+from roles.observe.parse import ObservationError
+from roles.proof import Cluster, NoApi
+from roles.rollout import remote as bridge
+from roles.rollout.remote import Fleet, Remote, RemoteError, show
+
+FORMATS = ("table", "json")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    format: str
+    picture: Path | None
+
+
+@deploy("Order of eviction")  # type: ignore[untyped-decorator]
+def eviction_order() -> None:
+    """Show who goes first on each node of the run, and why.
+
+    Data keys: `format` (table, or json: one document on standard output) and `picture` (a path on the operator's machine, where
+    one HTML file is written). Raises DeployError where not all nodes could be shown, after all others were.
+    """
+    bridge.once("eviction order", _show)
+
+
+def _show(fleet: Fleet) -> None:
+    wish = _read(fleet)
+    problems = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
+    nodes = _nodes(fleet, problems)
+    if wish.format == "json":
+        show(json.dumps({"nodes": [as_json(node) for node in nodes], "problems": problems}, indent=1))
+    else:
+        for node in nodes:
+            show("\n" + as_table(node))
+    if wish.picture:
+        made = datetime.now(UTC).strftime("As seen on %Y-%m-%d at %H:%M UTC")
+        try:
+            _write(wish.picture, picture.page(nodes, made=made, problems=problems))
+        except OSError as error:
+            problems.append(f"{wish.picture}: the picture could not be written: {error.strerror or error}")
+        else:
+            if wish.format != "json":
+                show(f"\npicture: {wish.picture}")
+    if problems:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+
+
+def _read(fleet: Fleet) -> _Wish:
+    """The same for all hosts: one page, one document. Raises DeployError."""
+    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in ("format", "picture")}
+    for key, values in given.items():
+        if len(values) > 1:
+            raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
+    style, path = (next(iter(given[key])) for key in ("format", "picture"))
+    if style not in (None, *FORMATS):
+        raise bridge.refuse(f"format is {style!r}; there are {' and '.join(FORMATS)}")
+    if path is not None and (not isinstance(path, str) or not path):
+        raise bridge.refuse(f"picture is {path!r}; give a path: --data picture=order.html")
+    return _Wish(style or FORMATS[0], Path(path).expanduser() if path else None)
+
+
+def _write(path: Path, text: str) -> None:
+    """A whole file or none: whoever watches the page never sees half of it."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+def _nodes(fleet: Fleet, problems: list[str]) -> list[NodeOrder]:
+    """The nodes in the inventory's order; what could not be looked at goes to `problems`."""
+    # With --limit the control plane is looked at as well: it is who knows.
+    helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
+    seen = fleet.each([*fleet.targets, *helpers], lambda remote: look(remote, kubelet.wanted))
+    cluster = Cluster()
+    names: dict[str, str] = {}
+    for remote in (*fleet.targets, *helpers):
+        found = seen[remote.name]
+        try:
+            if isinstance(found, Exception):
+                raise Refusal(remote.name, str(found).removeprefix(f"{remote.name}: "))
+            names[remote.name] = _add(cluster, remote, found)
+        except Refusal as refusal:
+            if remote in fleet.targets:
+                problems.append(str(refusal))
+    try:
+        api = cluster.api()
+    except NoApi as error:
+        raise bridge.refuse(f"usage is read through the API: {error}") from None
+    targets = [remote for remote in fleet.targets if remote.name in names]
+    processes = fleet.each(targets, usage.look)
+    nodes = []
+    for remote in targets:
+        try:
+            nodes.append(_node(api, names[remote.name], processes[remote.name]))
+        except (ApiError, ValueError) as error:
+            problems.append(f"{remote.name}: {error}" if isinstance(error, ValueError) else str(error))
+    return nodes
+
+
+def _add(cluster: Cluster, remote: Remote, seen: Observation) -> str:
+    """The node's name in the cluster. Raises Refusal."""
+    its_kubelet = kubelet.find(seen)
+    cluster.add(remote, seen, control_plane.find(its_kubelet))
+    return its_kubelet.node_name
+
+
+def _node(api: Api, name: str, processes: Sequence[usage.ContainerProcess] | Exception) -> NodeOrder:
+    """One node. Raises ApiError or ValueError; what is only nice to have becomes a note where it fails."""
+    notes = []
+    if isinstance(processes, Exception):
+        if not isinstance(processes, (ObservationError, RemoteError)):
+            raise processes
+        notes.append(f"oom_score_adj: {processes}")
+    thresholds: tuple[Threshold, ...] = ()
+    try:
+        thresholds = effective(kubelet_config(api, name))
+    except (ApiError, ValueError) as error:
+        notes.append(f"thresholds are not known: {error}")
+    got = usage.fetch(api, name)
+    read = None if isinstance(processes, Exception) else processes
+    return order(got.summary, got.pods, got.node, processes=read, thresholds=thresholds, more_notes=notes)
