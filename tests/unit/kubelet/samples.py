@@ -1,0 +1,86 @@
+"""For every field of a kubelet's configuration: a value it takes, and values of other types, made from the table and not chosen by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roles.kubelet.schema import Field, fields
+
+_GOOD: dict[str, Any] = {
+    "string": "text",
+    "bool": True,
+    "int32": 1,
+    "int64": 1,
+    "uint32": 1,
+    "float": 0.5,
+    "duration": "1m30s",
+    "duration_or_int": "5s",
+    "quantity": "1Gi",
+    "percent": "50%",
+    "time": "2026-01-02T03:04:05Z",
+    "object": {},
+}
+_MISTYPED: dict[str, list[Any]] = {
+    "string": [5, True, ["text"], {"a": "text"}],
+    "bool": ["true", 1, [True]],
+    "int32": ["1", True, 1.5, 2**31, [1]],
+    "int64": ["1", True, 1.5, 2**63, {}],
+    "uint32": ["1", -1, 2**32, False],
+    "float": ["0.5", True, [0.5]],
+    "duration": [60, "60", "1 minute", "1d", True, None, ["60s"]],
+    "duration_or_int": [True, "5", 1.5, ["5s"]],
+    "quantity": [True, "1 Gi", "x", ["1Gi"]],
+    "time": [5, "yesterday", True],
+    "object": ["text", 5, ["text"]],
+}
+# A map whose names are read further on.
+_KEYS = {"featureGates": "ContextualLogging"}
+
+
+def good(field: Field) -> Any:
+    """A value of the right type."""
+    return _good(field, field.kind)
+
+
+def _good(field: Field, kind: str) -> Any:
+    outer, _, inner = kind.partition("[")
+    if outer == "list":
+        return [_good(field, inner.removesuffix("]"))]
+    if outer == "map":
+        return {next(iter(field.keys), _KEYS.get(field.path, "name")): _good(field, inner.removesuffix("]"))}
+    if kind == "string":
+        return next((value for value in field.values if value), _GOOD[field.text or kind])
+    return _GOOD[kind]
+
+
+def mistyped(field: Field) -> list[Any]:
+    """Values of other types: each is one that a decoder refuses, whatever the field's meaning."""
+    return _mistyped(field.kind)
+
+
+def _mistyped(kind: str) -> list[Any]:
+    outer, _, inner = kind.partition("[")
+    inner = inner.removesuffix("]")
+    if outer == "list":
+        return ["text", 5, {"a": "b"}, *([value] for value in _mistyped(inner) if value is not None)]
+    if outer == "map":
+        return ["text", 5, ["a"], *({"name": value} for value in _mistyped(inner) if value is not None)]
+    return _MISTYPED[kind]
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    """The configuration that sets one path of the table, `[]` being a list of one."""
+    first, _, rest = path.partition(".")
+    inner = nested(rest, value) if rest else value
+    return {first.removesuffix("[]"): [inner] if first.endswith("[]") else inner}
+
+
+def every(minor: int) -> list[tuple[str, Any]]:
+    """(path, good value) of all fields."""
+    return [(path, good(field)) for path, field in fields(minor).items()]
+
+
+def misspelt(path: str) -> list[str]:
+    """Names that are not the field's, nor any other's."""
+    parent, dot, leaf = path.rpartition(".")
+    return [parent + dot + leaf[0].upper() + leaf[1:], parent + dot + leaf + "x"]
