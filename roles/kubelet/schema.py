@@ -186,8 +186,9 @@ def _object(minor: int, wanted: Mapping[str, object], path: str, shown: str) -> 
     """`path` in the table, `shown` as it is written; both empty at the top."""
     for name, value in wanted.items():
         here, written = (f"{path}.{name}", f"{shown}.{name}") if path else (str(name), str(name))
-        known = fields(minor).get(here)
-        if not isinstance(name, str) or known is None:
+        # A dot within a name does not lead to a field of a field.
+        known = fields(minor).get(here) if isinstance(name, str) and "." not in name else None
+        if known is None:
             yield _unknown(minor, path, str(name), written, value)
         else:
             yield from _value(minor, known, known.kind, value, here, written)
@@ -198,20 +199,20 @@ def _unknown(minor: int, parent: str, name: str, shown: str, value: object) -> P
     rule = f"a kubelet 1.{minor} has no such field; it would be passed over with no more than a line in the kubelet's log"
     if path in ("kind", "apiVersion"):
         return Problem(shown, value, "names the kind of the file, and is no setting", "leave it out")
+    known = fields(minor)
+    if "." in name and (path in known or name in known):
+        return Problem(shown, value, rule, f"nest it as the configuration file does: {_nested(name)}")
     entry = _table()["fields"].get(path)
-    if entry is not None:
+    if entry is not None and "." not in name:
         since = entry["kind"][0][0]
         return Problem(
             shown, value, f"{rule}: it is known from 1.{since} on" if since > minor else f"{rule}: it is gone since 1.{entry['to'] + 1}"
         )
-    known = fields(minor)
     siblings = {_leaf(other): other for other in known if _parent(other) == parent}
     if same := next((leaf for leaf in siblings if leaf.lower() == name.lower()), None):
         return Problem(shown, value, f"{rule}: upper and lower case count", f"write {same}")
     if field := field_for_flag(minor, name.removeprefix("--")):
         return Problem(shown, value, rule, f"that is a flag, whose field is {field}")
-    if path in known or name in known:
-        return Problem(shown, value, rule, f"nest it as the configuration file does: {_nested(name)}")
     if near := difflib.get_close_matches(name, siblings, 1, 0.75):
         return Problem(shown, value, rule, f"did you mean {near[0]}?")
     elsewhere = [other for other in known if _leaf(other).lower() == name.lower()]

@@ -27,12 +27,24 @@ _MISTYPED: dict[str, list[Any]] = {
     "int64": ["1", True, 1.5, 2**63, {}],
     "uint32": ["1", -1, 2**32, False],
     "float": ["0.5", True, [0.5]],
-    "duration": [60, "60", "1 minute", "1d", True, None, ["60s"]],
+    "duration": [60, "60", "1 minute", "1d", True, ["60s"]],
     "duration_or_int": [True, "5", 1.5, ["5s"]],
     "quantity": [True, "1 Gi", "x", ["1Gi"]],
     "time": [5, "yesterday", True],
     "object": ["text", 5, ["text"]],
 }
+# Text that Go reads as a duration, and Kubernetes as a quantity; and text that they do not.
+DURATIONS = ["0", "+0", "-0", "1h", "1.5h", ".5s", "1.s", "1h2m3s", "-5m", "1m1m", "2562047h47m16s", "3µs", "3us"]
+NO_DURATIONS = ["", "1", "00", "1d", "1 s", "s", ".s", "1,5s", "1h 2m", "5S", "--1s", "2562048h", "٣s", "1h2", " 1s"]
+QUANTITIES = ["1", "1.5", ".5Gi", "1.", "100m", "1e3", "1E6", "1e-3", "1E", "+1k", "5n", "3u", "12Ei", "007"]
+NO_QUANTITIES = ["", "1 Gi", "1GB", "1gi", "1Mb", "1KI", "1e", "1e+", "0x10", "1_000", "10%", "٣", "1K", "1.2.3"]
+
+
+def limits(quantity: object) -> dict[str, Any]:
+    """The configuration that has a quantity decoded as one."""
+    return {"reservedMemory": [{"numaNode": 0, "limits": {"memory": quantity}}]}
+
+
 # A map whose names are read further on.
 _KEYS = {"featureGates": "ContextualLogging"}
 
@@ -62,9 +74,9 @@ def _mistyped(kind: str) -> list[Any]:
     outer, _, inner = kind.partition("[")
     inner = inner.removesuffix("]")
     if outer == "list":
-        return ["text", 5, {"a": "b"}, *([value] for value in _mistyped(inner) if value is not None)]
+        return ["text", 5, {"a": "b"}, *([value] for value in _mistyped(inner))]
     if outer == "map":
-        return ["text", 5, ["a"], *({"name": value} for value in _mistyped(inner) if value is not None)]
+        return ["text", 5, ["a"], *({"name": value} for value in _mistyped(inner))]
     return _MISTYPED[kind]
 
 
