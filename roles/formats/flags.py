@@ -151,9 +151,9 @@ def flag_values(argv: Sequence[str], name: str, *, switch: bool = False) -> list
     return [flag.value.string for flag in found if flag.value]
 
 
-def last_flag(argv: Sequence[str], name: str) -> str | None:
-    """The value of a flag that counts, None where it is not set."""
-    values = flag_values(argv, name)
+def last_flag(argv: Sequence[str], name: str, *, switch: bool = False) -> str | None:
+    """The value of a flag that counts, None where it is not set. `switch` as for `flag_values`."""
+    values = flag_values(argv, name, switch=switch)
     return values[-1] if values else None
 
 

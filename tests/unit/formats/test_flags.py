@@ -98,6 +98,24 @@ def test_flag_values() -> None:
     assert flags.last_flag(argv, "cluster-dns") is None
 
 
+def test_a_switch_never_takes_the_next_word() -> None:
+    argv = ["kubelet", "--fail-swap-on", "--v=2", "--fail_swap_on=F", "--fail-swap-on", "false"]
+    assert flags.flag_values(argv, "fail-swap-on", switch=True) == ["true", "F", "true"]
+    assert flags.last_flag(argv, "fail-swap-on", switch=True) == "true"
+    assert flags.without(argv, "fail-swap-on", switch=True) == ["kubelet", "--v=2", "false"]
+    assert flags.last_flag(["kubelet", "--config"], "config") is None
+
+
+def test_set_to_wants_every_other_word_as_before() -> None:
+    before = ["kubelet", "--max-pods=5", "--v=2", "--max-pods", "6"]
+    assert flags.set_to(before, ["kubelet", "--v=2", "--max-pods", "7"], "max-pods", "7")
+    assert flags.set_to(before, ["kubelet", "--v=2"], "max-pods", None)
+    assert not flags.set_to(before, ["kubelet", "--v=2"], "max-pods", "7")
+    assert not flags.set_to(before, ["kubelet", "--max-pods=6", "--v=2", "--max-pods=7"], "max-pods", "7")
+    assert not flags.set_to(before, ["kubelet", "--v=3", "--max-pods=7"], "max-pods", "7")
+    assert not flags.set_to(before, before, "max-pods", None)
+
+
 def test_reached_wants_every_other_word_as_before() -> None:
     before = ["kubelet", "--feature-gates=A=true", "--v=2"]
     assert flags.reached(before, ["kubelet", "--v=2", "--feature-gates=A=true,B=false"], {"B": False})
