@@ -464,7 +464,7 @@ _MORE = (
         More(path, _LATER, "restart the workloads, or drain the node, for it to hold for all", refused=False)
         for path in (
             "seccompDefault",
-            "memorySwap",
+            "memorySwap.swapBehavior",
             "cpuCFSQuota",
             "cpuCFSQuotaPeriod",
             "singleProcessOOMKill",
@@ -510,13 +510,14 @@ def needs_more(configuration: Mapping[str, Any], changed: Iterable[str]) -> list
     """What a change of fields needs beside a restart of the kubelet.
 
     `configuration`: the effective one, as /configz gives it (and as it would be after the change: ask with both). `changed`: dotted paths
-    of fields whose effective value changes, a map's entry as its map or as the entry.
+    of fields whose effective value changes: a map's entry as the map or as the entry, an object as itself or by its fields.
     """
     found: list[More] = []
     for path in changed:
-        for more in (more for owner, listed in NEEDS_MORE.items() if path == owner or path.startswith(owner + ".") for more in listed):
-            if more not in found and all(_effective(configuration, other) == value for other, value in more.when):
-                found.append(more)
+        for owner, listed in NEEDS_MORE.items():
+            if path == owner or path.startswith(owner + ".") or owner.startswith(path + "."):
+                holds = (one for one in listed if all(_effective(configuration, other) == value for other, value in one.when))
+                found += [one for one in holds if one not in found]
     return found
 
 

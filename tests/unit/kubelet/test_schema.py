@@ -332,6 +332,15 @@ def test_what_works_but_not_at_once_is_no_refusal() -> None:
     ]
 
 
+def test_an_object_stands_for_its_fields() -> None:
+    assert [one.path for one in asked({}, "authentication", "memorySwap")] == [
+        "authentication.x509.clientCAFile",
+        "authentication.webhook.enabled",
+        "memorySwap.swapBehavior",
+    ]
+    assert asked({}, "authentication.anonymous.enabled") == []
+
+
 def test_fields_of_other_deploys() -> None:
     assert schema.OWNED["featureGates"] == "feature_gates"
     assert {path for path, deploy in schema.OWNED.items() if deploy == "eviction"} == {
