@@ -181,6 +181,10 @@ def requests(pod: Pod, *, actuated: bool = False) -> dict[str, Fraction]:
 
     What the kubelet has allocated to a container that was resized counts, not its spec. `actuated`: nor less than what it runs with.
     """
+    return _sum(_own(pod, actuated) | _pod_level(pod, "requests"), _overhead(pod))
+
+
+def _own(pod: Pod, actuated: bool = False) -> dict[str, Fraction]:
     spec = pod["spec"]
     status = pod.get("status") or {}
     states = {state["name"]: state for key in ("containerStatuses", "initContainerStatuses") for state in status.get(key) or ()}
@@ -202,11 +206,17 @@ def requests(pod: Pod, *, actuated: bool = False) -> dict[str, Fraction]:
             start = _most(start, sidecars)
         else:
             start = _most(start, _sum(sidecars, _list((container.get("resources") or {}).get("requests"))))
-    total = _most(total, start)
-    for resource, amount in _list((spec.get("resources") or {}).get("requests")).items():
-        if resource in ("cpu", "memory") or resource.startswith(_HUGE_PAGES):
-            total[resource] = amount
-    return _sum(total, _list(spec.get("overhead")))
+    return _most(total, start)
+
+
+def _overhead(pod: Pod) -> dict[str, Fraction]:
+    return _list(pod["spec"].get("overhead"))
+
+
+def _pod_level(pod: Pod, kind: str) -> dict[str, Fraction]:
+    """The requests or limits of the pod as a whole, of what they can be for (KEP-2837)."""
+    found = _list((pod["spec"].get("resources") or {}).get(kind))
+    return {resource: amount for resource, amount in found.items() if resource in ("cpu", "memory") or resource.startswith(_HUGE_PAGES)}
 
 
 def _list(resources: Mapping[str, Any] | None) -> dict[str, Fraction]:
@@ -377,7 +387,13 @@ def _preemptable(pod: Pod, other: Pod) -> bool:
 
 
 def _asks(pod: Pod, resource: str) -> int:
-    return 1 if resource == "pods" else _units(resource, requests(pod).get(resource, Fraction(0)))
+    """What a pod that goes counts for. A kubelet does not see its containers' requests here where the pod as a whole has some, nor its
+    overhead of what it does not ask for (pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity)."""
+    if resource == "pods":
+        return 1
+    as_a_whole = _pod_level(pod, "requests") or _pod_level(pod, "limits")
+    own = (_pod_level(pod, "requests") if as_a_whole else _own(pod)).get(resource, Fraction(0))
+    return _units(resource, own + _overhead(pod).get(resource, Fraction(0)) if own else own)
 
 
 def _left(needed: Mapping[str, int], goers: Iterable[Pod]) -> dict[str, int]:
@@ -387,7 +403,7 @@ def _left(needed: Mapping[str, int], goers: Iterable[Pod]) -> dict[str, int]:
 
 
 def _nearest(pods: Iterable[Pod], needed: Mapping[str, int]) -> list[Pod]:
-    """One pod after the other, each the one that leaves least to be wished for, of equals the smaller."""
+    """One pod after the other, each the one that leaves least to be wished for, of those the smallest; of equals the kubelet takes any."""
     pods, chosen = list(pods), list[Pod]()
     while needed:
         best = min(pods, key=lambda pod: (_distance(pod, needed), _asks(pod, "memory"), _asks(pod, "cpu")))

@@ -267,6 +267,20 @@ def test_a_critical_pod_with_no_one_to_make_room_goes_itself() -> None:
     assert [(unfit.pod, unfit.preempted_by) for unfit in unfit_pods(pods, room(memory=3 * GIB))] == [("x/one", "x/two")]
 
 
+def test_what_a_pod_that_goes_counts_for_is_less_than_what_it_takes() -> None:
+    critical = pod("critical", born=9, priority=2_000_001_000, **{"ephemeral-storage": "2Gi"})
+    storage = pod("storage", born=1, **{"ephemeral-storage": "2Gi"})
+    tight = room(**{"ephemeral-storage": 3 * GIB})
+    assert [unfit.pod for unfit in unfit_pods([storage, critical], tight)] == ["x/storage"]
+    # With requests of the pod as a whole, of which ephemeral-storage cannot be one, the kubelet does not see the container's.
+    storage["spec"]["resources"] = {"requests": {"cpu": "1"}}
+    assert [unfit.pod for unfit in unfit_pods([storage, critical], tight)] == ["x/critical"]
+    # Nor the overhead of what the pod itself does not ask for.
+    overhead = pod("overhead", born=1, cpu="1")
+    overhead["spec"]["overhead"] = {"ephemeral-storage": "2Gi"}
+    assert [unfit.pod for unfit in unfit_pods([overhead, critical], tight)] == ["x/critical"]
+
+
 asks = st.fixed_dictionaries(
     {}, optional={"cpu": st.sampled_from(["100m", "1", "1500m"]), "memory": st.sampled_from(["64Mi", "1Gi", "1.5Gi"])}
 )
