@@ -89,6 +89,8 @@ def _connection(fleet: Fleet, desired: Desired) -> Callable[[], Api]:
     if desired.kubeconfig is None:
         found = survey(fleet, [])
         bridge.stop(found.refusals)
+        if not found.cluster.apiservers:
+            raise bridge.refusals([_no_apiserver(servers)])
 
         def through_any() -> Api:
             for remote in servers:
@@ -120,9 +122,16 @@ def _connection(fleet: Fleet, desired: Desired) -> Callable[[], Api]:
                 return api
             except (ApiError, RemoteError) as error:
                 tried.append(str(error))
-        raise NoApi("; ".join(tried) or "the inventory has no control-plane node (a group named control_plane) with a kube-apiserver")
+        raise NoApi("; ".join(tried) or _no_apiserver(servers))
 
     return connect
+
+
+def _no_apiserver(servers: Sequence[Remote]) -> str:
+    if not servers:
+        return "the inventory has no control-plane node to reach the API by; have them in a group named control_plane"
+    names = ", ".join(remote.name for remote in servers)
+    return f"the API is down: no kube-apiserver runs on {names}; look there: `crictl ps -a`, `journalctl -u kubelet`"
 
 
 def _transport(remote: Remote) -> paramiko.Transport | None:
