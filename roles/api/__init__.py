@@ -24,6 +24,7 @@ from roles.api.metrics import GateMetric, MetricsError, parse_feature_gates, par
 from roles.api.read import (
     Container,
     NodeLease,
+    NodeUsage,
     Pod,
     ProcessMetrics,
     component_metrics,
@@ -33,6 +34,7 @@ from roles.api.read import (
     list_objects,
     node_lease,
     node_pods,
+    node_usage,
 )
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "Members",
     "MetricsError",
     "NodeLease",
+    "NodeUsage",
     "NotFound",
     "Owner",
     "Pod",
@@ -78,6 +81,7 @@ __all__ = [
     "list_objects",
     "node_lease",
     "node_pods",
+    "node_usage",
     "open_api",
     "parse_feature_gates",
     "parse_kubeconfig",

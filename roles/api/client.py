@@ -599,9 +599,7 @@ def _by_status(host: str, path: str, status: int, body: bytes) -> errors.ApiErro
     if status == 410:
         return errors.Gone(host, path, f"410 Gone ({said})", "ask from the beginning")
     if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
-        return errors.Invalid(
-            host, path, f"HTTP {status}: the API refuses the object ({said})", "mend what it names, in the inventory's data"
-        )
+        return errors.Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "mend what it names")
     if status in _BUSY:
         return errors.Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
     return errors.Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")

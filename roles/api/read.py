@@ -37,6 +37,15 @@ class NodeLease:
 
 
 @dataclass(frozen=True)
+class NodeUsage:
+    """One node as the API has it, all as plain JSON: /stats/summary of its kubelet, its pods, its Node object."""
+
+    summary: dict[str, Any]
+    pods: list[dict[str, Any]]
+    node: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Container:
     """One container of a pod. `id` is the running or last container's; `running_since` None where it does not run."""
 
@@ -141,6 +150,16 @@ def list_objects(
             raise _odd(api, whole, error) from error
         if not after:
             return items
+
+
+def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeUsage:
+    """The summary first, so that no pod is in it that the list lacks but those that ended meanwhile."""
+    path = f"/api/v1/nodes/{_part(node)}/proxy/stats/summary"
+    summary = api.get_json(path, timeout, wait=wait)
+    if not isinstance(summary.get("node"), dict):
+        raise Unusable(api.host, path, "the answer has no node", "is enableDebuggingHandlers false on the node?")
+    pods = api.get_json(f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}", timeout, wait=wait)
+    return NodeUsage(summary, list(pods.get("items") or ()), api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait))
 
 
 def _pod(item: dict[str, Any]) -> Pod:

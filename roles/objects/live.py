@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import functools
 import io
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -101,8 +102,12 @@ class Live:
         owner = _controller(item)
         if not owner:
             return ""
-        between = next((found for kind in ("ReplicaSet", "Job") for found in self.of(kind) if uid(found) == owner), None)
-        return (self._top(between) if between is not None else "") or owner
+        return self._controllers.get(owner) or owner
+
+    @functools.cached_property
+    def _controllers(self) -> dict[str, str]:
+        """What controls the ReplicaSets and Jobs, by their UIDs: between a pod and its workload there is at most one of them."""
+        return {uid(item): _controller(item) for kind in ("ReplicaSet", "Job") for item in self.of(kind)}
 
 
 def uid(item: Object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import re
 from collections.abc import Iterator
@@ -200,6 +201,22 @@ def test_an_object_that_is_not_there(api: face.Api, server: ApiServer) -> None:
 )
 def test_each_bad_certificate_has_its_way_out(message: str, way_out: str) -> None:
     assert way_out in str(_tls_way_out(message))
+
+
+def test_an_expired_serving_certificate(ssh: SshServer, tmp_path: Path) -> None:
+    authority = Authority("cluster")
+    config = kubeconfig(authority, certificate_user(authority))
+    authority.valid = datetime.timedelta(hours=-1)
+    server = ApiServer(authority, tmp_path)
+    try:
+        with (
+            open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api,
+            pytest.raises(face.TLS, match=r"certificate has expired\); .*kubeadm certs renew apiserver"),
+        ):
+            api.apply(CLASS, MANIFEST, wait=5)
+    finally:
+        server.close()
+    assert not server.sent
 
 
 class Node:

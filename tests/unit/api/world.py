@@ -24,7 +24,9 @@ Answer = tuple[int, bytes]
 
 
 class Authority:
-    """A certificate authority, and what it signed."""
+    """A certificate authority, and what it signed. `valid` is for how long it signs from now on."""
+
+    valid = datetime.timedelta(days=1)
 
     def __init__(self, name: str) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -41,7 +43,7 @@ class Authority:
             .public_key(public)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_after(now + self.valid)
         )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical)
