@@ -46,7 +46,7 @@ class Lack:
 
     def __str__(self) -> str:
         left = max(0, self.allocatable - self.used)
-        return f"{self.resource}: {_amount(self.resource, self.requested)} asked for, {_amount(self.resource, left)} left"
+        return f"{self.resource}: {shown(self.resource, self.requested)} asked for, {shown(self.resource, left)} left"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Unfit:
         return f"{self.pod} makes room for {self.preempted_by} ({why})" if self.preempted_by else f"{self.pod} ({why})"
 
 
-def _amount(resource: str, amount: int) -> str:
+def shown(resource: str, amount: int) -> str:
+    """An amount for an operator's eyes: 1500m of cpu, 512.0Mi of memory, storage and huge pages, all else as it is."""
     if resource == "cpu":
         return f"{amount}m"
     in_bytes = resource in ("memory", "ephemeral-storage") or resource.startswith(_HUGE_PAGES)
