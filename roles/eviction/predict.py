@@ -1,6 +1,6 @@
 """What the kubelet would do under node pressure. Pure: a saved /stats/summary, the pods, the node and thresholds in; who goes, out.
 
-The rules are those of pkg/kubelet/eviction/{eviction_manager,helpers}.go, which are the same in Kubernetes 1.33 to 1.36 but for
+The rules are those of pkg/kubelet/eviction/{eviction_manager,helpers}.go, which are the same in Kubernetes 1.32 to 1.36 but for
 what a pod requests (pkg/api/v1/resource/helpers.go: pod-level resources and sidecars count since 1.34). What this module cannot
 know, and therefore says in `notes`:
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.eviction.thresholds import (
+from roles.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,
@@ -141,7 +141,10 @@ class Pressure:
 
 @dataclass(frozen=True)
 class LocalEviction:
-    """A pod over a limit of its own (emptyDir sizeLimit, limits.ephemeral-storage); it goes before any ranking, all such at once."""
+    """A pod over a limit of its own (emptyDir sizeLimit, limits.ephemeral-storage); it goes before any ranking, all such at once.
+
+    Unless localStorageCapacityIsolation is false on the node (it is true by default).
+    """
 
     pod: str
     uid: str
@@ -155,8 +158,8 @@ class Prediction:
     """What would happen on a node with these thresholds.
 
     `thresholds` are those that work, with what the kubelet adds itself; `unobserved` the signals that the summary does not tell, so
-    that their thresholds are never met. `pressures` come as the kubelet takes them: memory first. `rejected`: pods that a kubelet
-    which starts anew may refuse to take back while these pressures last.
+    that their thresholds are never met. `pressures` come as the kubelet takes them: hard before soft, memory first. `rejected`: pods
+    that a kubelet which starts anew may refuse to take back while these pressures last.
     """
 
     node: str
@@ -293,8 +296,8 @@ def _limit(threshold: Threshold, reading: Reading) -> int:
 
 
 def _as_taken(thresholds: Iterable[Threshold]) -> list[Threshold]:
-    """Memory before all others (helpers.go: byEvictionPriority); hard before soft, which evict later."""
-    return sorted(thresholds, key=lambda one: (one.signal not in MEMORY_SIGNALS, one.grace))
+    """Hard ones before soft ones, whose grace period runs first; memory before all others (helpers.go: byEvictionPriority)."""
+    return sorted(thresholds, key=lambda one: (one.grace, one.signal not in MEMORY_SIGNALS))
 
 
 def _condition(signal: str) -> str:

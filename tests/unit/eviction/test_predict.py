@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from roles.eviction import predict as p
 from roles.eviction.order import oom_score_adj
-from roles.eviction.thresholds import Amount, Threshold, effective
+from roles.kubelet.thresholds import Amount, Threshold, effective
 from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary
 
 CASES = json.loads(Path(__file__).with_name("kubelet.json").read_text())
@@ -99,6 +99,13 @@ def test_containerfs_follows_the_disk_that_it_lies_on() -> None:
         summary(nodefs=filesystem(), imagefs=small), [], node(), told({"nodefs.available": "1Mi", "imagefs.available": "2Gi"})
     )
     assert {entry.signal for entry in apart.pressures} == {"imagefs.available", "containerfs.available"}
+
+
+def test_soft_thresholds_come_after_hard_ones() -> None:
+    both = effective({"evictionHard": {"nodefs.available": "60Gi"}, "evictionSoft": {"memory.available": "6Gi", "nodefs.available": "70Gi"},
+                      "evictionSoftGracePeriod": {"memory.available": "10s", "nodefs.available": "10s"}})  # fmt: skip
+    found = p.predict(summary(imagefs=filesystem(capacity=GI)), [], node(), both).pressures
+    assert [(entry.signal, entry.grace) for entry in found] == [("nodefs.available", 0), ("memory.available", 10), ("nodefs.available", 10)]
 
 
 def test_memory_comes_first() -> None:
@@ -219,6 +226,21 @@ def test_one_after_the_other_until_it_is_enough() -> None:
     assert any("would not be enough" in note for note in every.notes)
 
 
+def test_what_is_just_enough_is_enough() -> None:
+    pods = [pod("a"), pod("b", priority=1)]
+    seen = summary(stats("a", memory=100 * MI), stats("b", memory=100 * MI), memory=(400 * MI, GI), all_pods=None)
+    assert p.predict(seen, pods, node(), told({"memory.available": "500Mi"})).victims == ("default/a",)
+
+
+def test_without_usage_first_of_a_priority_when_processes_run_out() -> None:
+    pods = [pod("many"), pod("new"), pod("low", priority=-1)]
+    seen = summary(stats("many", processes=500), stats("low", processes=1))
+    assert [entry.pod for entry in p.rank("pid.available", seen, pods, "one", 36)] == ["default/low", "default/new", "default/many"]
+    none_at_all = summary(stats("many", processes=0))
+    order = p.rank("pid.available", none_at_all, pods[:2], "one", 36)
+    assert [(entry.pod, entry.tied) for entry in order] == [("default/new", False), ("default/many", False)]
+
+
 def test_the_first_of_equals_is_not_certain() -> None:
     pods = [pod("a"), pod("b"), pod("c", priority=1)]
     seen = summary(*(stats(name, memory=100 * MI) for name in "abc"), memory=(MI, GI), all_pods=None)
@@ -242,19 +264,24 @@ def test_limits_of_a_pods_own_come_before() -> None:
     volume = {"name": "v", "emptyDir": {"sizeLimit": "10Mi"}}
     pods = [
         pod("size", volumes=(volume,)), pod("pod", limits={"ephemeral-storage": "20Mi"}), pod("fine", limits={"ephemeral-storage": "20Mi"}),
-        pod("critical", limits={"ephemeral-storage": "20Mi"}, priority=2_000_000_000),
+        pod("critical", limits={"ephemeral-storage": "20Mi"}, priority=2_000_000_000), pod("just", volumes=(volume,)), pod("free", priority=-7),
     ]  # fmt: skip
     seen = summary(
         stats("size", volumes={"v": 10 * MI + 1}),
         stats("pod", ephemeral=20 * MI + 1),
         stats("fine", ephemeral=20 * MI),
         stats("critical", ephemeral=GI),
+        stats("just", volumes={"v": 10 * MI}),
+        stats("free", ephemeral=GI, memory=GI),
     )
     found = p.predict(seen, pods, node(), ())
     assert [(entry.pod, entry.limit) for entry in found.local] == [("default/size", 10 * MI), ("default/pod", 20 * MI)]
     assert found.victims == ("default/size", "default/pod") and not found.pressures
-    ranked = p.predict(seen, pods, node(), told({"memory.available": "5Gi"}))
-    assert not any(victim.certain for pressure in ranked.pressures for victim in pressure.victims)
+    [first] = p.predict(seen, pods, node(), told({"memory.available": "4500Mi"})).pressures[0].victims
+    assert (first.pod, first.certain) == ("default/free", False)
+    del seen["pods"][:2]
+    [first] = p.predict(seen, pods[2:], node(), told({"memory.available": "4500Mi"})).pressures[0].victims
+    assert (first.pod, first.certain) == ("default/free", True)
 
 
 def test_a_containers_own_limit() -> None:
@@ -283,6 +310,7 @@ def test_who_may_not_come_back() -> None:
     assert p.predict(summary(), pods, node(), told({"memory.available": "5Gi"})).rejected == ("default/best", "default/other")
     every = tuple(f"default/{name}" for name in ("all", "best", "burst", "other", "tolerates"))
     assert p.predict(summary(), pods, node(), told({"nodefs.available": "60Gi"})).rejected == every
+    assert p.predict(summary(processes=32000), pods, node(), told({"pid.available": "10000"})).rejected == every
     assert not p.predict(summary(), pods, node(), told({"memory.available": "1Gi"})).rejected
 
 
