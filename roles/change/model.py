@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -88,6 +89,11 @@ def cmdline_sha256(argv: Sequence[str] | None) -> str:
     if argv is None:
         return ""
     return hashlib.sha256(b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in argv)).hexdigest()
+
+
+def change_id(run_id: str, host: str, component: str) -> str:
+    """The name of a change. Part of a unit's name and of a path: only letters, digits and dashes."""
+    return re.sub(r"[^A-Za-z0-9-]+", "-", f"{run_id}-{host}-{component}")
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,72 @@
 """Node-pressure eviction: what the kubelet's thresholds are, what they should be, and what they do to a node."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyinfra.api.deploy import deploy
+
+from roles.change.refusal import Refusal
+from roles.eviction import wanted
+from roles.eviction.foresee import foresee
+from roles.eviction.model import Desired, read
+from roles.eviction.predict import readings
+from roles.formats import ABSENT
+from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.kubelet_config import Prepared, Settled, State, Wish, drive, needs_no_more, prepare
+from roles.rollout import remote as bridge
+from roles.rollout.remote import Fleet, Remote
+
+_NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
+
+
+@deploy("Eviction thresholds")  # type: ignore[untyped-decorator]
+def eviction() -> None:
+    """Set the eviction thresholds that the inventory's data (or --data eviction_hard=memory.available=500Mi) wants.
+
+    Data keys: those of roles/eviction/model.py and of roles/rollout/options.py. Raises DeployError, before any node is written to,
+    where the plan is refused, or would evict without consent.
+    """
+    drive("eviction thresholds", bridge.once("eviction", _prepare), "change, prove, or put back")
+
+
+def _prepare(fleet: Fleet) -> Prepared:
+    return prepare(fleet, _wish, _NOTHING)
+
+
+def _wish(remote: Remote) -> Wish | None:
+    desired = read(remote.name, remote.data, remote.data_keys)
+    if desired is None:
+        return None
+    return Wish(
+        desired.model_dump(), partial(_settle, desired), foresee, desired.only, desired.move_flags, desired.allow_evictions
+    )  # fmt: skip
+
+
+def _settle(desired: Desired, state: State) -> Settled:
+    now = state.configuration
+    # Without --config the kubelet has no default thresholds (cmd/kubelet/app/options: applyLegacyDefaults).
+    defaults = DEFAULT_HARD if state.kubelet.config_path else {}
+    capacity = {signal: reading.capacity for signal, reading in readings(state.summary).items()}
+    problems = wanted.problems(state.host, desired, now, capacity, defaults)
+    if problems:
+        raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))
+    fields = {name: ABSENT if value is None else value for name, value in wanted.fields(desired, now, defaults).items()}
+    expected = wanted.expected(desired, now, defaults)
+    settled = Settled(fields, expected, _summary(desired), tuple(wanted.notes(desired, now, capacity, defaults)))
+    needs_no_more(state, settled)
+    return settled
+
+
+def _summary(desired: Desired) -> str:
+    """As the operator wrote it, in the flag's form."""
+    parts = []
+    for key, value in desired.model_dump(exclude_defaults=True).items():
+        if not key.startswith("eviction_"):
+            continue
+        if isinstance(value, dict):
+            entries = ",".join(f"{signal}={'absent' if text is None else text}" for signal, text in value.items())
+            parts.append(f"{key}={entries}")
+        else:
+            parts.append(f"{key}={value}")
+    return ", ".join(parts)

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from roles.change.refusal import Refusal
-from roles.eviction.thresholds import (
+from roles.formats import FormatError, flags
+from roles.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,
@@ -28,7 +29,6 @@ from roles.eviction.thresholds import (
     parse_reclaim,
     parse_threshold,
 )
-from roles.formats import FormatError, flags
 
 ABSENT = "absent"
 

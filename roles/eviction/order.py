@@ -14,8 +14,8 @@ from typing import Any
 
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
-from roles.eviction.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
 from roles.eviction.usage import ContainerProcess
+from roles.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
 from roles.rollout import table
 
 # pkg/kubelet/qos/policy.go

@@ -17,7 +17,7 @@ from roles.api import Api, ApiError, kubelet_config
 from roles.change.refusal import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, as_json, as_table, order
-from roles.eviction.thresholds import Threshold, effective
+from roles.kubelet.thresholds import Threshold, effective
 from roles.observe import Observation
 from roles.observe.look import look
 from roles.observe.parse import ObservationError

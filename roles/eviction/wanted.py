@@ -20,7 +20,7 @@ from typing import Any
 
 from roles.change.refusal import Refusal
 from roles.eviction.model import ABSENT, Desired, Wishes
-from roles.eviction.thresholds import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
+from roles.kubelet.thresholds import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
 
 HARD = "evictionHard"
 SOFT = "evictionSoft"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass, field, replace
 
 from roles import control_plane, kubelet
 from roles.change import Change, FileEdit
+from roles.change.model import change_id
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
 from roles.control_plane import plan as control_plane_plan
@@ -67,11 +67,6 @@ def _summary(wanted: dict[str, bool | None]) -> str:
     return ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
 
 
-def _change_id(run_id: str, host: str, component: str) -> str:
-    # Part of a unit's name and of a path: only letters, digits and dashes.
-    return re.sub(r"[^A-Za-z0-9-]+", "-", f"{run_id}-{host}-{component}")
-
-
 def _kubelet(run_id: str, found: Kubelet, desired: Desired) -> Planned:
     wanted = desired.feature_gates
     host = found.seen.host
@@ -82,7 +77,7 @@ def _kubelet(run_id: str, found: Kubelet, desired: Desired) -> Planned:
         service = kubelet_plan.new_service(found, changed)
         argv = service.known_argv
         change = Change(
-            id=_change_id(run_id, host, "kubelet"),
+            id=change_id(run_id, host, "kubelet"),
             node=host,
             component="kubelet",
             kind="kubelet",
@@ -112,7 +107,7 @@ def _component(run_id: str, component: Component, found: Kubelet, desired: Desir
     change = None
     if after != component.data:
         change = Change(
-            id=_change_id(run_id, component.host, component.name),
+            id=change_id(run_id, component.host, component.name),
             node=component.host,
             component=component.name,
             kind="static-pod",

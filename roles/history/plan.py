@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from roles.change import Change, FileEdit
-from roles.change.model import ABSENT, cmdline_sha256
+from roles.change.model import ABSENT, change_id, cmdline_sha256
 from roles.change.record import Effective
 from roles.change.refusal import Refusal
 from roles.history.facts import Recorded
@@ -108,7 +107,7 @@ def _change(run_id: str, recorded: Recorded, seen: Observation, edits: tuple[Fil
     # With edits of others in between, what the arguments will be cannot be told from the record.
     after = "" if forced else str(plan["arguments"]["before"])
     return Change(
-        id=re.sub(r"[^A-Za-z0-9-]+", "-", f"{run_id}-{recorded.host}-{component}"),
+        id=change_id(run_id, recorded.host, component),
         node=recorded.host,
         component=component,
         kind=plan["kind"],

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from roles.change.refusal import Refusal
 from roles.formats import FormatError, flags, kubelet_config, unit
+from roles.kubelet import schema
 from roles.observe import Observation, Process
 
 # The variable that every packaging of the kubelet leaves to the operator.
@@ -53,11 +54,17 @@ class Kubelet:
 
     @property
     def minor(self) -> int:
-        """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal where it did not tell it."""
+        """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal where its settings are not known."""
         found = re.match(r"v?1\.(\d+)", self.process.version or "")
-        if found is None:
-            raise Refusal(self.seen.host, f"the kubelet's version is not known ({self.process.version or 'it told none'})")
-        return int(found.group(1))
+        minor = int(found.group(1)) if found else 0
+        if not schema.OLDEST <= minor <= schema.NEWEST:
+            raise Refusal(
+                self.seen.host,
+                f"the settings of this kubelet ({self.process.version or 'it did not tell its version'}) are not known: "
+                f"the table has v1.{schema.OLDEST} to v1.{schema.NEWEST}",
+                "use a daytwo that knows this version",
+            )
+        return minor
 
     @property
     def flag_gates(self) -> dict[str, bool]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-import durationpy
-from kubernetes.utils.quantity import parse_quantity
+from roles.kubelet.thresholds import parse_duration, parse_quantity
 
 
 def lookup(configuration: Mapping[str, Any], name: str) -> Any:
@@ -45,15 +44,15 @@ def _known(one: object, other: object) -> bool:
     return one is not None and one == other
 
 
-def _duration(text: str) -> float | None:
+def _duration(text: str) -> Fraction | None:
     try:
-        return durationpy.from_str(text).total_seconds() if text != "0" else 0.0
-    except (durationpy.DurationError, ValueError, OverflowError):
+        return parse_duration(text)
+    except ValueError:
         return None
 
 
-def _quantity(text: str) -> Decimal | None:
+def _quantity(text: str) -> Fraction | None:
     try:
-        return Decimal(parse_quantity(text))
-    except (ValueError, ArithmeticError):
+        return parse_quantity(text)
+    except ValueError:
         return None

@@ -22,6 +22,7 @@ from roles.api import (
     KubeconfigError,
     KubectlApi,
     Members,
+    NodeUsage,
     NotFound,
     Pod,
     Run,
@@ -33,6 +34,7 @@ from roles.api import (
     kubelet_metrics,
     node_lease,
     node_pods,
+    node_usage,
     parse_kubeconfig,
 )
 from roles.api.client import TIMEOUT
@@ -168,6 +170,10 @@ class Cluster:
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
         return kubelet_config(self.api(), node_name, wait=API_WAIT_SECONDS)
+
+    def usage(self, node_name: str) -> NodeUsage:
+        """What a node holds and uses now. Raises ApiError or NoApi."""
+        return node_usage(self.api(), node_name, wait=API_WAIT_SECONDS)
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""

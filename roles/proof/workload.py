@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 
 from roles.api import Pod
 
-
 # The reason that the kubelet gives a pod which it evicts (pkg/kubelet/eviction: Reason).
 EVICTED = "Evicted"
 

@@ -94,6 +94,11 @@ class Remote:
         return self._host.data.get(key, default)
 
     @property
+    def data_keys(self) -> set[str]:
+        """The names of all data of the host, --data too."""
+        return set(self._host.data.dict())
+
+    @property
     def connected(self) -> bool:
         return bool(self._host.connected)
 

@@ -23,7 +23,7 @@ import pytest
 
 from roles.eviction import predict
 from roles.eviction.predict import Prediction
-from roles.eviction.thresholds import MEMORY, NODEFS, NODEFS_INODES, Amount, Threshold
+from roles.kubelet.thresholds import MEMORY, NODEFS, NODEFS_INODES, Amount, Threshold
 from tests.integration.operator import data, pyinfra, wait_for
 from tests.lab import Lab, images
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from roles.change.refusal import Refusal
 from roles.eviction import model
 from roles.eviction.model import Desired
-from roles.eviction.thresholds import SIGNALS, parse_reclaim, parse_threshold
+from roles.kubelet.thresholds import SIGNALS, parse_reclaim, parse_threshold
 
 
 def read(**data: Any) -> Desired | None:

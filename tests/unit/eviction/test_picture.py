@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.eviction import order, picture
-from roles.eviction.thresholds import effective
+from roles.kubelet.thresholds import effective
 from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary
 
 VOID = {"meta", "input", "br", "link", "img"}

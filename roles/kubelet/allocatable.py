@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from roles.change.refusal import Refusal
-from roles.eviction.thresholds import MEMORY, NODEFS, parse_quantity, parse_threshold, whole
+from roles.kubelet.thresholds import MEMORY, NODEFS, parse_quantity, parse_threshold, whole
 
 # A node's resource -> how much of it: cpu in thousandths, all others whole (bytes, pods, devices).
 Amounts = Mapping[str, int]

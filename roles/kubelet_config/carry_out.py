@@ -1,0 +1,276 @@
+"""Fields of KubeletConfigurations, wanted by host: looked at, planned, foreseen, changed node by node, proven by /configz."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from roles.api import ApiError
+from roles.change import Change
+from roles.change.model import change_id
+from roles.change.record import Effective, new_run_id, this_run
+from roles.change.refusal import Refusal
+from roles.kubelet import Kubelet, ask, lookup, same_setting, settings
+from roles.kubelet import plan as kubelet_plan
+from roles.kubelet_config.outlook import Outlook
+from roles.kubelet_config.state import State
+from roles.proof import Cluster, NoApi, Owed, Prover, Survey, settings_differences, survey
+from roles.rollout import options as run_options
+from roles.rollout import remote as bridge
+from roles.rollout import report, table
+from roles.rollout.options import Options
+from roles.rollout.remote import Fleet, Remote, show
+from roles.rollout.run import Run, Step, arrange
+
+KUBELET = "kubelet"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a wish comes to on one node: `fields` to be written (formats.ABSENT: taken out), and what /configz must show afterwards,
+    `expected` (None: not set). Both by field, dots between its parts."""
+
+    fields: Mapping[str, Any]
+    expected: Mapping[str, Any]
+    summary: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one host's data wants. `settle` may raise Refusal; `foresee` tells what the configuration `after` would come to."""
+
+    data: Mapping[str, Any]
+    settle: Callable[[State], Settled]
+    foresee: Callable[[State, Mapping[str, Any]], Outlook]
+    only: tuple[str, ...] | None = None
+    move_flags: bool = False
+    allow_evictions: bool = False
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One node of the run; `change` is None where it is as wanted."""
+
+    state: State
+    settled: Settled
+    outlook: Outlook
+    change: Change | None
+    question: str
+    warnings: tuple[str, ...]
+
+
+@dataclass
+class Prepared:
+    """The whole plan of one run."""
+
+    run: Run
+    planned: dict[str, Planned]
+    cluster: Cluster
+    after: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def prepare(fleet: Fleet, read: Callable[[Remote], Wish | None], nothing: str) -> Prepared:
+    """The plan of a run; `read` gives a host's wish (None: it has none), `nothing` what to say where no host has one.
+
+    Raises DeployError with all refusals of all nodes, before any is written to.
+    """
+    refusals: list[object] = [f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable]
+    options = run_options.read(fleet.targets)
+    wishes: dict[str, Wish] = {}
+    for remote in fleet.targets:
+        try:
+            if (wish := read(remote)) is not None:
+                wishes[remote.name] = wish
+        except Refusal as refusal:
+            refusals.append(refusal)
+    bridge.stop(refusals)
+    if not wishes:
+        raise bridge.refuse(nothing)
+    names = {remote.name for remote in fleet.targets}
+    asked = {name for wish in wishes.values() for name in wish.only or ()}
+    bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names))
+    targets = [remote for remote in fleet.targets if remote.name in wishes and _chosen(remote.name, wishes[remote.name])]
+    run_id = new_run_id()
+    found = survey(fleet, targets)
+    planned = _plan(run_id, fleet, found, wishes)
+    return _assemble(run_id, fleet, found, planned, wishes, options)
+
+
+def _chosen(host: str, wish: Wish) -> bool:
+    return wish.only is None or host in wish.only
+
+
+def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) -> dict[str, Planned]:
+    refusals: list[object] = list(found.refusals)
+    planned: dict[str, Planned] = {}
+    for host, node in found.nodes.items():
+        try:
+            planned[host] = _plan_node(run_id, _state(found.cluster, host, node.kubelet), wishes[host])
+        except Refusal as refusal:
+            refusals.append(refusal)
+        except (ApiError, NoApi) as error:
+            refusals.append(Refusal(host, f"what its kubelet runs with and holds cannot be read: {error}"))
+    bridge.stop(refusals)
+    questions = {host: ask.script([item.question]) for host, item in planned.items() if item.change is not None}
+    asked = [node.remote for host, node in found.nodes.items() if host in questions]
+    answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=questions[remote.name], timeout=120))
+    for host, answer in answers.items():
+        said = str(answer).removeprefix(f"{host}: ") if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
+        version = planned[host].state.kubelet.process.version
+        if said is None:
+            refusals.append(Refusal(host, "the node's own kubelet could not be asked about this change"))
+        elif said:
+            refusals.append(Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value"))
+    bridge.stop(refusals)
+    return planned
+
+
+def _state(cluster: Cluster, host: str, found: Kubelet) -> State:
+    usage = cluster.usage(found.node_name)
+    return State(host, found, cluster.configuration(found.node_name), usage.node, usage.pods, usage.summary)
+
+
+def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
+    found = state.kubelet
+    settled = wish.settle(state)
+    edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
+    warnings = [*kubelet_plan.warnings(found), *settled.notes, *edits.notes]
+    outlook = wish.foresee(state, after(state.configuration, settled))
+    wrong = settings_differences(settled.expected, state.configuration)
+    if not edits.files:
+        if wrong:
+            raise Refusal(
+                state.host,
+                f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
+                "it was not restarted since: restart it, then run this again",
+            )
+        return Planned(state, settled, outlook, None, "", tuple(warnings))
+    if outlook.evicts and not wish.allow_evictions:
+        why = "this would evict: " + "; ".join(outlook.evicts)
+        raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")
+    files = kubelet_plan.file_edits(found, edits.files)
+    service = kubelet_plan.new_service(found, edits.files)
+    change = Change(
+        id=change_id(run_id, state.host, KUBELET),
+        node=state.host,
+        component=KUBELET,
+        kind="kubelet",
+        unit=found.unit_name,
+        summary=settled.summary,
+        files=files,
+        health_url=found.health_url,
+        old_argv=found.service.known_argv,
+        new_argv=service.known_argv,
+        daemon_reload=kubelet_plan.touches_units(found, edits.files),
+    )
+    argv = service.known_argv or found.process.argv
+    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings))
+
+
+def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
+    """The configuration that the kubelet will run with, as /configz would show it."""
+    made = dict(configuration)
+    for name, value in settled.expected.items():
+        inner = made
+        *parents, last = name.split(".")
+        for part in parents:
+            inner[part] = dict(inner.get(part) or {})
+            inner = inner[part]
+        inner.pop(last, None)
+        if value is not None:
+            inner[last] = value
+    return made
+
+
+def _assemble(
+    run_id: str, fleet: Fleet, found: Survey, planned: dict[str, Planned], wishes: Mapping[str, Wish], options: Options
+) -> Prepared:
+    steps: list[Step] = []
+    for host, item in planned.items():
+        if item.change is None:
+            continue
+        node = found.nodes[host]
+        owed = Owed(
+            host, node.kubelet.node_name, KUBELET, {}, item.settled.expected, node.components, False, options.allow_unproven,
+            wishes[host].allow_evictions,
+        )  # fmt: skip
+        prover = Prover(found.cluster, owed)
+        effective = Effective(
+            settings={
+                name: {"before": lookup(item.state.configuration, name), "after": value} for name, value in item.settled.expected.items()
+            }
+        )
+        change = replace(item.change, wanted_confirm_timeout=options.confirm_timeout)
+        steps.append(Step(change, prover.ready, prover.prove, prover.watch, effective))
+    stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=True)
+    info = this_run(run_id, {host: dict(wish.data) for host, wish in wishes.items()})
+    prepared = Prepared(Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared)), planned, found.cluster)
+    notes = [f"WARNING {host}: {warning}" for host, item in planned.items() for warning in item.warnings]
+    notes += [f"{host}:\n{item.outlook.text()}" for host, item in planned.items() if item.change is not None]
+    report.show_plan(prepared.run, found.cluster.apiservers, notes)
+    if not steps:
+        _show_results(prepared)
+    return prepared
+
+
+def drive(name: str, prepared: Prepared, what: str) -> None:
+    """Carry the plan out, one operation on each host that changes."""
+    host = bridge.current_host()
+    changes = any(step.change.node == host for step in prepared.run.steps)
+    bridge.drive(name, changes, prepared.run.result, name=what)
+
+
+def _finish(prepared: Prepared) -> None:
+    _show_results(prepared)
+    report.show_end(prepared.run)
+
+
+def _show_results(prepared: Prepared) -> None:
+    steps = {step.change.node: step for step in prepared.run.steps}
+    rows = []
+    for host, item in prepared.planned.items():
+        step = steps.get(host)
+        before = item.state.configuration
+        configuration: dict[str, Any] | None = before
+        if step is not None and step.outcome != "not started":
+            try:
+                configuration = prepared.cluster.configuration(item.state.kubelet.node_name)
+            except (ApiError, NoApi):
+                configuration = None
+        for name in item.settled.expected:
+            old, now = lookup(before, name), lookup(configuration, name) if configuration is not None else "unknown"
+            if step is not None and same_setting(old, item.settled.expected[name]):
+                continue
+            rows += [[host, *row, *_how(step)] for row in _cells(name, old, now)]
+    headers = ["node", "setting", "before", "after", "outcome", "s", "proof"]
+    show("\n" + table.render(headers, rows))
+
+
+def _cells(name: str, old: Any, now: Any) -> list[tuple[str, str, str]]:
+    """One row a field, or one for each entry of a map that differs."""
+    if isinstance(old, Mapping) and isinstance(now, Mapping):
+        keys = [key for key in {**old, **now} if old.get(key) != now.get(key)] or list(now)
+        return [(f"{name}.{key}", _text(old.get(key)), _text(now.get(key))) for key in keys]
+    return [(name, _text(old), _text(now))]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_text(entry)}" for key, entry in value.items()) or "-"
+    if isinstance(value, list):
+        return ",".join(map(_text, value)) or "-"
+    return str(value)
+
+
+def _how(step: Step | None) -> tuple[str, str, str]:
+    if step is None:
+        return "no change", "0", "/configz"
+    if step.outcome == "confirmed":
+        return "confirmed", f"{step.seconds:.0f}", step.how
+    return step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", step.why or step.how or "-"

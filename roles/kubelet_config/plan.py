@@ -1,0 +1,111 @@
+"""Pure: the fields that are wanted, held against one kubelet's version and what it runs with -> what is to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from roles.change.refusal import Refusal
+from roles.formats import ABSENT
+from roles.kubelet import lookup, same_setting, schema
+from roles.kubelet_config import model
+from roles.kubelet_config.carry_out import Settled, after
+from roles.kubelet_config.model import Desired
+from roles.kubelet_config.state import State
+
+
+def settle(desired: Desired, state: State) -> Settled:
+    """The fields of this kubelet that are to be written. Raises Refusal with all that is wrong with them."""
+    minor = state.kubelet.minor
+    known = schema.fields(minor)
+    problems: list[str] = []
+    fields: dict[str, Any] = {}
+    for name, value in _leaves(desired.kubelet_config, known):
+        owner = name if name in known else _map_of(name, known)
+        if owner is None:
+            # Its value does not matter: the name is what the schema has something to say of.
+            problems += [str(problem) for problem in schema.check(minor, _nested({name: value}))]
+        elif owner in schema.OWNED:
+            problems.append(f"{owner} is set by deploys/{schema.OWNED[owner]}.py, which knows what it means; take it out of kubelet_config")
+        elif owner == name:
+            fields[name] = ABSENT if value == model.ABSENT else value
+        else:
+            fields[owner] = _with_key(fields.get(owner, lookup(state.configuration, owner)), name.removeprefix(f"{owner}."), value)
+    values = {name: value for name, value in fields.items() if value is not ABSENT}
+    problems += [str(problem) for problem in schema.check(minor, _nested(values))]
+    if problems:
+        raise _refusal(state, problems)
+    # Without a constant default there is nothing that the value of a field that is taken out could be held to.
+    defaults = {name: known[name].default for name, value in fields.items() if value is ABSENT}
+    expected = {name: defaults.get(name, value) for name, value in fields.items() if defaults.get(name, value) is not None}
+    settled = Settled(fields, expected, _summary(fields))
+    notes = list(needs_no_more(state, settled))
+    notes += [f"{name}: it no longer has any effect in v1.{minor}" for name in values if known[name].useless]
+    notes += [
+        f"{name}: what the kubelet takes by itself is not a constant; its value is not held to anything"
+        for name in fields
+        if name not in expected
+    ]
+    return Settled(fields, expected, settled.summary, tuple(notes))
+
+
+def needs_no_more(state: State, settled: Settled) -> tuple[str, ...]:
+    """What a restart of the kubelet does not bring to all that runs, to be told. Raises Refusal for what it cannot rightly change."""
+    changed = [name for name, value in settled.expected.items() if not same_setting(lookup(state.configuration, name), value)]
+    both = (state.configuration, after(state.configuration, settled))
+    found = dict.fromkeys(more for configuration in both for more in schema.needs_more(configuration, changed))
+    if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused]:
+        raise _refusal(state, refused)
+    return tuple(f"{more.path}: {more.reason}; {more.way_out}" for more in found)
+
+
+def _refusal(state: State, problems: list[str]) -> Refusal:
+    return Refusal(state.host, f"kubelet {state.kubelet.process.version}: " + "; ".join(dict.fromkeys(problems)))
+
+
+def _leaves(wanted: Mapping[str, Any], known: Mapping[str, schema.Field], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Fields that hold a value, by their whole name: nested data and dotted names come to the same."""
+    for key, value in wanted.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value and name in known and known[name].kind == "object":
+            yield from _leaves(value, known, f"{name}.")
+        else:
+            yield name, value
+
+
+def _map_of(name: str, known: Mapping[str, schema.Field]) -> str | None:
+    """The map that a dotted name is a key of; keys have dots themselves (`evictionHard.memory.available`)."""
+    parts = name.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        owner = ".".join(parts[:end])
+        if owner in known:
+            return owner if known[owner].kind.startswith("map") else None
+    return None
+
+
+def _with_key(whole: object, key: str, value: Any) -> dict[str, Any]:
+    rest = {name: entry for name, entry in whole.items() if name != key} if isinstance(whole, Mapping) else {}
+    return rest if value == model.ABSENT else {**rest, key: value}
+
+
+def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in fields.items():
+        *parents, last = name.split(".")
+        inner = made
+        for part in parents:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return made
+
+
+def _summary(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={'absent' if value is ABSENT else _text(value)}" for name, value in fields.items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_text(entry)}" for key, entry in value.items()) + "}"
+    return str(value)

@@ -1,0 +1,200 @@
+"""Eviction thresholds and fields of the kubelet's configuration on real kubelets: set, proven, found as wanted, undone, refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.operator import data, pyinfra, wait_for
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+# kubeadm's way, and a plain unit with its configuration elsewhere.
+NODES = ("w1", "w2")
+EXTRA = "/etc/default/kubelet"
+FIELDS = ("evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod")
+
+
+def configz(lab: Lab, node: str) -> dict[str, Any]:
+    told = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz", check=False)
+    return json.loads(told)["kubeletconfig"] if told else {}
+
+
+def eviction(lab: Lab, node: str) -> dict[str, Any]:
+    return {name: value for name, value in configz(lab, node).items() if name.startswith("eviction")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def working_pods(lab: Lab) -> Iterator[None]:
+    """A working pod on each worker, which nothing in this module may restart."""
+    for node in NODES:
+        lab.run_pod(f"app-{node}", node)
+    before = operator.pods(lab)
+    yield
+    after = operator.pods(lab)
+    lab.kubectl("delete", "pod", *(f"app-{node}" for node in NODES), "--now")
+    assert after == before, "a working pod was restarted"
+
+
+@pytest.fixture
+def flagged(lab: Lab) -> Iterator[str]:
+    """w1 with a flag that beats its configuration file; and without it again."""
+    flag = "--eviction-hard=memory.available<150Mi,nodefs.available<7%"
+    lab.run("w1", f"cp -a {EXTRA} /root/extra && echo 'KUBELET_EXTRA_ARGS=\"{flag}\"' >{EXTRA} && systemctl restart kubelet")
+    wait_for(lambda: eviction(lab, "w1").get("evictionHard", {}).get("nodefs.available") == "7%", "the flag to be in effect")
+    yield flag
+    lab.run("w1", f"mv /root/extra {EXTRA} && systemctl restart kubelet")
+    wait_for(lambda: eviction(lab, "w1").get("evictionHard", {}).get("nodefs.available") != "7%", "the flag to be gone")
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_one_signal_and_no_other(lab: Lab, node: str) -> None:
+    before, files, old = eviction(lab, node), operator.files(lab, node), operator.processes(lab, node)
+    wish = data(eviction_hard="memory.available<217Mi", only=node)
+
+    dry = pyinfra("eviction", "--dry", *wish)
+    assert dry.code == 0 and operator.files(lab, node) == files, dry.all
+    assert "left of" in dry.out and "evicts below" in dry.out, "what the thresholds come to on this node was not told"
+
+    on = pyinfra("eviction", "-y", *wish)
+    assert on.code == 0, on.all
+    assert re.search(rf"^{node} +evictionHard.memory.available +100Mi +217Mi +confirmed .*/configz", on.out, re.MULTILINE), on.out
+    now = eviction(lab, node)
+    assert now["evictionHard"] == {**before["evictionHard"], "memory.available": "217Mi"}
+    assert {**now, "evictionHard": None} == {**before, "evictionHard": None}, "another setting of eviction changed"
+    new = operator.processes(lab, node)
+    assert new["kubelet"][:2] != old["kubelet"][:2]
+
+    again = pyinfra("eviction", "-y", *wish)
+    assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
+    assert operator.processes(lab, node) == new, "the second run restarted something"
+
+    back = pyinfra("rollback", "-y")
+    assert back.code == 0, back.all
+    assert eviction(lab, node) == before and operator.files(lab, node) == files
+    assert operator.processes(lab, node)["kubelet"][2:] == old["kubelet"][2:]
+
+
+def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab) -> None:
+    before = eviction(lab, "w1")
+    on = pyinfra(
+        "eviction",
+        "-y",
+        *data(
+            only="w1",
+            eviction_soft="memory.available=300Mi,nodefs.available=11%",
+            eviction_soft_grace_period="memory.available=1m30s,nodefs.available=2m",
+            eviction_minimum_reclaim="memory.available=50Mi",
+            eviction_max_pod_grace_period="30",
+            eviction_pressure_transition_period="90s",
+        ),
+    )
+    assert on.code == 0, on.all
+    now = eviction(lab, "w1")
+    assert now["evictionHard"] == before["evictionHard"]
+    assert now["evictionSoft"] == {"memory.available": "300Mi", "nodefs.available": "11%"}
+    assert now["evictionMaxPodGracePeriod"] == 30 and now["evictionPressureTransitionPeriod"] == "1m30s"
+    off = pyinfra(
+        "eviction",
+        "-y",
+        *data(
+            only="w1",
+            eviction_soft="memory.available=absent,nodefs.available=absent",
+            eviction_minimum_reclaim="memory.available=absent",
+            eviction_max_pod_grace_period="absent",
+            eviction_pressure_transition_period="absent",
+        ),
+    )
+    assert off.code == 0, off.all
+    assert eviction(lab, "w1") == before
+
+
+def test_a_flag_in_the_way(lab: Lab, flagged: str) -> None:
+    files = operator.files(lab, "w1")
+    told = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1"))
+    assert told.code == 0, told.all
+    assert "--eviction-hard" in told.out and "move_flags=true" in told.out, "the flag that beats the file was not told"
+    hard = eviction(lab, "w1")["evictionHard"]
+    assert (hard["memory.available"], hard["nodefs.available"]) == ("217Mi", "7%")
+    assert "eviction-hard" in " ".join(operator.processes(lab, "w1")["kubelet"]), "it was moved without consent"
+    assert pyinfra("rollback", "-y").code == 0 and operator.files(lab, "w1") == files
+
+    moved = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1", move_flags="true"))
+    assert moved.code == 0, moved.all
+    assert "eviction-hard" not in " ".join(operator.processes(lab, "w1")["kubelet"])
+    hard = eviction(lab, "w1")["evictionHard"]
+    assert (hard["memory.available"], hard["nodefs.available"]) == ("217Mi", "7%")
+    assert pyinfra("rollback", "-y").code == 0 and operator.files(lab, "w1") == files
+    assert eviction(lab, "w1")["evictionHard"]["nodefs.available"] == "7%"
+
+
+def test_a_drop_in_directory(lab: Lab) -> None:
+    folder = "/etc/kubernetes/kubelet.conf.d"
+    lab.run(
+        "w2",
+        f"mkdir -p {folder} && cp -a {EXTRA} /root/extra && sed -i 's#^KUBELET_EXTRA_ARGS=\"\\?#&--config-dir={folder} #' {EXTRA} && cat {EXTRA} && systemctl restart kubelet",
+    )
+    try:
+        wait_for(lambda: f"--config-dir={folder}" in operator.processes(lab, "w2").get("kubelet", ()), "the kubelet with its directory")
+        before, files = eviction(lab, "w2"), operator.files(lab, "w2")
+        on = pyinfra("eviction", "-y", *data(eviction_hard="nodefs.available=8%", only="w2"))
+        assert on.code == 0, on.all
+        assert set(operator.files(lab, "w2")) - set(files) == {f"{folder}/90-daytwo.conf"}
+        assert eviction(lab, "w2")["evictionHard"] == {**before["evictionHard"], "nodefs.available": "8%"}
+        back = pyinfra("rollback", "-y")
+        assert back.code == 0, back.all
+        assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
+    finally:
+        lab.run("w2", f"mv /root/extra {EXTRA}; rm -rf {folder}; systemctl restart kubelet")
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
+    before, files = configz(lab, node), operator.files(lab, node)
+    wish = data(kubelet_config="maxPods=77,systemReserved.cpu=120m,containerLogMaxSize=11Mi,serializeImagePulls=false", only=node)
+    on = pyinfra("kubelet_config", "-y", *wish)
+    assert on.code == 0, on.all
+    now = configz(lab, node)
+    found = {name for name in {**before, **now} if before.get(name) != now.get(name)}
+    assert now["maxPods"] == 77 and now["systemReserved"]["cpu"] == "120m" and now["containerLogMaxSize"] == "11Mi"
+    # With parallel pulls allowed the kubelet may set their number beside.
+    assert found <= {"maxPods", "systemReserved", "containerLogMaxSize", "serializeImagePulls", "maxParallelImagePulls"}, found
+    status = json.loads(lab.kubectl("get", "node", node, "-o", "json"))["status"]
+    assert status["allocatable"]["pods"] == "77"
+    again = pyinfra("kubelet_config", "-y", *wish)
+    assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
+    back = pyinfra("rollback", "-y")
+    assert back.code == 0, back.all
+    assert configz(lab, node) == before and operator.files(lab, node) == files
+
+
+REFUSED = [
+    ("kubelet_config", {"kubelet_config": "maxPodz=5"}, ("maxPodz", "did you mean maxPods")),
+    ("kubelet_config", {"kubelet_config": "maxPods='5'"}, ("maxPods",)),
+    ("kubelet_config", {"kubelet_config": "maxPods=1"}, ("would evict", "allow_evictions=true")),
+    ("kubelet_config", {"kubelet_config": "systemReserved.memory=900Gi"}, ("memory", "900Gi")),
+    ("kubelet_config", {"kubelet_config": "cpuManagerPolicy=static"}, ("cpuManagerPolicy", "cpu_manager_state")),
+    ("kubelet_config", {"kubelet_config": "evictionHard.memory.available=1Gi"}, ("evictionHard", "eviction")),
+    ("kubelet_config", {"kubelet_config": "imageGCHighThresholdPercent=10"}, ("imageGCHighThresholdPercent",)),
+    ("eviction", {"eviction_hard": "memory.availabel=1Gi"}, ("did you mean memory.available",)),
+    ("eviction", {"eviction_hard": "memory.available=0"}, ("memory.available",)),
+    ("eviction", {"eviction_soft": "memory.available=400Mi"}, ("eviction_soft_grace_period",)),
+    ("eviction", {"eviction_hard": "memory.available=99%"}, ("would evict", "allow_evictions=true", "default/app-w1")),
+]
+
+
+@pytest.mark.parametrize(("deploy", "wish", "words"), REFUSED, ids=[next(iter(wish.values())) for _, wish, _ in REFUSED])
+def test_what_is_refused(lab: Lab, deploy: str, wish: dict[str, str], words: tuple[str, ...]) -> None:
+    files, old = operator.files(lab, "w1"), operator.processes(lab, "w1")
+    told = pyinfra(deploy, "-y", *data(**wish, only="w1"))
+    assert told.code == 1, told.all
+    for word in words:
+        assert word in told.all, told.all
+    assert "Traceback" not in told.all and "Beginning operation run" not in told.all
+    assert operator.files(lab, "w1") == files and operator.processes(lab, "w1") == old

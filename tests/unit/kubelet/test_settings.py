@@ -1,0 +1,170 @@
+"""Where a field of a kubelet's configuration goes: file, drop-in or flag; and that it comes out as meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.change.refusal import Refusal
+from roles.formats import ABSENT, flags, kubelet_config
+from roles.kubelet import Kubelet, find, lookup, same_setting, settings
+from roles.observe import parse
+from tests.unit.observe import node
+
+MAIN, DROPINS, EXTRA = "/var/lib/kubelet/config.yaml", "/etc/kubelet.d", "/etc/default/kubelet"
+ARGV = node.KUBEADM_ARGV
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def kubelet(main: str = "", dropins: dict[str, str] | None = None, extra: str = "", argv: tuple[str, ...] = ARGV) -> Kubelet:
+    """A kubeadm node's; `dropins` by file name, `extra` the flags of KUBELET_EXTRA_ARGS."""
+    files: dict[str, bytes | None] = {MAIN: (HEAD + main).encode()}
+    words = [*argv]
+    unit = node.KUBEADM_DROPIN
+    if dropins is not None:
+        words.append(f"--config-dir={DROPINS}")
+        unit = unit.replace(b"--config=/var/lib/kubelet/config.yaml", b"--config=/var/lib/kubelet/config.yaml --config-dir=/etc/kubelet.d")
+        assert unit != node.KUBEADM_DROPIN
+        files |= {f"{DROPINS}/{name}": (HEAD + text).encode() for name, text in dropins.items()}
+    if extra:
+        files[EXTRA] = f'KUBELET_EXTRA_ARGS="{extra}"\n'.encode()
+        words += extra.split()
+    place = {"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": unit}
+    return find(parse("n1", node.answer(argv=words, files=files, dropins=place)))
+
+
+def after(found: Kubelet, changed: dict[str, bytes | None]) -> tuple[dict[str, Any], list[str]]:
+    """The configuration and the command line that the changed files give."""
+    paths = sorted({*found.dropin_paths, *(path for path in changed if found.is_dropin(path))})
+    read = {path: changed.get(path, found.seen.data(path)) for path in (MAIN, *paths)}
+    sources = found.sources
+    for path, data in changed.items():
+        if path not in read:
+            sources = sources.with_file(path, data)
+    merged = kubelet_config.merge(read[MAIN], [data for path in paths if (data := read[path])])
+    return merged, [word.text for word in sources.resolve().argv]
+
+
+def test_a_new_field_goes_to_the_configuration_file() -> None:
+    made = settings.edits(kubelet(), {"maxPods": 200})
+    assert set(made.files) == {MAIN} and (made.files[MAIN] or b"").decode() == HEAD + "maxPods: 200\n"
+    assert made.notes == ()
+
+
+def test_where_the_kubelet_reads_drop_ins_a_new_field_goes_to_one_of_daytwo_s_own() -> None:
+    found = kubelet("maxPods: 100\n", {"10-site.conf": "podPidsLimit: 5\n"})
+    made = settings.edits(found, {"maxPods": 200, "podPidsLimit": 6, "serializeImagePulls": False})
+    assert set(made.files) == {MAIN, f"{DROPINS}/10-site.conf", f"{DROPINS}/90-daytwo.conf"}, "what is set is changed where it stands"
+    assert (made.files[f"{DROPINS}/90-daytwo.conf"] or b"").decode() == HEAD + "serializeImagePulls: false\n"
+
+
+def test_the_last_that_sets_it_is_the_one_that_counts() -> None:
+    found = kubelet("maxPods: 100\n", {"10-a.conf": "maxPods: 110\n", "20-b.conf": "maxPods: 120\n"})
+    made = settings.edits(found, {"maxPods": 200})
+    assert set(made.files) == {f"{DROPINS}/20-b.conf"}
+    gone = settings.edits(found, {"maxPods": ABSENT})
+    assert set(gone.files) == {MAIN, f"{DROPINS}/10-a.conf", f"{DROPINS}/20-b.conf"}
+    assert lookup(after(found, gone.files)[0], "maxPods") is None
+
+
+def test_a_map_is_what_is_meant_though_others_add_to_it() -> None:
+    found = kubelet("systemReserved: {cpu: 100m, memory: 1Gi}\n", {"10-a.conf": "systemReserved: {pid: '100'}\n"})
+    made = settings.edits(found, {"systemReserved": {"cpu": "200m"}})
+    assert after(found, made.files)[0]["systemReserved"] == {"cpu": "200m"}
+
+
+def test_a_flag_is_changed_where_it_stands_and_told() -> None:
+    found = kubelet("maxPods: 100\n", extra="--max-pods=120")
+    made = settings.edits(found, {"maxPods": 200})
+    assert set(made.files) == {EXTRA}
+    assert flags.last_flag(after(found, made.files)[1], "max-pods") == "200"
+    assert "--max-pods" in made.notes[0] and "move_flags=true" in made.notes[0]
+    # A flag that says the same already is told as well: it beats what somebody may write to the file.
+    same = settings.edits(found, {"maxPods": 120})
+    assert not same.files and "--max-pods" in same.notes[0]
+
+
+def test_with_consent_a_flag_is_moved_to_the_file() -> None:
+    found = kubelet("maxPods: 100\n", extra="--max-pods=120 --v=2")
+    made = settings.edits(found, {"maxPods": 120}, move_flags=True)
+    configuration, argv = after(found, made.files)
+    assert configuration["maxPods"] == 120 and flags.last_flag(argv, "max-pods") is None and "--v=2" in argv
+
+
+def test_a_field_taken_out_leaves_no_source_behind() -> None:
+    found = kubelet("maxPods: 100\n", extra="--max-pods=120 --v=2")
+    configuration, argv = after(found, settings.edits(found, {"maxPods": ABSENT}).files)
+    assert "maxPods" not in configuration and flags.last_flag(argv, "max-pods") is None
+
+
+def test_without_a_configuration_file_there_are_flags_or_nothing() -> None:
+    bare = kubelet(argv=tuple(word for word in ARGV if "--config=" not in word))
+    assert flags.last_flag(after(bare, settings.edits(bare, {"maxPods": 5}).files)[1], "max-pods") == "5"
+    with pytest.raises(Refusal, match=r"runs without --config, and no flag of v1\.36 sets mergeDefaultEvictionSettings"):
+        settings.edits(bare, {"mergeDefaultEvictionSettings": True})
+
+
+def test_thresholds_in_a_flag_have_its_own_sign() -> None:
+    found = kubelet(extra="--eviction-hard=memory.available<100Mi")
+    made = settings.edits(found, {"evictionHard": {"memory.available": "5%", "nodefs.available": "1Gi"}})
+    assert flags.last_flag(after(found, made.files)[1], "eviction-hard") == "memory.available<5%,nodefs.available<1Gi"
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "maxPods": st.integers(1, 500),
+    "serializeImagePulls": st.booleans(),
+    "containerLogMaxSize": st.sampled_from(["10Mi", "1Gi"]),
+    "systemReserved": st.dictionaries(st.sampled_from(["cpu", "memory", "pid"]), st.sampled_from(["1", "100m", "1Gi"]), min_size=1),
+    "evictionHard": st.dictionaries(
+        st.sampled_from(["memory.available", "nodefs.available", "pid.available"]), st.sampled_from(["5%", "1Gi"]), min_size=1
+    ),
+    "clusterDNS": st.lists(st.sampled_from(["10.0.0.10", "fd00::a"]), min_size=1, unique=True),
+    "authentication.webhook.cacheTTL": st.sampled_from(["30s", "2m0s"]),
+}
+FIELDS = st.fixed_dictionaries({}, optional=VALUES)
+WISHES = st.fixed_dictionaries({}, optional={name: strategy | st.just(ABSENT) for name, strategy in VALUES.items()})
+FLAGS = st.sets(
+    st.sampled_from(["--max-pods=77", "--eviction-hard=memory.available<9%", "--system-reserved=cpu=1", "--cluster-dns=10.0.0.1"])
+)
+
+
+def written(fields: dict[str, Any]) -> str:
+    data = HEAD.encode()
+    changes = {tuple(name.split(".")): value for name, value in fields.items()}
+    return kubelet_config.edit_fields(data, changes).decode().removeprefix(HEAD)
+
+
+@given(FIELDS, st.none() | st.dictionaries(st.sampled_from(["10-a.conf", "95-z.conf"]), FIELDS), FLAGS, WISHES, st.booleans())
+def test_what_is_wanted_comes_out_and_is_then_found(
+    main: dict[str, Any], dropins: dict[str, dict[str, Any]] | None, extra: set[str], wanted: dict[str, Any], move: bool
+) -> None:
+    found = kubelet(
+        written(main), None if dropins is None else {name: written(fields) for name, fields in dropins.items()}, " ".join(sorted(extra))
+    )
+    made = settings.edits(found, wanted, move_flags=move)
+    configuration, argv = after(found, made.files)
+    names = {"maxPods": "max-pods", "evictionHard": "eviction-hard", "systemReserved": "system-reserved", "clusterDNS": "cluster-dns"}
+    for name in VALUES:
+        text = flags.last_flag(argv, names[name]) if name in names else None
+        meant = wanted.get(name)
+        if name not in wanted:
+            assert text == (flags.last_flag([*extra], names[name]) if name in names else None)
+            assert same_setting(lookup(configuration, name), lookup(found.configuration, name))
+        elif meant is ABSENT:
+            assert text is None and lookup(configuration, name) is None
+        elif text is not None:
+            assert not move and settings._same_text(text, settings.flag_text(names[name], meant))
+        else:
+            assert same_setting(lookup(configuration, name), meant)
+    again = kubelet_after(found, made.files, argv)
+    assert settings.edits(again, wanted, move_flags=move).files == {}
+
+
+def kubelet_after(found: Kubelet, changed: dict[str, bytes | None], argv: list[str]) -> Kubelet:
+    files = {path: file.data for path, file in found.seen.files.items()} | changed
+    units = {path: data for path, data in files.items() if path.endswith(".conf") and "kubelet.service.d" in path and data is not None}
+    rest = {path: data for path, data in files.items() if path not in units and not path.endswith("kubelet.service")}
+    return find(parse("n1", node.answer(argv=argv, files=rest, dropins=units)))
