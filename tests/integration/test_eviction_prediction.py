@@ -280,8 +280,8 @@ def small_disk(node: Node) -> None:
     )
     made = node.run(
         f"mkdir -p {SMALL} && truncate -s {SMALL_SIZE} {IMAGE} && mkfs.ext4 -q -F -m 0 -N {SMALL_INODES} {IMAGE} "
-        # Whoever unmounts it frees the device, also when the node is killed.
-        f"&& device=$(losetup --find --show {IMAGE}) && mount $device {SMALL} && losetup --detach $device && echo ext4",
+        # Detached at once: whoever unmounts it then frees the device, which is the whole machine's, also when the node is killed.
+        f"&& device=$(losetup --find --show {IMAGE}) && {{ mount $device {SMALL} && echo ext4; losetup --detach $device; }}",
         check=False,
     )
     if made.strip() != "ext4":
@@ -301,7 +301,7 @@ def ballast(node: Node, scenario: Scenario, size: int) -> None:
         node.run(
             f"mkdir -p {BALLAST} && mount -t tmpfs -o size=4g ballast {BALLAST} && "
             # A unit of its own, so that the memory is charged to something that stays.
-            f"systemd-run --quiet --unit=eviction-ballast sh -c 'head -c {size} /dev/zero >{BALLAST}/data && touch {BALLAST}/done; exec sleep infinity'"
+            f"systemd-run --quiet --collect --unit=eviction-ballast sh -c 'head -c {size} /dev/zero >{BALLAST}/data && touch {BALLAST}/done; exec sleep infinity'"
         )
         wait_for(lambda: node.run(f"ls {BALLAST}/done", check=False), f"the ballast on {node.name}")
     elif scenario.short_of == "disk":
@@ -325,7 +325,7 @@ def full(scenario: Scenario, pods: list[Wanted], summary: dict[str, Any], suffix
         entry = next((told[pod.name + suffix] for suffix in suffixes if pod.name + suffix in told), None)
         if entry is None:
             return False
-        volume = next((one for one in entry.get("volume", ()) if one["name"] == "fill"), {})
+        volume: dict[str, Any] = next((one for one in entry.get("volume", ()) if one["name"] == "fill"), {})
         logs = sum((one.get("logs") or {}).get("usedBytes") or 0 for one in entry["containers"])
         if scenario.short_of == "memory" and (entry.get("memory") or {}).get("workingSetBytes", 0) < pod.usage * MI:
             return False
@@ -440,12 +440,16 @@ def results(lab: Lab, request: pytest.FixtureRequest) -> Iterator[dict[str, Resu
 
     def play_all(node: Node, short_of: tuple[str, ...]) -> None:
         scenarios = [scenario for scenario in chosen if scenario.short_of in short_of]
+        try:
+            if scenarios:
+                node.touched = True
+                prepare(node)
+        except Exception as error:
+            found.update({scenario.name: error for scenario in scenarios})
+            return
         # The one that changes the kubelet's own threshold comes last.
         for scenario in sorted(scenarios, key=lambda one: one.raised):
             try:
-                if not node.limits:
-                    node.touched = True
-                    prepare(node)
                 found[scenario.name] = play(node, scenario)
             except Exception as error:
                 found[scenario.name] = error
