@@ -8,7 +8,8 @@ know, and therefore says in `notes`:
   use it measures once in `volumeStatsAggPeriod` (1 min by default).
 - Whether images have a file system of their own is read off sizes: the summary names no devices.
 - Pods of equal rank come in any order (Go's sort.Sort is not stable, and the kubelet's list comes from a map).
-- How much an eviction frees is an estimate: what the pod uses of that resource now, but for host paths, which stay.
+- How much an eviction frees is an estimate: what the pod uses of that resource now, but for host paths, which stay. Logs are
+  taken to lie on the kubelet's file system.
 - Before it evicts for a disk the kubelet removes dead containers and unused images; how much that frees is not known.
 - A static pod's priority is the mirror pod's here; the kubelet reads it from the manifest, and takes 0 where that has none.
 """
