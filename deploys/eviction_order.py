@@ -5,6 +5,6 @@ pyinfra inventories/prod.py deploys/eviction_order.py -y --data picture=order.ht
 pyinfra inventories/prod.py deploys/eviction_order.py -y --data format=json
 """
 
-from roles.eviction.order_deploy import eviction_order
+from roles.eviction import eviction_order
 
 eviction_order()

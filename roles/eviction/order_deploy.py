@@ -13,7 +13,7 @@ from pathlib import Path
 from pyinfra.api.deploy import deploy
 
 from roles import control_plane, kubelet
-from roles.api import Api, ApiError, kubelet_config
+from roles.api import Api, ApiError, kubelet_config, node_usage
 from roles.change.refusal import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, as_json, as_table, order
@@ -144,6 +144,6 @@ def _node(api: Api, name: str, processes: Sequence[usage.ContainerProcess] | Exc
         thresholds = effective(kubelet_config(api, name))
     except (ApiError, ValueError) as error:
         notes.append(f"thresholds are not known: {error}")
-    got = usage.fetch(api, name)
+    got = node_usage(api, name)
     read = None if isinstance(processes, Exception) else processes
     return order(got.summary, got.pods, got.node, processes=read, thresholds=thresholds, more_notes=notes)

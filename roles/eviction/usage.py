@@ -1,15 +1,11 @@
-"""What is read of a node for eviction: its summary, pods and Node through the API, and oom_score_adj of its containers from /proc."""
+"""The oom_score_adj of a node's containers, as read from /proc."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
 
-from roles.api import Api, Unusable
-from roles.api.client import TIMEOUT
 from roles.observe.parse import ObservationError
 from roles.rollout.remote import Remote
 from roles.scripts import templates
@@ -36,15 +32,6 @@ class ContainerProcess:
     container_id: str
     pid: int
     oom_score_adj: int
-
-
-@dataclass(frozen=True)
-class NodeUsage:
-    """One node as the API has it: /stats/summary, raw pods, raw Node."""
-
-    summary: dict[str, Any]
-    pods: list[dict[str, Any]]
-    node: dict[str, Any]
 
 
 def script() -> str:
@@ -93,14 +80,3 @@ def look(remote: Remote) -> tuple[ContainerProcess, ...]:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
         raise ObservationError(f"{remote.name}: could not look at the containers' processes: {said}")
     return parse(remote.name, answer.stdout)
-
-
-def fetch(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeUsage:
-    """The summary first, so that no pod is in it that the list lacks but those that ended meanwhile. Raises an ApiError."""
-    part = quote(node, safe="")
-    path = f"/api/v1/nodes/{part}/proxy/stats/summary"
-    summary = api.get_json(path, timeout, wait=wait)
-    if not isinstance(summary.get("node"), dict):
-        raise Unusable(api.host, path, "the answer has no node", "is enableDebuggingHandlers false on the node?")
-    pods = api.get_json(f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}", timeout, wait=wait)
-    return NodeUsage(summary, list(pods.get("items") or ()), api.get_json(f"/api/v1/nodes/{part}", timeout, wait=wait))

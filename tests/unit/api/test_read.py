@@ -7,6 +7,7 @@ import json
 import time
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
@@ -128,3 +129,38 @@ def test_an_odd_answer_is_an_api_error() -> None:
     for odd in ({}, {"items": [{}]}, {"items": 3}):
         with pytest.raises(face.Unusable):
             face.node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": odd}), "w1")
+
+
+# ---- a node's usage
+
+
+class Canned:
+    """An API with these answers."""
+
+    host = "cp1"
+
+    def __init__(self, **answers: dict[str, Any]) -> None:
+        self.answers, self.asked = answers, list[str]()
+
+    def get_json(self, path: str, timeout: float = 15, *, wait: float = 0.0) -> dict[str, Any]:
+        self.asked.append(unquote(path))
+        kind = "summary" if path.endswith("/stats/summary") else "pods" if path.startswith("/api/v1/pods") else "node"
+        return self.answers[kind]
+
+    def get_raw(self, path: str, timeout: float = 15, *, wait: float = 0.0) -> bytes:
+        raise AssertionError(path)
+
+
+def test_what_is_asked_of_the_api() -> None:
+    api = Canned(summary={"node": {}, "pods": []}, pods={"items": [{"kind": "Pod"}]}, node={"kind": "Node"})
+    assert node_usage(api, "a node") == NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
+    assert api.asked == [
+        "/api/v1/nodes/a node/proxy/stats/summary",
+        "/api/v1/pods?fieldSelector=spec.nodeName=a node",
+        "/api/v1/nodes/a node",
+    ]
+
+
+def test_no_summary() -> None:
+    with pytest.raises(face.Unusable, match="enableDebuggingHandlers"):
+        node_usage(Canned(summary={}, pods={}, node={}), "n1")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import Any
-from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.api import Unusable
 from roles.eviction import usage
 from roles.observe.parse import ObservationError
 
@@ -91,35 +88,3 @@ def test_shellcheck_has_nothing_to_say() -> None:
         ["shellcheck", "--shell=sh", "--severity=info", "-"], input=usage.script(), text=True, capture_output=True, check=False
     )
     assert told.stdout == ""
-
-
-class Canned:
-    """An API with these answers."""
-
-    host = "cp1"
-
-    def __init__(self, **answers: dict[str, Any]) -> None:
-        self.answers, self.asked = answers, list[str]()
-
-    def get_json(self, path: str, timeout: float = 15, *, wait: float = 0.0) -> dict[str, Any]:
-        self.asked.append(unquote(path))
-        kind = "summary" if path.endswith("/stats/summary") else "pods" if path.startswith("/api/v1/pods") else "node"
-        return self.answers[kind]
-
-    def get_raw(self, path: str, timeout: float = 15, *, wait: float = 0.0) -> bytes:
-        raise AssertionError(path)
-
-
-def test_what_is_asked_of_the_api() -> None:
-    api = Canned(summary={"node": {}, "pods": []}, pods={"items": [{"kind": "Pod"}]}, node={"kind": "Node"})
-    assert usage.fetch(api, "a node") == usage.NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
-    assert api.asked == [
-        "/api/v1/nodes/a node/proxy/stats/summary",
-        "/api/v1/pods?fieldSelector=spec.nodeName=a node",
-        "/api/v1/nodes/a node",
-    ]
-
-
-def test_no_summary() -> None:
-    with pytest.raises(Unusable, match="enableDebuggingHandlers"):
-        usage.fetch(Canned(summary={}, pods={}, node={}), "n1")
