@@ -153,7 +153,7 @@ class Canned:
 
 def test_what_is_asked_of_the_api() -> None:
     api = Canned(summary={"node": {}, "pods": []}, pods={"items": [{"kind": "Pod"}]}, node={"kind": "Node"})
-    assert node_usage(api, "a node") == NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
+    assert face.node_usage(api, "a node") == face.NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
     assert api.asked == [
         "/api/v1/nodes/a node/proxy/stats/summary",
         "/api/v1/pods?fieldSelector=spec.nodeName=a node",
@@ -163,4 +163,4 @@ def test_what_is_asked_of_the_api() -> None:
 
 def test_no_summary() -> None:
     with pytest.raises(face.Unusable, match="enableDebuggingHandlers"):
-        node_usage(Canned(summary={}, pods={}, node={}), "n1")
+        face.node_usage(Canned(summary={}, pods={}, node={}), "n1")
