@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyinfra.api.inventory import Inventory
@@ -14,8 +16,19 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_state
 from pyinfra_cli.inventory import make_inventory
 
+from roles import kubelet_config
+from roles.change.refusal import Refusal
+from roles.eviction import model as eviction_model
+from roles.eviction import wanted
 from roles.feature_gates import model
+from roles.formats import ABSENT
+from roles.kubelet import find, thresholds
+from roles.kubelet_config import model as kubelet_config_model
+from roles.kubelet_config import plan as kubelet_config_plan
+from roles.objects import model as objects_model
+from roles.observe import parse
 from tests.lab.cluster import ssh_config
+from tests.unit.observe import node
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +54,27 @@ def desired(inventory: Inventory, host: str) -> model.Desired | None:
     return model.read(host, inventory.get_host(host).data.get)
 
 
+def uncommented(project: Path) -> None:
+    """Every example of group_data is put in force: a value's first line, and the lines that belong to it."""
+    for path in sorted((project / "inventories/group_data").glob("*.py")):
+        text, examples = re.subn(r"^# (?=\w+ = |    \"|\})", "", path.read_text(), flags=re.MULTILINE)
+        assert examples >= 4, path
+        path.write_text(text)
+
+
+def eviction(inventory: Inventory, host: str) -> eviction_model.Desired | None:
+    data = inventory.get_host(host).data
+    return eviction_model.read(host, data.get, data.dict())
+
+
+def fields(inventory: Inventory, host: str) -> kubelet_config_model.Desired | None:
+    return kubelet_config_model.read(host, inventory.get_host(host).data.get)
+
+
+def of_the_cluster(inventory: Inventory) -> objects_model.Desired | None:
+    return objects_model.read([(host.name, host.data.get) for host in inventory])
+
+
 def test_the_example_for_production(project: Path) -> None:
     inventory = load(project, "prod")
     control_plane = [f"cp{number}.example.net" for number in (1, 2, 3)]
@@ -54,13 +88,13 @@ def test_the_example_for_production(project: Path) -> None:
     wanted = desired(inventory, "w3.example.net")
     assert wanted is not None and wanted.feature_gates == {"NodeSwap": True}
     assert desired(inventory, "w1.example.net") is None
+    for host in everyone:
+        assert eviction(inventory, host) is None and fields(inventory, host) is None
+    assert of_the_cluster(inventory) is None
 
 
 def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None:
-    path = project / "inventories/group_data/all.py"
-    text, examples = re.subn(r"^# (\w+ = )", r"\1", path.read_text(), flags=re.MULTILINE)
-    assert examples >= 4
-    path.write_text(text)
+    uncommented(project)
     inventory = load(project, "prod")
     data = inventory.get_host("cp1.example.net").data
     assert (data.get("ssh_user"), data.get("_sudo"), data.get("ssh_hostname")) == ("ops", True, "10.20.0.11")
@@ -72,6 +106,73 @@ def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None
     assert own is not None and own.feature_gates == {"NodeSwap": True}
     given = desired(load(project, "prod", feature_gates="A=absent"), "w3.example.net")
     assert given is not None and given.feature_gates == {"A": None}
+
+
+def test_the_examples_of_eviction_can_be_used(project: Path) -> None:
+    uncommented(project)
+    inventory = load(project, "prod")
+    assert eviction(inventory, "cp1.example.net") is None, "they are the workers' alone"
+    found = eviction(inventory, "w1.example.net")
+    assert found is not None
+    hard = {"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%", "pid.available": "5%"}
+    assert found.eviction_hard == hard
+    assert found.eviction_soft == {"memory.available": "1Gi"} and found.eviction_max_pod_grace_period == 60
+    assert found.model_fields_set == set(eviction_model.SETTINGS), "each key has an example"
+    # On a node as kubeadm leaves it: nothing to refuse, and the kubelet's own thresholds stay where the example names none.
+    running = {"evictionHard": dict(thresholds.DEFAULT_HARD), "evictionPressureTransitionPeriod": "5m0s"}
+    capacity = {"memory.available": 8 * 2**30, "nodefs.available": 100 * 2**30}
+    assert wanted.problems("w1", found, running, capacity) == []
+    assert wanted.expected(found, running)["evictionHard"] == {**thresholds.DEFAULT_HARD, **hard}
+    # --data takes the place of the whole value.
+    given = eviction(load(project, "prod", eviction_hard="memory.available<1Gi"), "w1.example.net")
+    assert given is not None and given.eviction_hard == {"memory.available": "1Gi"} and given.eviction_soft == found.eviction_soft
+
+
+def test_the_examples_of_fields_can_be_used(project: Path) -> None:
+    uncommented(project)
+    inventory = load(project, "prod")
+    everywhere, workers = fields(inventory, "cp1.example.net"), fields(inventory, "w1.example.net")
+    assert everywhere is not None and everywhere.kubelet_config == {"containerLogMaxSize": "50Mi", "containerLogMaxFiles": 3}
+    assert workers is not None and "containerLogMaxFiles" not in workers.kubelet_config, "a group's value takes the place of the whole"
+    assert settled(everywhere) == everywhere.kubelet_config
+    assert settled(workers) == {
+        "maxPods": 200,
+        "kubeReserved": {"cpu": "200m", "memory": "1Gi"},
+        "systemReserved": {"cpu": "200m", "memory": "500Mi"},
+        "shutdownGracePeriod": "60s",
+        "shutdownGracePeriodCriticalPods": "20s",
+        "containerLogMaxSize": ABSENT,
+    }
+
+
+def settled(found: kubelet_config_model.Desired) -> Mapping[str, Any]:
+    """What is written on a node with a kubelet 1.36; a field that a restart does not rightly change would be refused."""
+    running = {"systemReserved": {"cpu": "100m", "memory": "500Mi"}}
+    state = kubelet_config.State("w1", find(parse("w1", node.answer())), running, {}, [], {})
+    made = kubelet_config_plan.settle(found, state)
+    return made.fields
+
+
+def test_the_examples_of_priority_classes_can_be_used(project: Path) -> None:
+    uncommented(project)
+    found = of_the_cluster(load(project, "prod"))
+    assert found is not None
+    assert [(item.name, item.value) for item in found.classes] == [("batch", -10), ("web", 1000), ("standard", 100)]
+    assert [item.name for item in found.classes if item.global_default] == ["standard"]
+    assert {item.key: item.priority_class for item in found.workloads} == {
+        "shop/deployment/web": "web",
+        "shop/statefulset/db": "web",
+        "logs/daemonset/collector": "batch",
+    }
+    assert {item.priority_class for item in found.workloads} <= {item.name for item in found.classes}
+
+
+def test_priority_classes_of_a_group_alone_are_refused(project: Path) -> None:
+    uncommented(project)
+    with (project / "inventories/group_data/workers.py").open("a") as file:
+        file.write('priority_classes = {"web": 5}\n')
+    with pytest.raises(Refusal, match=r"priority_classes is not the same on .*group_data/all\.py"):
+        of_the_cluster(load(project, "prod"))
 
 
 def test_the_labs_nodes(project: Path) -> None:
