@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.context import ctx_state
@@ -22,7 +23,7 @@ from roles.eviction import model as eviction_model
 from roles.eviction import wanted
 from roles.feature_gates import model
 from roles.formats import ABSENT
-from roles.kubelet import find, thresholds
+from roles.kubelet import find, schema, thresholds
 from roles.kubelet_config import model as kubelet_config_model
 from roles.kubelet_config import plan as kubelet_config_plan
 from roles.objects import model as objects_model
@@ -173,6 +174,35 @@ def test_priority_classes_of_a_group_alone_are_refused(project: Path) -> None:
         file.write('priority_classes = {"web": 5}\n')
     with pytest.raises(Refusal, match=r"priority_classes is not the same on .*group_data/all\.py"):
         of_the_cluster(load(project, "prod"))
+
+
+@pytest.mark.parametrize(
+    ("page", "keys"),
+    [
+        ("eviction.md", eviction_model.Desired),
+        ("kubelet-config.md", kubelet_config_model.Desired),
+        ("priority-classes.md", objects_model.Desired),
+    ],
+)
+def test_the_tables_for_operators_have_every_key_and_its_default(page: str, keys: type[BaseModel]) -> None:
+    table = (ROOT / "docs" / page).read_text().partition("| data key |")[2].partition("\n\n")[0]
+    lines = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    told = {name: default for name, *_, default in lines}
+    assert told.keys() == keys.model_fields.keys()
+    constant = {name: str(field.default).lower() for name, field in keys.model_fields.items() if isinstance(field.default, bool | int)}
+    assert constant and {name: told[name] for name in constant} == constant
+
+
+def test_the_table_of_a_classs_fields_is_whole() -> None:
+    table = (ROOT / "docs/priority-classes.md").read_text().partition("| field of a class |")[2].partition("\n\n")[0]
+    named = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    spelled = {"global_default": "globalDefault", "preemption_policy": "preemptionPolicy"}
+    assert named == {spelled.get(name, name) for name in objects_model.PriorityClass.model_fields} - {"name"}
+
+
+def test_every_field_that_needs_more_than_a_restart_is_told() -> None:
+    told = set(re.findall(r"`([\w.]+)`", (ROOT / "docs/kubelet-config.md").read_text()))
+    assert schema.NEEDS_MORE.keys() | schema.OWNED.keys() <= told
 
 
 def test_the_labs_nodes(project: Path) -> None:
