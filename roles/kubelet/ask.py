@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from roles.kubelet.facts import Kubelet
 
 SECONDS = 20
+# A kubelet of 1.28 or 1.29 takes --config-dir only with this in its environment (cmd/kubelet/app/server.go); others do not look.
+_ALPHA = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 _BAD_VALUE = "--max-pods=-1"
 _ONLY_COMPLAINT = re.compile(r"error: invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number[,\"]")
 
@@ -26,15 +28,15 @@ def ask_kubelet(kubelet: Kubelet, argv: Iterable[str], changed: Mapping[str, byt
         data = changed.get(kubelet.config_path, kubelet.seen.data(kubelet.config_path)) or b""
         lines.append(_here_file("config", data))
         extra.append('--config="$d/config"')
-    dropins = sorted({*kubelet.dropin_paths, *(path for path in changed if kubelet.is_dropin(path))})
     if kubelet.dropin_folder:
         lines.append('mkdir "$d/dropins"')
-        for number, path in enumerate(dropins):
+        for number, path in enumerate(kubelet.dropins(changed)):
             data = changed.get(path, kubelet.seen.data(path)) or b""
             if data:
                 lines.append(_here_file(f"dropins/{number:04d}.conf", data))
         extra.append('--config-dir="$d/dropins"')
-    lines.append(f"ask kubelet timeout {SECONDS} {shlex.join(argv)} {' '.join(extra)}")
+    alpha = f"env {_ALPHA}=yes " if kubelet.dropin_folder else ""
+    lines.append(f"ask kubelet {alpha}timeout {SECONDS} {shlex.join(argv)} {' '.join(extra)}")
     return "\n".join(lines)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,6 +49,10 @@ class Kubelet:
         """The directory of configuration drop-ins that the running kubelet reads (--config-dir)."""
         folder = flags.last_flag(self.process.argv, "config-dir")
         return posixpath.normpath(folder) if folder else None
+
+    def dropins(self, paths: Iterable[str] = ()) -> tuple[str, ...]:
+        """All drop-ins there are, and those of `paths` that would be one, in the order in which the kubelet reads them."""
+        return _walked({*self.dropin_paths, *(path for path in paths if self.is_dropin(path))})
 
     def is_dropin(self, path: str) -> bool:
         """True for a path that the kubelet would read as a configuration drop-in."""
@@ -164,24 +170,22 @@ def _kubelet(seen: Observation, process: Process) -> Kubelet:
     listed = {file.path: environment[file.path] for file in service.environment_files}
     sources = unit.Sources(units[0], tuple(units[1:]), listed, release, {"H": seen.hostname})
     config_path = flags.last_flag(process.argv, "config")
-    dropin_paths: tuple[str, ...] = ()
-    if folder := flags.last_flag(process.argv, "config-dir"):
-        folder = posixpath.normpath(folder)
-        dropin_paths = tuple(
-            path for path in sorted(seen.files) if path.startswith(folder + "/") and path.endswith(".conf") and seen.data(path) is not None
-        )
-    configuration: dict[str, Any] = {}
+    dropin_paths = _dropins(seen, process)
     for configured in (*([config_path] if config_path else []), *dropin_paths):
         content = seen.data(configured)
         if content is None:
-            raise Refusal(seen.host, f"{configured}: the kubelet runs with this configuration file, and it cannot be read now")
+            raise Refusal(
+                seen.host,
+                f"{configured}: the kubelet's configuration comes from this file, and it cannot be read now (it is gone, no file,"
+                " or over 1 MiB); the kubelet would not start again",
+                "put it right first",
+            )
         try:
             kubelet_config.gates(content)
         except FormatError as error:
             raise error.in_file(configured) from None
     main = seen.data(config_path) if config_path else None
-    if main is not None:
-        configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
+    configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
     name = flags.last_flag(process.argv, "hostname-override") or seen.hostname
     kubeadm = any(posixpath.basename(file.path) == _KUBEADM_FLAGS for file in service.environment_files)
     manifests = flags.last_flag(process.argv, "pod-manifest-path") or configuration.get("staticPodPath") or None
@@ -199,6 +203,34 @@ def _kubelet(seen: Observation, process: Process) -> Kubelet:
         manifests=posixpath.normpath(manifests) if manifests else None,
         health_url=_health_url(seen.host, process.argv, configuration),
     )
+
+
+def _dropins(seen: Observation, process: Process) -> tuple[str, ...]:
+    """The configuration drop-ins that the kubelet would read if it started now. Raises Refusal where it would not start."""
+    folder = flags.last_flag(process.argv, "config-dir")
+    if not folder:
+        return ()
+    path = posixpath.normpath(folder)
+    itself = seen.file(path)
+    if itself is not None and itself.kind == "link":
+        # filepath.WalkDir does not follow its root, unless that is written with a slash at its end.
+        raise Refusal(
+            seen.host,
+            f"--config-dir={folder}: it is a symbolic link, which the kubelet does not follow: it reads none of the drop-ins there",
+            f"name the directory that it points to, or write {path}/",
+        )
+    if path not in seen.directories:
+        raise Refusal(
+            seen.host,
+            f"--config-dir={folder}: there is no such directory now, and the kubelet would not start again",
+            f"make it (mkdir -p {path}), or take the flag out",
+        )
+    return _walked(found for found in seen.files if found.startswith(path + "/") and found.endswith(".conf"))
+
+
+def _walked(paths: Iterable[str]) -> tuple[str, ...]:
+    """In the order in which the kubelet walks its --config-dir (Go's filepath.WalkDir): by name, directory by directory."""
+    return tuple(sorted(paths, key=lambda path: [os.fsencode(part) for part in path.split("/")]))
 
 
 def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any]) -> str:

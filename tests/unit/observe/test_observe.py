@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from roles import kubelet
 from roles.change.refusal import Refusal
 from roles.observe import ObservationError, parse
+from roles.scripts import templates
 from tests.unit.observe import node
 
 
@@ -93,3 +97,82 @@ def test_a_second_look_is_asked_for_only_where_the_first_was_wrong() -> None:
     assert kubelet.wanted(parse("n1", node.answer())) == ([], [])
     moved = node.CONFIG.replace(b"/etc/kubernetes/manifests", b'"/srv/p\\u006fds"')
     assert kubelet.wanted(parse("n1", node.answer(files={"/var/lib/kubelet/config.yaml": moved}))) == ([], ["/srv/pods"])
+
+
+HEAD = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+FOLDER = "/etc/kubelet.d"
+
+
+def with_dropins(*files: str, lines: tuple[str, ...] = (), flag: str = f"--config-dir={FOLDER}") -> list[str]:
+    """A kubeadm node whose kubelet reads these drop-ins."""
+    named: dict[str, bytes | None] = {f"{FOLDER}/{name}": HEAD + f"maxPods: {number}\n".encode() for number, name in enumerate(files, 1)}
+    return node.answer(argv=(*node.KUBEADM_ARGV, flag), files=named, extra=[f"directory {node.b64(FOLDER)}", *lines])
+
+
+def test_drop_ins_are_read_in_the_order_in_which_the_kubelet_walks_them() -> None:
+    # filepath.WalkDir goes by names, directory by directory: 10-a comes before 10-a.conf, though / sorts behind the dot.
+    found = kubelet.find(parse("n1", with_dropins("10-a.conf", "10-a/99-z.conf", ".05-hidden.conf", "20-b/c/d.conf")))
+    names = [path.removeprefix(f"{FOLDER}/") for path in found.dropin_paths]
+    assert names == [".05-hidden.conf", "10-a/99-z.conf", "10-a.conf", "20-b/c/d.conf"]
+    assert found.configuration["maxPods"] == 4
+
+
+def test_drop_ins_count_without_a_configuration_file_too() -> None:
+    argv = tuple(word for word in node.KUBEADM_ARGV if "--config=" not in word)
+    files: dict[str, bytes | None] = {f"{FOLDER}/a.conf": HEAD + b"healthzPort: 10300\n"}
+    extra = [f"directory {node.b64(FOLDER)}"]
+    found = kubelet.find(parse("n1", node.answer(argv=(*argv, f"--config-dir={FOLDER}"), files=files, extra=extra)))
+    assert found.configuration["healthzPort"] == 10300 and found.health_url == "http://127.0.0.1:10300/healthz"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([node.file_line(f"{FOLDER}/a.conf", None, kind="file")], f"{FOLDER}/a.conf: .*cannot be read now"),
+        ([node.file_line(f"{FOLDER}/a.conf", None, kind="link")], f"{FOLDER}/a.conf: .*cannot be read now"),
+        ([node.file_line(f"{FOLDER}/a.conf", b"")], f"{FOLDER}/a.conf: is empty"),
+        ([node.file_line(FOLDER, None, kind="link")], "symbolic link, which the kubelet does not follow"),
+    ],
+)
+def test_drop_ins_that_the_kubelet_would_not_start_with(lines: list[str], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        kubelet.find(parse("n1", with_dropins(lines=tuple(lines))))
+
+
+def test_a_drop_in_directory_that_is_gone_is_refused() -> None:
+    answer = node.answer(argv=(*node.KUBEADM_ARGV, f"--config-dir={FOLDER}"), extra=[node.file_line(FOLDER, None)])
+    with pytest.raises(Refusal, match=f"no such directory now.*mkdir -p {FOLDER}"):
+        kubelet.find(parse("n1", answer))
+
+
+def functions() -> str:
+    """The functions of the script that looks at a node, without what it does."""
+    script = templates().get_template("observe.sh.j2").render(more_files=[], more_directories=[])
+    return script[: script.index("printf 'daytwo 1")]
+
+
+def test_the_look_walks_a_drop_in_directory_as_the_kubelet_does(tmp_path: Path) -> None:
+    for name in ("10-a.conf", ".hidden.conf", "deep/er/20-b.conf", "notes.txt", "deep/x.conf.bak"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "deep", target_is_directory=True)
+    (tmp_path / "broken.conf").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "directory.conf").mkdir()
+    answer = subprocess.run(["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}'\n", text=True, capture_output=True, check=True)
+    seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
+    read = {path.removeprefix(f"{tmp_path}/"): file.data for path, file in seen.files.items() if path.startswith(str(tmp_path))}
+    assert read == {
+        "10-a.conf": b"10-a.conf",
+        ".hidden.conf": b".hidden.conf",
+        "deep/er/20-b.conf": b"deep/er/20-b.conf",
+        "broken.conf": None,
+    }
+    assert str(tmp_path) in seen.directories
+
+
+def test_the_look_tells_that_the_directory_is_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    answer = subprocess.run(["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}/link'\n", text=True, capture_output=True, check=True)
+    found = parse("n1", node.answer(extra=answer.stdout.splitlines())).file(f"{tmp_path}/link")
+    assert found is not None and found.kind == "link"
