@@ -2,6 +2,6 @@
 
 from roles.kubelet import schema
 from roles.kubelet.facts import Kubelet, find, wanted
-from roles.kubelet.values import lookup, same_setting
+from roles.kubelet.values import SECRETS, in_effect, lookup, same_setting, shown
 
-__all__ = ["Kubelet", "find", "lookup", "same_setting", "schema", "wanted"]
+__all__ = ["SECRETS", "Kubelet", "find", "in_effect", "lookup", "same_setting", "schema", "shown", "wanted"]

@@ -8,6 +8,7 @@ else to the command line.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +17,20 @@ from roles.change.refusal import Refusal
 from roles.formats import ABSENT, FormatError, flags, kubelet_config, unit
 from roles.kubelet import schema
 from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet
-from roles.kubelet.values import lookup, same_setting
+from roles.kubelet.values import lookup, same_setting, shown
 
 UNIT_DROPIN = "90-daytwo-settings.conf"
 CONFIG_DROPIN = "90-daytwo.conf"
 _NEW_DROPIN = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 # These flags are written SIGNAL<VALUE (cmd/kubelet/app/options/options.go: LangleSeparatedMapStringString).
 _LESS_THAN = frozenset({"eviction-hard", "eviction-soft"})
+
+# Drop-ins are read as whole configurations up to here (cmd/kubelet/app/server.go of 1.28, mergeKubeletConfigurations).
+_FILLED_UP = 28
+
+_GATES = "featureGates"
+# The container runtime tells the driver; what klog is set to stands in flags of many forms.
+_TOLD_OTHERWISE = ("cgroupDriver", "logging.")
 
 # Field, dots between its parts -> value, or formats.ABSENT to take it out of all sources.
 Wanted = Mapping[str, Any]
@@ -39,10 +47,72 @@ class SettingEdits:
 def edits(kubelet: Kubelet, wanted: Wanted, *, move_flags: bool = False) -> SettingEdits:
     """The files that must change so that the kubelet's sources set `wanted`; a flag that beats the file is changed where it stands,
     or, with `move_flags`, taken out and written to the file. Raises Refusal."""
+    if kubelet.dropin_folder and kubelet.minor <= _FILLED_UP:
+        raise Refusal(
+            kubelet.seen.host,
+            f"--config-dir={kubelet.dropin_folder}: a kubelet of v1.{kubelet.minor} fills each drop-in up with defaults, which then beat"
+            " what the files before it say; what a change would come to cannot be told",
+            "move what the drop-ins set to the configuration file and take --config-dir out, or upgrade the kubelet",
+        )
     try:
         return _Editor(kubelet, move_flags).edit(wanted)
     except FormatError as error:
         raise Refusal(kubelet.seen.host, str(error)) from None
+
+
+def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
+    """Settings that the files have otherwise than the running kubelet (`running`: its /configz): a restart would bring them too.
+
+    Only what the sources set is compared; and of that nothing that a kubelet takes for not set (0, ""), and no list of maps.
+    """
+    minor = kubelet.minor
+    argv = [word.text for word in kubelet.service.argv]
+    told: list[str] = []
+    for name, known in schema.fields(minor).items():
+        if "[]" in name or known.kind in ("object", "list[object]") or name.startswith(_TOLD_OTHERWISE):
+            continue
+        now, flag = lookup(running, name), known.flag
+        text = _on_flags(minor, flag, argv) if flag and name != _GATES else None
+        meant = kubelet.gates if name == _GATES else _as_value(known.kind, flag or "", text) if text is not None else None
+        meant = lookup(kubelet.configuration, name) if meant is None else meant
+        if name in ("systemReserved", "kubeReserved") and isinstance(meant, Mapping) and lookup(running, "reservedSystemCPUs"):
+            # The kubelet puts the number of these CPUs there itself (cmd/kubelet/app/server.go, run).
+            meant = {key: amount for key, amount in meant.items() if key != "cpu"}
+        if not meant or _zero(meant):
+            continue
+        if isinstance(meant, Mapping) and isinstance(now, Mapping):
+            # A kubelet may add to a map: defaults of evictionHard.
+            now = {key: now[key] for key in now if key in meant}
+        if not same_setting(meant, now):
+            where = f"--{flag}" if text is not None else "its files"
+            told.append(f"{name} is {shown(meant, name)} by {where}, and the kubelet runs with {shown(now, name)}")
+    return told
+
+
+def _as_value(kind: str, flag: str, text: str) -> Any:
+    """A flag's text as /configz would show it."""
+    if kind == "bool":
+        return flags.parse_bool(text)
+    if kind in ("int32", "int64", "uint32", "float"):
+        return float(text) if re.search(r"[.eE]", text) else int(text) if re.fullmatch(r"[+-]?[0-9]+", text) else text
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if kind.startswith("map"):
+        return dict(item.partition("<" if flag in _LESS_THAN else "=")[::2] for item in items)
+    return items if kind.startswith("list") else text
+
+
+def _zero(value: Any) -> bool:
+    return isinstance(value, str) and same_setting(value, "0s")
+
+
+def _on_flags(minor: int, flag: str, argv: Sequence[str]) -> str | None:
+    """What a command line gives a flag: the last value, but of a list or map all of them, which add up (pflag StringSlice,
+    component-base MapStringString)."""
+    known = schema.flags(minor)[flag]
+    values = flags.flag_values(argv, flag, switch=known.switch)
+    if not values:
+        return None
+    return ",".join(values) if known.kind in ("list", "map") else values[-1]
 
 
 def flag_text(flag: str, value: Any) -> str:
@@ -118,7 +188,9 @@ class _Editor:
                 }
                 if surplus and other != path:
                     self._write(other, surplus)
-        if not same_setting(lookup(self._read(path), name), value):
+        found = lookup(self._read(path), name)
+        # Where nothing is said, an empty list or text has to be: the kubelet's default may be another.
+        if found is None or not same_setting(found, value):
             self._write(path, {parts: value})
 
     def _place(self, name: str) -> str | None:
@@ -140,7 +212,7 @@ class _Editor:
 
     def _order(self) -> list[str]:
         main = [path for path in self.configs if not self.kubelet.is_dropin(path)]
-        return [*main, *sorted(path for path in self.configs if self.kubelet.is_dropin(path))]
+        return [*main, *self.kubelet.dropins(self.configs)]
 
     def _read(self, path: str) -> dict[str, Any]:
         try:
@@ -157,8 +229,7 @@ class _Editor:
     def _flag(self, flag: str | None) -> str | None:
         if flag is None:
             return None
-        switch = schema.flags(self.kubelet.minor)[flag].switch
-        return flags.last_flag([word.text for word in self.sources.resolve().argv], flag, switch=switch)
+        return _on_flags(self.kubelet.minor, flag, [word.text for word in self.sources.resolve().argv])
 
     def _set_flag(self, flag: str, text: str | None) -> None:
         folder = f"/etc/systemd/system/{self.kubelet.unit_name}.d"
@@ -184,9 +255,10 @@ class _Editor:
             else:
                 right = same_setting(lookup(merged, name), meant)
             if not right:
+                come_to = text if text is not None else shown(lookup(merged, name), name)
                 raise Refusal(
                     self.kubelet.seen.host,
-                    f"{name}: its sources would not come to what is wanted ({text if text is not None else lookup(merged, name)!r})",
+                    f"{name}: its sources would not come to {shown(meant, name)}, but to {come_to}",
                     "bring its files into a simpler form first: deploys/status.py shows where it stands",
                 )
 

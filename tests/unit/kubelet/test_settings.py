@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from hypothesis import strategies as st
 
 from roles.change.refusal import Refusal
 from roles.formats import ABSENT, flags, kubelet_config
-from roles.kubelet import Kubelet, find, lookup, same_setting, settings
+from roles.kubelet import Kubelet, ask, find, lookup, same_setting, settings
 from roles.observe import parse
 from tests.unit.observe import node
 
 MAIN, DROPINS, EXTRA = "/var/lib/kubelet/config.yaml", "/etc/kubelet.d", "/etc/default/kubelet"
 ARGV = node.KUBEADM_ARGV
+FOLDER = [f"directory {node.b64(DROPINS)}"]
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
@@ -33,7 +35,7 @@ def kubelet(main: str = "", dropins: dict[str, str] | None = None, extra: str = 
         files[EXTRA] = f'KUBELET_EXTRA_ARGS="{extra}"\n'.encode()
         words += extra.split()
     place = {"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": unit}
-    return find(parse("n1", node.answer(argv=words, files=files, dropins=place)))
+    return find(parse("n1", node.answer(argv=words, files=files, dropins=place, extra=FOLDER if dropins is not None else ())))
 
 
 def after(found: Kubelet, changed: dict[str, bytes | None]) -> tuple[dict[str, Any], list[str]]:
@@ -113,6 +115,89 @@ def test_thresholds_in_a_flag_have_its_own_sign() -> None:
     assert flags.last_flag(after(found, made.files)[1], "eviction-hard") == "memory.available<5%,nodefs.available<1Gi"
 
 
+def test_a_flag_given_twice_counts_as_a_whole() -> None:
+    """Maps and lists add up over all places of their flag (component-base MapStringString, pflag StringSlice)."""
+    found = kubelet(extra="--eviction-hard=memory.available<1Gi --eviction-hard=nodefs.available<5%")
+    made = settings.edits(found, {"evictionHard": {"nodefs.available": "5%"}})
+    assert flags.flag_values(after(found, made.files)[1], "eviction-hard") == ["nodefs.available<5%"]
+    both = settings.edits(found, {"evictionHard": {"memory.available": "1Gi", "nodefs.available": "5%"}})
+    assert both.files == {}
+
+
+def test_an_empty_list_is_written_where_the_default_is_another() -> None:
+    found = kubelet()
+    made = settings.edits(found, {"enforceNodeAllocatable": []})
+    assert after(found, made.files)[0]["enforceNodeAllocatable"] == []
+    again = kubelet("enforceNodeAllocatable: []\n")
+    assert settings.edits(again, {"enforceNodeAllocatable": []}).files == {}
+
+
+def test_a_drop_in_that_comes_later_in_the_walk_is_where_a_field_is_changed() -> None:
+    found = kubelet("maxPods: 100\n", {"10-a.conf": "maxPods: 110\n", "10-a/z.conf": "maxPods: 120\n"})
+    assert set(settings.edits(found, {"maxPods": 200}).files) == {f"{DROPINS}/10-a.conf"}
+
+
+def test_drop_ins_of_1_28_are_left_alone() -> None:
+    found = kubelet("maxPods: 100\n", {"10-a.conf": ""})
+    old = replace(found, process=replace(found.process, version="v1.28.15"))
+    with pytest.raises(Refusal, match=r"--config-dir=/etc/kubelet\.d: a kubelet of v1\.28 fills each drop-in up with defaults"):
+        settings.edits(old, {"maxPods": 5})
+    assert settings.edits(replace(found, process=replace(found.process, version="v1.29.15")), {"maxPods": 5}).files
+
+
+def test_a_kubelet_of_1_29_is_asked_with_what_it_needs_for_drop_ins() -> None:
+    found = kubelet("maxPods: 100\n", {"10-a.conf": ""})
+    assert "env KUBELET_CONFIG_DROPIN_DIR_ALPHA=yes timeout" in ask.ask_kubelet(found, found.process.argv, {})
+    assert "ALPHA" not in ask.ask_kubelet(kubelet(), ARGV, {})
+
+
+def test_a_message_shows_values_as_a_file_has_them() -> None:
+    found = kubelet("serializeImagePulls: true\n", {"10-a.conf": "serializeImagePulls: null\n"})
+    with pytest.raises(Refusal) as refused:
+        settings.edits(found, {"serializeImagePulls": False})
+    assert "serializeImagePulls: its sources would not come to false, but to (not set)" in str(refused.value)
+
+
+RUNNING: dict[str, Any] = {
+    "maxPods": 110,
+    "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%"},
+    "systemReserved": {"cpu": "2", "memory": "1Gi"},
+    "syncFrequency": "1m0s",
+    "cgroupDriver": "cgroupfs",
+    "clusterDNS": ["10.0.0.10"],
+    "featureGates": {"A": True, "B": False},
+    "memoryThrottlingFactor": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("main", "extra", "told"),
+    [
+        ("", "", None),
+        ("maxPods: 110\nsyncFrequency: 60s\nclusterDNS: [10.0.0.10]\nfeatureGates: {A: true}\n", "", None),
+        # kubeadm writes these for "not set"; the runtime tells the driver; the kubelet adds its defaults to a map.
+        ("syncFrequency: 0s\ncgroupDriver: systemd\nlogging: {verbosity: 3}\nevictionHard: {memory.available: 100Mi}\n", "", None),
+        ("", "--max-pods=110 --memory-throttling-factor=0.90 --eviction-hard=nodefs.available<10%,memory.available<100Mi", None),
+        ("maxPods: 200\n", "", "maxPods is 200 by its files, and the kubelet runs with 110"),
+        ("maxPods: 110\n", "--max-pods=50", "maxPods is 50 by --max-pods, and the kubelet runs with 110"),
+        ("evictionHard: {memory.available: 5Gi}\n", "", "evictionHard is"),
+        ("systemReserved: {memory: 4Gi}\n", "", "systemReserved is"),
+        ("podsPerCore: 5\n", "", "podsPerCore is 5 by its files, and the kubelet runs with (not set)"),
+        ("featureGates: {B: true}\n", "", "featureGates is"),
+        ("staticPodURLHeader: {X: [abc]}\n", "", "staticPodURLHeader is (a secret)"),
+    ],
+)
+def test_what_a_restart_would_bring_too(main: str, extra: str, told: str | None) -> None:
+    found = settings.pending(kubelet(main, extra=extra), RUNNING)
+    assert (not found) if told is None else (len(found) == 1 and found[0].startswith(told)), found
+    assert "abc" not in str(found)
+
+
+def test_reserved_cpus_are_no_edit_of_somebody_s() -> None:
+    found = kubelet("systemReserved: {cpu: 500m, memory: 1Gi}\nreservedSystemCPUs: 0-1\n")
+    assert settings.pending(found, {"systemReserved": {"cpu": "2", "memory": "1Gi"}, "reservedSystemCPUs": "0-1"}) == []
+
+
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "maxPods": st.integers(1, 500),
     "serializeImagePulls": st.booleans(),
@@ -167,4 +252,5 @@ def kubelet_after(found: Kubelet, changed: dict[str, bytes | None], argv: list[s
     files = {path: file.data for path, file in found.seen.files.items()} | changed
     units = {path: data for path, data in files.items() if path.endswith(".conf") and "kubelet.service.d" in path and data is not None}
     rest = {path: data for path, data in files.items() if path not in units and not path.endswith("kubelet.service")}
-    return find(parse("n1", node.answer(argv=argv, files=rest, dropins=units)))
+    extra = FOLDER if found.dropin_folder else ()
+    return find(parse("n1", node.answer(argv=argv, files=rest, dropins=units, extra=extra)))
