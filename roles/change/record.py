@@ -74,7 +74,7 @@ class Effective:
 
     def recorded(self) -> dict[str, Any]:
         """As plain data, without what holds a secret."""
-        settings = {name: dict(values) for name, values in self.settings.items() if not _secret(values)}
+        settings = {name: dict(values) for name, values in self.settings.items() if not _secret(name, values)}
         return {"gates": {name: dict(values) for name, values in self.gates.items()}, "settings": settings}
 
     @classmethod
@@ -83,9 +83,10 @@ class Effective:
         return cls(plan.get("gates") or {}, plan.get("settings") or {})
 
 
-def _secret(values: Mapping[str, Any]) -> bool:
-    text = json.dumps(dict(values))
-    return mask_text(text) != text
+def _secret(name: str, values: Mapping[str, Any]) -> bool:
+    # A secret by the field's own name, whatever the names below it are; or by what its values look like.
+    texts = (f"{name.rpartition('.')[2]}=value", json.dumps(dict(values)))
+    return any(mask_text(text) != text for text in texts)
 
 
 def _turned(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -14,8 +14,9 @@ from roles.eviction.order_deploy import eviction_order
 from roles.eviction.predict import readings
 from roles.formats import ABSENT
 from roles.kubelet.thresholds import DEFAULT_HARD
-from roles.kubelet_config import Prepared, Settled, State, Wish, drive, needs_no_more, prepare
+from roles.kubelet_config import Prepared, Settled, State, Wish, drive, needs_no_more, prepare, strangers
 from roles.rollout import remote as bridge
+from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
@@ -36,6 +37,8 @@ def _prepare(fleet: Fleet) -> Prepared:
 
 
 def _wish(remote: Remote) -> Wish | None:
+    if problems := strangers(remote.data_keys, (*Desired.model_fields, *Options.model_fields)):
+        raise Refusal(remote.name, "; ".join(problems))
     desired = read(remote.name, remote.data, remote.data_keys)
     if desired is None:
         return None
@@ -73,4 +76,4 @@ def _summary(desired: Desired) -> str:
     return ", ".join(parts)
 
 
-__all__ = ["eviction", "eviction_order"]
+__all__ = ["eviction", "eviction_order", "foresee"]

@@ -17,18 +17,28 @@ SHOWN = 8
 
 def foresee(state: State, after: Mapping[str, Any]) -> Outlook:
     """What the configuration `after` would come to on this node. Raises Refusal where its usage cannot be read for what it is."""
+    changed = allocatable_outlook(state, after)
     try:
         now = predict(state.summary, state.pods, state.node, thresholds.effective(state.configuration))
         then = predict(state.summary, state.pods, state.node, thresholds.effective(after))
     except ValueError as error:
         raise Refusal(state.host, f"what its thresholds would do cannot be foreseen: {error}") from None
-    changed = allocatable_outlook(state, after)
     new = then.not_in(now)
     evicts = [_evicts(pressure) for pressure in new]
-    if new and (rejected := sorted(set(then.rejected) - set(now.rejected))):
-        evicts.append(f"the kubelet, when it starts anew under that pressure, may refuse to take back: {', '.join(rejected)}")
+    # Also under a pressure that there is already: those pods run only because the kubelet was not restarted since.
+    if then.rejected:
+        evicts.append(f"the kubelet, when it starts anew under that pressure, may refuse to take back: {', '.join(then.rejected)}")
     notes = [f"note: {note}" for note in then.notes] if new else []
-    return Outlook((*_lines(then), *changed.lines, *notes), (*evicts, *changed.evicts))
+    # What goes on under an old pressure is no doing of this change, and cannot be told from it either.
+    may_go = {*then.rejected, *(local.pod for local in then.local), *(pod for pressure in then.pressures for pod in _goers(pressure))}
+    return Outlook((*_lines(then), *changed.lines, *notes), (*evicts, *changed.evicts), changed.may_go | may_go)
+
+
+def _goers(pressure: Pressure) -> Iterator[str]:
+    """The victims, and those that may as well go in their place, being of the same rank."""
+    victims = {victim.uid for victim in pressure.victims}
+    ranks = {entry.rank for entry in pressure.order if entry.uid in victims}
+    yield from (entry.pod for entry in pressure.order if entry.rank in ranks and not entry.protected)
 
 
 def _lines(then: Prediction) -> Iterator[str]:

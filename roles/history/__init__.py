@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyinfra.api.deploy import deploy
 
 from roles import kubelet
+from roles.api import ApiError
 from roles.change.bundle import HOME, SYSTEMD
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
+from roles.eviction import foresee
 from roles.history import facts, model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
+from roles.kubelet_config import Outlook, Settled, after, state_of, unreadable
 from roles.observe import Observation
-from roles.proof import Owed, Prover, Survey, survey
+from roles.proof import NoApi, Owed, Prover, Survey, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
@@ -100,8 +103,8 @@ def _age(at: str) -> str:
 def rollback() -> None:
     """Undo a run (--data run=NAME, else the newest): the last change first, at the pace of a run, by the same transactions.
 
-    Data keys: run, force, and those of roles/rollout/options.py. Raises DeployError, before any node is written to, where a file
-    was changed since.
+    Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
+    where a file was changed since, or where pods would have to go without consent.
     """
     run = bridge.once("rollback", _prepare)
     host = bridge.current_host()
@@ -135,7 +138,8 @@ def _prepare(fleet: Fleet) -> Run:
     found = survey(fleet, [remote for remote in fleet.targets if remote.name in paths], unread)
     run_id = new_run_id()
     undos = _plan(run_id, chosen, found, wanted.force)
-    return _assemble(run_id, " and ".join(runs), fleet, undos, found, options)
+    outlooks = _look_ahead(undos, found, wanted.allow_evictions, options.allow_unproven)
+    return _assemble(run_id, " and ".join(runs), fleet, undos, found, options, outlooks)
 
 
 def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> list[Undo]:
@@ -152,7 +156,38 @@ def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> li
     return undos
 
 
-def _assemble(run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Survey, options: Options) -> Run:
+def _look_ahead(undos: list[Undo], found: Survey, allow_evictions: bool, allow_unproven: bool) -> dict[str, Outlook]:
+    """What the settings of before would do to each node as it is now: thresholds that were lowered may be raised again. Raises
+    DeployError where pods would have to go without consent."""
+    reasons: list[object] = []
+    outlooks: dict[str, Outlook] = {}
+    for undo in undos:
+        if undo.change is None or not undo.settings:
+            continue
+        host, node = undo.change.node, found.nodes[undo.change.node]
+        try:
+            state = state_of(found.cluster, host, node.kubelet)
+            settled = Settled({}, undo.settings, undo.change.summary)
+            outlooks[host] = foresee(state, after(state.configuration, settled))
+        except (ApiError, NoApi) as error:
+            if not allow_unproven:
+                reasons.append(
+                    f"{unreadable(host, node.kubelet.node_name, error)} (--data allow_unproven=true goes on without having looked)"
+                )
+            continue
+        except Refusal as refusal:
+            reasons.append(refusal)
+            continue
+        if outlooks[host].evicts and not allow_evictions:
+            why = f"undoing {undo.recorded.id} would evict: {'; '.join(outlooks[host].evicts)}"
+            reasons.append(Refusal(host, why, "allow it by --data allow_evictions=true, or make room first"))
+    bridge.stop(reasons)
+    return outlooks
+
+
+def _assemble(
+    run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Survey, options: Options, outlooks: Mapping[str, Outlook]
+) -> Run:
     apiservers = any(undo.change and undo.change.component == "kube-apiserver" for undo in undos)
     steps: list[Step] = []
     for undo in undos:
@@ -168,6 +203,7 @@ def _assemble(run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Su
             node.components,
             apiservers,
             options.allow_unproven,
+            outlooks[undo.change.node].may_go if undo.settings and undo.change.node in outlooks else frozenset(),
         )
         prover = Prover(found.cluster, owed)
         change = replace(undo.change, wanted_confirm_timeout=options.confirm_timeout)
@@ -180,6 +216,7 @@ def _assemble(run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Su
     run = Run(info, stages, fleet, options.take_over, _finish)
     notes = [f"WARNING {warning}" for undo in undos for warning in undo.warnings]
     notes += [f"{undo.recorded.host}: {undo.recorded.component} is as it was before {name} already" for undo in undos if not undo.change]
+    notes += [f"{host}:\n{outlook.text()}" for host, outlook in outlooks.items()]
     show(f"\nUndoing run {name}")
     report.show_plan(run, found.cluster.apiservers, notes)
     return run

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from roles.kubelet_config import boolean
 from roles.rollout.remote import Remote, refusals
 
 
@@ -18,12 +19,14 @@ def _run(value: object) -> str:
 
 
 class Wanted(BaseModel):
-    """The data keys of deploys/rollback.py. `run`: None for the newest one; `force`: also where a file was changed since."""
+    """The data keys of deploys/rollback.py. `run`: None for the newest one; `force`: also where a file was changed since;
+    `allow_evictions`: also where pods would have to go for it."""
 
     model_config = ConfigDict(frozen=True)
 
     run: Annotated[str | None, BeforeValidator(_run)] = None
-    force: bool = False
+    force: Annotated[bool, BeforeValidator(boolean)] = False
+    allow_evictions: Annotated[bool, BeforeValidator(boolean)] = False
 
 
 def read(remote: Remote) -> Wanted:
@@ -32,4 +35,9 @@ def read(remote: Remote) -> Wanted:
     try:
         return Wanted(**{key: value for key, value in values.items() if value is not None})
     except ValidationError as error:
-        raise refusals([str(item["msg"]).removeprefix("Value error, ") for item in error.errors()]) from None
+        raise refusals([_sentence(item) for item in error.errors()]) from None
+
+
+def _sentence(item: Any) -> str:
+    message, key = str(item["msg"]).removeprefix("Value error, "), str(item["loc"][0])
+    return message if message.startswith(key) else f"{key}: {message}"

@@ -7,9 +7,9 @@ from functools import partial
 from pyinfra.api.deploy import deploy
 
 from roles.kubelet_config import plan
-from roles.kubelet_config.carry_out import Prepared, Settled, Wish, drive, prepare
-from roles.kubelet_config.model import read
-from roles.kubelet_config.outlook import Outlook, allocatable_outlook
+from roles.kubelet_config.carry_out import Prepared, Settled, Wish, after, drive, prepare, state_of, unreadable
+from roles.kubelet_config.model import boolean, read, strangers
+from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import State
 from roles.rollout import remote as bridge
@@ -33,11 +33,27 @@ def _prepare(fleet: Fleet) -> Prepared:
 
 
 def _wish(remote: Remote) -> Wish | None:
-    desired = read(remote.name, remote.data)
+    desired = read(remote.name, remote.data, remote.data_keys)
     if desired is None:
         return None
     settle = partial(plan.settle, desired)
-    return Wish(desired.model_dump(), settle, allocatable_outlook, desired.only, desired.move_flags, desired.allow_evictions)
+    return Wish(desired.model_dump(), settle, restart_outlook, desired.only, desired.move_flags, desired.allow_evictions)
 
 
-__all__ = ["Outlook", "Prepared", "Settled", "State", "Wish", "allocatable_outlook", "drive", "kubelet_config", "needs_no_more", "prepare"]
+__all__ = [
+    "Outlook",
+    "Prepared",
+    "Settled",
+    "State",
+    "Wish",
+    "after",
+    "allocatable_outlook",
+    "boolean",
+    "drive",
+    "kubelet_config",
+    "needs_no_more",
+    "prepare",
+    "state_of",
+    "strangers",
+    "unreadable",
+]

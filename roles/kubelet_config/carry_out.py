@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roles.api import ApiError
+from roles.api import ApiError, NotFound
 from roles.change import Change
 from roles.change.model import change_id
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
-from roles.kubelet import Kubelet, ask, lookup, same_setting, settings
+from roles.kubelet import Kubelet, ask, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
-from roles.kubelet_config.outlook import Outlook
+from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, settings_differences, survey
 from roles.rollout import options as run_options
@@ -107,11 +107,11 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
     planned: dict[str, Planned] = {}
     for host, node in found.nodes.items():
         try:
-            planned[host] = _plan_node(run_id, _state(found.cluster, host, node.kubelet), wishes[host])
+            planned[host] = _plan_node(run_id, state_of(found.cluster, host, node.kubelet), wishes[host])
         except Refusal as refusal:
             refusals.append(refusal)
         except (ApiError, NoApi) as error:
-            refusals.append(Refusal(host, f"what its kubelet runs with and holds cannot be read: {error}"))
+            refusals.append(unreadable(host, node.kubelet.node_name, error))
     bridge.stop(refusals)
     questions = {host: ask.script([item.question]) for host, item in planned.items() if item.change is not None}
     asked = [node.remote for host, node in found.nodes.items() if host in questions]
@@ -120,23 +120,51 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
         said = str(answer).removeprefix(f"{host}: ") if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
         version = planned[host].state.kubelet.process.version
         if said is None:
-            refusals.append(Refusal(host, "the node's own kubelet could not be asked about this change"))
+            way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
+            refusals.append(Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out))
         elif said:
-            refusals.append(Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value"))
+            refusals.append(
+                Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value of that field")
+            )
     bridge.stop(refusals)
     return planned
 
 
-def _state(cluster: Cluster, host: str, found: Kubelet) -> State:
+def state_of(cluster: Cluster, host: str, found: Kubelet) -> State:
+    """A node as it runs now, read from the API. Raises ApiError or NoApi."""
     usage = cluster.usage(found.node_name)
     return State(host, found, cluster.configuration(found.node_name), usage.node, usage.pods, usage.summary)
 
 
+def unreadable(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
+    """Why a node cannot be planned for, in an operator's terms."""
+    what = "what its kubelet runs with and holds cannot be read"
+    if isinstance(error, NotFound):
+        return Refusal(
+            host,
+            f"{what}: the API knows no node {node_name} (by the kubelet's --hostname-override, else its host name) ({error.rule})",
+            "compare with `kubectl get nodes`; a node must be registered, and under this name, before it is changed",
+        )
+    if isinstance(error, NoApi):
+        return Refusal(host, f"{what}: {error}", "no change could be proven without the API: mend that, or reach it from another node")
+    return Refusal(host, f"{what}: {error}")
+
+
+def _not_ready(state: State) -> list[str]:
+    conditions = (state.node.get("status") or {}).get("conditions") or ()
+    return [
+        f"the node is not Ready ({one.get('reason') or 'no reason given'}: {one.get('message') or 'no message'}); look at that first"
+        for one in conditions
+        if one.get("type") == "Ready" and one.get("status") != "True"
+    ]
+
+
 def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     found = state.kubelet
+    check_node(state)
     settled = wish.settle(state)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
-    warnings = [*kubelet_plan.warnings(found), *settled.notes, *edits.notes]
+    warnings = [*kubelet_plan.warnings(found), *_not_ready(state), *settled.notes, *edits.notes]
     outlook = wish.foresee(state, after(state.configuration, settled))
     wrong = settings_differences(settled.expected, state.configuration)
     if not edits.files:
@@ -144,9 +172,15 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
             raise Refusal(
                 state.host,
                 f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
-                "it was not restarted since: restart it, then run this again",
+                f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
             )
         return Planned(state, settled, outlook, None, "", tuple(warnings))
+    if others := settings.pending(found, state.configuration):
+        raise Refusal(
+            state.host,
+            f"a restart would bring more than this change: {'; '.join(others)}",
+            f"it was edited since the kubelet started: put it back, or `systemctl restart {found.unit_name}` on the node first",
+        )
     if outlook.evicts and not wish.allow_evictions:
         why = "this would evict: " + "; ".join(outlook.evicts)
         raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")
@@ -194,7 +228,7 @@ def _assemble(
         node = found.nodes[host]
         owed = Owed(
             host, node.kubelet.node_name, KUBELET, {}, item.settled.expected, node.components, False, options.allow_unproven,
-            wishes[host].allow_evictions,
+            item.outlook.may_go,
         )  # fmt: skip
         prover = Prover(found.cluster, owed)
         effective = Effective(
@@ -241,7 +275,7 @@ def _show_results(prepared: Prepared) -> None:
                 configuration = None
         for name in item.settled.expected:
             old, now = lookup(before, name), lookup(configuration, name) if configuration is not None else "unknown"
-            if step is not None and same_setting(old, item.settled.expected[name]):
+            if step is not None and in_effect(item.settled.expected[name], old):
                 continue
             rows += [[host, *row, *_how(step)] for row in _cells(name, old, now)]
     headers = ["node", "setting", "before", "after", "outcome", "s", "proof"]

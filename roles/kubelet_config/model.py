@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -11,36 +13,98 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from roles.change.refusal import Refusal
+from roles.formats import FormatError, flags
+from roles.rollout.options import Options
 
 ABSENT = "absent"
-_OUTSIDE_BRACKETS = re.compile(r",(?![^\[{]*[\]}])")
+_CLOSING = {"[": "]", "{": "}"}
+# So alike are two names of which one is a slip of the other (difflib's ratio): `kubelet_cofig`, `move_flag`.
+_ALIKE = 0.9
 
 
 def names(value: Any) -> tuple[str, ...] | None:
-    """A list, or names with commas between them."""
+    """A list, or names with commas between them; --data makes a number of `5`. Raises ValueError."""
     if value is None:
         return None
-    items = value.split(",") if isinstance(value, str) else value
-    return tuple(str(item).strip() for item in items)
+    if isinstance(value, bool) or not isinstance(value, (str, int, list, tuple)):
+        raise ValueError(f"{_written(value)} is no list of names; write them with commas between: w1,w2")
+    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
+    return tuple(str(item).strip() for item in items if str(item).strip())
+
+
+def boolean(value: Any) -> Any:
+    """true and false, also as text; pydantic would take `yes` too, which no flag of Kubernetes does. Raises ValueError."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return flags.parse_bool(str(value))
+    except FormatError:
+        raise ValueError(f"{_written(value)} is not a boolean; write true or false") from None
+
+
+def strangers(keys: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Data keys that are only nearly one of those that a deploy reads, each with what was meant: what nobody reads is no setting."""
+    known = tuple(known)
+    told = []
+    for key in sorted(keys):
+        plain = re.sub(r"(?<=[a-z])[A-Z]", lambda letter: f"_{letter.group()}", key).lower().replace("-", "_")
+        near = difflib.get_close_matches(plain, known, 1, _ALIKE)
+        if near and key not in known:
+            told.append(f"{key} is no key of daytwo's data; did you mean {near[0]}?")
+    return told
 
 
 def _fields(value: Any) -> dict[str, Any]:
     """{"maxPods": 200, "systemReserved": {...}, "a.b": 1}, or the text `maxPods=200,systemReserved.cpu=100m`. Raises ValueError."""
     if isinstance(value, str):
-        value = dict(_pair(item) for item in _OUTSIDE_BRACKETS.split(value) if item.strip())
-    if not isinstance(value, Mapping) or not value:
+        found: dict[str, Any] = {}
+        for item in _items(value):
+            name, wanted = _pair(item)
+            if name in found:
+                raise ValueError(f"kubelet_config: {name} is there twice; keep one of them")
+            found[name] = wanted
+        value = found
+    if not isinstance(value, Mapping):
+        raise ValueError(f"kubelet_config: {_written(value)} is no map of fields; write FIELD=VALUE, such as maxPods=200")
+    if not value:
         raise ValueError("kubelet_config is empty; name at least one field: maxPods=200")
     return {str(name): wanted for name, wanted in value.items()}
+
+
+def _items(text: str) -> list[str]:
+    """The parts between commas that stand in no brackets and no quotes."""
+    items, item, open_brackets, quote = [], "", list[str](), ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in _CLOSING:
+            open_brackets.append(_CLOSING[character])
+        elif open_brackets and character == open_brackets[-1]:
+            open_brackets.pop()
+        elif character == "," and not open_brackets:
+            items.append(item)
+            item = ""
+            continue
+        item += character
+    return [item for item in (*items, item) if item.strip()]
 
 
 def _pair(item: str) -> tuple[str, Any]:
     name, equals, text = item.partition("=")
     if not equals:
-        raise ValueError(f"kubelet_config: {item.strip()!r} has no value; write {item.strip()}=VALUE, or {item.strip()}=absent")
+        raise ValueError(f"kubelet_config: {item.strip()} has no value; write {item.strip()}=VALUE, or {item.strip()}=absent")
     try:
         return name.strip(), YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
-        raise ValueError(f"kubelet_config: the value of {name.strip()} is not YAML: {text!r} ({error})") from None
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ValueError(f"kubelet_config: the value of {name.strip()} is not YAML: {text} ({problem})") from None
+
+
+def _written(value: Any) -> str:
+    """As an operator would write it."""
+    return value if isinstance(value, str) and value else json.dumps(value, default=str)
 
 
 class Desired(BaseModel):
@@ -55,12 +119,22 @@ class Desired(BaseModel):
 
     kubelet_config: Annotated[dict[str, Any], BeforeValidator(_fields)]
     only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
-    move_flags: bool = False
-    allow_evictions: bool = False
+    move_flags: Annotated[bool, BeforeValidator(boolean)] = False
+    allow_evictions: Annotated[bool, BeforeValidator(boolean)] = False
 
 
-def read(host: str, data: Callable[[str], Any]) -> Desired | None:
-    """The desired fields of a host from its inventory data; None where it has none. Raises Refusal."""
+# All keys that deploys/kubelet_config.py reads.
+KEYS = (*Desired.model_fields, *Options.model_fields)
+
+
+def read(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Desired | None:
+    """The desired fields of a host from its inventory data; None where it has none. Raises Refusal.
+
+    `keys`: all keys of the host's data; one that is only nearly one of these is refused.
+    """
+    problems = strangers(keys, KEYS)
+    if problems:
+        raise Refusal(host, "; ".join(problems))
     values = {key: data(key) for key in Desired.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if "kubelet_config" not in values:
@@ -76,4 +150,4 @@ def sentences(error: ValidationError) -> Iterator[str]:
     for item in error.errors():
         message = str(item["msg"]).removeprefix("Value error, ")
         place = ".".join(str(part) for part in item["loc"])
-        yield message if message.startswith(place) else f"{place}: {message}, and {item['input']!r} was given"
+        yield message if message.startswith(place) else f"{place}: {message}"

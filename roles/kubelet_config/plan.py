@@ -7,11 +7,25 @@ from typing import Any
 
 from roles.change.refusal import Refusal
 from roles.formats import ABSENT
-from roles.kubelet import lookup, same_setting, schema
+from roles.kubelet import SECRETS, in_effect, lookup, schema, shown
 from roles.kubelet_config import model
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import Desired
 from roles.kubelet_config.state import State
+
+# Without one in the source, these are 0 to the kubelet, and so left out of /configz.
+EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
+# Their Go types tell no 0 or "" from none (config/v1beta1/types.go: no pointers), and the default is another.
+EMPTY_IS_DEFAULT = frozenset(
+    {
+        *("address", "port", "registryBurst", "eventBurst", "healthzBindAddress", "nodeLeaseDurationSeconds", "cgroupDriver"),
+        *("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy", "topologyManagerScope", "hairpinMode", "maxPods"),
+        *("maxOpenFiles", "contentType", "kubeAPIBurst", "containerLogMaxSize", "configMapAndSecretChangeDetectionStrategy"),
+        *("volumePluginDir", "memoryReservationPolicy", "containerRuntimeEndpoint", "podLogsDir"),
+    }
+)
+# Pointers to durations: 0 is what it says there.
+ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
 
 
 def settle(desired: Desired, state: State) -> Settled:
@@ -20,11 +34,17 @@ def settle(desired: Desired, state: State) -> Settled:
     known = schema.fields(minor)
     problems: list[str] = []
     fields: dict[str, Any] = {}
+    told: dict[str, Any] = {}
     for name, value in _leaves(desired.kubelet_config, known):
+        if name in told and told[name] != value:
+            problems.append(f"{name} is there twice, as {shown(told[name], name)} and as {shown(value, name)}; keep one of them")
+        told[name] = value
         owner = name if name in known else _map_of(name, known)
         if owner is None:
             # Its value does not matter: the name is what the schema has something to say of.
             problems += [str(problem) for problem in schema.check(minor, _nested({name: value}))]
+        elif owner in SECRETS:
+            problems.append(f"{owner} holds a secret, which plans and records of daytwo would show; set it by hand")
         elif owner in schema.OWNED:
             problems.append(f"{owner} is set by deploys/{schema.OWNED[owner]}.py, which knows what it means; take it out of kubelet_config")
         elif owner == name:
@@ -33,11 +53,16 @@ def settle(desired: Desired, state: State) -> Settled:
             fields[owner] = _with_key(fields.get(owner, lookup(state.configuration, owner)), name.removeprefix(f"{owner}."), value)
     values = {name: value for name, value in fields.items() if value is not ABSENT}
     problems += [str(problem) for problem in schema.check(minor, _nested(values))]
+    problems += _read_otherwise(values, known)
     if problems:
         raise _refusal(state, problems)
     # Without a constant default there is nothing that the value of a field that is taken out could be held to.
-    defaults = {name: known[name].default for name, value in fields.items() if value is ABSENT}
-    expected = {name: defaults.get(name, value) for name, value in fields.items() if defaults.get(name, value) is not None}
+    expected: dict[str, Any] = {}
+    for name, value in fields.items():
+        if value is not ABSENT:
+            expected[name] = value
+        elif known[name].default is not None or name in EMPTY_BY_DEFAULT or known[name].kind.startswith(("map", "list")):
+            expected[name] = known[name].default
     settled = Settled(fields, expected, _summary(fields))
     notes = list(needs_no_more(state, settled))
     notes += [f"{name}: it no longer has any effect in v1.{minor}" for name in values if known[name].useless]
@@ -49,9 +74,25 @@ def settle(desired: Desired, state: State) -> Settled:
     return Settled(fields, expected, settled.summary, tuple(notes))
 
 
+def _read_otherwise(values: Mapping[str, Any], known: Mapping[str, schema.Field]) -> Iterator[str]:
+    """Values that a kubelet takes and reads as others (pkg/kubelet/apis/config/v1beta1/defaults.go, validation.go)."""
+    for name, value in values.items():
+        default = known[name].default
+        zero = known[name].kind == "duration" and isinstance(value, str) and in_effect(value, None)
+        empty = name in EMPTY_IS_DEFAULT and not isinstance(value, bool) and value in (0, "")
+        if default is not None and not in_effect(default, None) and name not in ZERO_COUNTS and (zero or empty):
+            yield (
+                f"{name}: a kubelet reads {shown(value) if value != '' else 'an empty text'} as not set, and takes its default,"
+                f" {shown(default)}; write that, or {name}={model.ABSENT}"
+            )
+    # The candidate is shown to the kubelet with another maxPods, so that it cannot judge this one.
+    if isinstance(pods := values.get("maxPods"), int) and pods < 0:
+        yield f"maxPods: {pods} is negative, and the kubelet would not start; write how many pods the node may have"
+
+
 def needs_no_more(state: State, settled: Settled) -> tuple[str, ...]:
     """What a restart of the kubelet does not bring to all that runs, to be told. Raises Refusal for what it cannot rightly change."""
-    changed = [name for name, value in settled.expected.items() if not same_setting(lookup(state.configuration, name), value)]
+    changed = [name for name, value in settled.expected.items() if not in_effect(value, lookup(state.configuration, name))]
     both = (state.configuration, after(state.configuration, settled))
     found = dict.fromkeys(more for configuration in both for more in schema.needs_more(configuration, changed))
     if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused]:
@@ -104,8 +145,11 @@ def _summary(fields: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
+    """A value on one line, as in YAML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_text(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_text, value)) + "]"
     return str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +12,9 @@ import gevent
 from roles.api import ApiError, GateMetric, Pod
 from roles.change import Status
 from roles.control_plane import COMPONENTS, Component
-from roles.kubelet import lookup, same_setting
+from roles.kubelet import in_effect, lookup, shown
 from roles.proof.cluster import Cluster, NoApi
-from roles.proof.workload import evicted, hurt
+from roles.proof.workload import gone, hurt
 from roles.rollout.run import Proof
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
@@ -31,7 +30,8 @@ SETTLE_SECONDS = 90
 class Owed:
     """What is to be shown of one component of one node. `gates` and `settings` (fields of a KubeletConfiguration, dots between
     their parts; None: not set) are the values it must run with; `components` are those of the node's control plane;
-    `apiserver_changes` whether an API server is changed in this run, `evictions_allowed` whether pods may be evicted by it."""
+    `apiserver_changes` whether an API server is changed in this run; `may_go` the pods (NAMESPACE/NAME) of which the plan told, with
+    consent, that they may have to go."""
 
     host: str
     node_name: str
@@ -41,7 +41,7 @@ class Owed:
     components: Mapping[str, Component]
     apiserver_changes: bool
     allow_unproven: bool = False
-    evictions_allowed: bool = False
+    may_go: frozenset[str] = frozenset()
 
 
 class Prover:
@@ -139,11 +139,11 @@ class Prover:
             return "", []
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
         after = self._cluster.pods(self._owed.node_name)
-        problems = hurt(self._pods, after, announced, evictions_allowed=self._owed.evictions_allowed)
+        problems = hurt(self._pods, after, announced, self._owed.may_go)
         if problems:
             return "", problems
-        gone = evicted(self._pods, after)
-        return f"{len(self._pods)} pods unharmed" if not gone else f"evicted, as was allowed: {', '.join(gone)}", []
+        went = gone(self._pods, after)
+        return f"{len(self._pods)} pods unharmed" if not went else f"went, as was announced: {', '.join(went)}", []
 
     def _announced(self) -> list[Component]:
         """Static pods whose restart the plan tells: the component itself, and with an apiserver changed in this run all of the
@@ -178,10 +178,6 @@ def settings_differences(settings: Mapping[str, Any], configuration: Mapping[str
     problems = []
     for name, wanted in settings.items():
         found = lookup(configuration, name)
-        if not same_setting(found, wanted):
-            problems.append(f"kubelet runs with {name}={_shown(found)}, wanted {_shown(wanted)}")
+        if not in_effect(wanted, found):
+            problems.append(f"kubelet runs with {name}={shown(found, name)}, wanted {shown(wanted, name)}")
     return problems
-
-
-def _shown(value: Any) -> str:
-    return "(not set)" if value is None else json.dumps(value, sort_keys=True)

@@ -4,33 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from roles.api import Pod
+from roles.api import Container, Pod
 
-# The reason that the kubelet gives a pod which it evicts (pkg/kubelet/eviction: Reason).
+# Why a kubelet fails pods that it puts out, or does not take back when it starts (pkg/kubelet/eviction: Reason;
+# pkg/kubelet/preemption; pkg/kubelet/lifecycle/predicate.go).
 EVICTED = "Evicted"
+_PUT_OUT = frozenset({EVICTED, "Preempting"})
+_NO_ROOM = "OutOf"
 
 
-def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str], *, evictions_allowed: bool = False) -> list[str]:
-    """What happened to pods that the plan had not announced (`announced` are pod names)."""
+def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str], may_go: Collection[str] = ()) -> list[str]:
+    """What happened to pods that the plan had not announced.
+
+    `announced` are the names of pods that may be restarted; `may_go` those (as NAMESPACE/NAME) of which the plan told, with consent,
+    that they may have to go. Where some may, a pod that was not there before and finds no room is no harm done: it is made anew for
+    one that went.
+    """
     known = {pod.uid: pod for pod in before}
     problems = []
     for pod in after:
         old = known.get(pod.uid)
-        if pod.name in announced:
-            continue
-        where = f"{pod.namespace}/{pod.name}"
-        if pod.phase == "Failed" and evictions_allowed and pod.reason == EVICTED:
+        where = _where(pod)
+        if pod.name in announced or where in may_go or (may_go and old is None and _found_no_room(pod)):
             continue
         if pod.phase == "Failed" and (old is None or old.phase != "Failed"):
             problems.append(f"pod {where} failed ({pod.reason or 'no reason given'})")
         for container in pod.containers:
             was = next((c for c in old.containers if c.name == container.name), None) if old else None
-            if was and (container.restarts > was.restarts or (was.id and container.id and was.id != container.id)):
+            if was and _ran(was) and (container.restarts > was.restarts or (was.id and container.id and was.id != container.id)):
                 problems.append(f"pod {where}: container {container.name} was restarted")
     return problems
 
 
-def evicted(before: Iterable[Pod], after: Iterable[Pod]) -> list[str]:
-    """Pods that were evicted between the two, as NAMESPACE/NAME."""
-    already = {pod.uid for pod in before if pod.reason == EVICTED}
-    return [f"{pod.namespace}/{pod.name}" for pod in after if pod.reason == EVICTED and pod.uid not in already]
+def gone(before: Iterable[Pod], after: Iterable[Pod]) -> list[str]:
+    """Pods that failed between the two, as NAMESPACE/NAME (REASON)."""
+    failed = {pod.uid for pod in before if pod.phase == "Failed"}
+    return [f"{_where(pod)} ({pod.reason or 'no reason given'})" for pod in after if pod.phase == "Failed" and pod.uid not in failed]
+
+
+def _where(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _found_no_room(pod: Pod) -> bool:
+    return pod.phase == "Failed" and (pod.reason in _PUT_OUT or pod.reason.startswith(_NO_ROOM))
+
+
+def _ran(container: Container) -> bool:
+    """One that waits to be started again (CrashLoopBackOff) is not hurt by being started."""
+    return container.ready or container.running_since is not None

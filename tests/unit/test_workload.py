@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from roles.api import Container, Pod
-from roles.proof.workload import hurt
+from roles.proof.workload import gone, hurt
 
 APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
 
@@ -31,3 +31,24 @@ def test_a_pod_that_failed_newly() -> None:
 
 def test_another_pod_of_the_name_is_its_controller_s_doing() -> None:
     assert hurt([APP], [replace(APP, uid="u2", containers=(replace(APP.containers[0], id="id2"),))], ()) == []
+
+
+def test_one_that_was_waiting_to_be_started_again_is_not_hurt_by_it() -> None:
+    crashing = replace(APP, containers=(Container("c", "id1", False, 7, None),))
+    assert hurt([crashing], [replace(APP, containers=(Container("c", "id2", False, 8, None),))], ()) == []
+
+
+def test_only_who_was_announced_may_go() -> None:
+    for reason in ("Evicted", "OutOfpods", "OutOfcpu", "Preempting", "NodeAffinity", "UnexpectedAdmissionError"):
+        failed = replace(APP, phase="Failed", reason=reason, containers=())
+        assert hurt([APP], [failed], (), {"default/app"}) == []
+        assert hurt([APP], [failed], (), {"default/other"}) == [f"pod default/app failed ({reason})"]
+        assert hurt([APP], [failed], ()) == [f"pod default/app failed ({reason})"]
+        assert gone([APP], [failed]) == [f"default/app ({reason})"] and gone([failed], [failed]) == []
+
+
+def test_one_made_anew_that_finds_no_room_is_no_harm_where_others_may_go() -> None:
+    new = replace(APP, name="app-2", uid="u2", phase="Failed", reason="OutOfpods")
+    assert hurt([APP], [new], (), {"default/app"}) == []
+    assert hurt([APP], [new], ()) == ["pod default/app-2 failed (OutOfpods)"]
+    assert hurt([APP], [replace(new, reason="UnexpectedAdmissionError")], (), {"default/app"}) != []

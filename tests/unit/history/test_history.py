@@ -9,14 +9,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyinfra.api.exceptions import DeployError
 
+from roles import history as history_role
+from roles.api import NodeUsage
 from roles.change import Change, FileEdit
 from roles.change.model import ABSENT, cmdline_sha256
 from roles.change.record import Effective, RunInfo, end_record, plan_record
 from roles.change.refusal import Refusal
 from roles.history import plan as planning
 from roles.history.facts import HistoryError, Recorded, parse
+from roles.kubelet import find
 from roles.observe import File, Observation
+from roles.observe import parse as parse_look
+from roles.proof import Cluster, NoApi, Node, Survey
+from tests.unit.observe import node
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 OLD, NEW = b"A=1\n", b"A=2\n"
@@ -154,3 +161,63 @@ def test_the_last_change_of_a_run_comes_first() -> None:
     made = [recorded(change(component), order=order) for order, component in ((1, "kube-apiserver"), (3, "kubelet"), (2, "kube-scheduler"))]
     made.append(recorded(change("other"), order=4, state="reverted"))
     assert [found.component for found in planning.to_undo(history(*made), [INFO.id])] == ["kubelet", "kube-scheduler", "kube-apiserver"]
+
+
+def test_a_setting_that_holds_a_secret_is_not_in_the_record() -> None:
+    values = {"before": None, "after": {"X-Site": ["abc123"]}}
+    made = Effective(settings={"staticPodURLHeader": values, "maxPods": {"before": 110, "after": 5}})
+    assert made.recorded()["settings"] == {"maxPods": {"before": 110, "after": 5}}
+
+
+class Asked(Cluster):
+    """One node as its API would show it now; or why it does not."""
+
+    def __init__(self, running: dict[str, Any], error: Exception | None = None) -> None:
+        super().__init__()
+        self.running, self.error = running, error
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        return self.running
+
+    def usage(self, node_name: str) -> NodeUsage:
+        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+        status = {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": "v1.36.3"}}
+        memory = {"availableBytes": 2**30, "workingSetBytes": 7 * 2**30}
+        pod = {
+            "metadata": {"namespace": "default", "name": "app", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"containers": [{"name": "c"}]},
+            "status": {"phase": "Running", "qosClass": "BestEffort"},
+        }
+        return NodeUsage({"node": {"memory": memory}, "pods": []}, [pod], {"metadata": {"name": "w1"}, "status": status})
+
+
+def look_ahead(
+    before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
+) -> Any:
+    running = {"evictionHard": {"memory.available": "100Mi"}, "maxPods": 110}
+    made = change()
+    info = RunInfo(made.id[: len(INFO.id)], INFO.who, "", INFO.command, INFO.data, INFO.at)
+    effective = Effective(settings={"evictionHard": {"before": before, "after": running["evictionHard"]}})
+    plan = plan_record(info, 1, made, effective)
+    undo = planning.undo("r2", replace(recorded(made), plan=plan), seen(), force=False)
+    its_kubelet = find(parse_look("w1", node.answer()))
+    found = Survey(cluster=Asked(running, error))
+    found.nodes["w1"] = Node(None, its_kubelet.seen, its_kubelet, {})  # type: ignore[arg-type]  # nothing is run there
+    return history_role._look_ahead([undo], found, allow_evictions, allow_unproven)
+
+
+def test_undoing_that_would_evict_needs_consent() -> None:
+    assert look_ahead({"memory.available": "50Mi"})["w1"].evicts == ()
+    with pytest.raises(DeployError) as refused:
+        look_ahead({"memory.available": "2Gi"})
+    told = str(refused.value)
+    assert "w1: undoing r20260101-000000-aaaa-w1-kubelet would evict: memory.available" in told and "allow_evictions=true" in told
+    assert look_ahead({"memory.available": "2Gi"}, allow_evictions=True)["w1"].may_go == {"default/app"}
+
+
+def test_undoing_blindly_needs_consent_too() -> None:
+    with pytest.raises(DeployError, match=r"cannot be read: no API.*allow_unproven=true"):
+        look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"))
+    assert look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"), allow_unproven=True) == {}

@@ -12,6 +12,7 @@ from roles.kubelet import find
 from roles.kubelet_config import State, model, plan
 from roles.kubelet_config.carry_out import Settled, after
 from roles.observe import parse
+from roles.proof import settings_differences
 from tests.unit.observe import node
 
 RUNNING: dict[str, Any] = {
@@ -71,12 +72,23 @@ def test_what_the_kubelet_will_run_with() -> None:
         ("maxPods", "write maxPods=VALUE"),
         ("maxPods=[1", "is not YAML"),
         ("", "is empty"),
+        ("maxPods=-5", "maxPods: -5 is negative"),
+        ("syncFrequency=0s", "syncFrequency: a kubelet reads 0s as not set, and takes its default, 1m"),
+        ("cpuManagerPolicy=''", "cpuManagerPolicy: a kubelet reads an empty text as not set, and takes its default, none"),
+        ("maxPods=0", "maxPods: a kubelet reads 0 as not set, and takes its default, 110"),
+        ("maxPods=5,maxPods=6", "maxPods is there twice"),
+        ({"authentication": {"webhook": {"cacheTTL": "1m"}}, "authentication.webhook.cacheTTL": "2m"}, "is there twice, as 1m and as 2m"),
+        ("staticPodURLHeader={X: [abc]}", "staticPodURLHeader holds a secret"),
+        (5, "kubelet_config: 5 is no map of fields; write FIELD=VALUE"),
+        (["maxPods"], 'kubelet_config: ["maxPods"] is no map of fields'),
+        (True, "kubelet_config: true is no map of fields"),
     ],
 )
-def test_what_is_refused(text: str, words: str) -> None:
+def test_what_is_refused(text: Any, words: str) -> None:
     with pytest.raises(Refusal) as refused:
         settle(text)
     assert words in str(refused.value) and str(refused.value).startswith("n1: ")
+    assert "abc" not in str(refused.value)
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
@@ -91,3 +103,92 @@ def test_a_value_that_is_there_already_needs_no_more() -> None:
 
 def test_a_restart_that_does_not_reach_all_is_told() -> None:
     assert any("podPidsLimit" in note for note in settle("podPidsLimit=500").notes)
+
+
+@pytest.mark.parametrize("text", ["cpuCFSQuotaPeriod=0s", "imageMaximumGCAge=0s", "registryPullQPS=0", "readOnlyPort=0", "oomScoreAdj=0"])
+def test_a_zero_that_counts_is_taken(text: str) -> None:
+    assert len(settle(text).fields) == 1
+
+
+def test_a_zero_that_configz_leaves_out_is_there_already() -> None:
+    made = settle("readOnlyPort=0,protectKernelDefaults=false,rotateCertificates=false")
+    assert settings_differences(made.expected, RUNNING) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("systemReserved={cpu: 1, a: {b: 2}},maxPods=5", ["systemReserved={cpu: 1, a: {b: 2}}", "maxPods=5"]),
+        (
+            "x={a: {b: 1, c: 2}, d: {e: [1, 2], f: 3}},y=[1, 2],z='a,b'",
+            ["x={a: {b: 1, c: 2}, d: {e: [1, 2], f: 3}}", "y=[1, 2]", "z='a,b'"],
+        ),
+        ('a="]",b=1,', ['a="]"', "b=1"]),
+    ],
+)
+def test_commas_within_brackets_and_quotes_end_no_field(text: str, fields: list[str]) -> None:
+    assert model._items(text) == fields
+
+
+def test_a_map_that_is_taken_out_is_gone_from_what_is_foreseen() -> None:
+    made = settle("systemReserved=absent,clusterDNS=absent")
+    assert made.expected == {"systemReserved": None, "clusterDNS": None}
+    assert "systemReserved" not in after(RUNNING, made)
+
+
+def test_a_list_is_told_as_it_is_written() -> None:
+    assert settle("clusterDNS=[10.0.0.10, fd00::a]").summary == "clusterDNS=[10.0.0.10, fd00::a]"
+
+
+@pytest.mark.parametrize(("only", "names"), [(5, ("5",)), ("w1, w2", ("w1", "w2")), (["w1"], ("w1",)), (None, None)])
+def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...] | None) -> None:
+    desired = model.read("n1", {"kubelet_config": {"maxPods": 5}, "only": only}.get)
+    assert desired is not None and desired.only == names
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"only": True}, "only: true is no list of names"),
+        ({"only": {"w1": 1}}, 'only: {"w1": 1} is no list of names'),
+        ({"move_flags": "yes"}, "move_flags: yes is not a boolean; write true or false"),
+        ({"allow_evictions": 7}, "allow_evictions: 7 is not a boolean"),
+    ],
+)
+def test_data_that_cannot_be_meant(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        model.read("n1", {"kubelet_config": {"maxPods": 5}, **data}.get)
+    assert str(refused.value) == f"n1: {words}" or words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("kubelet_cofig", "kubelet_config"),
+        ("kubeletConfig", "kubelet_config"),
+        ("kubelet-config", "kubelet_config"),
+        ("move_flag", "move_flags"),
+        ("allow_eviction", "allow_evictions"),
+        ("max_unavailble", "max_unavailable"),
+    ],
+)
+def test_a_key_that_is_nearly_ours_is_refused(key: str, meant: str) -> None:
+    with pytest.raises(Refusal, match=f"n1: {key} is no key of daytwo's data; did you mean {meant}"):
+        model.read("n1", {}.get, [key, "kubelet_config"])
+
+
+def test_other_keys_are_the_operator_s_own() -> None:
+    own = [
+        "kubelet_version",
+        "config",
+        "flags",
+        "only_canary",
+        "ssh_user",
+        "_sudo",
+        "feature_gates",
+        "eviction_hard",
+        "run",
+        "force",
+        "kubelet_config",
+    ]
+    assert model.read("n1", {}.get, own) is None

@@ -1,0 +1,137 @@
+"""One node's plan: what a restart would bring and do; and why it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roles.api import NotFound
+from roles.change.refusal import Refusal
+from roles.eviction import foresee
+from roles.formats import ABSENT
+from roles.kubelet import find
+from roles.kubelet_config import State, carry_out
+from roles.kubelet_config.carry_out import Planned, Settled, Wish
+from roles.kubelet_config.outlook import allocatable_outlook, restart_outlook
+from roles.observe import parse
+from roles.proof import NoApi
+from tests.unit.observe import node
+
+GIB = 2**30
+RUNNING: dict[str, Any] = {
+    "maxPods": 110,
+    "evictionHard": {"memory.available": "100Mi"},
+    "enforceNodeAllocatable": ["pods"],
+    "staticPodPath": "/etc/kubernetes/manifests",
+}
+
+
+def pod(name: str, cpu: str = "100m", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "default", "name": name, "uid": name, "creationTimestamp": f"2026-01-01T00:00:{len(name):02d}Z"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec},
+        "status": {"phase": "Running", "qosClass": "Burstable"},
+    }
+
+
+def state(config: str = "", conditions: tuple[tuple[str, str], ...] = (("Ready", "True"),), pods_use: int = GIB, **running: Any) -> State:
+    """A node of 4 CPUs and 8 GiB whose kubelet's file says `config`, and two pods."""
+    found = find(parse("n1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config.encode()})))
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    status = {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "nodeInfo": {"kubeletVersion": "v1.36.3"},
+        "conditions": [{"type": kind, "status": value, "reason": "Why", "message": "because"} for kind, value in conditions],
+    }
+    stats = {"availableBytes": 8 * GIB - pods_use, "workingSetBytes": pods_use}
+    summary = {"node": {"memory": stats, "systemContainers": [{"name": "pods", "memory": stats}]}, "pods": []}
+    return State("n1", found, {**RUNNING, **running}, {"metadata": {"name": "n1"}, "status": status}, [pod("a"), pod("bb")], summary)
+
+
+def plan(given: State, fields: dict[str, Any], *, allow_evictions: bool = False) -> Planned:
+    expected = {name: None if value is ABSENT else value for name, value in fields.items()}
+    wish = Wish({}, lambda _: Settled(fields, expected, "as wished"), restart_outlook, allow_evictions=allow_evictions)
+    return carry_out._plan_node("r1", given, wish)
+
+
+def test_a_change_of_its_own() -> None:
+    made = plan(state(), {"podPidsLimit": 500})
+    assert made.change is not None and made.outlook.evicts == () and made.warnings == ()
+
+
+def test_a_restart_that_would_bring_somebody_s_edit_is_refused() -> None:
+    with pytest.raises(Refusal) as refused:
+        plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
+    assert str(refused.value) == (
+        "n1: a restart would bring more than this change: maxPods is 20 by its files, and the kubelet runs with 110;"
+        " it was edited since the kubelet started: put it back, or `systemctl restart kubelet.service` on the node first"
+    )
+
+
+def test_what_is_written_and_not_in_effect_is_no_success() -> None:
+    with pytest.raises(Refusal, match="files are as wanted and the process is not: kubelet runs with maxPods=110, wanted 20"):
+        plan(state("maxPods: 20\n"), {"maxPods": 20})
+
+
+def test_a_node_that_is_not_ready_is_told() -> None:
+    made = plan(state(conditions=(("Ready", "Unknown"),)), {"podPidsLimit": 500})
+    assert made.warnings == ("the node is not Ready (Why: because); look at that first",)
+
+
+def test_a_restart_under_pressure_needs_consent() -> None:
+    short = state(conditions=(("Ready", "True"), ("DiskPressure", "True"), ("MemoryPressure", "False")))
+    with pytest.raises(Refusal, match=r"the node has DiskPressure now: a kubelet that starts anew.*allow_evictions=true"):
+        plan(short, {"podPidsLimit": 500})
+    made = plan(short, {"podPidsLimit": 500}, allow_evictions=True)
+    assert made.outlook.may_go == {"default/a", "default/bb"}
+
+
+def test_pods_that_no_longer_fit_are_those_that_may_go() -> None:
+    with pytest.raises(Refusal, match="no longer fits: default/bb"):
+        plan(state(), {"maxPods": 1})
+    assert plan(state(), {"maxPods": 1}, allow_evictions=True).outlook.may_go == {"default/bb"}
+
+
+@pytest.mark.parametrize(("reserved", "evicts"), [("1Gi", False), ("3Gi", True)])
+def test_pods_that_use_more_than_they_may_then_are_told(reserved: str, evicts: bool) -> None:
+    """They fit by what they request; but the kernel limits what all of them use to capacity without what is reserved."""
+    given = state(pods_use=6 * GIB)
+    made = allocatable_outlook(given, {**given.configuration, "systemReserved": {"memory": reserved}})
+    assert bool(made.evicts) is evicts and made.may_go == ({"default/a", "default/bb"} if evicts else frozenset())
+    assert not evicts or "pods use 6144.0Mi of memory, and all of them together may then use 5120.0Mi" in made.evicts[0]
+    free = {**given.configuration, "systemReserved": {"memory": reserved}, "enforceNodeAllocatable": ["none"]}
+    assert allocatable_outlook(given, free).evicts == ()
+
+
+def test_a_node_that_has_not_told_what_it_has_is_refused() -> None:
+    given = state()
+    bare = replace(given, node={"metadata": {"name": "n1"}, "status": {}})
+    for outlook in (allocatable_outlook, foresee):
+        with pytest.raises(Refusal, match=r"no capacity of cpu, memory, pods.*kubectl describe node n1"):
+            outlook(bare, given.configuration)
+
+
+def test_thresholds_that_evict_say_who_may_go() -> None:
+    given = state(pods_use=7 * GIB)
+    outlook = foresee(given, {**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
+    assert outlook.evicts and outlook.may_go == {"default/a", "default/bb"}
+    # Under a pressure that is there already pods may not be taken back by the restart itself.
+    pressed = replace(given, configuration={**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
+    best_effort = [
+        {**one, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "qosClass": "BestEffort"}} for one in given.pods
+    ]
+    again = foresee(replace(pressed, pods=best_effort), pressed.configuration)
+    assert any("may refuse to take back: default/a, default/bb" in why for why in again.evicts)
+    assert foresee(given, given.configuration).evicts == ()
+
+
+def test_a_node_that_the_api_does_not_know_is_told_by_its_name() -> None:
+    error = NotFound("cp1", "/api/v1/nodes/n1/proxy/configz", '404 Not Found (nodes "n1" not found)', "check the name")
+    told = str(carry_out.unreadable("host", "n1", error))
+    assert (
+        told.startswith("host: ") and "the API knows no node n1" in told and "--hostname-override" in told and "kubectl get nodes" in told
+    )
+    assert "no change could be proven without the API" in str(carry_out.unreadable("host", "n1", NoApi("no control plane")))
