@@ -178,9 +178,12 @@ def _look_ahead(undos: list[Undo], found: Survey, allow_evictions: bool, allow_u
         except Refusal as refusal:
             reasons.append(refusal)
             continue
-        if outlooks[host].evicts and not allow_evictions:
-            why = f"undoing {undo.recorded.id} would evict: {'; '.join(outlooks[host].evicts)}"
-            reasons.append(Refusal(host, why, "allow it by --data allow_evictions=true, or make room first"))
+        if not allow_evictions:
+            if outlooks[host].evicts:
+                why = f"undoing {undo.recorded.id} would evict: {'; '.join(outlooks[host].evicts)}"
+                reasons.append(Refusal(host, why, "allow it by --data allow_evictions=true, or make room first"))
+            # Without consent nobody may go, whatever the look says.
+            outlooks[host] = replace(outlooks[host], may_go=frozenset())
     bridge.stop(reasons)
     return outlooks
 

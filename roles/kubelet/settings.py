@@ -72,6 +72,8 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
         if "[]" in name or known.kind in ("object", "list[object]") or name.startswith(_TOLD_OTHERWISE):
             continue
         now, flag = lookup(running, name), known.flag
+        if flag and known.kind == "map[list[string]]" and _on_flags(minor, flag, argv) is not None:
+            continue  # a form of its own, `header:value` once for each
         text = _on_flags(minor, flag, argv) if flag and name != _GATES else None
         meant = kubelet.gates if name == _GATES else _as_value(known.kind, flag or "", text) if text is not None else None
         meant = lookup(kubelet.configuration, name) if meant is None else meant
@@ -237,6 +239,12 @@ class _Editor:
         changed = unit.edit_flag(
             self.sources, flag, text, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, UNIT_DROPIN), switch=switch
         )
+        if owned := next((path for path in changed if path.startswith(("/usr/", "/lib/"))), None):
+            raise Refusal(
+                self.kubelet.seen.host,
+                f"--{flag} stands in {owned}, which belongs to a package: its next upgrade would bring back what is changed there",
+                f"copy it to a drop-in in {folder} (systemctl edit {self.kubelet.unit_name}), and change it there",
+            )
         self.units |= changed
         for path, data in changed.items():
             self.sources = self.sources.with_file(path, data)

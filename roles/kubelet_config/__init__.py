@@ -8,7 +8,7 @@ from pyinfra.api.deploy import deploy
 
 from roles.kubelet_config import plan
 from roles.kubelet_config.carry_out import Prepared, Settled, Wish, after, drive, prepare, state_of, unreadable
-from roles.kubelet_config.model import boolean, read, strangers
+from roles.kubelet_config.model import boolean, names, read, strangers
 from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import State
@@ -51,6 +51,7 @@ __all__ = [
     "boolean",
     "drive",
     "kubelet_config",
+    "names",
     "needs_no_more",
     "prepare",
     "state_of",

@@ -228,7 +228,7 @@ def _assemble(
         node = found.nodes[host]
         owed = Owed(
             host, node.kubelet.node_name, KUBELET, {}, item.settled.expected, node.components, False, options.allow_unproven,
-            item.outlook.may_go,
+            item.outlook.may_go if wishes[host].allow_evictions else frozenset(),
         )  # fmt: skip
         prover = Prover(found.cluster, owed)
         effective = Effective(

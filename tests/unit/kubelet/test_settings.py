@@ -158,6 +158,14 @@ def test_a_message_shows_values_as_a_file_has_them() -> None:
     assert "serializeImagePulls: its sources would not come to false, but to (not set)" in str(refused.value)
 
 
+def test_a_flag_in_a_package_s_unit_is_told_with_its_name() -> None:
+    path = "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf"
+    unit = node.KUBEADM_DROPIN.replace(b"--config=/var", b"--max-pods=7 --config=/var")
+    found = find(parse("n1", node.answer(argv=(ARGV[0], *ARGV[1:3], "--max-pods=7", ARGV[3]), dropins={path: unit})))
+    with pytest.raises(Refusal, match=rf"n1: --max-pods stands in {path}, which belongs to a package.*systemctl edit kubelet\.service"):
+        settings.edits(found, {"maxPods": 8})
+
+
 RUNNING: dict[str, Any] = {
     "maxPods": 110,
     "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%"},

@@ -1,0 +1,41 @@
+"""What one host's data wants of its eviction, as pyinfra gives it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from roles import eviction
+from roles.change.refusal import Refusal
+
+
+def wish(**data: Any) -> Any:
+    remote: Any = SimpleNamespace(name="n1", data=data.get, data_keys=set(data))
+    return eviction._wish(remote)
+
+
+@pytest.mark.parametrize(("only", "names"), [(5, ("5",)), ("w1,w2", ("w1", "w2")), (["w1"], ("w1",))])
+def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...]) -> None:
+    assert wish(eviction_hard="memory.available=500Mi", only=only).only == names
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"only": True}, "n1: only: true is no list of names"),
+        ({"move_flag": True}, "n1: move_flag is no key of daytwo's data; did you mean move_flags?"),
+        ({"allow_eviction": True}, "n1: allow_eviction is no key of daytwo's data; did you mean allow_evictions?"),
+        ({"evicton_hard": "x"}, "n1: evicton_hard is no key of daytwo's data; did you mean eviction_hard?"),
+    ],
+)
+def test_data_that_cannot_be_meant(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        wish(eviction_hard="memory.available=500Mi", **data)
+    assert str(refused.value).startswith(words)
+
+
+def test_keys_of_other_deploys_are_no_slips() -> None:
+    other = dict.fromkeys(["eviction_order", "eviction_order_json", "priority_classes", "kubelet_config", "allow_unknown_gates"], "x")
+    assert wish(eviction_hard="memory.available=500Mi", **other).only is None
