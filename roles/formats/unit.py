@@ -78,11 +78,10 @@ class Word:
 
 @dataclass(frozen=True)
 class Setting:
-    """A variable of the service: the value that counts, where it is written, and the places it beats."""
+    """A variable of the service: the value that counts, and where it is written."""
 
     value: Mapped
     origin: Origin
-    masked: tuple[Origin, ...] = ()
     known: bool = True
 
 
@@ -252,11 +251,7 @@ def resolve(
                 variables.append((assignment.name, Setting(assignment.value, origin)))
         except FormatError as error:
             raise error.in_file(path) from None
-    environment: dict[str, Setting] = {}
-    for name, setting in variables:
-        beaten = environment.get(name)
-        masked = (*beaten.masked, beaten.origin) if beaten else ()
-        environment[name] = replace(setting, masked=masked)
+    environment = dict(variables)  # the last one counts
     unit, command = commands[0]
     try:
         argv, split, whole = _command_line(unit, command, environment, {*_MANAGERS.split(), *passed}, known)
