@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from roles.api import ApiError, NotFound
@@ -218,6 +219,24 @@ def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     return made
 
 
+def ready_still(ready: Callable[[], str | None], cluster: Cluster, item: Planned, wish: Wish, allow_unproven: bool) -> str | None:
+    """Right before a change: what `ready` says; then the look of the plan once more, since hours may lie between. A text: why not."""
+    if why := ready():
+        return why
+    try:
+        now = state_of(cluster, item.state.host, item.state.kubelet)
+        if others := settings.pending(item.state.kubelet, now.configuration):
+            return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
+        outlook = wish.foresee(now, after(now.configuration, item.settled))
+    except Refusal as refusal:
+        return str(refusal)
+    except (ApiError, NoApi) as error:
+        return None if allow_unproven else str(unreadable(item.state.host, item.state.kubelet.node_name, error))
+    if outlook.evicts and not wish.allow_evictions:
+        return f"by now this would evict: {'; '.join(outlook.evicts)}; allow it by --data allow_evictions=true, or make room first"
+    return None
+
+
 def _assemble(
     run_id: str, fleet: Fleet, found: Survey, planned: dict[str, Planned], wishes: Mapping[str, Wish], options: Options
 ) -> Prepared:
@@ -237,7 +256,8 @@ def _assemble(
             }
         )
         change = replace(item.change, wanted_confirm_timeout=options.confirm_timeout)
-        steps.append(Step(change, prover.ready, prover.prove, prover.watch, effective))
+        ready = partial(ready_still, prover.ready, found.cluster, item, wishes[host], options.allow_unproven)
+        steps.append(Step(change, ready, prover.prove, prover.watch, effective))
     stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=True)
     info = this_run(run_id, {host: dict(wish.data) for host, wish in wishes.items()})
     prepared = Prepared(Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared)), planned, found.cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -55,6 +56,7 @@ LOOK_AGAIN_SECONDS = 1.0
 _ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=" + quote(
     "kubernetes.io/service-name=kubernetes", safe=""
 )
+_PUT_OUT = re.compile(r'^kubelet_(?:evictions|preemptions)\{[^}]*signal="([^"]*)"[^}]*\} ([0-9.e+]+)', re.MULTILINE)
 _UNPROVEN = "or go on without having seen it, by --data allow_unproven=true"
 
 
@@ -170,6 +172,14 @@ class Cluster:
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
         return kubelet_config(self.api(), node_name, wait=API_WAIT_SECONDS)
+
+    def put_out(self, node_name: str) -> dict[str, int]:
+        """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
+        Raises ApiError or NoApi."""
+        text = (
+            self.api().get_raw(f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics", wait=API_WAIT_SECONDS).decode("utf-8", "replace")
+        )
+        return put_out(text)
 
     def usage(self, node_name: str) -> NodeUsage:
         """What a node holds and uses now. Raises ApiError or NoApi."""
@@ -300,6 +310,11 @@ class Cluster:
                 failed = failed or error
         assert failed is not None  # there is at least one host
         raise failed
+
+
+def put_out(metrics: str) -> dict[str, int]:
+    """From a kubelet's /metrics (pkg/kubelet/metrics: kubelet_evictions, kubelet_preemptions); a signal with none is left out."""
+    return {signal: int(float(number)) for signal, number in _PUT_OUT.findall(metrics) if float(number) > 0}
 
 
 def _problem(text: str, error: ApiError) -> _Problem:

@@ -140,6 +140,10 @@ class Prover:
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
         after = self._cluster.pods(self._owed.node_name)
         problems = hurt(self._pods, after, announced, self._owed.may_go)
+        if self._owed.settings and not self._owed.may_go and (evicted := self._cluster.put_out(self._owed.node_name)):
+            # One that its controller has deleted since is not among the pods any more; the kubelet, which is new, has counted it.
+            told = ", ".join(f"{number} for {signal}" for signal, number in evicted.items())
+            problems.append(f"the new kubelet has put pods out: {told}")
         if problems:
             return "", problems
         went = gone(self._pods, after)

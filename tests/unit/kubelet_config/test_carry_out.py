@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roles.api import NotFound
+from roles.api import NodeUsage, NotFound
 from roles.change.refusal import Refusal
 from roles.eviction import foresee
 from roles.formats import ABSENT
@@ -16,7 +16,7 @@ from roles.kubelet_config import State, carry_out
 from roles.kubelet_config.carry_out import Planned, Settled, Wish
 from roles.kubelet_config.outlook import allocatable_outlook, restart_outlook
 from roles.observe import parse
-from roles.proof import NoApi
+from roles.proof import Cluster, NoApi
 from tests.unit.observe import node
 
 GIB = 2**30
@@ -135,3 +135,33 @@ def test_a_node_that_the_api_does_not_know_is_told_by_its_name() -> None:
         told.startswith("host: ") and "the API knows no node n1" in told and "--hostname-override" in told and "kubectl get nodes" in told
     )
     assert "no change could be proven without the API" in str(carry_out.unreadable("host", "n1", NoApi("no control plane")))
+
+
+class Now(Cluster):
+    """The node as it is when its turn comes."""
+
+    def __init__(self, given: State) -> None:
+        super().__init__()
+        self.given = given
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        return self.given.configuration
+
+    def usage(self, node_name: str) -> NodeUsage:
+        return NodeUsage(self.given.summary, self.given.pods, self.given.node)
+
+
+def test_the_look_is_taken_again_when_the_node_s_turn_comes() -> None:
+    fields = {"evictionHard": {"memory.available": "1Gi"}}
+    wish = Wish({}, lambda _: Settled(fields, fields, "as wished"), foresee)
+    made = carry_out._plan_node("r1", state(), wish)
+
+    def why(given: State, wish: Wish = wish, ready: str | None = None) -> str | None:
+        return carry_out.ready_still(lambda: ready, Now(given), made, wish, False)
+
+    assert why(state()) is None and why(state(), ready="not now") == "not now"
+    fuller = state(pods_use=8 * GIB - GIB // 2)
+    told = why(fuller) or ""
+    assert told.startswith("by now this would evict: memory.available has 512Mi left") and "allow_evictions=true" in told
+    assert why(fuller, replace(wish, allow_evictions=True)) is None
+    assert "restarted with other settings" in (why(state(staticPodPath="/srv")) or "")

@@ -1,0 +1,95 @@
+"""What is shown of a change: effective settings as /configz has them, and that nobody had to go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roles.api import Container, Pod
+from roles.change import Status
+from roles.proof import Cluster, Owed, Prover, settings_differences
+from roles.proof.cluster import put_out
+
+APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
+APPLIED = Status("applied", identity=("2", "20"), old_identity=("1", "10"), health="200")
+METRICS = """# TYPE kubelet_evictions counter
+kubelet_evictions{eviction_signal="memory.available"} 2
+kubelet_evictions{eviction_signal="nodefs.available"} 0
+kubelet_eviction_stats_age_seconds_bucket{eviction_signal="memory.available",le="0.005"} 9
+kubelet_preemptions{preemption_signal="cpu"} 1
+kubelet_evictions_other{x="y"} 4
+"""
+
+
+class Node(Cluster):
+    """One node as the API shows it; each look at its lease finds it renewed."""
+
+    def __init__(self, running: dict[str, Any], *pods: list[Pod], went: dict[str, int] | None = None) -> None:
+        super().__init__()
+        self.running, self.looks, self.went, self.renewals = running, list(pods), went or {}, 0
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        return self.running
+
+    def pods(self, node_name: str) -> list[Pod]:
+        return self.looks.pop(0)
+
+    def lease_renewed(self, node_name: str) -> Any:
+        self.renewals += 1
+        return self.renewals
+
+    def put_out(self, node_name: str) -> dict[str, int]:
+        return self.went
+
+
+def problems(cluster: Node, may_go: frozenset[str] = frozenset(), **settings: Any) -> tuple[str, ...]:
+    prover = Prover(cluster, Owed("w1", "w1", "kubelet", {}, settings or {"maxPods": 5}, {}, False, may_go=may_go))
+    assert prover.ready() is None
+    return prover.prove(APPLIED).problems
+
+
+def test_a_change_that_hurt_nobody() -> None:
+    assert problems(Node({"maxPods": 5}, [APP], [APP])) == ()
+
+
+def test_a_value_that_is_not_in_effect() -> None:
+    assert problems(Node({"maxPods": 6}, [APP], [APP])) == ("kubelet runs with maxPods=6, wanted 5",)
+
+
+def test_a_pod_that_was_evicted_and_deleted_since_is_seen_by_the_kubelet_s_own_count() -> None:
+    cluster = Node({"maxPods": 5}, [APP], [], went={"memory.available": 1})
+    assert problems(cluster) == ("the new kubelet has put pods out: 1 for memory.available",)
+    assert problems(Node({"maxPods": 5}, [APP], [], went={"memory.available": 1}), frozenset({"default/app"})) == ()
+
+
+def test_with_consent_only_who_was_announced_may_go() -> None:
+    failed = replace(APP, phase="Failed", reason="Evicted")
+    assert problems(Node({"maxPods": 5}, [APP], [failed]), frozenset({"default/app"})) == ()
+    assert problems(Node({"maxPods": 5}, [APP], [failed]), frozenset({"default/b"})) == ("pod default/app failed (Evicted)",)
+
+
+def test_what_a_kubelet_counts_of_those_it_put_out() -> None:
+    assert put_out(METRICS) == {"memory.available": 2, "cpu": 1}
+    assert put_out("") == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "running", "told"),
+    [
+        ({"readOnlyPort": 0}, {}, []),
+        ({"protectKernelDefaults": False}, {}, []),
+        ({"evictionSoft": None}, {}, []),
+        ({"shutdownGracePeriod": "0s"}, {}, []),
+        (
+            {"reservedMemory": [{"numaNode": 0, "limits": {"memory": 1073741824}}]},
+            {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]},
+            [],
+        ),
+        ({"readOnlyPort": 0}, {"readOnlyPort": 10255}, ["kubelet runs with readOnlyPort=10255, wanted 0"]),
+        ({"clusterDNS": ["a"]}, {}, ['kubelet runs with clusterDNS=(not set), wanted ["a"]']),
+    ],
+)
+def test_settings_are_compared_as_configz_writes_them(settings: dict[str, Any], running: dict[str, Any], told: list[str]) -> None:
+    assert settings_differences(settings, running) == told
