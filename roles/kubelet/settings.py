@@ -28,6 +28,11 @@ _LESS_THAN = frozenset({"eviction-hard", "eviction-soft"})
 # Drop-ins are read as whole configurations up to here (cmd/kubelet/app/server.go of 1.28, mergeKubeletConfigurations).
 _FILLED_UP = 28
 
+# Before this one a drop-in is merged by the names of Go's internal type: a field that is called otherwise there (resolvConf) is passed
+# over without a word (the same function, up to 1.31). A new field then rather goes to the configuration file.
+_MERGED_RIGHT = 32
+# Kinds whose flags are written otherwise than lists and maps are (--register-with-taints, --reserved-memory, --manifest-url-header).
+_FORMS_OF_THEIR_OWN = ("list[object]", "map[list[string]]")
 _GATES = "featureGates"
 # The container runtime tells the driver; what klog is set to stands in flags of many forms.
 _TOLD_OTHERWISE = ("cgroupDriver", "logging.")
@@ -72,7 +77,7 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
         if "[]" in name or known.kind in ("object", "list[object]") or name.startswith(_TOLD_OTHERWISE):
             continue
         now, flag = lookup(running, name), known.flag
-        if flag and known.kind == "map[list[string]]" and _on_flags(minor, flag, argv) is not None:
+        if flag and known.kind in _FORMS_OF_THEIR_OWN and _on_flags(minor, flag, argv) is not None:
             continue  # a form of its own, `header:value` once for each
         text = _on_flags(minor, flag, argv) if flag and name != _GATES else None
         meant = kubelet.gates if name == _GATES else _as_value(known.kind, flag or "", text) if text is not None else None
@@ -156,8 +161,8 @@ class _Editor:
         if flag and text is not None:
             if value is ABSENT or self.move_flags:
                 self._set_flag(flag, None)
-            elif not _same_text(text, flag_text(flag, value)):
-                self._set_flag(flag, flag_text(flag, value))
+            elif not self._says(name, flag, text, value):
+                self._set_flag(flag, self._text(name, flag, value))
             if value is not ABSENT and not self.move_flags:
                 where = f"{self.kubelet.config_path} could say" if self.kubelet.config_path else "a configuration file could say"
                 self.notes.append(
@@ -172,13 +177,27 @@ class _Editor:
         elif place := self._place(name):
             self._put(place, name, value)
         elif flag:
-            self._set_flag(flag, flag_text(flag, value))
+            self._set_flag(flag, self._text(name, flag, value))
         else:
             raise Refusal(
                 self.kubelet.seen.host,
                 f"the kubelet runs without --config, and no flag of v1.{self.kubelet.minor} sets {name}",
                 "give the kubelet a configuration file first",
             )
+
+    def _says(self, name: str, flag: str, text: str, value: Any) -> bool:
+        """A flag's text comes to a value; as in the kubelet, 60s is 1m."""
+        kind = schema.fields(self.kubelet.minor)[name].kind
+        return kind not in _FORMS_OF_THEIR_OWN and same_setting(_as_value(kind, flag, text), value)
+
+    def _text(self, name: str, flag: str, value: Any) -> str:
+        if schema.fields(self.kubelet.minor)[name].kind in _FORMS_OF_THEIR_OWN:
+            raise Refusal(
+                self.kubelet.seen.host,
+                f"{name} would have to be written to --{flag}, which has a form of its own that daytwo does not write",
+                "set it in the configuration file: --data move_flags=true takes the flag out",
+            )
+        return flag_text(flag, value)
 
     def _put(self, path: str, name: str, value: Any) -> None:
         parts = tuple(name.split("."))
@@ -200,7 +219,8 @@ class _Editor:
         holders = list(self._holders(name))
         if holders:
             return holders[-1]
-        if folder := self.kubelet.dropin_folder:
+        folder = self.kubelet.dropin_folder
+        if folder and (self.kubelet.minor >= _MERGED_RIGHT or not self.kubelet.config_path):
             path = posixpath.join(folder, CONFIG_DROPIN)
             self.configs.setdefault(path, _NEW_DROPIN)
             return path
@@ -259,7 +279,7 @@ class _Editor:
             text = self._flag(flag)
             meant = None if value is ABSENT else value
             if flag and text is not None:
-                right = meant is not None and _same_text(text, flag_text(flag, meant))
+                right = meant is not None and self._says(name, flag, text, meant)
             else:
                 right = same_setting(lookup(merged, name), meant)
             if not right:
@@ -269,8 +289,3 @@ class _Editor:
                     f"{name}: its sources would not come to {shown(meant, name)}, but to {come_to}",
                     "bring its files into a simpler form first: deploys/status.py shows where it stands",
                 )
-
-
-def _same_text(one: str, other: str) -> bool:
-    """Maps and lists in a flag: the order does not count."""
-    return sorted(item.strip() for item in one.split(",")) == sorted(item.strip() for item in other.split(","))

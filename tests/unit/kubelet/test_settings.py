@@ -124,6 +124,27 @@ def test_a_flag_given_twice_counts_as_a_whole() -> None:
     assert both.files == {}
 
 
+def test_a_flag_that_means_the_same_is_left_alone() -> None:
+    found = kubelet(extra="--sync-frequency=60s --kube-reserved=memory=1024Mi,cpu=100m --serialize-image-pulls")
+    wanted = {"syncFrequency": "1m", "kubeReserved": {"cpu": "0.1", "memory": "1Gi"}, "serializeImagePulls": True}
+    assert settings.edits(found, wanted).files == {}
+
+
+def test_a_flag_with_a_form_of_its_own_is_not_guessed_at() -> None:
+    found = kubelet(extra="--register-with-taints=a=b:NoSchedule")
+    taints = [{"key": "a", "effect": "NoExecute"}]
+    with pytest.raises(Refusal, match=r"registerWithTaints would have to be written to --register-with-taints.*move_flags=true"):
+        settings.edits(found, {"registerWithTaints": taints})
+    configuration, argv = after(found, settings.edits(found, {"registerWithTaints": taints}, move_flags=True).files)
+    assert configuration["registerWithTaints"] == taints and flags.last_flag(argv, "register-with-taints") is None
+
+
+def test_before_1_32_a_new_field_goes_to_the_file_that_is_merged_rightly() -> None:
+    found = kubelet("maxPods: 100\n", {"10-a.conf": "podPidsLimit: 5\n"})
+    old = replace(found, process=replace(found.process, version="v1.31.14"))
+    assert set(settings.edits(old, {"resolvConf": "/etc/resolv.k8s"}).files) == {MAIN}
+
+
 def test_an_empty_list_is_written_where_the_default_is_another() -> None:
     found = kubelet()
     made = settings.edits(found, {"enforceNodeAllocatable": []})
@@ -174,7 +195,6 @@ RUNNING: dict[str, Any] = {
     "cgroupDriver": "cgroupfs",
     "clusterDNS": ["10.0.0.10"],
     "featureGates": {"A": True, "B": False},
-    "memoryThrottlingFactor": 0.9,
 }
 
 
@@ -185,7 +205,11 @@ RUNNING: dict[str, Any] = {
         ("maxPods: 110\nsyncFrequency: 60s\nclusterDNS: [10.0.0.10]\nfeatureGates: {A: true}\n", "", None),
         # kubeadm writes these for "not set"; the runtime tells the driver; the kubelet adds its defaults to a map.
         ("syncFrequency: 0s\ncgroupDriver: systemd\nlogging: {verbosity: 3}\nevictionHard: {memory.available: 100Mi}\n", "", None),
-        ("", "--max-pods=110 --memory-throttling-factor=0.90 --eviction-hard=nodefs.available<10%,memory.available<100Mi", None),
+        (
+            "",
+            "--max-pods=110 --sync-frequency=60s --system-reserved=memory=1024Mi,cpu=2000m --eviction-hard=nodefs.available<10%,memory.available<100Mi",
+            None,
+        ),
         ("maxPods: 200\n", "", "maxPods is 200 by its files, and the kubelet runs with 110"),
         ("maxPods: 110\n", "--max-pods=50", "maxPods is 50 by --max-pods, and the kubelet runs with 110"),
         ("evictionHard: {memory.available: 5Gi}\n", "", "evictionHard is"),
@@ -249,7 +273,7 @@ def test_what_is_wanted_comes_out_and_is_then_found(
         elif meant is ABSENT:
             assert text is None and lookup(configuration, name) is None
         elif text is not None:
-            assert not move and settings._same_text(text, settings.flag_text(names[name], meant))
+            assert not move and sorted(text.split(",")) == sorted(settings.flag_text(names[name], meant).split(","))
         else:
             assert same_setting(lookup(configuration, name), meant)
     again = kubelet_after(found, made.files, argv)
