@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from roles.change.refusal import Refusal
 from roles.formats import ABSENT
-from roles.kubelet import find
+from roles.kubelet import SECRETS, find, in_effect, schema
+from roles.kubelet.thresholds import parse_duration
 from roles.kubelet_config import State, model, plan
 from roles.kubelet_config.carry_out import Settled, after
 from roles.observe import parse
 from roles.proof import settings_differences
+from tests.unit.kubelet import samples
 from tests.unit.observe import node
 
 RUNNING: dict[str, Any] = {
@@ -192,3 +196,42 @@ def test_other_keys_are_the_operator_s_own() -> None:
         "kubelet_config",
     ]
     assert model.read("n1", {}.get, own) is None
+
+
+LEAVES = {
+    name: field for name, field in schema.fields(36).items() if "[]" not in name and field.kind != "object" and name not in schema.OWNED
+}
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES))
+def test_each_field_of_the_table_comes_out_as_it_was_meant(name: str) -> None:
+    """Set, then shown by /configz as JSON; and taken out again: held to its default, or told not to be held to anything."""
+    for value in (samples.good(LEAVES[name]), "absent"):
+        try:
+            made = settle({name: value})
+        except Refusal as refused:
+            assert name in SECRETS or name in schema.NEEDS_MORE, refused
+            continue
+        shown = json.loads(json.dumps(after(RUNNING, made)))
+        assert settings_differences(made.expected, shown) == []
+        assert name in made.expected or any(note.startswith(f"{name}: ") for note in made.notes)
+        assert "{'" not in made.summary and "['" not in made.summary
+
+
+@pytest.mark.parametrize("text", samples.DURATIONS)
+def test_a_duration_is_in_effect_as_go_writes_it(text: str) -> None:
+    assert in_effect(text, go_duration(parse_duration(text)))
+
+
+@pytest.mark.parametrize(("wanted", "shown"), [("1024Mi", "1Gi"), ("1000m", "1"), ("1e3", "1k"), ("0.5", "500m"), (1, "1"), (1.5, "1500m")])
+def test_a_quantity_is_in_effect_as_kubernetes_writes_it(wanted: Any, shown: str) -> None:
+    reserved = {"numaNode": 0, "limits": {"memory": wanted}}
+    assert in_effect([reserved], [{"numaNode": 0, "limits": {"memory": shown}}])
+    assert not in_effect([reserved], [{"numaNode": 0, "limits": {"memory": "7Gi"}}])
+
+
+def go_duration(seconds: Fraction) -> str:
+    """In hours, minutes and seconds, with nine digits behind the point."""
+    nanos = round(abs(seconds) * 10**9)
+    rest, part = divmod(nanos, 10**9)
+    return f"{'-' if seconds < 0 else ''}{rest // 3600}h{rest // 60 % 60}m{rest % 60}.{part:09d}s"
