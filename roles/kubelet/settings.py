@@ -96,6 +96,12 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
     return told
 
 
+def _has_key(configuration: Mapping[str, Any], name: str) -> bool:
+    parent, _, key = name.rpartition(".")
+    inner = lookup(configuration, parent) if parent else configuration
+    return isinstance(inner, Mapping) and key in inner
+
+
 def _as_value(kind: str, flag: str, text: str) -> Any:
     """A flag's text as /configz would show it."""
     if kind == "bool":
@@ -216,8 +222,8 @@ class _Editor:
 
     def _place(self, name: str) -> str | None:
         """The file in which a field takes effect, or is to."""
-        holders = list(self._holders(name))
-        if holders:
+        # One that says null takes it out of those before it, and is where it counts as well.
+        if holders := [path for path in self._order() if _has_key(self._read(path), name)]:
             return holders[-1]
         folder = self.kubelet.dropin_folder
         if folder and (self.kubelet.minor >= _MERGED_RIGHT or not self.kubelet.config_path):

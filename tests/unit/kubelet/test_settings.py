@@ -173,10 +173,16 @@ def test_a_kubelet_of_1_29_is_asked_with_what_it_needs_for_drop_ins() -> None:
 
 
 def test_a_message_shows_values_as_a_file_has_them() -> None:
-    found = kubelet("serializeImagePulls: true\n", {"10-a.conf": "serializeImagePulls: null\n"})
+    found = kubelet("", {"95-z.conf": "authentication: null\n"})
     with pytest.raises(Refusal) as refused:
-        settings.edits(found, {"serializeImagePulls": False})
-    assert "serializeImagePulls: its sources would not come to false, but to (not set)" in str(refused.value)
+        settings.edits(found, {"authentication.anonymous.enabled": False})
+    assert "authentication.anonymous.enabled: its sources would not come to false, but to (not set)" in str(refused.value)
+
+
+def test_a_drop_in_that_says_null_is_where_the_field_is_set() -> None:
+    found = kubelet("maxPods: 100\n", {"10-a.conf": "maxPods: null\n"})
+    made = settings.edits(found, {"maxPods": 200})
+    assert set(made.files) == {f"{DROPINS}/10-a.conf"} and after(found, made.files)[0]["maxPods"] == 200
 
 
 def test_a_flag_in_a_package_s_unit_is_told_with_its_name() -> None:
