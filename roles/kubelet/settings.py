@@ -43,10 +43,12 @@ Wanted = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SettingEdits:
-    """New content by path (None: the file goes), and what an operator should know of the places."""
+    """New content by path (None: the file goes), what an operator should know of the places, and the running command line with the
+    flags that are changed, for a unit with parts that only the node can resolve."""
 
     files: dict[str, bytes | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
 
 
 def edits(kubelet: Kubelet, wanted: Wanted, *, move_flags: bool = False) -> SettingEdits:
@@ -151,6 +153,7 @@ class _Editor:
         self.configs: dict[str, bytes] = {path: kubelet.seen.data(path) or b"" for path in configs}
         self.units: dict[str, bytes | None] = {}
         self.notes: list[str] = []
+        self.argv = list(kubelet.process.argv)
 
     def edit(self, wanted: Wanted) -> SettingEdits:
         for name, value in wanted.items():
@@ -159,7 +162,7 @@ class _Editor:
         files = {**self.units, **self.configs}
         seen = self.kubelet.seen
         changed = {path: data for path, data in files.items() if data != seen.data(path) or (seen.file(path) is None and data is not None)}
-        return SettingEdits(changed, tuple(self.notes))
+        return SettingEdits(changed, tuple(self.notes), tuple(self.argv))
 
     def _edit(self, name: str, value: Any) -> None:
         flag = schema.flag_for(self.kubelet.minor, name)
@@ -271,6 +274,7 @@ class _Editor:
                 f"--{flag} stands in {owned}, which belongs to a package: its next upgrade would bring back what is changed there",
                 f"copy it to a drop-in in {folder} (systemctl edit {self.kubelet.unit_name}), and change it there",
             )
+        self.argv = [*flags.without(self.argv, flag, switch=switch), *([f"--{flag}={text}"] if text is not None else [])]
         self.units |= changed
         for path, data in changed.items():
             self.sources = self.sources.with_file(path, data)

@@ -200,7 +200,7 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
         new_argv=service.known_argv,
         daemon_reload=kubelet_plan.touches_units(found, edits.files),
     )
-    argv = service.known_argv or found.process.argv
+    argv = service.known_argv or edits.argv
     return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings))
 
 

@@ -124,6 +124,13 @@ def test_a_flag_given_twice_counts_as_a_whole() -> None:
     assert both.files == {}
 
 
+def test_the_running_command_line_with_the_flags_that_are_changed() -> None:
+    found = kubelet(extra="--max-pods=120 --fail-swap-on --v=2")
+    made = settings.edits(found, {"maxPods": 200, "failSwapOn": False})
+    assert made.argv == (*ARGV, "--v=2", "--max-pods=200", "--fail-swap-on=false")
+    assert settings.edits(found, {"maxPods": ABSENT}).argv == (*ARGV, "--fail-swap-on", "--v=2")
+
+
 def test_a_flag_that_means_the_same_is_left_alone() -> None:
     found = kubelet(extra="--sync-frequency=60s --kube-reserved=memory=1024Mi,cpu=100m --serialize-image-pulls")
     wanted = {"syncFrequency": "1m", "kubeReserved": {"cpu": "0.1", "memory": "1Gi"}, "serializeImagePulls": True}
