@@ -160,6 +160,8 @@ class Lane:
     """
 
     component = "kubelet"
+    # Seconds until a change has come to a step.
+    patience = 120
 
     def __init__(self, lab: Lab, node: str, style: str, lock_host: str, folder: Path) -> None:
         self.lab, self.node, self.style, self.lock_host = lab, node, style, lock_host
@@ -339,7 +341,7 @@ class Lane:
             assert case.context == DEADLINE or run.process.poll() is None, f"it never came to this step:\n{run.out}"
             return False
 
-        wait_for(held, f"the change to be held:\n{run.out}", 120)
+        wait_for(held, f"the change to be held:\n{run.out}", self.patience)
 
     def _change(self, run: Started) -> str:
         found = re.search(r"Plan of run (\S+):", run.out)
@@ -390,7 +392,7 @@ class Lane:
                 self._kill("main", f"daytwo-{change}.service")
 
     def _judge(self, case: Case, told: operator.Outcome | None, container: tuple[bool, int, str]) -> str:
-        wait_for(lambda: not self.left(), "nothing to be left in flight", 150)
+        wait_for(lambda: not self.left(), "nothing to be left in flight", self.patience + 150)
         self.at_rest()
         state, now = self.state(), self.look()
         assert now.files in (self.before.files, self.after.files), self._differences(now)
@@ -444,6 +446,7 @@ class ControlPlane(Lane):
     """The API server of the first control-plane node, whose manifest is changed; the node and its kubelet are as they are."""
 
     component = "kube-apiserver"
+    patience = 300
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         node = lab.control_planes[0]
@@ -451,6 +454,7 @@ class ControlPlane(Lane):
         self.inventory = operator.ROOT / "inventories/lab.py"
 
     def mend(self) -> None:
+        self.lab.reset()
         self.clean()
 
     def start(self, gates: str, confirm_timeout: int, hold: str = "", **more: str) -> Started:
