@@ -14,9 +14,8 @@ from roles.eviction.order_deploy import eviction_order
 from roles.eviction.predict import readings
 from roles.formats import ABSENT
 from roles.kubelet.thresholds import DEFAULT_HARD
-from roles.kubelet_config import Prepared, Settled, State, Wish, drive, names, needs_no_more, prepare, strangers
+from roles.kubelet_config import Prepared, Settled, State, Wish, drive, needs_no_more, prepare
 from roles.rollout import remote as bridge
-from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
@@ -37,14 +36,7 @@ def _prepare(fleet: Fleet) -> Prepared:
 
 
 def _wish(remote: Remote) -> Wish | None:
-    if problems := strangers(remote.data_keys, (*Desired.model_fields, *Options.model_fields)):
-        raise Refusal(remote.name, "; ".join(problems))
-    try:
-        only = names(remote.data("only"))
-    except ValueError as error:
-        raise Refusal(remote.name, f"only: {error}") from None
-    # As names already: --data makes a number of `only=5`.
-    desired = read(remote.name, lambda key: only if key == "only" else remote.data(key), remote.data_keys)
+    desired = read(remote.name, remote.data, remote.data_keys)
     if desired is None:
         return None
     return Wish(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from roles.change.refusal import Refusal
-from roles.formats import FormatError, flags
+from roles.data import boolean, names, strangers
 from roles.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -29,6 +29,7 @@ from roles.kubelet.thresholds import (
     parse_reclaim,
     parse_threshold,
 )
+from roles.rollout.options import Options
 
 ABSENT = "absent"
 
@@ -206,23 +207,6 @@ def _transition(value: Any) -> str:
     return str(value)
 
 
-def _boolean(value: Any) -> Any:
-    """true and false as text are --data's; pydantic would also take `yes`, which a flag of Kubernetes does not."""
-    if isinstance(value, bool):
-        return value
-    try:
-        return flags.parse_bool(str(value))
-    except FormatError:
-        raise ValueError(f"{value!r} is not a boolean; write true or false") from None
-
-
-def _names(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    items = value.split(",") if isinstance(value, str) else value
-    return tuple(str(item).strip() for item in items)
-
-
 class Desired(BaseModel):
     """The data keys that deploys/eviction.py reads for one host.
 
@@ -241,20 +225,22 @@ class Desired(BaseModel):
     eviction_minimum_reclaim: Annotated[Wishes, _map("eviction_minimum_reclaim", "=", _reclaim)] = {}
     eviction_max_pod_grace_period: Annotated[int | Literal["absent"] | None, BeforeValidator(_pod_grace)] = None
     eviction_pressure_transition_period: Annotated[str | None, BeforeValidator(_transition)] = None
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
-    allow_evictions: Annotated[bool, BeforeValidator(_boolean)] = False
-    move_flags: Annotated[bool, BeforeValidator(_boolean)] = False
+    only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
+    allow_evictions: Annotated[bool, BeforeValidator(boolean)] = False
+    move_flags: Annotated[bool, BeforeValidator(boolean)] = False
 
 
 SETTINGS = tuple(name for name in Desired.model_fields if name.startswith("eviction_"))
+# All keys that deploys/eviction.py reads.
+KEYS = (*Desired.model_fields, *Options.model_fields)
 
 
-def read(host: str, data: Callable[[str], Any], names: Iterable[str] = ()) -> Desired | None:
+def read(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Desired | None:
     """The desired eviction of a host from its inventory data; None where it has none. Raises Refusal with all that is wrong.
 
-    `names`: all keys of the host's data; one that only looks like a key of eviction is refused.
+    `keys`: all keys of the host's data; one that only looks like a key of eviction, or is nearly another, is refused.
     """
-    problems = list(_strangers(names))
+    problems = list(dict.fromkeys([*_strangers(keys), *strangers(keys, KEYS)]))
     values = {key: data(key) for key in Desired.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     desired = None
@@ -268,8 +254,8 @@ def read(host: str, data: Callable[[str], Any], names: Iterable[str] = ()) -> De
     return desired
 
 
-def _strangers(names: Iterable[str]) -> Iterable[str]:
-    for name in sorted(names):
+def _strangers(keys: Iterable[str]) -> Iterable[str]:
+    for name in sorted(keys):
         if re.match(r"eviction[-_A-Z]", name) and name not in SETTINGS and not name.startswith(_NOT_OURS):
             close = difflib.get_close_matches(_snake(name), SETTINGS, n=1)
             yield f"{name} is no key of daytwo's data; " + (f"did you mean {close[0]}?" if close else f"the keys are {', '.join(SETTINGS)}")

@@ -326,4 +326,4 @@ def _hard_notes(desired: Desired, now: Mapping[str, object], changed: Mapping[st
     if kept := [signal for signal in defaults if signal in before and signal not in desired.eviction_hard]:
         yield f"{HARD} is written in full, so that {', '.join(kept)} stay as they are; new defaults of a later version will not reach it"
     if off := [signal for signal in defaults if signal not in before and signal not in desired.eviction_hard]:
-        yield f"{HARD}: {', '.join(off)} is off on this node and stays so, written as {_OFF}; wanted {ABSENT}, it goes back to its default"
+        yield f"{HARD}: off on this node, and left so ({_OFF}): {', '.join(off)}; a signal wanted {ABSENT} goes back to its default"

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from roles.change.refusal import Refusal
 from roles.control_plane import COMPONENTS as CONTROL_PLANE
+from roles.data import boolean, names
 from roles.formats import FormatError, flags
 
 ABSENT = "absent"
@@ -52,17 +53,8 @@ def _wanted(name: str, value: Any) -> bool | None:
         raise ValueError(f"feature_gates: {name}={value} is not a boolean; write true, false or absent") from None
 
 
-def _names(value: Any) -> tuple[str, ...] | None:
-    """A list, or names with commas between them."""
-    if value is None:
-        return None
-    items = value.split(",") if isinstance(value, str) else value
-    return tuple(str(item).strip() for item in items)
-
-
 def _components(value: Any) -> tuple[str, ...]:
-    names = _names(value) or COMPONENTS
-    chosen = [_ALIASES.get(name, name) for name in names]
+    chosen = [_ALIASES.get(name, name) for name in names(value) or COMPONENTS]
     for name in chosen:
         if name not in COMPONENTS:
             raise ValueError(f"components: {name!r} is none of {', '.join(COMPONENTS)}")
@@ -76,8 +68,8 @@ class Desired(BaseModel):
 
     feature_gates: Annotated[dict[str, bool | None], BeforeValidator(_gates)]
     components: Annotated[tuple[str, ...], BeforeValidator(_components)] = COMPONENTS
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
-    allow_unknown_gates: bool = False
+    only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
+    allow_unknown_gates: Annotated[bool, BeforeValidator(boolean)] = False
 
     @property
     def turns_on(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from roles.kubelet_config import boolean
+from roles.data import boolean
 from roles.rollout.remote import Remote, refusals
 
 

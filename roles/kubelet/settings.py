@@ -179,7 +179,7 @@ class _Editor:
                 )
                 return
             if value is not ABSENT:
-                self.notes.append(f"--{flag}={text} is taken out; {name} goes to the configuration file")
+                self.notes.append(f"--{flag}={text} is taken out; {name} goes to a configuration file")
         if value is ABSENT:
             for path in list(self._holders(name)):
                 self._write(path, {tuple(name.split(".")): ABSENT})

@@ -8,7 +8,7 @@ from pyinfra.api.deploy import deploy
 
 from roles.kubelet_config import plan
 from roles.kubelet_config.carry_out import Prepared, Settled, Wish, after, drive, prepare, state_of, unreadable
-from roles.kubelet_config.model import boolean, names, read, strangers
+from roles.kubelet_config.model import read
 from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import State
@@ -48,13 +48,10 @@ __all__ = [
     "Wish",
     "after",
     "allocatable_outlook",
-    "boolean",
     "drive",
     "kubelet_config",
-    "names",
     "needs_no_more",
     "prepare",
     "state_of",
-    "strangers",
     "unreadable",
 ]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
@@ -13,45 +10,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from roles.change.refusal import Refusal
-from roles.formats import FormatError, flags
+from roles.data import boolean, names, strangers, written
 from roles.rollout.options import Options
 
 ABSENT = "absent"
 _CLOSING = {"[": "]", "{": "}"}
-# So alike are two names of which one is a slip of the other (difflib's ratio): `kubelet_cofig`, `move_flag`.
-_ALIKE = 0.9
-
-
-def names(value: Any) -> tuple[str, ...] | None:
-    """A list, or names with commas between them; --data makes a number of `5`. Raises ValueError."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (str, int, list, tuple)):
-        raise ValueError(f"{_written(value)} is no list of names; write them with commas between: w1,w2")
-    items = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    return tuple(str(item).strip() for item in items if str(item).strip())
-
-
-def boolean(value: Any) -> Any:
-    """true and false, also as text; pydantic would take `yes` too, which no flag of Kubernetes does. Raises ValueError."""
-    if isinstance(value, bool):
-        return value
-    try:
-        return flags.parse_bool(str(value))
-    except FormatError:
-        raise ValueError(f"{_written(value)} is not a boolean; write true or false") from None
-
-
-def strangers(keys: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Data keys that are only nearly one of those that a deploy reads, each with what was meant: what nobody reads is no setting."""
-    known = tuple(known)
-    told = []
-    for key in sorted(keys):
-        plain = re.sub(r"(?<=[a-z])[A-Z]", lambda letter: f"_{letter.group()}", key).lower().replace("-", "_")
-        near = difflib.get_close_matches(plain, known, 1, _ALIKE)
-        if near and key not in known:
-            told.append(f"{key} is no key of daytwo's data; did you mean {near[0]}?")
-    return told
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -65,7 +28,7 @@ def _fields(value: Any) -> dict[str, Any]:
             found[name] = wanted
         value = found
     if not isinstance(value, Mapping):
-        raise ValueError(f"kubelet_config: {_written(value)} is no map of fields; write FIELD=VALUE, such as maxPods=200")
+        raise ValueError(f"kubelet_config: {written(value)} is no map of fields; write FIELD=VALUE, such as maxPods=200")
     if not value:
         raise ValueError("kubelet_config is empty; name at least one field: maxPods=200")
     return {str(name): wanted for name, wanted in value.items()}
@@ -100,11 +63,6 @@ def _pair(item: str) -> tuple[str, Any]:
     except YAMLError as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ValueError(f"kubelet_config: the value of {name.strip()} is not YAML: {text} ({problem})") from None
-
-
-def _written(value: Any) -> str:
-    """As an operator would write it."""
-    return value if isinstance(value, str) and value else json.dumps(value, default=str)
 
 
 class Desired(BaseModel):

@@ -46,7 +46,7 @@ def settle(desired: Desired, state: State) -> Settled:
         elif owner in SECRETS:
             problems.append(f"{owner} holds a secret, which plans and records of daytwo would show; set it by hand")
         elif owner in schema.OWNED:
-            problems.append(f"{owner} is set by deploys/{schema.OWNED[owner]}.py, which knows what it means; take it out of kubelet_config")
+            problems.append(f"{owner} is the affair of deploys/{schema.OWNED[owner]}.py: take it out of kubelet_config")
         elif owner == name:
             fields[name] = ABSENT if value == model.ABSENT else value
         else:

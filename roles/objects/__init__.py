@@ -13,9 +13,10 @@ from pyinfra.api.deploy import deploy
 from roles.api import Api, ApiError, KubeconfigError, TunnelApi, parse_kubeconfig
 from roles.change.record import new_run_id, this_run
 from roles.change.refusal import Refusal
+from roles.data import strangers
 from roles.objects import live as facts
 from roles.objects import plan as planning
-from roles.objects.model import Desired, read
+from roles.objects.model import KEYS, Desired, read
 from roles.objects.plan import Action, Plan
 from roles.objects.run import ObjectRun, Turn, read_live
 from roles.proof import NoApi, survey
@@ -52,6 +53,7 @@ def _prepare(fleet: Fleet) -> Prepared:
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
     options = run_options.read(fleet.targets)
+    bridge.stop(f"{remote.name}: {problem}" for remote in fleet.inventory for problem in strangers(remote.data_keys, KEYS))
     try:
         desired = read([(remote.name, remote.data) for remote in fleet.inventory])
     except Refusal as refusal:
@@ -180,7 +182,7 @@ def _show_plan(run: ObjectRun, plan: Plan) -> None:
         if lines:
             show("\n".join(f"    {line}" for line in lines))
     if plan.kept:
-        show("\nDropped from the data:\n" + "\n".join(f"    {name}: {why}" for name, why in plan.kept))
+        show("\nNo longer in the data:\n" + "\n".join(f"    {name}: {why}" for name, why in plan.kept))
     if not plan.actions:
         _show_results(run, plan)
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from roles.change.refusal import Refusal
+from roles.data import boolean, names
+from roles.rollout.options import Options
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
 USER_MAXIMUM = 1_000_000_000
@@ -268,11 +270,6 @@ def _twice(names: Iterable[str]) -> list[tuple[str, int]]:
     return [(name, count) for name, count in counts.items() if count > 1]
 
 
-def _names(value: Any) -> Any:
-    items = value.split(",") if isinstance(value, str) else value
-    return tuple(str(item).strip() for item in items) if items is not None else None
-
-
 class Desired(BaseModel):
     """The data keys of deploys/priority_classes.py.
 
@@ -286,10 +283,10 @@ class Desired(BaseModel):
 
     priority_classes: Annotated[tuple[PriorityClass, ...] | None, BeforeValidator(_classes), AfterValidator(_unique_classes)] = None
     workloads: Annotated[tuple[Workload, ...], BeforeValidator(_workloads), AfterValidator(_unique_workloads)] = ()
-    replace: bool = False
-    prune: bool = False
-    force: bool = False
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(_names)] = None
+    replace: Annotated[bool, BeforeValidator(boolean)] = False
+    prune: Annotated[bool, BeforeValidator(boolean)] = False
+    force: Annotated[bool, BeforeValidator(boolean)] = False
+    only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
     rollout_timeout: Annotated[int, Field(ge=1, le=86400)] = DEFAULT_ROLLOUT_SECONDS
     kubeconfig: str | None = None
 
@@ -316,6 +313,10 @@ def workload_key(text: str) -> str:
     """`ns/deploy/name` as Workload.key has it; any other text as it is."""
     parts = text.split("/")
     return f"{parts[0]}/{KINDS.get(parts[1].lower(), parts[1]).lower()}/{parts[2]}" if len(parts) == 3 else text
+
+
+# All keys that deploys/priority_classes.py reads.
+KEYS = (*Desired.model_fields, *Options.model_fields)
 
 
 def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired | None:

@@ -193,7 +193,7 @@ def test_what_a_node_has_off_stays_off_in_every_place() -> None:
     written = wanted.fields(wish(eviction_hard="pid.available=5%"), now)
     off = dict.fromkeys(["nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree"], "0%")
     assert written == {HARD: {"memory.available": "200Mi", **off, "pid.available": "5%"}}
-    assert any("is off on this node and stays so" in note for note in wanted.notes(wish(eviction_hard="pid.available=5%"), now, {}))
+    assert any("off on this node, and left so" in note for note in wanted.notes(wish(eviction_hard="pid.available=5%"), now, {}))
 
 
 def test_a_kubelet_without_a_configuration_file_has_no_defaults() -> None:
