@@ -150,6 +150,10 @@ class Side:
     arguments: tuple[str, ...]
 
 
+class NeverCame(Exception):
+    """The run ended without the step that was to be struck."""
+
+
 class Lane:
     """A worker whose kubelet is changed again and again, with a cluster's lock of its own: it lies on the first host of the
     group control_plane, so lanes with different ones do not refuse each other.
@@ -214,10 +218,13 @@ class Lane:
         """How the node is before and after a good change, and each step on the way. With `failing` also the steps of a change
         that fails."""
         self.before = self.look()
-        if failing:
+        # systemd may have started the kubelet again just when its files were back: then nothing was left to restart, once in a while.
+        for _ in range(5 if failing else 0):
             assert self.start(self.bad, 90).end(300).code == 1
             self.trace |= self.steps()
             self.clean()
+            if "restart-old" in self.trace:
+                break
         done = self.start(self.good, 90).end(300)
         assert done.code == 0, done.out
         self.trace |= self.steps()
@@ -261,7 +268,7 @@ class Lane:
         return self.run(
             f"ls -A {HOME}/active; ls -d {HOME}/ended-* {HOME}/*.new {HOME}/changes/*/states 2>/dev/null; "
             "find /etc /srv /run /usr/local /var/lib/kubelet -xdev -name '.daytwo' -o -xdev -name '*.daytwo' -o -xdev -name 'daytwo-ask.*'; "
-            "systemctl list-units --all --plain --no-legend 'daytwo-*' | grep -v '^daytwo-recover.service .* inactive'; "
+            "systemctl list-units --all --plain --no-legend 'daytwo-*' | grep -Ev 'daytwo-recover.service .* (inactive|failed) '; "
             "pgrep -fa '[c]hange.sh|[r]ecover.sh'; true"
         ).strip()
 
@@ -302,18 +309,36 @@ class Lane:
         return Started("feature_gates", "-y", *wanted, hold=hold, inventory=str(self.inventory))
 
     def play(self, case: Case) -> str:
+        """As `_play`; a kubelet that systemd has started again just when its files were back needs no restart, and then this step does
+        not come: such a case is begun anew."""
+        for _ in range(4):
+            try:
+                return self._play(case)
+            except NeverCame:
+                assert self.state() == "reverted" and not self.left()
+                self.clean()
+        raise AssertionError(f"{self.node} ({self.style}): {case}: it came to its end four times without this step")
+
+    def _play(self, case: Case) -> str:
         """The whole case, and the node made ready for the next. Returns how the change ended; AssertionError with all there is
         to see where something is not as it must be."""
         container = self.container()
         more = {"soak": "15"} if case.context == VERDICT else {}
         run = self.start(self.bad if case.context == FAILED else self.good, case.confirm_timeout, case.step, **more)
         try:
-            self._come_to(case, run)
+            try:
+                self._come_to(case, run)
+            except NeverCame:
+                if case.step != "restart-old":
+                    raise AssertionError(f"it never came to this step:\n{run.out}") from None
+                raise
             alive = self._strike(case, run)
             told = run.end(400) if alive else None
             state = self._judge(case, told, container)
             self.clean(confirmed=state == "confirmed")
             return state
+        except NeverCame:
+            raise
         except Exception as error:
             raise AssertionError(f"{self.node} ({self.style}): {case}\n{error}\n{self._evidence(run)}") from error
         finally:
@@ -338,7 +363,8 @@ class Lane:
         def held() -> bool:
             if self.lab.run(self.node, until_held, check=False).returncode == 0:
                 return True
-            assert case.context == DEADLINE or run.process.poll() is None, f"it never came to this step:\n{run.out}"
+            if case.context != DEADLINE and run.process.poll() is not None:
+                raise NeverCame
             return False
 
         wait_for(held, f"the change to be held:\n{run.out}", self.patience)

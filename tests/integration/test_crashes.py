@@ -140,8 +140,14 @@ def test_a_kubelet_that_does_not_come_back_at_first(lanes: list[Lane]) -> None:
     """On the way back the unit is not what it was, until somebody mends it: the kubelet is started once more."""
     lane = lanes[0]
     runtime = "/run/systemd/system/kubelet.service.d"
-    run = lane.start(lane.bad, 90, hold="restart-old")
-    run.wait_for("held\n")
+    # A kubelet that systemd has started again just when its files were back needs no restart: then once more.
+    for _ in range(4):
+        run = lane.start(lane.bad, 90, hold="restart-old")
+        wait_for(lambda run=run: "held\n" in run.out or run.process.poll() is not None, "the step", 120)
+        if "held\n" in run.out:
+            break
+        lane.at_rest()
+        lane.clean()
     lane.run(
         f"mkdir -p {runtime} && printf '[Service]\\nEnvironment=\\nExecStart=\\nExecStart=/bin/sleep 1000\\n' >{runtime}/99.conf && systemctl daemon-reload"
     )

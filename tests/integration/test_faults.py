@@ -226,7 +226,8 @@ def test_a_disk_that_is_full_before(node: Node) -> None:
     """From no room at all on, until there is enough: each time it is refused as a whole."""
     old, files = node.kubelet(), node.files()
     said = set()
-    with small_disk(node, HOME, 512):
+    # Room for what the refused changes leave behind, too.
+    with small_disk(node, HOME, 4096):
         for room in range(0, 512, 20):
             fill(node, HOME, room)
             told = pyinfra("feature_gates", *gates(node))

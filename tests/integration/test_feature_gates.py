@@ -245,8 +245,8 @@ CHECKPOINTS = ("allocated_pods_state", "actuated_pods_state", "cpu_manager_state
 
 def mtimes(lab: Lab) -> set[tuple[str, str]]:
     """Node and "path mtime ctime" of each file that a change may touch, and of all beside them."""
-    ours = " ".join(f"-not -name {name}" for name in CHECKPOINTS)
-    look = f"find /etc /var/lib/kubelet /var/lib/daytwo /srv -xdev -type f -not -path '*/pods/*' {ours} -printf '%p %T@ %C@\\n' 2>/dev/null"
+    checkpoints = " ".join(f"-not -name {name}" for name in CHECKPOINTS)
+    look = f"find /etc /var/lib/kubelet /var/lib/daytwo /srv -xdev -type f -not -path '*/pods/*' {checkpoints} -printf '%p %T@ %C@\\n' 2>/dev/null"
     return {(node, line) for node in NODES for line in lab.run(node, look, check=False).stdout.splitlines()}
 
 

@@ -209,6 +209,7 @@ def test_a_directory_that_is_read_only_when_it_is_to_be_put_back(tmp_path: Path,
         mount("-o", "remount,ro", node.root / "etc")
         assert node.verb("revert") == 1
         assert node.state == "revert-failed" and "a file could not be put back" in reason(node)
+        assert not node.armed, "the timer is still there, and whoever watches would wait for it"
         assert node.work.exists()
         mount("-o", "remount,rw", node.root / "etc")
         assert node.verb("revert") == 0
