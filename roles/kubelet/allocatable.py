@@ -237,7 +237,13 @@ def _units(resource: str, amount: Fraction) -> int:
 
 
 def _exact(amount: Fraction) -> str:
-    return str(amount.numerator) if amount.denominator == 1 else f"{float(amount):g}"
+    """In the largest binary unit that leaves nothing out: bytes are read as they were written, and small numbers stay as they are."""
+    if amount.denominator != 1:
+        return f"{float(amount):g}"
+    for power, unit in ((30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if amount.numerator >= 2**20 and amount.numerator % 2**power == 0:
+            return f"{amount.numerator >> power}{unit}"
+    return str(amount.numerator)
 
 
 def _capacity(node: Mapping[str, Any]) -> dict[str, Fraction]:

@@ -118,7 +118,7 @@ def test_over_reservation_names_the_numbers() -> None:
     assert found == [
         "w1: cpu: kubeReserved 1.5 + systemReserved 1 = 2.5 are reserved, and the node has 2; the kubelet would not start"
         " (invalid Node Allocatable configuration); reserve less",
-        "w1: memory: kubeReserved 1073741824 + evictionHard memory.available 536870912 = 1610612736 are reserved, and the node has 1073741824;"
+        "w1: memory: kubeReserved 1Gi + evictionHard memory.available 512Mi = 1536Mi are reserved, and the node has 1Gi;"
         " the kubelet would not start (invalid Node Allocatable configuration); reserve less",
     ]
 
@@ -143,7 +143,7 @@ def test_over_reservation_names_the_numbers() -> None:
                 "evictionHard": {"memory.available": "200Mi"},
                 "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
             },
-            "reservedMemory has 104857600 of memory, and kubeReserved, systemReserved and evictionHard come to 209715200; the kubelet would not start",
+            "reservedMemory has 100Mi of memory, and kubeReserved, systemReserved and evictionHard come to 200Mi; the kubelet would not start",
         ),
     ],
 )
