@@ -14,7 +14,7 @@ import json
 import random
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import pytest
 from roles.eviction import predict
 from roles.eviction.predict import Prediction
 from roles.kubelet.thresholds import MEMORY, NODEFS, NODEFS_INODES, Amount, Threshold
-from tests.integration.operator import data, pyinfra, wait_for
+from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -351,7 +351,8 @@ def settled(log: str) -> bool:
     return bool(EVICTED.search(head)) and '"Eviction manager: no resources are starved"' in last and not STARVED.search(last)
 
 
-def play(node: Node, scenario: Scenario) -> Result:
+def play(node: Node, scenario: Scenario, act: Callable[[int, Prediction], None] | None = None) -> Result:
+    """The scenario on this node. `act` brings the shortage about in its own way, given by how much; else the scenario says how."""
     pods = wanted(scenario)
     static = pods[0] if scenario.static else None
     own = [pod for pod in pods if pod is not static]
@@ -376,7 +377,9 @@ def play(node: Node, scenario: Scenario) -> Result:
         prediction = predict.predict(saved["summary"], saved["pods"], saved["node"], node.thresholds(scenario.signal, more))
         found = Result(prediction)
         cursor = node.cursor()
-        if scenario.raised:
+        if act is not None:
+            act(more, prediction)
+        elif scenario.raised:
             node.configure(**{MEMORY.replace(".", "_"): node.limits[MEMORY] + more})
         else:
             ballast(node, scenario, more)
@@ -432,7 +435,16 @@ def _chosen(request: pytest.FixtureRequest) -> list[Scenario]:
 
 
 @pytest.fixture(scope="module")
-def results(lab: Lab, request: pytest.FixtureRequest) -> Iterator[dict[str, Result | Exception]]:
+def classes(lab: Lab) -> Iterator[None]:
+    for name, value in PRIORITIES.items():
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        lab.kubectl("apply", "-f", "-", input=json.dumps(made))
+    yield
+    lab.kubectl("delete", "priorityclass", "--ignore-not-found", *PRIORITIES, check=False)
+
+
+@pytest.fixture(scope="module")
+def results(lab: Lab, classes: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Result | Exception]]:
     """All chosen scenarios, played on two workers at once. A scenario that failed has its exception here."""
     chosen = _chosen(request)
     first, second = (Node(lab, name) for name in lab.workers[:2])
@@ -462,9 +474,6 @@ def results(lab: Lab, request: pytest.FixtureRequest) -> Iterator[dict[str, Resu
             small_disk(node)
             node.configure(nodefs_available=DISK_LIMIT, nodefs_inodesFree=INODES_LIMIT)
 
-    for name, value in PRIORITIES.items():
-        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-        lab.kubectl("apply", "-f", "-", input=json.dumps(made))
     try:
         works = [
             threading.Thread(target=play_all, args=(first, ("memory",))),
@@ -476,7 +485,6 @@ def results(lab: Lab, request: pytest.FixtureRequest) -> Iterator[dict[str, Resu
             work.join()
         yield found
     finally:
-        lab.kubectl("delete", "priorityclass", "--ignore-not-found", *PRIORITIES, check=False)
         if touched := [node.name for node in (first, second) if node.touched]:
             lab.reset(*touched)
 
@@ -503,6 +511,36 @@ def test_prediction_equals_reality(results: dict[str, Result | Exception], name:
     assert result.failed == set(result.evicted)
     assert len(result.evicted) == scenario.victims and pressure.enough and pressure.victims[0].certain
     assert not protected & set(result.evicted) and bool(protected) == (scenario.critical or scenario.static)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("classes")
+def test_nobody_goes_without_consent_and_with_it_those_that_were_named(lab: Lab) -> None:
+    """The deploy itself raises the threshold above what is left."""
+    scenario = Scenario("consent", "disk", 501, 2)
+    node = Node(lab, lab.workers[1])
+    told: dict[str, Outcome] = {}
+
+    def raise_it(more: int, prediction: Prediction) -> None:
+        wish = {"eviction_hard": f"{NODEFS}={node.limits[NODEFS] + more}", "only": node.name}
+        pods = {pod["metadata"]["uid"] for pod in node.pods()}
+        cursor = node.cursor()
+        refusal = pyinfra("eviction", "-y", *data(**wish))
+        assert refusal.code == 1 and "allow_evictions=true" in refusal.all, refusal.all
+        assert f"in this order: {', '.join(prediction.victims)}" in refusal.all, refusal.all
+        assert {pod["metadata"]["uid"] for pod in node.pods()} == pods and not EVICTED.search(node.log(cursor))
+        told["done"] = pyinfra("eviction", "-y", *data(**wish, allow_evictions="true"))
+
+    wait_for(lambda: not node.pods(), f"{node.name} to have no pods of other tests")
+    try:
+        small_disk(node)
+        node.configure(nodefs_available=DISK_LIMIT, nodefs_inodesFree=INODES_LIMIT)
+        result = play(node, scenario, raise_it)
+        assert told["done"].code == 0, told["done"].all
+        assert result.evicted == list(result.prediction.victims) and len(result.evicted) == 2
+        assert result.failed == set(result.evicted)
+    finally:
+        lab.reset(node.name)
 
 
 def test_the_order_of_a_real_node(lab: Lab, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.lab
 # kubeadm's way, and a plain unit with its configuration elsewhere.
 NODES = ("w1", "w2")
 EXTRA = "/etc/default/kubelet"
-FIELDS = ("evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod")
 
 
 def configz(lab: Lab, node: str) -> dict[str, Any]:
