@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from roles.kubelet import schema
+from roles.kubelet.thresholds import DEFAULT_HARD
 from tests.integration import operator
 from tests.integration.operator import data, pyinfra, wait_for
 from tests.lab import Lab
@@ -136,6 +138,32 @@ def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab) -> None:
     )
     assert off.code == 0, off.all
     assert eviction(lab, "w1") == before
+
+
+@pytest.mark.slow
+def test_one_signal_where_the_kubelet_adds_its_defaults(lab: Lab) -> None:
+    """mergeDefaultEvictionSettings, 1.33 and later: the signals that the file leaves out have their defaults."""
+    if "mergeDefaultEvictionSettings" not in schema.fields(int(lab.version.split(".")[1])):
+        pytest.skip(f"a kubelet of {lab.version} has no mergeDefaultEvictionSettings")
+    config = "/etc/kubernetes-node/kubelet.yaml"
+    lab.run("w2", f"cp -a {config} /root/config && sed -i '/^evictionHard:/,/^[^ ]/{{/^evictionHard:/d;/^ /d}}' {config}")
+    lab.run(
+        "w2",
+        f"printf 'mergeDefaultEvictionSettings: true\nevictionHard:\n  memory.available: 51Mi\n' >>{config}; systemctl restart kubelet",
+    )
+    try:
+        wait_for(lambda: eviction(lab, "w2").get("evictionHard", {}).get("memory.available") == "51Mi", "the kubelet with its defaults")
+        before, files = eviction(lab, "w2"), operator.files(lab, "w2")
+        assert hard(before) == {**DEFAULT_HARD, "memory.available": "51Mi"}
+        on = pyinfra("eviction", "-y", *data(eviction_hard="nodefs.available=3%", only="w2"))
+        assert on.code == 0, on.all
+        assert hard(eviction(lab, "w2")) == {**hard(before), "nodefs.available": "3%"}
+        back = pyinfra("rollback", "-y")
+        assert back.code == 0, back.all
+        assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
+    finally:
+        lab.run("w2", f"mv /root/config {config}; systemctl restart kubelet")
+        wait_for(lambda: eviction(lab, "w2").get("evictionHard", {}).get("memory.available") != "51Mi", "the kubelet as it was")
 
 
 @pytest.mark.usefixtures("flagged")
