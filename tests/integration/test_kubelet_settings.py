@@ -185,15 +185,21 @@ def test_a_flag_in_the_way(lab: Lab) -> None:
 
 
 def test_a_drop_in_directory(lab: Lab) -> None:
+    """A field that a drop-in sets is changed there; one that no file sets goes to a drop-in of daytwo's own."""
     folder = "/etc/kubernetes/kubelet.conf.d"
-    lab.run("w2", f"mkdir -p {folder}")
+    own = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nevictionHard:\n  nodefs.available: 3%\n"
+    lab.run("w2", f"mkdir -p {folder} && cat >{folder}/10-own.conf", input=own)
     try:
         with started_with(lab, "w2", f"--config-dir={folder}"):
             before, files = eviction(lab, "w2"), operator.files(lab, "w2")
-            on = pyinfra("eviction", "-y", *data(eviction_hard="nodefs.available=8%", only="w2"))
+            on = pyinfra(
+                "eviction", "-y", *data(eviction_hard="nodefs.available=2%", eviction_minimum_reclaim="nodefs.available=20Mi", only="w2")
+            )
             assert on.code == 0, on.all
-            assert set(operator.files(lab, "w2")) - set(files) == {f"{folder}/90-daytwo.conf"}
-            assert hard(eviction(lab, "w2")) == {**hard(before), "nodefs.available": "8%"}
+            now, changed = eviction(lab, "w2"), operator.files(lab, "w2")
+            assert {path for path in changed if changed[path] != files.get(path)} == {f"{folder}/10-own.conf", f"{folder}/90-daytwo.conf"}
+            assert hard(now) == {**hard(before), "nodefs.available": "2%"}
+            assert now["evictionMinimumReclaim"] == {"nodefs.available": "20Mi"}
             back = pyinfra("rollback", "-y")
             assert back.code == 0, back.all
             assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
