@@ -158,7 +158,8 @@ def manifest(scenario: Scenario, pod: Wanted, node: str, static: bool = False) -
     fill = f"dd if=/dev/zero of=/fill/data bs=1M count={pod.usage} 2>/dev/null"
     if scenario.short_of == "inodes":
         fill = f"i=0; while [ $i -lt {pod.usage} ]; do : >/fill/$i; i=$((i+1)); done"
-    log = f"head -c {pod.logs * 1024} /dev/zero; " if pod.logs else ""
+    # A line's end, or containerd would keep the last 16 KiB to itself.
+    log = f"head -c {pod.logs * 1024} /dev/zero; echo; " if pod.logs else ""
     requests: dict[str, str] = {} if pod.quality == "BestEffort" else {"cpu": "10m"}
     limits: dict[str, str] = {}
     if scenario.short_of == "memory" and pod.request:
