@@ -58,7 +58,11 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID."""
+    """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID.
+
+    `put_out`: its kubelet ended it, by eviction, preemption or shutdown. Such a pod is not always Failed: one whose containers end
+    with 0 is Succeeded, without a reason (condition DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later).
+    """
 
     namespace: str
     name: str
@@ -69,6 +73,7 @@ class Pod:
     mirror: bool
     config_hash: str
     containers: tuple[Container, ...]
+    put_out: bool = False
 
 
 def component_metrics(api: Api, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
@@ -178,6 +183,11 @@ def _pod(item: dict[str, Any]) -> Pod:
             _container(entry)
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for entry in status.get(kind) or []
+        ),
+        put_out=any(
+            (condition.get("type"), condition.get("status"), condition.get("reason"))
+            == ("DisruptionTarget", "True", "TerminationByKubelet")
+            for condition in status.get("conditions") or []
         ),
     )
 

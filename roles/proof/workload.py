@@ -27,8 +27,8 @@ def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str]
         where = _where(pod)
         if pod.name in announced or where in may_go or (may_go and old is None and _found_no_room(pod)):
             continue
-        if pod.phase == "Failed" and (old is None or old.phase != "Failed"):
-            problems.append(f"pod {where} failed ({pod.reason or 'no reason given'})")
+        if _ended(pod) and (old is None or not _ended(old)):
+            problems.append(f"pod {where} {_how(pod)}")
         for container in pod.containers:
             was = next((c for c in old.containers if c.name == container.name), None) if old else None
             if was and _ran(was) and (container.restarts > was.restarts or (was.id and container.id and was.id != container.id)):
@@ -37,9 +37,21 @@ def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str]
 
 
 def gone(before: Iterable[Pod], after: Iterable[Pod]) -> list[str]:
-    """Pods that failed between the two, as NAMESPACE/NAME (REASON)."""
-    failed = {pod.uid for pod in before if pod.phase == "Failed"}
-    return [f"{_where(pod)} ({pod.reason or 'no reason given'})" for pod in after if pod.phase == "Failed" and pod.uid not in failed]
+    """Pods that failed between the two or that their kubelet put out, as NAMESPACE/NAME (REASON)."""
+    ended = {pod.uid for pod in before if _ended(pod)}
+    return [f"{_where(pod)} ({_reason(pod)})" for pod in after if _ended(pod) and pod.uid not in ended]
+
+
+def _ended(pod: Pod) -> bool:
+    return pod.phase == "Failed" or pod.put_out
+
+
+def _how(pod: Pod) -> str:
+    return f"failed ({_reason(pod)})" if pod.phase == "Failed" else f"was {_reason(pod)}"
+
+
+def _reason(pod: Pod) -> str:
+    return pod.reason or ("put out by its kubelet" if pod.put_out else "no reason given")
 
 
 def _where(pod: Pod) -> str:
@@ -47,7 +59,7 @@ def _where(pod: Pod) -> str:
 
 
 def _found_no_room(pod: Pod) -> bool:
-    return pod.phase == "Failed" and (pod.reason in _PUT_OUT or pod.reason.startswith(_NO_ROOM))
+    return pod.put_out or (pod.phase == "Failed" and (pod.reason in _PUT_OUT or pod.reason.startswith(_NO_ROOM)))
 
 
 def _ran(container: Container) -> bool:

@@ -47,6 +47,15 @@ def test_only_who_was_announced_may_go() -> None:
         assert gone([APP], [failed]) == [f"default/app ({reason})"] and gone([failed], [failed]) == []
 
 
+def test_one_that_its_kubelet_put_out_is_hurt_though_it_ended_well() -> None:
+    """Its containers ended with 0: Succeeded, and no reason."""
+    evicted = replace(APP, phase="Succeeded", put_out=True)
+    assert hurt([APP], [evicted], ()) == ["pod default/app was put out by its kubelet"]
+    assert hurt([APP], [evicted], (), {"default/app"}) == [] and hurt([evicted], [evicted], ()) == []
+    assert hurt([APP], [replace(APP, phase="Succeeded")], ()) == []
+    assert gone([APP], [evicted]) == ["default/app (put out by its kubelet)"] and gone([evicted], [evicted]) == []
+
+
 def test_one_made_anew_that_finds_no_room_is_no_harm_where_others_may_go() -> None:
     new = replace(APP, name="app-2", uid="u2", phase="Failed", reason="OutOfpods")
     assert hurt([APP], [new], (), {"default/app"}) == []

@@ -99,7 +99,11 @@ def test_results() -> None:
             ],
         },
     }  # fmt: skip
-    bare = {"metadata": {"namespace": "a", "name": "b", "uid": "v"}, "status": {"phase": "Failed", "reason": "Evicted"}}
+    by_kubelet = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    bare = {
+        "metadata": {"namespace": "a", "name": "b", "uid": "v"},
+        "status": {"phase": "Failed", "reason": "Evicted", "conditions": [{"type": "Ready", "status": "False"}, by_kubelet]},
+    }
     api = Told(
         {
             "/metrics": TEXT,
@@ -117,6 +121,7 @@ def test_results() -> None:
     assert lease == face.NodeLease("w1", datetime(2026, 11, 21, 7, 24, 10, 59772, UTC), 40)
     failed, running = face.node_pods(api, "w1")
     assert (failed.phase, failed.reason, failed.containers) == ("Failed", "Evicted", ())
+    assert failed.put_out and not running.put_out
     assert running.config_hash == "h"
     assert running.containers == (face.Container("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
 
