@@ -50,7 +50,8 @@ def ask(lab: Lab, node: str, configurations: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-@pytest.fixture(params=["w1", "w2"])
+# The second node has the same kubelet, on another system.
+@pytest.fixture(params=["w1", pytest.param("w2", marks=pytest.mark.slow)])
 def node(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

@@ -207,7 +207,7 @@ def test_a_drop_in_directory(lab: Lab) -> None:
         lab.run("w2", f"rm -rf {folder}")
 
 
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("node", ["w1", pytest.param("w2", marks=pytest.mark.slow)])
 def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
     before, files = configz(lab, node), operator.files(lab, node)
     wish = data(kubelet_config="maxPods=77,systemReserved.cpu=120m,containerLogMaxSize=11Mi,serializeImagePulls=false", only=node)
