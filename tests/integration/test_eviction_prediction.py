@@ -165,6 +165,8 @@ def manifest(scenario: Scenario, pod: Wanted, node: str, static: bool = False) -
     if scenario.short_of == "memory" and pod.request:
         requests["memory"] = f"{pod.request}Mi"
     if pod.quality == "Guaranteed":
+        # With less runc does not always get a throttled process frozen (cgroup v1), and the container does not start.
+        requests["cpu"] = "200m"
         requests.setdefault("memory", "64Mi")
         limits = dict(requests)
     if scenario.short_of != "memory" and pod.request:
