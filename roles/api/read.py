@@ -60,8 +60,9 @@ class Container:
 class Pod:
     """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID.
 
-    `put_out`: its kubelet ended it, by eviction, preemption or shutdown. Such a pod is not always Failed: one whose containers end
-    with 0 is Succeeded, without a reason (condition DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later).
+    `put_out`: its kubelet ended it. Such a pod is not always Failed: one whose containers end with 0 is Succeeded, without a reason.
+    Eviction, preemption and shutdown leave a condition (DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later); a
+    starting kubelet that does not take a pod back leaves none, but nothing else brings a pod that is restarted Always to this phase.
     """
 
     namespace: str
@@ -169,6 +170,11 @@ def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
 
 def _pod(item: dict[str, Any]) -> Pod:
     meta, status = item["metadata"], item.get("status") or {}
+    disrupted = any(
+        (condition.get("type"), condition.get("status"), condition.get("reason")) == ("DisruptionTarget", "True", "TerminationByKubelet")
+        for condition in status.get("conditions") or []
+    )
+    restarted = (item.get("spec") or {}).get("restartPolicy") == "Always"
     annotations = meta.get("annotations") or {}
     return Pod(
         namespace=meta["namespace"],
@@ -184,11 +190,7 @@ def _pod(item: dict[str, Any]) -> Pod:
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for entry in status.get(kind) or []
         ),
-        put_out=any(
-            (condition.get("type"), condition.get("status"), condition.get("reason"))
-            == ("DisruptionTarget", "True", "TerminationByKubelet")
-            for condition in status.get("conditions") or []
-        ),
+        put_out=disrupted or (restarted and status.get("phase") == "Succeeded"),
     )
 
 

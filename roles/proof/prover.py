@@ -146,7 +146,7 @@ class Prover:
             problems.append(f"the new kubelet has put pods out: {told}")
         if problems:
             return "", problems
-        went = gone(self._pods, after)
+        went = gone(self._pods, after, self._owed.may_go)
         return f"{len(self._pods)} pods unharmed" if not went else f"went, as was announced: {', '.join(went)}", []
 
     def _announced(self) -> list[Component]:

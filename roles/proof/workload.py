@@ -36,10 +36,17 @@ def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str]
     return problems
 
 
-def gone(before: Iterable[Pod], after: Iterable[Pod]) -> list[str]:
-    """Pods that failed between the two or that their kubelet put out, as NAMESPACE/NAME (REASON)."""
-    ended = {pod.uid for pod in before if _ended(pod)}
-    return [f"{_where(pod)} ({_reason(pod)})" for pod in after if _ended(pod) and pod.uid not in ended]
+def gone(before: Iterable[Pod], after: Iterable[Pod], may_go: Collection[str] = ()) -> list[str]:
+    """Pods that failed between the two or that their kubelet put out, as NAMESPACE/NAME (REASON).
+
+    One of `may_go` that ended with 0 is among them, though a job's pod may have done so by itself.
+    """
+    lived = {pod.uid: not _ended(pod) and pod.phase != "Succeeded" for pod in before}
+    return [
+        f"{_where(pod)} ({_reason(pod)})"
+        for pod in after
+        if lived.get(pod.uid, True) and (_ended(pod) or (pod.phase == "Succeeded" and _where(pod) in may_go))
+    ]
 
 
 def _ended(pod: Pod) -> bool:
@@ -51,7 +58,7 @@ def _how(pod: Pod) -> str:
 
 
 def _reason(pod: Pod) -> str:
-    return pod.reason or ("put out by its kubelet" if pod.put_out else "no reason given")
+    return pod.reason or ("put out by its kubelet" if pod.put_out else "ended" if pod.phase == "Succeeded" else "no reason given")
 
 
 def _where(pod: Pod) -> str:

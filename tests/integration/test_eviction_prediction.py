@@ -14,7 +14,7 @@ import json
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import pytest
 from roles.eviction import predict
 from roles.eviction.predict import Prediction
 from roles.kubelet.thresholds import MEMORY, NODEFS, NODEFS_INODES, Amount, Threshold
-from tests.integration.operator import Outcome, data, pyinfra, wait_for
+from tests.integration.operator import data, pyinfra, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -354,8 +354,33 @@ def settled(log: str) -> bool:
     return bool(EVICTED.search(head)) and '"Eviction manager: no resources are starved"' in last and not STARVED.search(last)
 
 
-def play(node: Node, scenario: Scenario, act: Callable[[int, Prediction], None] | None = None) -> Result:
-    """The scenario on this node. `act` brings the shortage about in its own way, given by how much; else the scenario says how."""
+def filled(node: Node, scenario: Scenario, own: list[Wanted], static: Wanted | None = None) -> dict[str, Any]:
+    """Make the pods; the node's summary, pods and Node once they use what they should."""
+    items = [manifest(scenario, pod, node.name) for pod in own]
+    node.lab.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    saved: dict[str, Any] = {}
+
+    def all_there() -> bool:
+        summary = saved["summary"] = node.summary()
+        if "full" not in saved and full(scenario, [*own, *([static] if static else [])], summary, ("", f"-{node.name}")):
+            saved["full"] = summary["node"]["cpu"]["time"]
+        # The node's figures are older than its pods': they must have these in them.
+        part = summary["node"]["memory" if scenario.short_of == "memory" else "fs"]
+        return "full" in saved and bool(part["time"] > saved["full"])
+
+    wait_for(all_there, f"the pods of {scenario.name} to use what they should", 150)
+    saved["pods"] = node.pods()
+    saved["node"] = node.get(f"/api/v1/nodes/{node.name}")
+    return saved
+
+
+def removed(node: Node, scenario: Scenario, own: list[Wanted]) -> None:
+    names = [pod.name for pod in own]
+    node.lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--wait=true", "--timeout=60s", *names, check=False)
+    wait_for(lambda: not node.pods(), f"the pods of {scenario.name} to be gone from {node.name}")
+
+
+def play(node: Node, scenario: Scenario) -> Result:
     pods = wanted(scenario)
     static = pods[0] if scenario.static else None
     own = [pod for pod in pods if pod is not static]
@@ -367,29 +392,13 @@ def play(node: Node, scenario: Scenario, act: Callable[[int, Prediction], None] 
                 f"mkdir -p {STATIC_PODS} && cat >{STATIC_PODS}/{static.name}.yaml",
                 input=json.dumps(manifest(scenario, static, node.name, static=True)),
             )
-        items = [manifest(scenario, pod, node.name) for pod in own]
-        node.lab.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        saved: dict[str, Any] = {}
-
-        def all_there() -> bool:
-            summary = saved["summary"] = node.summary()
-            if "full" not in saved and full(scenario, [*own, *([static] if static else [])], summary, ("", f"-{node.name}")):
-                saved["full"] = summary["node"]["cpu"]["time"]
-            # The node's figures are older than its pods': they must have these in them.
-            part = summary["node"]["memory" if scenario.short_of == "memory" else "fs"]
-            return "full" in saved and bool(part["time"] > saved["full"])
-
-        wait_for(all_there, f"the pods of {scenario.name} to use what they should", 150)
-        saved["pods"] = node.pods()
-        saved["node"] = node.get(f"/api/v1/nodes/{node.name}")
+        saved = filled(node, scenario, own, static)
         # From here on the predictor knows what there is to know.
         more = enough_for(node, scenario, saved)
         prediction = predict.predict(saved["summary"], saved["pods"], saved["node"], node.thresholds(scenario.signal, more))
         found = Result(prediction)
         cursor = node.cursor()
-        if act is not None:
-            act(more, prediction)
-        elif scenario.raised:
+        if scenario.raised:
             node.configure(**{MEMORY.replace(".", "_"): node.limits[MEMORY] + more})
         else:
             ballast(node, scenario, more)
@@ -404,9 +413,7 @@ def play(node: Node, scenario: Scenario, act: Callable[[int, Prediction], None] 
         no_ballast(node)
         if static:
             node.run(f"rm -f {STATIC_PODS}/{static.name}.yaml")
-        names = [pod.name for pod in own]
-        node.lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--wait=true", "--timeout=60s", *names, check=False)
-        wait_for(lambda: not node.pods(), f"the pods of {scenario.name} to be gone from {node.name}")
+        removed(node, scenario, own)
 
 
 def _put_out(node: Node) -> set[str]:
@@ -532,32 +539,41 @@ def test_prediction_equals_reality(results: dict[str, Result | Exception], name:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("classes")
-def test_nobody_goes_without_consent_and_with_it_those_that_were_named(lab: Lab) -> None:
-    """The deploy itself raises the threshold above what is left."""
+def test_nobody_goes_without_consent_and_with_it_only_who_was_named(lab: Lab) -> None:
+    """The deploy itself raises the threshold above what is left. The kubelet that starts under this pressure may as well not take
+    back any pod of the node, which the plan says: who goes was named either way."""
     scenario = Scenario("consent", "disk", 501, 2)
     node = Node(lab, lab.workers[1])
-    told: dict[str, Outcome] = {}
-
-    def raise_it(more: int, prediction: Prediction) -> None:
-        wish = {"eviction_hard": f"{NODEFS}={node.limits[NODEFS] + more}", "only": node.name}
-        pods = {pod["metadata"]["uid"] for pod in node.pods()}
-        cursor = node.cursor()
-        refusal = pyinfra("eviction", "-y", *data(**wish))
-        assert refusal.code == 1 and "allow_evictions=true" in refusal.all, refusal.all
-        assert f"in this order: {', '.join(prediction.victims)}" in refusal.all, refusal.all
-        assert {pod["metadata"]["uid"] for pod in node.pods()} == pods and not EVICTED.search(node.log(cursor))
-        told["done"] = pyinfra("eviction", "-y", *data(**wish, allow_evictions="true"))
-
     wait_for(lambda: not node.pods(), f"{node.name} to have no pods of other tests")
+    own = wanted(scenario)
     try:
         small_disk(node)
         node.configure(nodefs_available=DISK_LIMIT, nodefs_inodesFree=INODES_LIMIT)
-        result = play(node, scenario, raise_it)
-        assert told["done"].code == 0, told["done"].all
-        assert result.evicted == list(result.prediction.victims) and len(result.evicted) == 2
-        assert result.put_out == set(result.evicted)
+        saved = filled(node, scenario, own)
+        more = enough_for(node, scenario, saved)
+        victims = predict.predict(saved["summary"], saved["pods"], saved["node"], node.thresholds(NODEFS, more)).victims
+        wish = {"eviction_hard": f"{NODEFS}={node.limits[NODEFS] + more}", "only": node.name}
+        pods, cursor = {pod["metadata"]["uid"] for pod in node.pods()}, node.cursor()
+
+        refusal = pyinfra("eviction", "-y", *data(**wish))
+        assert refusal.code == 1 and "allow_evictions=true" in refusal.all, refusal.all
+        assert f"in this order: {', '.join(victims)}" in refusal.all and "may refuse to take back" in refusal.all, refusal.all
+        assert {pod["metadata"]["uid"] for pod in node.pods()} == pods and not EVICTED.search(node.log(cursor))
+
+        told = pyinfra("eviction", "-y", *data(**wish, allow_evictions="true"))
+        assert told.code == 0, told.all
+        named = set(re.findall(r"default/consent-\d", told.out.partition("[1/1] ")[2].rpartition("[1/1] ")[0]))
+        wait_for(lambda: _ended(node) >= set(victims), "those to have gone that must")
+        assert _ended(node) <= named, told.all
+        [row] = [line for line in told.out.splitlines() if re.match(rf"{node.name} +evictionHard.{NODEFS} ", line)]
+        assert "went, as was announced: default/consent-" in row, told.all
     finally:
+        removed(node, scenario, own)
         lab.reset(node.name)
+
+
+def _ended(node: Node) -> set[str]:
+    return {predict.name(pod) for pod in node.pods() if pod["status"]["phase"] in ("Failed", "Succeeded")}
 
 
 def test_the_order_of_a_real_node(lab: Lab, tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ def test_one_that_its_kubelet_put_out_is_hurt_though_it_ended_well() -> None:
     assert gone([APP], [evicted]) == ["default/app (put out by its kubelet)"] and gone([evicted], [evicted]) == []
 
 
+def test_one_that_may_go_and_ended_has_gone() -> None:
+    ended = replace(APP, phase="Succeeded")
+    assert gone([APP], [ended]) == [] and gone([APP], [ended], {"default/other"}) == []
+    assert gone([APP], [ended], {"default/app"}) == ["default/app (ended)"] and gone([ended], [ended], {"default/app"}) == []
+
+
 def test_one_made_anew_that_finds_no_room_is_no_harm_where_others_may_go() -> None:
     new = replace(APP, name="app-2", uid="u2", phase="Failed", reason="OutOfpods")
     assert hurt([APP], [new], (), {"default/app"}) == []

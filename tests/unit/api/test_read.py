@@ -126,6 +126,15 @@ def test_results() -> None:
     assert running.containers == (face.Container("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
 
 
+@pytest.mark.parametrize(
+    ("policy", "phase", "put_out"), [("Always", "Succeeded", True), ("Always", "Running", False), ("Never", "Succeeded", False)]
+)
+def test_a_pod_that_is_always_restarted_does_not_end_by_itself(policy: str, phase: str, put_out: bool) -> None:
+    item = {"metadata": {"namespace": "a", "name": "b", "uid": "v"}, "spec": {"restartPolicy": policy}, "status": {"phase": phase}}
+    [pod] = face.node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
+    assert pod.put_out is put_out
+
+
 def test_an_odd_answer_is_an_api_error() -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/w1"
     for odd in ({}, {"spec": None}, {"spec": {"renewTime": "yesterday"}}):
