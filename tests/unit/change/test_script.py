@@ -405,7 +405,8 @@ def race(number: int, folder: Path, url: str) -> str:
         processes = {verb: node.start(verb) for verb in verbs}
         codes = {verb: process.wait(timeout=60) for verb, process in processes.items()}
         won = "confirm" if node.state == "confirmed" else "revert"
-        assert codes == {verb: 0 if verb == won else 1 for verb in verbs}, node.output()
+        # 2 is the shell's: what won was done before the other had opened the script, and has put it away.
+        assert codes.pop(won) == 0 and set(codes.values()) <= {1, 2}, node.output()
         is_over(node, "confirmed" if won == "confirm" else "reverted")
         if won == "confirm":
             after(node)
