@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import paramiko
@@ -16,32 +15,6 @@ import pytest
 from roles import api as face
 from roles.api import open_api
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority("cluster")
-
-
-@pytest.fixture
-def server(authority: Authority, tmp_path: Path) -> Iterator[ApiServer]:
-    made = ApiServer(authority, tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def ssh() -> Iterator[SshServer]:
-    made = SshServer()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def api(ssh: SshServer, server: ApiServer, authority: Authority) -> Iterator[face.Api]:
-    config = kubeconfig(authority, certificate_user(authority))
-    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as made:
-        yield made
 
 
 def test_the_client_certificate_arrives_and_a_large_body_is_whole(api: face.Api, server: ApiServer) -> None:

@@ -34,13 +34,6 @@ def etcd(authority: Authority, tmp_path: Path) -> Iterator[Etcd]:
 
 
 @pytest.fixture
-def ssh() -> Iterator[SshServer]:
-    made = SshServer()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def access(authority: Authority, tmp_path: Path) -> Callable[..., face.EtcdAccess]:
     """An API server's access to endpoints; its files are really there, for curl."""
     certificate, key = authority.issue("apiserver-etcd-client")

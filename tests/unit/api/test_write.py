@@ -6,7 +6,6 @@ import base64
 import datetime
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -47,32 +46,6 @@ CONFLICT = {
     },
     "code": 409,
 }
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority("cluster")
-
-
-@pytest.fixture
-def server(authority: Authority, tmp_path: Path) -> Iterator[ApiServer]:
-    made = ApiServer(authority, tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def ssh() -> Iterator[SshServer]:
-    made = SshServer()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def api(ssh: SshServer, server: ApiServer, authority: Authority) -> Iterator[face.Api]:
-    config = kubeconfig(authority, certificate_user(authority))
-    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as made:
-        yield made
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
