@@ -17,7 +17,7 @@ from roles.objects import rollout
 from roles.objects.connection import connection
 from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
 from roles.objects.live import COLLECTIONS, Live, Object
-from roles.objects.model import KEYS, read
+from roles.objects.model import KEYS, RESOURCES_OF_KINDS, namespaced_name, read
 from roles.objects.plan import Action, Plan
 from roles.objects.run import ObjectRun, Turn, read_live
 from roles.proof import NoApi, survey
@@ -161,4 +161,17 @@ def _short(text: str) -> str:
     return text if len(text) <= CELL else text[: CELL - 3] + "..."
 
 
-__all__ = ["API_WAIT", "COLLECTIONS", "LOOK_AGAIN", "Errand", "Live", "NotDone", "Object", "connection", "priority_classes", "rollout"]
+__all__ = [
+    "API_WAIT",
+    "COLLECTIONS",
+    "LOOK_AGAIN",
+    "RESOURCES_OF_KINDS",
+    "Errand",
+    "Live",
+    "NotDone",
+    "Object",
+    "connection",
+    "namespaced_name",
+    "priority_classes",
+    "rollout",
+]
