@@ -153,12 +153,13 @@ def _show_results(run: ObjectRun, plan: Plan) -> None:
 
 def _row(turn: Turn) -> list[str]:
     action = turn.action
-    return [action.name, action.what, turn.outcome, f"{turn.seconds:.0f}" if turn.seconds else "-", turn.proof or _short(turn.why) or "-"]
-
-
-def _short(text: str) -> str:
-    """For a cell: the whole of it is told above, and where the run halted."""
-    return text if len(text) <= CELL else text[: CELL - 3] + "..."
+    return [
+        action.name,
+        action.what,
+        turn.outcome,
+        f"{turn.seconds:.0f}" if turn.seconds else "-",
+        turn.proof or table.short(turn.why, CELL) or "-",
+    ]
 
 
 __all__ = [

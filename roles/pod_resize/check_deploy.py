@@ -186,14 +186,13 @@ class CheckRun(Errand):
                 self.halted = self.halted or f"the namespace {self.namespace} could not be removed: {error}"
 
     def close(self) -> None:
-        rows = [[row.node, row.stage, row.outcome, row.proof] for node in self.nodes for row in node.rows]
-        rows += [[node.name, "-", node.outcome, node.why or "-"] for node in self.nodes if node.outcome != "done"]
+        rows = [[row.node, row.stage, row.outcome, table.short(row.proof)] for node in self.nodes for row in node.rows]
+        rows += [[node.name, "-", node.outcome, table.short(node.why) or "-"] for node in self.nodes if node.outcome != "done"]
         show("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
         if self.halted:
             show(f"\nHALTED: {self.halted}")
-        show(
-            f"\nThe namespace {self.namespace} is {'STILL THERE: ' + self._left if self._left else 'gone'}. Record of the run: {self.record.path}"
-        )
+        show(f"\nThe namespace {self.namespace} is {f'STILL THERE: {self._left}' if self._left else 'gone'}.")
+        show(f"Record of the run: {self.record.path}")
 
     # ---- namespaces
 
@@ -254,7 +253,8 @@ class CheckRun(Errand):
         if node.outcome != "done":
             self.halted = self.halted or f"{node.name}: {node.why}"
         self.note({"event": "end", "object": f"node {node.name}", "outcome": node.outcome, "why": node.why,
-                   "proofs": [f"{row.stage}: {row.proof}" for row in node.rows], "seconds": round(time.monotonic() - begun, 1)})  # fmt: skip
+                   "proofs": [f"{row.stage}: {row.proof}" for row in node.rows],
+                   "seconds": round(time.monotonic() - begun, 1)})  # fmt: skip
 
     def _start(self, node: NodeCheck) -> Object:
         """The node's probe, running. Raises NotDone, ApiError, NoApi."""

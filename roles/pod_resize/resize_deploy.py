@@ -30,7 +30,6 @@ from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.remote import Fleet, show
 
-CELL = 160
 # Seconds: how long the API may be away in the middle of a run.
 API_PATIENCE = 60.0
 
@@ -281,6 +280,5 @@ def _show_results(run: ResizeRun, plan: Plan) -> None:
 
 
 def _row(turn: Turn) -> list[str]:
-    text = turn.proof or turn.why
-    short = text if len(text) <= CELL else text[: CELL - 3] + "..."
-    return [turn.name, turn.what, turn.outcome, f"{turn.seconds:.0f}" if turn.seconds else "-", short or "-"]
+    text = table.short(turn.proof or turn.why)
+    return [turn.name, turn.what, turn.outcome, f"{turn.seconds:.0f}" if turn.seconds else "-", text or "-"]
