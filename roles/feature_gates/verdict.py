@@ -41,6 +41,7 @@ Rule = Literal[
     "deprecated",
     "no effect",
     "dependency",
+    "other component",
     "prefix",
     "all of a stage",
     "hazard",
