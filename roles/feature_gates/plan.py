@@ -243,7 +243,9 @@ def _live(plan: NodePlan, planned: Planned, listed: str, metrics: Mapping[str, G
         return None
     process = plan.kubelet.process if planned.component == "kubelet" else plan.components[planned.component].process
     running = {**planned.sourced, **flags.effective_gates(process.argv)}
-    return replace(subject, live=told.overlay(subject.minor, metrics, told.parse_help(listed), running, subject.emulated))
+    return replace(
+        subject, live=told.overlay(subject.component, subject.minor, metrics, told.parse_help(listed), running, subject.emulated)
+    )
 
 
 def _findings(planned: Planned, subject: Subject, desired: Desired) -> list[verdict.Finding]:
