@@ -13,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from roles.api import parse_feature_gates, parse_version
 from roles.feature_gates.catalogue import SPECIAL, load
 from roles.feature_gates.hazards import KUBEADM
 from roles.feature_gates.model import COMPONENTS
+from roles.feature_gates.told import overlay, parse_help
 from roles.feature_gates.verdict import Level, Subject, judge, level
+from roles.formats.flags import effective_gates
+from roles.observe import minor_of
 from tests.integration import operator
 from tests.integration.gate_exceptions import EXCEPTIONS
 from tests.integration.operator import data, pyinfra
@@ -49,7 +53,7 @@ class Binaries:
         written = ",".join(f"{name}={str(value).lower()}" for name, value in gates.items())
         if component == "kubelet":
             return self._ask_kubelet(gates)
-        done = self._run(component, f"--feature-gates={written}", *more, "--version")
+        done = self.run(component, f"--feature-gates={written}", *more, "--version")
         warned = {one or other for one, other in _WARNED.findall(done.stderr)}
         return _level(done.returncode == 0, warned), warned, done.stderr
 
@@ -59,13 +63,13 @@ class Binaries:
         lines += [f'  "{name}": {str(value).lower()}' for name, value in gates.items()]
         candidate = self.scratch / f"{abs(hash(tuple(gates.items())))}.yaml"
         candidate.write_text("\n".join(lines) + "\n")
-        done = self._run("kubelet", f"--config={candidate}", "--max-pods=-1")
+        done = self.run("kubelet", f"--config={candidate}", "--max-pods=-1")
         candidate.unlink()
         assert done.returncode != 0, "a kubelet that was given a bad value runs"
         warned = {one or other for one, other in _WARNED.findall(done.stderr)}
         return _level(_ACCEPTED.search(done.stderr) is not None, warned), warned, done.stderr
 
-    def _run(self, component: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, component: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([self.folder / component, *arguments], capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -73,6 +77,11 @@ def _level(accepted: bool, warned: set[str]) -> Level:
     if not accepted:
         return Level.REFUSE
     return Level.WARN if warned else Level.ACCEPT
+
+
+def reason(said: str) -> str:
+    found = re.findall(r'^panic: .*$|err=".*"', said, re.MULTILINE)
+    return found[-1][:300] if found else said.strip()[-300:]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -115,7 +124,7 @@ def disagreements(real: Binaries, component: str, emulated: int | None = None) -
         expected = ours(component, real.minor, {name: value}, emulated)
         told, _, said = real.ask(component, {name: value}, *more)
         if told != expected:
-            found[(real.minor, component, name, value)] = f"daytwo: {expected.name}, {component}: {told.name}: {said.strip()[-300:]}"
+            found[(real.minor, component, name, value)] = f"daytwo: {expected.name}, {component}: {told.name}: {reason(said)}"
 
     def together(gates: dict[str, bool]) -> None:
         told, warned, _ = real.ask(component, gates, *more)
@@ -155,6 +164,16 @@ def test_every_gate_of_a_component_that_behaves_as_an_older_minor(real: Binaries
     assert not news, "\n".join(f"{case}: {told}" for case, told in sorted(news.items()))
 
 
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_what_each_lists_of_its_gates(real: Binaries, component: str) -> None:
+    """Alpha and Beta gates, each with its default: a wrong default could not be told from what is taken and what is not."""
+    listed = parse_help(real.run(component, "--help").stdout)
+    assert len(listed) > 100
+    subject = Subject(component, real.minor)
+    ours = {name: stage for name in CATALOGUE.gates if (stage := subject.stage(name, CATALOGUE)) and stage.stage in ("Alpha", "Beta")}
+    assert listed == {**ours, **SPECIAL}
+
+
 def pairs() -> Iterable[tuple[str, str]]:
     """Every gate with each gate it depends on."""
     return ((name, other) for name, gate in CATALOGUE.gates.items() for other in gate.needs)
@@ -168,7 +187,7 @@ def test_every_dependency(real: Binaries, component: str) -> None:
     def differs(gates: dict[str, bool]) -> str:
         expected = ours(component, real.minor, gates)
         told, _, said = real.ask(component, gates)
-        return "" if told == expected else f"{gates}: daytwo: {expected.name}, {component}: {told.name}: {said.strip()[-300:]}"
+        return "" if told == expected else f"{gates}: daytwo: {expected.name}, {component}: {told.name}: {reason(said)}"
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         wrong = [told for told in pool.map(differs, cases) if told]
@@ -182,6 +201,23 @@ def test_the_prefix(real: Binaries, component: str) -> None:
     )
     for gates in ({f"kube:{name}": True}, {f"kube:{name}": True, "AllBeta": False}):
         assert real.ask(component, gates)[0] == ours(component, real.minor, gates), gates
+
+
+# ---- what a running component says
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(("component", "path"), [("kube-apiserver", "/metrics"), ("kubelet", "/api/v1/nodes/w1/proxy/metrics")])
+def test_the_live_metrics_say_what_the_catalogue_says(lab: Lab, component: str, path: str) -> None:
+    text = lab.kubectl("get", "--raw", path).encode()
+    version, metrics = parse_version(text), parse_feature_gates(text)
+    minor = minor_of(version or "")
+    assert minor is not None and len(metrics) > 150
+    running = {name: value for word in operator.processes(lab, "cp1")[component] for name, value in effective_gates([word]).items()}
+    assert overlay(component, minor, metrics, {}, running) == {}
+    some = next(name for name in metrics if name not in SPECIAL)
+    others = {name: metric for name, metric in metrics.items() if name != some}
+    assert overlay(component, minor, others, {}, running) == {some: None}
 
 
 # ---- only what must
