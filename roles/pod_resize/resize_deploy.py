@@ -169,16 +169,15 @@ def _template(aim: _Aim, workload: tuple[str, Object] | None, plan: Plan) -> Tem
 def _common(aim: _Aim, plan: Plan) -> dict[str, Resources]:
     """What all pods have at the end, by container; a container of which pods will have different things stays out of it."""
     steps = {step.uid: step for step in plan.steps}
+    chosen = aim.desired.container
     found: dict[str, list[Resources]] = {}
-    names = {name for step in plan.steps for name in step.changes}
     for pod in aim.selected.pods:
         if res.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
             continue
         step = steps.get(str(pod["metadata"].get("uid")))
         for spec in res.containers(pod):
             name = str(spec.get("name"))
-            chosen = aim.desired.container
-            if names and name not in names and (chosen is None or (chosen != (model.ALL,) and name not in chosen)):
+            if chosen is not None and chosen != (model.ALL,) and name not in chosen:
                 continue
             change = step.changes.get(name) if step else None
             found.setdefault(name, []).append(change.after if change else res.of(spec))

@@ -170,7 +170,7 @@ class ResizeRun(Errand):
                 f"{why}; and the template could not be put back: {error}; BY HAND: kubectl rollout undo -n {template.namespace} "
                 f"{template.kind.lower()}/{template.name.rpartition('/')[2]}"
             ) from error
-        raise Undone(f"{why}; put back and rolled out, the pods have what the template said before")
+        raise Undone(f"{why}; put back and rolled out; pods that were resized in place keep what they have")
 
     def _write(self, template: Template) -> None:
         found = self.asked(lambda api: api.patch(template.path, template.patch(), wait=30.0))

@@ -84,7 +84,7 @@ def update(kind: str, item: Object, path: str, wanted: Mapping[str, Resources], 
     """The change that makes the template say what the pods have; None where it does already."""
     there = of(item)
     before = {name: there.get(name) or {} for name in wanted}
-    if all(facts.alike(defaulted(before[name]), resources) for name, resources in wanted.items()):
+    if all(facts.alike(defaulted(before[name]), defaulted(resources)) for name, resources in wanted.items()):
         return None
     return Template(kind, item, path, before, dict(wanted), timeout)
 

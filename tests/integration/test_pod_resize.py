@@ -288,12 +288,12 @@ def test_a_policy_that_restarts(lab: Lab) -> None:
 # ---- in the middle
 
 
-def room_taken(lab: Lab, node: str) -> None:
+def room_taken(lab: Lab, node: str, name: str = "t-filler") -> None:
     """All but 300m of a node's CPUs are asked for by another pod."""
     cpus = int(json.loads(lab.kubectl("get", "node", node, "-o", "json"))["status"]["allocatable"]["cpu"])
     there = json.loads(lab.kubectl("get", "pods", "-A", "--field-selector", f"spec.nodeName={node}", "-o", "json"))["items"]
     taken = sum(_millis(one["resources"].get("requests", {}).get("cpu", "0")) for item in there for one in item["spec"]["containers"])
-    make_pod(lab, "t-filler", node, {"requests": {"cpu": f"{cpus * 1000 - taken - 300}m"}}, app="t-filler")
+    make_pod(lab, name, node, {"requests": {"cpu": f"{cpus * 1000 - taken - 300}m"}}, app="t-filler")
 
 
 def _millis(text: str) -> int:
@@ -414,6 +414,30 @@ def test_ctrl_c_ends_what_is_in_hand(lab: Lab) -> None:
     assert rows == {"t-a": "reverted", "t-b": "not started"}, told.all
     after = pods(lab, "t-both")
     assert [asked(item) for item in after] == [asked(item) for item in before] and all(map(no_resize_left, after))
+
+
+@pytest.mark.slow
+def test_a_template_and_its_way_back(lab: Lab) -> None:
+    """A run that changed the template is undone by a roll-out of its own; one whose roll-out fails is put back by itself."""
+    can_resize(lab)
+    make_deployment(lab, 2, SMALL)
+    told = resize(deployment="default/t-web", cpu="200m", template="update")
+    assert told.code == 0, told.all
+    assert has(lab, pods(lab), 200, 200)
+    undone = resize(undo=run_of(told))
+    assert undone.code == 0, undone.all
+    says(undone, "is gone; its successor has what the template says", "rolled out; its 2 pods have it, read back")
+    assert has(lab, pods(lab), 100, 200) and drift().code == 0
+
+    # There is room for the pods as they are, and not for one more beside them.
+    for node in lab.workers:
+        room_taken(lab, node, f"t-filler-{node}")
+    told = resize(deployment="default/t-web", cpu="350m", template="update", rollout_timeout="15")
+    assert told.code == 1, told.all
+    says(told, "not rolled out within 15 s", "Insufficient cpu", "put back and rolled out", "HALTED")
+    assert re.search(r"^Deployment default/t-web  +update template  +reverted  ", told.out, re.MULTILINE), told.all
+    item = json.loads(lab.kubectl("get", "deployment", "t-web", "-o", "json"))
+    assert item["spec"]["template"]["spec"]["containers"][0]["resources"] == SMALL
 
 
 @pytest.mark.slow
