@@ -155,17 +155,22 @@ def drift(*arguments: str) -> Outcome:
 
 @pytest.fixture(autouse=True)
 def as_found(lab: Lab) -> Iterator[None]:
-    """Whatever a test makes or stops is gone or runs again after it."""
+    """Whatever a test makes or stops is gone or runs again after it, and whatever one that was killed left is gone before."""
+    clean(lab)
     yield
     if Started.end_all():
         lab.run(lab.control_planes[0], "rm -rf /var/lib/daytwo/lock*")
     for node in lab.nodes:
         lab.run(node, "pkill -CONT -x kube-apiserver; systemctl is-active -q kubelet || systemctl start kubelet", check=False)
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
+    clean(lab)
+    assert "daytwo-resize-" not in lab.kubectl("get", "namespaces"), "nothing of a check is left"
+
+
+def clean(lab: Lab) -> None:
     lab.kubectl("delete", "deployment", "t-web", "-n", "default", "--ignore-not-found", "--wait")
     lab.kubectl("delete", "pods", "-n", "default", "-l", MINE, "--now", "--wait", "--ignore-not-found")
     wait_for(lambda: not json.loads(lab.kubectl("get", "pods", "-n", "default", "-l", MINE, "-o", "json"))["items"], "the pods to be gone")
-    assert "daytwo-resize-" not in lab.kubectl("get", "namespaces"), "nothing of a check is left"
 
 
 def can_resize(lab: Lab) -> None:
