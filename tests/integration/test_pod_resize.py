@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from roles.change.bundle import HOME
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
@@ -159,7 +160,7 @@ def as_found(lab: Lab) -> Iterator[None]:
     clean(lab)
     yield
     if Started.end_all():
-        lab.run(lab.control_planes[0], "rm -rf /var/lib/daytwo/lock*")
+        lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
     for node in lab.nodes:
         lab.run(node, "pkill -CONT -x kube-apiserver; systemctl is-active -q kubelet || systemctl start kubelet", check=False)
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
