@@ -83,20 +83,18 @@ def make_pod(lab: Lab, name: str, node: str, resources: dict[str, Any], app: str
     lab.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=90s")
 
 
-def make_deployment(lab: Lab, replicas: int, resources: dict[str, Any]) -> None:
+def make_workload(lab: Lab, replicas: int, resources: dict[str, Any], kind: str = "Deployment") -> None:
+    """t-web; of a DaemonSet one pod on each worker, whatever `replicas` is."""
     labels = {"app": "t-web", MINE: "yes"}
-    item = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "t-web", "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": "t-web"}},
-            "template": {"metadata": {"labels": labels}, "spec": manifest(resources)},
-        },
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": {"app": "t-web"}},
+        "template": {"metadata": {"labels": labels}, "spec": manifest(resources)},
     }
+    spec |= {} if kind == "DaemonSet" else {"replicas": replicas}
+    spec |= {"serviceName": "t-web"} if kind == "StatefulSet" else {}
+    item = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "t-web", "namespace": "default"}, "spec": spec}
     lab.kubectl("apply", "-f", "-", input=json.dumps(item))
-    lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=180s")
+    lab.kubectl("rollout", "status", f"{kind.lower()}/t-web", "--timeout=180s")
 
 
 def pods(lab: Lab, app: str = "t-web") -> list[dict[str, Any]]:
@@ -169,7 +167,8 @@ def as_found(lab: Lab) -> Iterator[None]:
 
 
 def clean(lab: Lab) -> None:
-    lab.kubectl("delete", "deployment", "t-web", "-n", "default", "--ignore-not-found", "--wait")
+    for kind in ("deployment", "statefulset", "daemonset"):
+        lab.kubectl("delete", kind, "t-web", "-n", "default", "--ignore-not-found", "--wait")
     lab.kubectl("delete", "pods", "-n", "default", "-l", MINE, "--now", "--wait", "--ignore-not-found")
     wait_for(lambda: not json.loads(lab.kubectl("get", "pods", "-n", "default", "-l", MINE, "-o", "json"))["items"], "the pods to be gone")
 
@@ -189,7 +188,7 @@ def test_the_whole_story(lab: Lab) -> None:
     if minor(lab) < 33:
         off = ["cp1 kube-apiserver", "cp1 kube-scheduler", *(f"{node} kubelet" for node in lab.nodes)]
         refused(pyinfra("pod_resize_check", "-y"), f"the feature gate {GATE} is off", *off, f"feature_gates={GATE}=true")
-        make_deployment(lab, 1, SMALL)
+        make_workload(lab, 1, SMALL)
         refused(resize(deployment="default/t-web", cpu="300m"), f"the feature gate {GATE} is off", "cp1 kube-apiserver")
         lab.kubectl("delete", "deployment", "t-web", "--wait")
         told = pyinfra("feature_gates", *data(feature_gates=f"{GATE}=true", **consent()), "-y")
@@ -202,7 +201,7 @@ def test_the_whole_story(lab: Lab) -> None:
             assert re.search(rf"^{node} +{stage} +done  ", told.out, re.MULTILINE), told.all
     says(told, "0 restarts", "restarted, as its resizePolicy says", "allocated on the node: cpu")
 
-    make_deployment(lab, 3, SMALL)
+    make_workload(lab, 3, SMALL)
     before = pods(lab)
     assert len(before) == 3 and has(lab, before, 100, 200)
     told = resize(deployment="default/t-web", cpu="300m", memory="600Mi")
@@ -404,6 +403,40 @@ def test_an_api_that_goes_in_the_middle(lab: Lab) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_other_workloads(lab: Lab, kind: str) -> None:
+    can_resize(lab)
+    make_workload(lab, 2, SMALL, kind)
+    before = pods(lab)
+    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "max_in_flight": "2"})
+    assert told.code == 0, told.all
+    after = pods(lab)
+    assert len(after) == 2 and identities(after) == identities(before) and has(lab, after, 200, 400)
+    told = drift()
+    assert told.code == 2, told.all
+    says(told, f"{kind} default/t-web", "cpu 200m/-, memory 200Mi/400Mi")
+    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "template": "update"})
+    assert told.code == 0, told.all
+    says(told, "0 pods are resized in place", "rolled out; its 2 pods have it, read back")
+    assert has(lab, pods(lab), 200, 400) and drift().code == 0
+
+
+@pytest.mark.slow
+def test_what_a_killed_check_leaves_the_next_one_removes(lab: Lab) -> None:
+    can_resize(lab)
+    started = Started("pod_resize_check", "-y")
+    started.wait_for("keep, up")
+    started.send(signal.SIGKILL)
+    started.end()
+    assert "daytwo-resize-" in lab.kubectl("get", "namespaces")
+    lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    told = pyinfra("pod_resize_check", "--limit", lab.workers[0], "-y")
+    assert told.code == 0, told.all
+    assert re.search(rf"^{lab.workers[0]} +restart, down +done  ", told.out, re.MULTILINE), told.all
+    assert "daytwo-resize-" not in lab.kubectl("get", "namespaces")
+
+
+@pytest.mark.slow
 def test_ctrl_c_ends_what_is_in_hand(lab: Lab) -> None:
     can_resize(lab)
     node = lab.workers[0]
@@ -426,7 +459,7 @@ def test_ctrl_c_ends_what_is_in_hand(lab: Lab) -> None:
 def test_a_template_and_its_way_back(lab: Lab) -> None:
     """A run that changed the template is undone by a roll-out of its own; one whose roll-out fails is put back by itself."""
     can_resize(lab)
-    make_deployment(lab, 2, SMALL)
+    make_workload(lab, 2, SMALL)
     told = resize(deployment="default/t-web", cpu="200m", template="update")
     assert told.code == 0, told.all
     assert has(lab, pods(lab), 200, 200)
@@ -450,7 +483,7 @@ def test_a_template_and_its_way_back(lab: Lab) -> None:
 def test_fifty_pods(lab: Lab) -> None:
     """At most three requests for each pod, looks at all of them apart; what it took is printed."""
     can_resize(lab)
-    make_deployment(lab, 50, {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}})
+    make_workload(lab, 50, {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}})
     before = pods(lab)
     assert len(before) == 50
     begun = time.monotonic()
