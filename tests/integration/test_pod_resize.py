@@ -342,13 +342,13 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     before = pods(lab, "t-both")
     room_taken(lab, one)
     # The first waits for room: time to stop the kubelet of the second.
-    started = Started("resize", *data(selector="default/app=t-both", cpu="800m", resize_timeout="30"), "-y")
+    started = Started("resize", *data(selector="default/app=t-both", cpu="800m", resize_timeout="45"), "-y")
     started.wait_for("t-a: Deferred")
     lab.run(two, "systemctl stop kubelet")
     leave(lab, "t-filler")
     told = started.end()
     assert told.code == 1, told.all
-    says(told, "the API took the request, and it was not carried out within 30 s", f"the kubelet of {two} does not run")
+    says(told, "the API took the request, and it was not carried out within 45 s", f"the kubelet of {two} does not run")
     rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+)  ", told.out, re.MULTILINE))
     assert rows == {"t-a": "done", "t-b": "reverted"}, told.all
     says(told, f"To undo them: deploys/resize.py --data undo={run_of(told)}")
