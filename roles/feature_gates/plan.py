@@ -237,10 +237,10 @@ def _always(finding: verdict.Finding) -> bool:
 
 
 def _live(plan: NodePlan, planned: Planned, listed: str, metrics: Mapping[str, GateMetric]) -> Subject | None:
-    """The component with what it tells of its gates; None where the catalogue has nothing to say."""
+    """The component with what it tells of its gates; None where it did not tell its version."""
     subject = planned.subject
     if subject is None or not load().covers(subject.minor):
-        return None
+        return subject
     process = plan.kubelet.process if planned.component == "kubelet" else plan.components[planned.component].process
     running = {**planned.sourced, **flags.effective_gates(process.argv)}
     return replace(
@@ -266,10 +266,10 @@ def _unread(planned: Planned, subject: Subject) -> list[verdict.Finding]:
 
 
 def _differences(planned: Planned, subject: Subject | None) -> list[str]:
-    if planned.subject is None:
-        return [f"{planned.component} did not tell its version: only its binary was asked, not the catalogue of gates"]
     if subject is None:
-        return [f"the catalogue of gates does not cover 1.{planned.subject.minor}: only the {planned.component}'s binary was asked"]
+        return [f"{planned.component} did not tell its version: only its binary was asked, not the catalogue of gates"]
+    if not load().covers(subject.minor):
+        return [f"the catalogue of gates does not cover 1.{subject.minor}: only the {planned.component}'s binary was asked"]
     return told.differences(planned.component, subject.minor, subject.live, planned.wanted, subject.emulated)
 
 

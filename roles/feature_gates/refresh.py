@@ -26,6 +26,14 @@ _SHARED = {
 }
 # Registration is global but for what a component does not import at all; seen on the binaries.
 _UNKNOWN_TO = {"ControllerManagerReleaseLeaderElectionLockOnExit": ["kube-scheduler"]}
+# Where the facts are wrong, by the binaries and sources of Kubernetes itself: its first minor, and whether releases had it otherwise.
+_CORRECTED: Mapping[str, Mapping[str, Any]] = {
+    # Its default is a constant of its own, which a search for literals missed.
+    "ContextualLogging": {"first_seen": "1.24"},
+    # Only a fork has them before 1.33.
+    "StreamingCollectionEncodingToJSON": {"first_seen": "1.33", "as_shipped_differs": {}},
+    "StreamingCollectionEncodingToProtobuf": {"first_seen": "1.33", "as_shipped_differs": {}},
+}
 _ABOUT = [
     "Feature gates of Kubernetes by minor release. Facts only; docs/reference/feature-gates.md tells how to bring them up to date.",
     "stages: [minor, stage, default] with `locked` (it cannot be set to the other value): from that minor on; 0: before the gate existed.",
@@ -60,6 +68,7 @@ def table(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gate(name: str, facts: Mapping[str, Any], provisional: int) -> dict[str, Any]:
+    facts = {**facts, **_CORRECTED.get(name, {})}
     stages = [_stage(_minor(step["version"]), step) for step in facts["stages"]]
     gate: dict[str, Any] = {"from": _minor(facts["first_seen"]) if "first_seen" in facts else provisional}
     if "removed_in" in facts:

@@ -109,22 +109,21 @@ def judge(
 ) -> list[Finding]:
     """All that is to be said about gates wanted on a component (None: taken out), whose sources set others already.
 
-    `consent` names the hazards that the operator takes. Names may have the prefix `kube:`. A minor that the catalogue does not cover
-    has no findings: only the component itself can tell.
+    `consent` names the hazards that the operator takes. Names may have the prefix `kube:`. Of a minor that the catalogue does not cover
+    only the component itself can tell what it takes; what needs consent needs it there as well.
     """
     table = catalogue or load()
-    if not table.covers(subject.minor):
-        return []
     found = [*_prefix(subject, wanted, sourced)]
     bare = {name.removeprefix(KUBE): value for name, value in wanted.items()}
     after = {name: value for name, value in sourced.items() if bare.get(name, value) is not None}
     after |= {name: value for name, value in bare.items() if value is not None}
     agreed = {*consent}
     for name, value in after.items():
-        found += _one(subject, name, value, table, already=name not in bare)
+        if table.covers(subject.minor):
+            found += _one(subject, name, value, table, already=name not in bare)
         if name in bare and sourced.get(name) is not value:
             found += _hazards(subject, name, value, after, agreed, table)
-    return [*found, *_dependencies(subject, bare, sourced, after, table)]
+    return [*found, *_dependencies(subject, bare, after, table)] if table.covers(subject.minor) else found
 
 
 def level(findings: Iterable[Finding]) -> Level:
@@ -263,9 +262,7 @@ def _enabled(subject: Subject, name: str, gates: Mapping[str, bool], table: Cata
     return stage.default
 
 
-def _dependencies(
-    subject: Subject, wanted: Mapping[str, bool | None], sourced: Mapping[str, bool], after: Mapping[str, bool], table: Catalogue
-) -> Iterator[Finding]:
+def _dependencies(subject: Subject, wanted: Mapping[str, bool | None], after: Mapping[str, bool], table: Catalogue) -> Iterator[Finding]:
     """Gates that are on after the change though one they depend on is off; what is on by default counts as well."""
     for name in table.known(subject.minor):
         gate = table.gate(name)

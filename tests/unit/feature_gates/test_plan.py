@@ -270,6 +270,14 @@ def test_a_component_s_own_list_and_metrics_are_held_against_the_catalogue() -> 
     assert "this kubelet says unknown" in " ".join(warnings)
 
 
+@pytest.mark.parametrize(("version", "words"), [("v1.44.0", "does not cover 1.44"), ("", "did not tell its version")])
+def test_a_version_that_the_catalogue_does_not_know_is_told(version: str, words: str) -> None:
+    told = [line for line in node.answer() if not line.startswith("version 100 ")]
+    made = planning.make("r1", parse("n1", [*told[:-1], *([f"version 100 {node.b64(version)}="] if version else []), "end"]), ON)
+    warnings, refusals = judged(made, {"kubelet": ""})
+    assert refusals == [] and len(warnings) == 1 and words in warnings[0]
+
+
 # ---- only what must
 
 

@@ -187,7 +187,8 @@ def test_a_component_s_own_word_counts() -> None:
 
 
 def test_a_minor_that_the_catalogue_does_not_cover_has_no_findings() -> None:
-    assert said({"NoSuchGate": True}, 22) == [] and said({"NoSuchGate": True}, 40) == []
+    assert said({"NoSuchGate": True}, 22) == [] and said({"NoSuchGate": True, "GangScheduling": True}, 40) == []
+    assert only(said({"AllAlpha": True}, 40)).rule == "all of a stage", "but for what needs consent"
 
 
 def test_alike_names_only_what_is_known_there() -> None:
