@@ -39,6 +39,10 @@ class Gone(NotDone):
     """The pod went away in the middle: there is nothing to put back."""
 
 
+class Refused(NotDone):
+    """The API server refused the request, so nothing was changed; says why."""
+
+
 class Undone(NotDone):
     """The pod has what it had before, and that was seen in its cgroup."""
 
@@ -131,11 +135,10 @@ class Engine:
     known: Mapping[str, Held] = field(default_factory=dict)
 
     def resize(self, step: Step) -> Proven:
-        """Raises Gone, Undone, RevertFailed, and NotDone or ApiError where nothing was changed."""
-        pod = self._ask_for(step)
+        """Raises Gone, Undone, RevertFailed, and Refused, where nothing was changed."""
         try:
-            return self._seen(step, pod, self.timeout)
-        except Gone:
+            return self._seen(step, self._ask_for(step), self.timeout)
+        except (Gone, Refused):
             raise
         except (NotDone, ApiError, NoApi, RemoteError, ObservationError) as error:
             why = str(error)
@@ -145,12 +148,17 @@ class Engine:
     # ---- there
 
     def _ask_for(self, step: Step) -> Object:
-        """The pod right after the request. Raises Gone, NotDone, ApiError, NoApi."""
+        """The pod right after the request. Raises Gone; Refused where nothing was changed; and NotDone, ApiError or NoApi where it may
+        have been: a request whose answer was lost may have been taken."""
         path = step.path(self.ability.minor)
         try:
             pod = self.line.ask("patch", lambda api: api.patch(path, step.patch()))
         except NotFound:
             raise Gone("it was deleted since it was looked at") from None
+        except ApiError as error:
+            if error.passing or isinstance(error, ConnectionLost):
+                raise
+            raise Refused(str(error)) from error
         if str(pod["metadata"].get("uid")) != step.uid:
             raise Gone("another pod of that name is there by now")
         short = [
