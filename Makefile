@@ -4,9 +4,10 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export PYINFRA_PROGRESS := off
-GATE ?= HPAScaleToZero=true
+# Read by the API server and the kubelets, Alpha and off since 1.32.
+GATE ?= PodLogsQuerySplitStreams=true
 
-.PHONY: help demo test test-full lint test-unit test-lab test-wide lab lab-down wide-lab
+.PHONY: help demo test test-full lint test-unit test-lab test-wide test-resize lab lab-down wide-lab
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -39,6 +40,13 @@ test-lab: lab ## tests on the real cluster
 test-wide: wide-lab ## tests on three control planes and five workers; the lab is another one then
 	@echo "== tests in the wide lab"
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "wide and not slow"
+	@$(PYTHON) -m tests.lab down
+
+test-resize: $(READY) ## pods resized in place on Kubernetes 1.32, where the gate for it is off; the lab is another one then
+	@echo "== resizing pods on Kubernetes $(RESIZE_VERSION)"
+	@$(PYTHON) -m tests.lab down
+	@KUBE_VERSION=$(RESIZE_VERSION) $(PYTHON) -m tests.lab up
+	$(PYTHON) -m pytest tests/integration/test_pod_resize.py -v -raP --durations=15 -k "whole_story or more_than_the_node_has"
 	@$(PYTHON) -m tests.lab down
 
 test-full: test ## everything CI runs, and what takes longer (hours)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+CELL = 160
+
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell; the last column is not padded. A cell's control characters are shown escaped."""
@@ -11,6 +13,11 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def short(text: str, most: int = CELL) -> str:
+    """For a cell: what is told in full elsewhere."""
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _plain(text: str) -> str:

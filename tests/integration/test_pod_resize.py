@@ -1,0 +1,505 @@
+"""Pods resized in place on a real cluster: shown to be, refused, deferred, put back, undone; and each way it can go wrong in the middle.
+
+What is claimed of a container is read here anew, by its own cgroup on its node, its id, its restart count and its start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from roles.change.bundle import HOME
+from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.lab import Lab, images
+
+pytestmark = pytest.mark.lab
+
+GATE = "InPlacePodVerticalScaling"
+MI = 2**20
+# A label on every pod that is made here.
+MINE = "t-resize"
+SMALL = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
+
+
+def minor(lab: Lab) -> int:
+    return int(lab.version.split(".")[1])
+
+
+def resize(*arguments: str, **values: str) -> Outcome:
+    return pyinfra("resize", *data(**values), *arguments, "-y")
+
+
+def refused(told: Outcome, *words: str) -> None:
+    assert told.code == 1, told.all
+    flat = " ".join(told.all.split())
+    assert "refused, nothing was written" in flat, told.all
+    for word in words:
+        assert word in flat, f"{word!r} is not in:\n{told.all}"
+
+
+def says(told: Outcome, *words: str) -> None:
+    flat = " ".join(told.all.split())
+    for word in words:
+        assert word in flat, f"{word!r} is not in:\n{told.all}"
+
+
+def run_of(told: Outcome) -> str:
+    found = re.search(r"Plan of run (\S+):", told.out)
+    assert found, told.all
+    return found.group(1)
+
+
+def manifest(resources: dict[str, Any], *, fill: int = 0, policy: str = "") -> dict[str, Any]:
+    """A pod's spec; `fill` MiB of memory are used that cannot be reclaimed."""
+    container: dict[str, Any] = {
+        "name": "app",
+        "image": f"{images.REPOSITORY}/app:1",
+        "imagePullPolicy": "Never",
+        "resources": resources,
+    }
+    spec: dict[str, Any] = {"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False, "containers": [container]}
+    if policy:
+        container["resizePolicy"] = [{"resourceName": name, "restartPolicy": policy} for name in ("cpu", "memory")]
+    if fill:
+        spec["volumes"] = [{"name": "fill", "emptyDir": {"medium": "Memory"}}]
+        container["volumeMounts"] = [{"name": "fill", "mountPath": "/fill"}]
+        wait = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
+        container["command"] = ["/bin/sh", "-c", f"dd if=/dev/zero of=/fill/data bs=1M count={fill} 2>/dev/null; {wait}"]
+    return spec
+
+
+def make_pod(lab: Lab, name: str, node: str, resources: dict[str, Any], app: str = "t-one", **more: Any) -> None:
+    labels = {"app": app, MINE: "yes"}
+    spec = {**manifest(resources, **more), "nodeName": node}
+    item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": spec}
+    lab.kubectl("create", "-f", "-", input=json.dumps(item))
+    lab.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=90s")
+
+
+def make_workload(lab: Lab, replicas: int, resources: dict[str, Any], kind: str = "Deployment") -> None:
+    """t-web; of a DaemonSet one pod on each worker, whatever `replicas` is."""
+    labels = {"app": "t-web", MINE: "yes"}
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": {"app": "t-web"}},
+        "template": {"metadata": {"labels": labels}, "spec": manifest(resources)},
+    }
+    spec |= {} if kind == "DaemonSet" else {"replicas": replicas}
+    spec |= {"serviceName": "t-web"} if kind == "StatefulSet" else {}
+    item = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "t-web", "namespace": "default"}, "spec": spec}
+    lab.kubectl("apply", "-f", "-", input=json.dumps(item))
+    lab.kubectl("rollout", "status", f"{kind.lower()}/t-web", "--timeout=180s")
+
+
+def pods(lab: Lab, app: str = "t-web") -> list[dict[str, Any]]:
+    found = json.loads(lab.kubectl("get", "pods", "-n", "default", "-l", f"app={app}", "-o", "json"))["items"]
+    return sorted((item for item in found if "deletionTimestamp" not in item["metadata"]), key=lambda item: str(item["metadata"]["name"]))
+
+
+def identities(items: list[dict[str, Any]]) -> dict[str, tuple[str, int, str]]:
+    """Container id, restart count and start time by the pod's UID."""
+    found = {}
+    for item in items:
+        state = item["status"]["containerStatuses"][0]
+        found[item["metadata"]["uid"]] = (state["containerID"], state["restartCount"], state["state"]["running"]["startedAt"])
+    return found
+
+
+def kernel(lab: Lab, item: dict[str, Any]) -> tuple[str, str]:
+    """What the container's own files say on its node: of its CPU share and its memory limit, for cgroup v1 and v2."""
+    name = item["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    told = lab.run(
+        item["spec"]["nodeName"],
+        f"for top in cpu memory ''; do find /sys/fs/cgroup/$top -type d -name '*{name}*' 2>/dev/null | head -n 1 | while read -r d; do "
+        'for f in cpu.shares cpu.weight memory.limit_in_bytes memory.max; do [ ! -e $d/$f ] || echo "$f $(cat $d/$f)"; done; done; done',
+    ).stdout
+    files = dict(line.split(" ", 1) for line in told.splitlines())
+    if "cpu.shares" in files:
+        return files["cpu.shares"], files["memory.limit_in_bytes"]
+    return files["cpu.weight"], files["memory.max"]
+
+
+def has(lab: Lab, items: list[dict[str, Any]], cpu: int, memory: int) -> bool:
+    """Every container's kernel files hold it to `cpu` (milli-CPU requested) and `memory` (MiB at most)."""
+    shares = cpu * 1024 // 1000
+    return all(kernel(lab, item)[1] == str(memory * MI) and kernel(lab, item)[0] in _cpu_files(shares) for item in items)
+
+
+def _cpu_files(shares: int) -> set[str]:
+    # cpu.weight is near shares/26 by the old formula, and 39 (1024 shares: 100) and the like by the new one: not told apart here.
+    return {str(shares)} | {str(weight) for weight in range(max(1, shares // 30), shares // 8 + 2)}
+
+
+def asked(item: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = item["spec"]["containers"][0]["resources"]
+    return found
+
+
+def no_resize_left(item: dict[str, Any]) -> bool:
+    """No condition and no word of a resize, and the status is the spec."""
+    status = item["status"]
+    left = [one["type"] for one in status.get("conditions", ()) if one["type"].startswith("PodResize") and one["status"] == "True"]
+    return not left and not status.get("resize") and status["containerStatuses"][0].get("resources") == asked(item)
+
+
+def drift(*arguments: str) -> Outcome:
+    return pyinfra("resize_drift", *arguments, "-y")
+
+
+@pytest.fixture(autouse=True)
+def as_found(lab: Lab) -> Iterator[None]:
+    """Whatever a test makes or stops is gone or runs again after it, and whatever one that was killed left is gone before."""
+    clean(lab)
+    yield
+    if Started.end_all():
+        lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    for node in lab.nodes:
+        lab.run(node, "pkill -CONT -x kube-apiserver; systemctl is-active -q kubelet || systemctl start kubelet", check=False)
+    wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
+    clean(lab)
+    assert "daytwo-resize-" not in lab.kubectl("get", "namespaces"), "nothing of a check is left"
+
+
+def clean(lab: Lab) -> None:
+    for kind in ("deployment", "statefulset", "daemonset"):
+        lab.kubectl("delete", kind, "t-web", "-n", "default", "--ignore-not-found", "--wait")
+    lab.kubectl("delete", "pods", "-n", "default", "-l", MINE, "--now", "--wait", "--ignore-not-found")
+    wait_for(lambda: not json.loads(lab.kubectl("get", "pods", "-n", "default", "-l", MINE, "-o", "json"))["items"], "the pods to be gone")
+
+
+def can_resize(lab: Lab) -> None:
+    """Where the gate is off by default, it has been turned on by the first test."""
+    if minor(lab) < 33 and f'{GATE}",stage="ALPHA"}} 1' not in lab.kubectl("get", "--raw", "/metrics"):
+        pytest.skip("the gate is off here; test_the_whole_story turns it on")
+
+
+# ---- the story
+
+
+def test_the_whole_story(lab: Lab) -> None:
+    """Refused with its reason where the gate is off, and the gate turned on; each node shown to do it; three pods up and down again without
+    a restart, their drift listed; then their template says so too, and the drift is gone."""
+    if minor(lab) < 33:
+        off = ["cp1 kube-apiserver", "cp1 kube-scheduler", *(f"{node} kubelet" for node in lab.nodes)]
+        refused(pyinfra("pod_resize_check", "-y"), f"the feature gate {GATE} is off", *off, f"feature_gates={GATE}=true")
+        make_workload(lab, 1, SMALL)
+        refused(resize(deployment="default/t-web", cpu="300m"), f"the feature gate {GATE} is off", "cp1 kube-apiserver")
+        lab.kubectl("delete", "deployment", "t-web", "--wait")
+        told = pyinfra("feature_gates", *data(feature_gates=f"{GATE}=true", **consent()), "-y")
+        assert told.code == 0, told.all
+
+    told = pyinfra("pod_resize_check", "-y")
+    assert told.code == 0, told.all
+    for node in lab.nodes:
+        for stage in ("keep, up", "keep, down", "restart, up", "restart, down"):
+            assert re.search(rf"^{node} +{stage} +done  ", told.out, re.MULTILINE), told.all
+    says(told, "0 restarts", "restarted, as its resizePolicy says", "allocated on the node: cpu")
+
+    make_workload(lab, 3, SMALL)
+    before = pods(lab)
+    assert len(before) == 3 and has(lab, before, 100, 200)
+    told = resize(deployment="default/t-web", cpu="300m", memory="600Mi")
+    assert told.code == 0, told.all
+    after = pods(lab)
+    assert identities(after) == identities(before), "no container was restarted"
+    assert has(lab, after, 300, 600) and all(map(no_resize_left, after))
+    for item in after:
+        assert re.search(rf"^pod default/{item['metadata']['name']}  +resize  +done  ", told.out, re.MULTILINE), told.all
+    says(told, "stays as it is (template=keep)", f"--data undo={run_of(told)}")
+
+    told = drift()
+    assert told.code == 2, told.all
+    says(told, "Deployment default/t-web", "cpu 100m/-, memory 200Mi/200Mi", "cpu 300m/-, memory 600Mi/600Mi")
+    document = json.loads(drift("--data", "format=json").out)
+    (found,) = document["drift"]
+    assert found["name"] == "t-web" and found["template"]["requests"] == {"cpu": "100m", "memory": "200Mi"}
+    assert sorted(one["pod"] for one in found["pods"]) == [f"default/{item['metadata']['name']}" for item in after]
+
+    told = resize(deployment="default/t-web", cpu="100m", memory="200Mi", max_in_flight="3")
+    assert told.code == 0, told.all
+    back = pods(lab)
+    assert identities(back) == identities(before) and has(lab, back, 100, 200) and all(map(no_resize_left, back))
+    assert drift().code == 0
+
+    told = resize(deployment="default/t-web", cpu="300m", memory="600Mi", template="update")
+    assert told.code == 0, told.all
+    says(told, "re-creates all its pods, 3 of them", "rolled out; its 3 pods have it, read back")
+    new = pods(lab)
+    assert not set(identities(new)) & set(identities(before)), "a new template makes new pods"
+    assert has(lab, new, 300, 600) and drift().code == 0
+
+
+def consent() -> dict[str, str]:
+    """To turn the gate on in a version where that can restart containers all over the cluster."""
+    return {"allow_hazards": GATE}
+
+
+# ---- refused in the plan
+
+
+def test_what_cannot_be_is_refused_in_the_plan(lab: Lab) -> None:
+    can_resize(lab)
+    node = lab.workers[0]
+    resources = {"requests": {"cpu": "100m", "memory": "300Mi"}, "limits": {"cpu": "200m", "memory": "300Mi"}}
+    make_pod(lab, "t-one", node, resources, fill=150)
+    (before,) = pods(lab, "t-one")
+    target = {"selector": "default/app=t-one"}
+    refused(resize(**target, cpu="200m"), "its QoS class would change from Burstable to Guaranteed")
+    refused(resize(**target, memory="100Mi"), "the memory limit 100Mi is below what it uses now, 1")
+    refused(resize(**target, cpu_request="0"), "cannot be taken out of a running pod")
+    refused(resize(selector="kube-system/component=etcd", cpu="200m"), "it is a static pod")
+    (after,) = pods(lab, "t-one")
+    assert after["spec"] == before["spec"] and identities([after]) == identities([before])
+
+
+def test_more_than_the_node_has(lab: Lab) -> None:
+    """Newer API servers say so themselves, before anything is written; with older ones the kubelet does, and the pod is put back."""
+    can_resize(lab)
+    make_pod(lab, "t-one", lab.workers[0], SMALL)
+    (before,) = pods(lab, "t-one")
+    told = resize(selector="default/app=t-one", cpu="100", resize_timeout="60")
+    if minor(lab) >= 35:
+        refused(told, "the API refuses it", "node didn't have enough allocatable resources: cpu, requested: 100000")
+    else:
+        assert told.code == 1, told.all
+        says(told, "Infeasible", "put back", "HALTED")
+        assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all
+    (after,) = pods(lab, "t-one")
+    assert asked(after) == asked(before) and identities([after]) == identities([before])
+    assert has(lab, [after], 100, 200) and no_resize_left(after)
+
+
+def test_a_policy_that_restarts(lab: Lab) -> None:
+    can_resize(lab)
+    make_pod(lab, "t-one", lab.workers[1], SMALL, policy="RestartContainer")
+    before = pods(lab, "t-one")
+    target = {"selector": "default/app=t-one", "cpu": "200m", "memory": "400Mi"}
+    refused(resize(**target), "would be restarted, as its resizePolicy says", "allow_restarts=true")
+    assert identities(pods(lab, "t-one")) == identities(before)
+    told = resize(**target, allow_restarts="true")
+    assert told.code == 0, told.all
+    says(told, "restarted, as its resizePolicy says", "1 restarts")
+    after = pods(lab, "t-one")
+    ((old, _, _),), ((new, restarts, _),) = identities(before).values(), identities(after).values()
+    assert new != old and restarts == 1 and has(lab, after, 200, 400)
+
+
+# ---- in the middle
+
+
+def room_taken(lab: Lab, node: str, name: str = "t-filler") -> None:
+    """All but 300m of a node's CPUs are asked for by another pod."""
+    cpus = int(json.loads(lab.kubectl("get", "node", node, "-o", "json"))["status"]["allocatable"]["cpu"])
+    there = json.loads(lab.kubectl("get", "pods", "-A", "--field-selector", f"spec.nodeName={node}", "-o", "json"))["items"]
+    taken = sum(_millis(one["resources"].get("requests", {}).get("cpu", "0")) for item in there for one in item["spec"]["containers"])
+    make_pod(lab, name, node, {"requests": {"cpu": f"{cpus * 1000 - taken - 300}m"}}, app="t-filler")
+
+
+def _millis(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else int(text) * 1000
+
+
+def leave(lab: Lab, name: str) -> None:
+    lab.kubectl("delete", "pod", name, "--now", "--wait")
+
+
+def test_no_room_now(lab: Lab) -> None:
+    """Deferred is told; it goes on when another pod leaves; what stays Deferred is put back, so that nothing happens later unannounced."""
+    can_resize(lab)
+    node = lab.workers[0]
+    make_pod(lab, "t-one", node, SMALL)
+    before = pods(lab, "t-one")
+    room_taken(lab, node)
+    told = resize(selector="default/app=t-one", cpu="800m", resize_timeout="10")
+    assert told.code == 1, told.all
+    says(told, "still Deferred after 10 s", "put back")
+    assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all
+    (after,) = pods(lab, "t-one")
+    assert asked(after) == asked(before[0]) and no_resize_left(after) and has(lab, [after], 100, 200)
+
+    started = Started("resize", *data(selector="default/app=t-one", cpu="800m", resize_timeout="180"), "-y")
+    started.wait_for("t-one: Deferred")
+    leave(lab, "t-filler")
+    told = started.end()
+    assert told.code == 0, told.all
+    after = pods(lab, "t-one")
+    assert identities(after) == identities(before) and has(lab, after, 800, 200) and no_resize_left(after[0])
+
+
+def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
+    """An accepted request is no resize: where nobody carries it out the run fails and says who does not; what was done before is undone on
+    request."""
+    can_resize(lab)
+    one, two = lab.workers[:2]
+    make_pod(lab, "t-a", one, SMALL, app="t-both")
+    make_pod(lab, "t-b", two, SMALL, app="t-both")
+    before = pods(lab, "t-both")
+    room_taken(lab, one)
+    # The first waits for room: time to stop the kubelet of the second.
+    started = Started("resize", *data(selector="default/app=t-both", cpu="800m", resize_timeout="45"), "-y")
+    started.wait_for("t-a: Deferred")
+    lab.run(two, "systemctl stop kubelet")
+    leave(lab, "t-filler")
+    told = started.end()
+    assert told.code == 1, told.all
+    says(told, "the API took the request, and it was not carried out within 45 s", f"the kubelet of {two} does not run")
+    rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+)  ", told.out, re.MULTILINE))
+    assert rows == {"t-a": "done", "t-b": "reverted"}, told.all
+    says(told, f"To undo them: deploys/resize.py --data undo={run_of(told)}")
+    lab.run(two, "systemctl start kubelet")
+    first, second = pods(lab, "t-both")
+    assert has(lab, [first], 800, 200) and asked(second) == asked(before[1]) and has(lab, [second], 100, 200)
+
+    undone = resize(undo=run_of(told))
+    assert undone.code == 0, undone.all
+    after = pods(lab, "t-both")
+    assert identities(after) == identities(before) and has(lab, after, 100, 200) and all(map(no_resize_left, after))
+
+
+def test_a_pod_that_goes_in_the_middle(lab: Lab) -> None:
+    can_resize(lab)
+    node = lab.workers[0]
+    make_pod(lab, "t-one", node, SMALL)
+    room_taken(lab, node)
+    started = Started("resize", *data(selector="default/app=t-one", cpu="800m"), "-y")
+    started.wait_for("t-one: Deferred")
+    leave(lab, "t-one")
+    told = started.end()
+    assert told.code == 1, told.all
+    says(told, "in the middle of its resize; its successor has what the template says", "HALTED")
+    assert re.search(r"^pod default/t-one  +resize  +gone  ", told.out, re.MULTILINE), told.all
+    assert not pods(lab, "t-one")
+
+
+def test_an_api_that_goes_in_the_middle(lab: Lab) -> None:
+    """One that comes back is waited for; one that stays away fails the run, which says what to do, and undo then leaves nothing behind."""
+    can_resize(lab)
+    server, node = lab.control_planes[0], lab.workers[0]
+    make_pod(lab, "t-one", node, SMALL)
+    before = pods(lab, "t-one")
+    room_taken(lab, node)
+    started = Started("resize", *data(selector="default/app=t-one", cpu="800m", resize_timeout="20"), "-y")
+    started.wait_for("t-one: Deferred")
+    lab.run(server, "pkill -STOP -x kube-apiserver")
+    try:
+        started.wait_for("putting back what it had")
+    finally:
+        lab.run(server, "pkill -CONT -x kube-apiserver")
+    told = started.end()
+    assert told.code == 1, told.all
+    says(told, "HALTED", f"--data undo={run_of(told)}" if "revert-failed" in told.out else "put back")
+    wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
+    undone = resize(undo=run_of(told))
+    assert undone.code == 0, undone.all
+    (after,) = pods(lab, "t-one")
+    assert asked(after) == asked(before[0]) and no_resize_left(after) and has(lab, [after], 100, 200)
+    assert identities([after]) == identities(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_other_workloads(lab: Lab, kind: str) -> None:
+    can_resize(lab)
+    make_workload(lab, 2, SMALL, kind)
+    before = pods(lab)
+    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "max_in_flight": "2"})
+    assert told.code == 0, told.all
+    after = pods(lab)
+    assert len(after) == 2 and identities(after) == identities(before) and has(lab, after, 200, 400)
+    told = drift()
+    assert told.code == 2, told.all
+    says(told, f"{kind} default/t-web", "cpu 200m/-, memory 200Mi/400Mi")
+    told = resize(**{kind.lower(): "default/t-web", "cpu_request": "200m", "memory_limit": "400Mi", "template": "update"})
+    assert told.code == 0, told.all
+    says(told, "0 pods are resized in place", "rolled out; its 2 pods have it, read back")
+    assert has(lab, pods(lab), 200, 400) and drift().code == 0
+
+
+@pytest.mark.slow
+def test_what_a_killed_check_leaves_the_next_one_removes(lab: Lab) -> None:
+    can_resize(lab)
+    started = Started("pod_resize_check", "-y")
+    started.wait_for("keep, up")
+    started.send(signal.SIGKILL)
+    started.end()
+    assert "daytwo-resize-" in lab.kubectl("get", "namespaces")
+    lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    told = pyinfra("pod_resize_check", "--limit", lab.workers[0], "-y")
+    assert told.code == 0, told.all
+    assert re.search(rf"^{lab.workers[0]} +restart, down +done  ", told.out, re.MULTILINE), told.all
+    assert "daytwo-resize-" not in lab.kubectl("get", "namespaces")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_what_is_in_hand(lab: Lab) -> None:
+    can_resize(lab)
+    node = lab.workers[0]
+    make_pod(lab, "t-a", node, SMALL, app="t-both")
+    make_pod(lab, "t-b", node, SMALL, app="t-both")
+    before = pods(lab, "t-both")
+    room_taken(lab, node)
+    started = Started("resize", *data(selector="default/app=t-both", cpu="800m", resize_timeout="20"), "-y")
+    started.wait_for("t-a: Deferred")
+    started.send(signal.SIGINT)
+    told = started.end()
+    assert told.code == 1, told.all
+    rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+(?: started)?)  ", told.out, re.MULTILINE))
+    assert rows == {"t-a": "reverted", "t-b": "not started"}, told.all
+    after = pods(lab, "t-both")
+    assert [asked(item) for item in after] == [asked(item) for item in before] and all(map(no_resize_left, after))
+
+
+@pytest.mark.slow
+def test_a_template_and_its_way_back(lab: Lab) -> None:
+    """A run that changed the template is undone by a roll-out of its own; one whose roll-out fails is put back by itself."""
+    can_resize(lab)
+    make_workload(lab, 2, SMALL)
+    told = resize(deployment="default/t-web", cpu="200m", template="update")
+    assert told.code == 0, told.all
+    assert has(lab, pods(lab), 200, 200)
+    undone = resize(undo=run_of(told))
+    assert undone.code == 0, undone.all
+    says(undone, "is gone; its successor has what the template says", "rolled out; its 2 pods have it, read back")
+    assert has(lab, pods(lab), 100, 200) and drift().code == 0
+
+    # There is room for the pods as they are, and not for one more beside them.
+    for node in lab.workers:
+        room_taken(lab, node, f"t-filler-{node}")
+    told = resize(deployment="default/t-web", cpu="350m", template="update", rollout_timeout="15")
+    assert told.code == 1, told.all
+    says(told, "not rolled out within 15 s", "Insufficient cpu", "put back and rolled out", "HALTED")
+    assert re.search(r"^Deployment default/t-web  +update template  +reverted  ", told.out, re.MULTILINE), told.all
+    item = json.loads(lab.kubectl("get", "deployment", "t-web", "-o", "json"))
+    assert item["spec"]["template"]["spec"]["containers"][0]["resources"] == SMALL
+
+
+@pytest.mark.slow
+def test_fifty_pods(lab: Lab) -> None:
+    """At most three requests for each pod, looks at all of them apart; what it took is printed."""
+    can_resize(lab)
+    make_workload(lab, 50, {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}})
+    before = pods(lab)
+    assert len(before) == 50
+    begun = time.monotonic()
+    told = resize(deployment="default/t-web", cpu="20m", memory="48Mi", max_in_flight="10")
+    wall = time.monotonic() - begun
+    assert told.code == 0, told.all
+    found = re.search(
+        r"50 pods in (\d+) s; requests to the API: (\d+) dry runs, (\d+) changes, (\d+) looks at all of them, (\d+) others", told.out
+    )
+    assert found, told.all
+    seconds, dry, changes, looks, others = map(int, found.groups())
+    assert dry + changes + others <= 3 * 50, told.out
+    after = pods(lab)
+    assert identities(after) == identities(before) and all(map(no_resize_left, after)) and has(lab, after, 20, 48)
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+    print(
+        f"50 pods, 10 at a time: {wall:.0f} s in all, {seconds} s of it resizing; {dry} dry runs, {changes} changes, {looks} looks, {others} others; "
+        f"at most {most} MiB"
+    )

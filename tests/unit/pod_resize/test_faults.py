@@ -1,0 +1,257 @@
+"""What an engine makes of faults that no real cluster shows on demand: lost answers, webhooks, statuses that lie, restarts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from roles.api import Api, Invalid, NotFound, Timeout
+from roles.pod_resize import engine
+from roles.pod_resize import resources as facts
+from roles.pod_resize.engine import Engine, Gone, Line, Refused, RevertFailed, Undone, Watcher
+from roles.pod_resize.plan import Change, Step
+from roles.rollout.remote import Answer, Remote
+from tests.unit.pod_resize.world import ID, MI, SMALL, ability, container, pod, state
+
+LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
+STEP = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
+
+
+class World:
+    """A cluster of one pod, whose kubelet does at each look what `acts` says; and its node."""
+
+    def __init__(self, *acts: Callable[[World], None]) -> None:
+        self.pod: dict[str, Any] = pod()
+        self.kernel: Any = SMALL
+        self.acts = list(acts)
+        self.lose: list[Exception] = []
+        self.mutate: Callable[[dict[str, Any]], None] = lambda item: None
+        self.patches: list[dict[str, Any]] = []
+        self.told: list[str] = []
+
+    # ---- the API
+
+    def patch(self, path: str, changes: dict[str, Any], timeout: float = 0, *, dry_run: bool = False, wait: float = 0) -> dict[str, Any]:
+        assert path.endswith("/resize")
+        if not self.pod:
+            raise NotFound("cp1", path, "404", "-")
+        self.patches.append(changes)
+        spec = self.pod["spec"]["containers"][0]
+        spec["resources"] = facts.merged(spec["resources"], changes["spec"]["containers"][0]["resources"])
+        self.mutate(spec)
+        if self.lose:
+            raise self.lose.pop(0)
+        return copy.deepcopy(self.pod)
+
+    def get_json(self, path: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
+        if "/pods?" not in path:
+            raise NotFound("cp1", path, "404", "-")
+        if self.acts:
+            self.acts.pop(0)(self)
+        return {"items": [copy.deepcopy(self.pod)] if self.pod else []}
+
+    # ---- the node
+
+    name = "w1"
+
+    def run(self, script: str, timeout: float = 0) -> Answer:
+        if "is-active" in script:
+            return Answer(0, ["active"], [])
+        shares = int(facts.quantity(self.kernel["requests"]["cpu"]) * 1024)
+        limit = int(facts.quantity(self.kernel["limits"]["memory"]))
+        files = f"cpu.shares={shares} cpu.cfs_quota_us=-1 cpu.cfs_period_us=100000 memory.limit_in_bytes={limit}"
+        return Answer(0, [f"container {ID} 7 99 v1 {files}", "end"], [])
+
+    # ---- its kubelet
+
+    def actuate(self) -> None:
+        """All of it, as it should be."""
+        self.kernel = self.pod["spec"]["containers"][0]["resources"]
+        self.report(self.kernel)
+
+    def report(self, resources: Any) -> None:
+        self.pod["status"]["containerStatuses"] = [state("app", resources)]
+        self.pod["status"]["conditions"] = []
+
+    def say(self, kind: str, reason: str) -> None:
+        self.pod["status"]["conditions"] = [{"type": kind, "status": "True", "reason": reason, "message": "in its words"}]
+
+    def engine(self, timeout: float = 0.5) -> Engine:
+        line = Line(cast("Callable[[], Api]", lambda: self), 0.2)
+        nodes = {"w1": cast(Remote, self)}
+        return Engine(line, Watcher(line, "shop", ""), ability(), nodes, {}, timeout, self.told.append)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(engine, "FILES_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "ERROR_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "BACK_SECONDS", 0.5)
+
+
+def idle(world: World) -> None:
+    pass
+
+
+def asked(world: World) -> Any:
+    return world.pod["spec"]["containers"][0]["resources"]
+
+
+def test_done() -> None:
+    world = World(idle, World.actuate)
+    proven = world.engine().resize(STEP)
+    assert f"cpu.shares 307, cpu.cfs_quota_us -1, memory.limit_in_bytes {600 * MI}" in str(proven) and ": the same" in str(proven)
+    assert len(world.patches) == 1 and world.patches[0]["metadata"] == {"uid": "u-web-1"}
+
+
+def test_an_accepted_request_is_nothing() -> None:
+    world = World()
+    with pytest.raises(Undone, match=r"the API took the request, and it was not carried out within 0\.5 s") as caught:
+        world.engine().resize(STEP)
+    assert "put back: app: cpu.shares 102" in str(caught.value) and asked(world) == SMALL
+
+
+def test_a_status_alone_is_nothing() -> None:
+    """It says that it is done, and the kernel holds the container to what it had."""
+    world = World(lambda one: one.report(LARGE), idle, lambda one: one.report(SMALL))
+    with pytest.raises((Undone, RevertFailed), match="its status says that it is done, and its cgroup on w1 does not") as caught:
+        world.engine().resize(STEP)
+    assert "cpu.shares is 102, and 307 is wanted" in str(caught.value) and asked(world) == SMALL
+
+
+def test_a_cgroup_alone_is_nothing() -> None:
+    def half(world: World) -> None:
+        world.kernel = LARGE
+
+    world = World(half)
+    with pytest.raises(RevertFailed, match="not carried out within"):
+        world.engine().resize(STEP)
+
+
+@pytest.mark.parametrize("reason", ["Infeasible"])
+def test_infeasible_is_put_back_at_once(reason: str) -> None:
+    world = World(lambda one: one.say("PodResizePending", reason), World.actuate)
+    with pytest.raises(Undone, match="Infeasible: in its words; put back"):
+        world.engine(60).resize(STEP)
+    assert asked(world) == SMALL and "shop/web-1: Infeasible: in its words" in world.told
+
+
+def test_deferred_is_told_waited_for_and_done() -> None:
+    world = World(lambda one: one.say("PodResizePending", "Deferred"), idle, idle, World.actuate)
+    assert world.engine(60).resize(STEP)
+    assert world.told == ["shop/web-1: Deferred: in its words", "shop/web-1: going on"]
+
+
+def test_deferred_for_too_long() -> None:
+    world = World(lambda one: one.say("PodResizePending", "Deferred"), *[idle] * 2)
+    with pytest.raises((Undone, RevertFailed), match=r"still Deferred after 0\.5 s: in its words"):
+        world.engine().resize(STEP)
+    assert asked(world) == SMALL
+
+
+def test_an_error_that_stays() -> None:
+    world = World(lambda one: one.say("PodResizeInProgress", "Error"))
+    with pytest.raises(RevertFailed, match="the kubelet fails to carry it out: in its words"):
+        world.engine(60).resize(STEP)
+
+
+def test_an_error_that_passes() -> None:
+    world = World(lambda one: one.say("PodResizeInProgress", "Error"), idle, World.actuate)
+    assert world.engine(60).resize(STEP)
+
+
+def test_a_restart_that_was_not_to_be() -> None:
+    def restarted(world: World) -> None:
+        world.actuate()
+        world.pod["status"]["containerStatuses"][0]["restartCount"] = 1
+
+    with pytest.raises(
+        (Undone, RevertFailed), match="its container app was restarted, which was not to be: it was aaaaaaaaaaaa, 0 restarts"
+    ):
+        World(restarted, World.actuate).engine().resize(STEP)
+
+
+def test_a_restart_that_was_to_be_and_was_not() -> None:
+    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE, restarts=True)})
+    with pytest.raises((Undone, RevertFailed), match="not carried out within"):
+        World(World.actuate).engine().resize(step)
+
+
+def test_another_container_was_restarted() -> None:
+    def hurt(world: World) -> None:
+        world.pod["status"]["containerStatuses"][1]["containerID"] = "containerd://" + "c" * 64
+
+    world = World(hurt)
+    world.pod = pod("web-1", container("app"), container("sidecar"))
+    with pytest.raises((Undone, RevertFailed), match="its container sidecar was restarted"):
+        world.engine().resize(STEP)
+
+
+def test_a_pod_that_goes() -> None:
+    def gone(world: World) -> None:
+        world.pod = {}
+
+    def going(world: World) -> None:
+        world.pod["metadata"]["deletionTimestamp"] = "now"
+
+    def over(world: World) -> None:
+        world.pod["status"] |= {"phase": "Failed", "reason": "Evicted"}
+
+    for act, words in ((gone, "deleted in the middle"), (going, "is being deleted"), (over, "ended in the middle .*Evicted")):
+        world = World(act)
+        with pytest.raises(Gone, match=words):
+            world.engine().resize(STEP)
+        assert len(world.patches) == 1, "there is nothing to put back"
+    world = World()
+    world.pod = {}
+    with pytest.raises(Gone, match="deleted since it was looked at"):
+        world.engine().resize(STEP)
+
+
+def test_what_the_api_refuses_was_not_changed() -> None:
+    world = World()
+    world.lose = [Invalid("cp1", "/", "422", "mend")]
+    with pytest.raises(Refused, match="422"):
+        world.engine().resize(STEP)
+    assert len(world.patches) == 1
+
+
+def test_a_lost_answer_is_asked_for_again() -> None:
+    world = World(World.actuate)
+    world.lose = [Timeout("cp1", "/", "no answer", "-")]
+    assert world.engine().resize(STEP)
+    assert len(world.patches) == 2
+
+
+def test_an_api_that_stays_away_after_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.lose = [Timeout("cp1", "/", "no answer", "-")] * 10000
+    with pytest.raises(
+        RevertFailed, match=r"could not be asked for again.* BY HAND: kubectl patch pod -n shop web-1 --subresource resize"
+    ) as caught:
+        world.engine().resize(STEP)
+    assert '"requests":{"cpu":"100m","memory":"200Mi"}' in str(caught.value)
+
+
+def test_a_webhook_that_changes_it() -> None:
+    def less(spec: dict[str, Any]) -> None:
+        if spec["resources"]["requests"]["cpu"] == "300m":
+            spec["resources"]["requests"]["cpu"] = "150m"
+
+    world = World()
+    world.mutate = less
+    with pytest.raises(Undone, match=r"its spec has requests.cpu 150m, not 300m: an admission webhook changes it"):
+        world.engine().resize(STEP)
+    assert asked(world) == SMALL
+
+
+def test_a_node_that_nobody_can_look_at() -> None:
+    world = World(World.actuate, World.actuate)
+    made = world.engine()
+    made.nodes = {}
+    with pytest.raises(RevertFailed, match="no host of the inventory is node w1"):
+        made.resize(STEP)

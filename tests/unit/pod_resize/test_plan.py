@@ -1,0 +1,171 @@
+"""From pods and a wish to steps and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.pod_resize import plan as planning
+from roles.pod_resize import resources as facts
+from roles.pod_resize.plan import Change, Plan, Step
+from tests.unit.pod_resize.world import MI, SMALL, ability, container, desired, held, node, pod, state
+
+LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
+BOTH = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"cpu": "200m", "memory": "300Mi"}}
+
+
+def make(*pods: dict[str, Any], version: str = "v1.36.3", usage: int = 10 * MI, **values: Any) -> Plan:
+    return planning.make(desired(**values), pods, ability(version), held(usage), ["w1"])
+
+
+def refusal(plan: Plan) -> str:
+    assert len(plan.refusals) == 1 and plan.steps == [], plan
+    return plan.refusals[0]
+
+
+def test_the_amounts_are_request_and_limit_where_there_is_one() -> None:
+    (step,) = make(pod(), cpu="300m", memory="600Mi").steps
+    assert step == Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
+    assert step.told == "app: cpu 100m/-, memory 200Mi/200Mi -> cpu 300m/-, memory 600Mi/600Mi"
+
+
+def test_only_what_changes_is_asked_for_of_that_very_pod() -> None:
+    (step,) = make(pod(), cpu="300m").steps
+    assert step.patch() == {
+        "metadata": {"uid": "u-web-1"},
+        "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "300m"}}}]},
+    }
+
+
+def test_the_form_of_the_api() -> None:
+    (step,) = make(pod(), cpu="300m").steps
+    assert step.path(31) == "/api/v1/namespaces/shop/pods/web-1" and step.path(32) == f"{step.path(27)}/resize"
+
+
+def test_requests_and_limits_apart() -> None:
+    (step,) = make(pod("web-1", container("app", BOTH)), cpu_request="150m", memory_limit="400Mi").steps
+    assert step.after["app"] == {"requests": {"cpu": "150m", "memory": "200Mi"}, "limits": {"cpu": "200m", "memory": "400Mi"}}
+
+
+def test_a_limit_where_nothing_was_is_its_request_too() -> None:
+    (step,) = make(pod("web-1", container("app", {"requests": {"memory": "1Mi"}})), cpu_limit="1").steps
+    assert step.after["app"] == {"requests": {"memory": "1Mi", "cpu": "1"}, "limits": {"cpu": "1"}}
+
+
+def test_what_is_so_already_is_left_alone() -> None:
+    plan = make(pod(), cpu="0.1", memory="209715200")
+    assert plan.steps == [] == plan.refusals and plan.unchanged == [("shop/web-1", "has it: app: cpu 100m/-, memory 200Mi/200Mi")]
+
+
+@given(st.sampled_from(("100m", "300m", "1")), st.sampled_from(("200Mi", "600Mi", "1Gi")))
+def test_the_plan_of_what_was_done_is_empty_and_the_way_back_leads_back(cpu: str, memory: str) -> None:
+    plan = make(pod(), cpu=cpu, memory=memory)
+    for step in plan.steps:
+        done = pod("web-1", container("app", step.after["app"]), status={"containerStatuses": [state("app", step.after["app"])]})
+        assert make(done, cpu=cpu, memory=memory).steps == []
+        back = planning.undo([step], [done], ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+        assert [one.after for one in back.steps] == [{"app": SMALL}]
+        assert step.back().back() == step
+
+
+def test_pods_in_order_and_those_that_are_over_left_out() -> None:
+    going = pod("web-3", metadata={"deletionTimestamp": "now"})
+    plan = make(pod("web-2"), pod("web-1"), going, pod("web-4", phase="Succeeded"), pod("web-5", phase="Failed"), cpu="1")
+    assert [step.name for step in plan.steps] == ["web-1", "web-2"] and plan.notes == ["shop/web-3 is being deleted, and is left out"]
+
+
+def test_no_pods() -> None:
+    assert refusal(make(cpu="1")) == "Deployment shop/web: it has no pods now; there is nothing to resize"
+
+
+def test_pods_with_the_same_fault_are_told_once() -> None:
+    plan = make(*(pod(f"web-{number}", phase="Pending") for number in range(9)), cpu="1")
+    assert refusal(plan).startswith(
+        "shop/web-0, shop/web-1, shop/web-2, shop/web-3, shop/web-4 and 4 more: it does not run (phase Pending)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "values", "words"),
+    [
+        (pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}), {"cpu": "1"}, "it is a static pod"),
+        (pod(spec={"os": {"name": "windows"}}), {"cpu": "1"}, "it is a Windows pod"),
+        (pod(spec={"resources": {"limits": {"cpu": "1"}}}), {"cpu": "1"}, "as a whole (pod level)"),
+        (pod("p", container("a"), container("b")), {"cpu": "1"}, "it has several containers (a, b); name one, or all of them: --data container=a"),
+        (pod(), {"cpu": "1", "container": "sidecar"}, "it has no container sidecar; it has app"),
+        (pod(spec={"initContainers": [container("init")]}), {"cpu": "1", "container": "init"}, "init is an init container"),
+        (pod("p", container("app", BOTH)), {"cpu": "300m", "memory": "600Mi"}, "would change from Burstable to Guaranteed"),
+        (pod("p", container("app", {})), {"cpu": "1"}, "would change from BestEffort to Burstable"),
+        (pod("p", container("app", BOTH)), {"cpu_request": "300m"}, "its cpu request would be 300m, above its limit 200m"),
+        (pod(status={"resize": "Deferred"}), {"cpu": "1"}, "a resize of it is under way already (Deferred)"),
+        (pod(node="w9"), {"cpu": "1"}, "it runs on w9, and no host of the inventory that can be reached is that node"),
+        (pod(status={"containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}), {"cpu": "1"},
+         "its container app does not run (CrashLoopBackOff)"),
+        (pod("p", container("app", policy="RestartContainer")), {"cpu": "1"}, "app would be restarted, as its resizePolicy says"),
+    ],
+)  # fmt: skip
+def test_what_one_pod_cannot(item: dict[str, Any], values: dict[str, Any], words: str) -> None:
+    assert words in refusal(make(item, **values))
+
+
+def test_all_containers() -> None:
+    (step,) = make(pod("p", container("a"), container("b")), cpu="1", container="all").steps
+    assert set(step.changes) == {"a", "b"}
+    (step,) = make(pod("p", container("a"), container("b")), cpu="1", container="b").steps
+    assert set(step.changes) == {"b"}
+
+
+def test_a_restart_with_consent() -> None:
+    (step,) = make(pod("p", container("app", policy="RestartContainer")), cpu="1", allow_restarts=True).steps
+    assert step.changes["app"].restarts and "restarts it, by its resizePolicy" in step.told
+
+
+def test_a_limit_below_what_is_used() -> None:
+    assert make(pod(), memory="100Mi", usage=100 * MI).refusals == []
+    assert "the memory limit 100Mi is below what it uses now, 101Mi" in refusal(make(pod(), memory="100Mi", usage=100 * MI + 1))
+    assert make(pod("p", container("app", policy="RestartContainer")), memory="1Mi", usage=MI * 9, allow_restarts=True).refusals == []
+
+
+def test_a_lower_limit_where_the_usage_is_not_known() -> None:
+    plan = planning.make(desired(memory="100Mi"), [pod()], ability(), {}, ["w1"])
+    assert "what it uses now could not be read on w1" in refusal(plan)
+    assert planning.make(desired(memory="900Mi"), [pod()], ability(), {}, ["w1"]).refusals == []
+
+
+def test_1_33_lowers_no_memory_without_a_restart() -> None:
+    assert "1.33 lowers no memory limit without a restart" in refusal(make(pod(), memory="100Mi", version="v1.33.4"))
+    assert make(pod(), memory="100Mi", version="v1.34.0").refusals == []
+
+
+def test_a_node_that_cannot() -> None:
+    whole = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+    seen = ability("v1.36.3", {}, node(configuration={"cpuManagerPolicy": "static"}))
+    plan = planning.make(desired(cpu="2"), [pod("p", container("app", whole))], seen, held(), ["w1"])
+    assert "static CPU manager" in refusal(plan)
+
+
+def test_undo() -> None:
+    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
+    gone = Step("shop", "web-9", "u-web-9", "w1", {"app": Change(SMALL, LARGE)})
+    other = Step("shop", "web-2", "u-web-2", "w1", {"app": Change(SMALL, LARGE)})
+    now = [pod(f"web-{number}", container("app", LARGE), status={"containerStatuses": [state("app", LARGE)]}) for number in (1, 2)]
+    plan = planning.undo([step, gone, other], now, ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+    assert [one.name for one in plan.steps] == ["web-2", "web-1"], "the last one first"
+    assert plan.unchanged == [("shop/web-9", "is gone; its successor has what the template says")] and plan.refusals == []
+    untouched = planning.undo([step], [pod()], ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+    assert untouched.steps == [] and untouched.unchanged[0][0] == "shop/web-1"
+
+
+def test_undo_of_what_was_added_says_why_not() -> None:
+    before = {"requests": {"cpu": "100m"}}
+    after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
+    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(before, after)})
+    plan = planning.undo([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+    assert "app had no limits.cpu before, and none can be taken out of a running pod" in plan.refusals[0]
+
+
+def test_told() -> None:
+    assert facts.told({}) == "nothing" and planning.mebibytes(1) == "1Mi" and planning.mebibytes(MI) == "1Mi"
