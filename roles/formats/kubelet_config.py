@@ -65,6 +65,21 @@ def _merge(base: Any, over: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def lines(data: bytes) -> dict[Path, int]:
+    """The line (1-based) of each field's key, of maps within maps too: ("evictionHard", "memory.available"): 7. Raises FormatError."""
+    found: dict[Path, int] = {}
+
+    def walk(node: Node, path: Path) -> None:
+        for key, value in node.pairs:
+            here = (*path, yaml_text.key_name(key))
+            found[here] = key.line
+            if value.kind == "map":
+                walk(value, here)
+
+    walk(_parse(data).root, ())
+    return found
+
+
 def gates(data: bytes) -> dict[str, bool]:
     """The gates a file sets. Raises FormatError for a value that the kubelet would not take as a boolean."""
     return _gates(_parse(data))
