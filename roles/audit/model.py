@@ -25,9 +25,21 @@ class Severity(StrEnum):
 SEVERITIES = tuple(Severity)
 
 Kind = Literal[
-    "unreadable", "in-flight", "daemon-reload", "stale", "stray", "backup", "drift", "sibling", "flag-beats-file", "gate", "field",
-    "target-version", "split-brain", "inventory",
-]  # fmt: skip
+    "unreadable",
+    "in-flight",
+    "daemon-reload",
+    "stale",
+    "stray",
+    "backup",
+    "drift",
+    "sibling",
+    "flag-beats-file",
+    "gate",
+    "field",
+    "target-version",
+    "split-brain",
+    "inventory",
+]
 
 #: Each kind as people call it, in the order in which they are shown.
 TITLES: dict[str, str] = {
@@ -161,10 +173,15 @@ def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding
         sorted(
             dict.fromkeys(findings),
             key=lambda one: (
-                SEVERITIES.index(one.severity), kinds[one.kind], one.name or "", place.get(one.node or "", -1), one.file or "", one.line or 0
+                SEVERITIES.index(one.severity),
+                kinds[one.kind],
+                one.name or "",
+                place.get(one.node or "", -1),
+                one.file or "",
+                one.line or 0,
             ),
         )
-    )  # fmt: skip
+    )
 
 
 def schema() -> str:

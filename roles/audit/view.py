@@ -203,8 +203,13 @@ def _component_gates(component: Component) -> Iterator[Setting]:
             for item in flag.items:
                 line = int(flag.value.source)
                 yield Setting(
-                    component=component.name, name=item.name, value=_boolean(item.value), source="manifest", file=component.file.path, line=line
-                )  # fmt: skip
+                    component=component.name,
+                    name=item.name,
+                    value=_boolean(item.value),
+                    source="manifest",
+                    file=component.file.path,
+                    line=line,
+                )
     except FormatError:
         return  # told as a stray, or by the component itself
 
