@@ -190,6 +190,7 @@ def _flags(view: View) -> Iterator[Finding]:
             for place in listed:
                 if place.source in ("file", "drop-in") and place.name == winner.name and not _alike(place.value, winner.value):
                     flag = what or _flag_of(view, winner)
+                    variable = f" ({winner.variable})" if winner.variable else ""
                     yield Finding(
                         severity=Severity.warning,
                         kind="flag-beats-file",
@@ -199,7 +200,7 @@ def _flags(view: View) -> Iterator[Finding]:
                         file=place.file,
                         line=place.line,
                         value=f"{place.name}: {place.value}",
-                        rule=f"{flag} of {winner.place}{f' ({winner.variable})' if winner.variable else ''} says {winner.value}, and a flag beats"
+                        rule=f"{flag} of {winner.place}{variable} says {winner.value}, and a flag beats"
                         " the file: what stands here has no effect",
                         way_out="take one of them out; deploys/kubelet_config.py --data move_flags=true moves a flag to the file"
                         if not what

@@ -225,7 +225,7 @@ def _static_pods(view: View) -> Iterator[Finding]:
 
 def _other_arguments(view: View, name: str, argv: Sequence[str], process: Process) -> Iterator[Finding]:
     component = view.components[name]
-    lines = {word: line for word, line in manifest.argument_lines(component.data, name)}
+    lines = dict(manifest.argument_lines(component.data, name))
     more = [word for word in argv if word not in process.argv]
     less = [word for word in process.argv if word not in argv]
     for word in more or argv[:1]:
@@ -261,7 +261,7 @@ def _gates(view: View) -> Iterator[Finding]:
             place.file,
             place.line,
             f"{place.name}={place.value}",
-            f"{place.component} runs with {place.name}={'true' if running.enabled else 'false'}: it was not restarted since this was written",
+            f"{place.component} runs with {'true' if running.enabled else 'false'}: it was not restarted since this was written",
             "restart it if the file is right, else put the file back",
         )
 

@@ -134,7 +134,8 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
             Severity.critical,
             one.path,
             f"pod {pod}",
-            f"it makes the same pod as {keep.path}; the kubelet takes the lexically last, which is {wins}: an edit of the other one is undone",
+            f"it makes the same pod as {keep.path}; the kubelet takes the lexically last, which is {wins}:"
+            " an edit of the other one is undone",
             f"move it to another directory (mv {one.path} /root/), then see that the pod still runs: removing it can end the pod until"
             " the kubelet's next look",
             one.line,

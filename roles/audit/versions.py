@@ -6,20 +6,19 @@ fields (roles/kubelet/fields.json). What the running process tells of its gates 
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage
 
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.view import GATES, View
-from roles.formats import FormatError, kubelet_config
+from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage
+from roles.feature_gates.reach import readers
+from roles.feature_gates.told import overlay
+from roles.feature_gates.verdict import Finding as Judged
+from roles.feature_gates.verdict import Level, Subject, emulated_minor, judge
+from roles.formats import FormatError, flags, kubelet_config
 from roles.kubelet import schema
-
-# So alike is a name to the one that was meant.
-_ALIKE = 0.75
 
 
 def parse_target(value: Any, catalogue: Catalogue) -> int | None:
@@ -45,13 +44,9 @@ def findings(view: View, catalogue: Catalogue, target: int | None = None) -> Ite
     """Of one node."""
     if view.kubelet is None:
         return
-    for place in view.gates:
-        minor = view.minor(place.component)
-        if minor is not None and catalogue.covers(minor):
-            running = view.running.get(place.component) or {}
-            yield from _gate_now(view.host, place, minor, catalogue, frozenset(running))
-            if target is not None:
-                yield from gate_then(view.host, place, minor, target, catalogue)
+    yield from _gates_now(view, catalogue)
+    for place in view.gates if target is not None else ():
+        yield from gate_then(view.host, place, view.minor(place.component), target or 0, catalogue)
     yield from _flags_now(view)
     yield from _fields(view)
     if target is not None:
@@ -62,66 +57,45 @@ def findings(view: View, catalogue: Catalogue, target: int | None = None) -> Ite
 # ---- gates
 
 
-def _gate_now(host: str, place: Setting, minor: int, catalogue: Catalogue, running: frozenset[str]) -> Iterator[Finding]:
-    gate, wanted = catalogue.gate(place.name), place.value == "true"
-    if place.name in SPECIAL:
-        if wanted:
-            yield _gate(
-                host,
-                place,
-                Severity.warning,
-                f"{place.name} turns on every gate of its stage that is not set by name, those that an upgrade brings too",
-                "name the gates that are wanted instead",
-            )
+def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
+    """As the rules of roles/feature_gates/verdict.py judge each place; what beats it does not save a component from a name it refuses."""
+    for component, process in view.processes.items():
+        minor = process.minor
+        if minor is None or not catalogue.covers(minor):
+            continue
+        places = [place for place in view.gates if place.component == component]
+        effective = {place.name: place.value == "true" for place in places if place.counts}
+        emulated = emulated_minor(flags.flag_values(process.argv, "emulated-version"))
+        live = overlay(minor, view.running.get(component) or {}, {}, effective, emulated, catalogue)
+        subject = Subject(component, minor, emulated, live)
+        for place in places:
+            wanted = {**effective, place.name: place.value == "true"}
+            for found in judge(subject, {place.name: wanted[place.name]}, wanted, (), catalogue):
+                if found.gate == place.name and found.level > Level.ACCEPT:
+                    way_out = (
+                        found.way_out.replace("take it out of the data", f"take it out of {place.file}") or f"take it out of {place.file}"
+                    )
+                    yield _gate(view.host, place, _severity(found), found.message, way_out)
+            if place.name in SPECIAL and wanted[place.name]:
+                rule = f"{place.name} turns on every gate of its stage that is not set by name, those that an upgrade brings too"
+                yield _gate(view.host, place, Severity.warning, rule, "name the gates that are wanted instead")
+            yield from _not_read(view.host, place, minor, subject.stage(place.name, catalogue), catalogue)
+
+
+def _severity(found: Judged) -> Severity:
+    if found.level == Level.REFUSE:
+        return Severity.critical
+    return Severity.note if found.rule == "no effect" else Severity.warning
+
+
+def _not_read(host: str, place: Setting, minor: int, stage: Stage | None, catalogue: Catalogue) -> Iterator[Finding]:
+    """A gate that a component takes and never asks for; not said of what has no effect anyhow."""
+    by = readers(place.name, minor, catalogue)
+    if stage is None or stage.locked or not by or place.component in by or (place.value == "true") == stage.default:
         return
-    stage = gate.at(minor) if gate else None
-    if gate is None or stage is None:
-        if place.name not in running:
-            yield _gate(
-                host,
-                place,
-                Severity.critical,
-                f"v1.{minor} does not know this gate{_since(gate, minor)}: {place.component} does not start with it",
-                f"take it out{_meant(place.name, catalogue.known(minor))}",
-            )
-        return
-    if stage.locked and wanted != stage.default:
-        yield _gate(
-            host,
-            place,
-            Severity.critical,
-            f"locked to {_text(stage.default)} in v1.{minor} ({stage.stage} since {_reached(gate, stage, minor)}): "
-            f"{place.component} does not start with {place.name}={place.value}",
-            "take it out",
-        )
-    elif stage.stage == "Deprecated":
-        yield _gate(
-            host,
-            place,
-            Severity.warning,
-            f"deprecated in v1.{minor}, to be removed" + (f" in v1.{gate.removed_in}" if gate.removed_in else ""),
-            f"do without it: what comes is {place.name}={_text(stage.default)}"
-            if wanted != stage.default
-            else "take it out: it is the default",
-        )
-    elif stage.stage == "GA" and wanted == stage.default:
-        yield _gate(
-            host,
-            place,
-            Severity.note,
-            f"no effect: GA and {'locked' if stage.locked else 'on by itself'} in v1.{minor}"
-            + (f"; from v1.{gate.removed_in} on components do not start with it" if gate.removed_in else ""),
-            "take it out",
-        )
-    readers = gate.readers(minor)
-    if readers is not None and readers and place.component not in readers and not stage.locked and wanted != stage.default:
-        yield _gate(
-            host,
-            place,
-            Severity.note,
-            f"no effect here: in v1.{minor} {place.component} does not read it; {', '.join(sorted(readers))} {'does' if len(readers) == 1 else 'do'}",
-            f"take it out of {place.component}",
-        )
+    do = "do" if len(by) > 1 else "does"
+    rule = f"{place.name}={place.value} has no effect here: in 1.{minor} {place.component} does not read it ({' and '.join(by)} {do})"
+    yield _gate(host, place, Severity.note, rule, f"take it out of {place.file}, unless all components are to be alike")
 
 
 def gate_then(host: str | None, place: Setting, minor: int | None, target: int, catalogue: Catalogue) -> Iterator[Finding]:
@@ -164,29 +138,6 @@ def _after_all(gate: Gate, wanted: bool) -> str:
     if last is None or last.default == wanted:
         return ""
     return f"; without it the feature is {'on' if last.default else 'off'}, and this file has it {'on' if wanted else 'off'}"
-
-
-def _reached(gate: Gate, stage: Stage, minor: int) -> str:
-    """The release in which a gate came to what it is in `minor`."""
-    first = minor
-    while first > gate.added and gate.at(first - 1) == stage:
-        first -= 1
-    return f"v1.{first}"
-
-
-def _since(gate: Gate | None, minor: int) -> str:
-    if gate is None:
-        return ""
-    return (
-        f" any more (removed in v1.{gate.removed_in})"
-        if gate.removed_in is not None and gate.removed_in <= minor
-        else (f" yet (it comes in v1.{gate.added})" if gate.added > minor else "")
-    )
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1, _ALIKE)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _gate(host: str | None, place: Setting, severity: Severity, rule: str, way_out: str, kind: Any = "gate") -> Finding:

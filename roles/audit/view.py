@@ -73,8 +73,7 @@ class View:
     def minor(self, component: str) -> int | None:
         """36 for v1.36.3; None where the process did not tell its version."""
         process = self.processes.get(component)
-        found = re.match(r"v?1\.(\d+)", (process.version if process else None) or "")
-        return int(found.group(1)) if found else None
+        return process.minor if process else None
 
     @property
     def known_minor(self) -> int | None:
