@@ -20,7 +20,7 @@ from roles.kubelet_config.model import Desired as Fields
 from roles.kubelet_config.plan import settle
 
 # Fields that are a node's own: they say which node it is.
-_ITS_OWN = (
+ITS_OWN = (
     "address",
     "healthzBindAddress",
     "podCIDR",
@@ -257,7 +257,7 @@ def _unlike_fields(group: Sequence[View]) -> Iterator[Finding]:
     names = {name for found in configurations.values() for name in found}
     for name in sorted(names):
         top = name.partition(".")[0]
-        if top in _ITS_OWN:
+        if top in ITS_OWN:
             continue
         kinds = {view.kind for view in group} if top not in _WHATEVER_KIND else {None}
         for kind in kinds:

@@ -246,6 +246,7 @@ class Fleet:
 
 _results: weakref.WeakKeyDictionary[Any, dict[str, AsyncResult[Any]]] = weakref.WeakKeyDictionary()
 _fleets: weakref.WeakKeyDictionary[Any, Fleet] = weakref.WeakKeyDictionary()
+_left: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def current_fleet() -> Fleet:
@@ -305,6 +306,18 @@ def stop(reasons: Iterable[object]) -> None:
     """Raises DeployError with all of them where there are any."""
     if found := list(reasons):
         raise refusals(found)
+
+
+def leave(code: int) -> None:
+    """End pyinfra in its prepare phase with an exit status of daytwo's own: pyinfra's tells only whether a host failed.
+
+    Called by the deploy code of each host; the first one raises SystemExit, which gevent's hub hands on to pyinfra's main greenlet,
+    and that disconnects from all hosts on its way out (pyinfra_cli/cli.py, cli).
+    """
+    state = context.host.state
+    if state not in _left:
+        _left.add(state)
+        raise SystemExit(code)
 
 
 def current_host() -> str:
