@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from roles.audit import parsed
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.versions import gate_then
 from roles.audit.view import GATES, View
 from roles.feature_gates.catalogue import Catalogue
-from roles.formats import FormatError, cluster_configuration, flags, kubelet_config, yaml_text
+from roles.formats import FormatError, cluster_configuration, flags, yaml_text
 from roles.kubeadm import Difference, Found, Lasting, gate_differences, kubelet_differences
 from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE
 from roles.kubelet import shown
@@ -83,7 +84,7 @@ def _main(view: View) -> dict[str, Any]:
     found = view.kubelet
     data = view.seen.data(found.config_path) if found and found.config_path else None
     try:
-        return kubelet_config.read(data) if data is not None else {}
+        return parsed.read(data) if data is not None else {}
     except FormatError:
         return {}
 
@@ -124,9 +125,9 @@ def _finding(view: View, difference: Difference, place: Setting | None, value: s
     )
 
 
-def _kubelet_lines(data: bytes) -> dict[tuple[str, ...], int]:
+def _kubelet_lines(data: bytes) -> Mapping[tuple[str, ...], int]:
     try:
-        return kubelet_config.lines(data)
+        return parsed.lines(data)
     except FormatError:
         return {}
 

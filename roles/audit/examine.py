@@ -71,6 +71,8 @@ def _named(view: View) -> str | None:
 
 def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
     for view in views:
+        if view.kind == "unsupported":
+            yield f"{view.host}: {view.why}"
         if view.kubelet is not None and view.known_minor is None:
             version = view.processes["kubelet"].version or "version unknown"
             yield f"fields and flags of {view.host}: its kubelet ({version}) is not in the table"

@@ -16,7 +16,7 @@ import jinja2
 
 from roles.audit.matrix import Cell, Group, Matrix, Row, matrix
 from roles.audit.model import SEVERITIES, TITLES, Finding, Node, Report
-from roles.audit.text import together, verdict
+from roles.audit.text import counted, together, verdict
 from roles.eviction.order import TITLES as SIGNALS
 from roles.eviction.order import NodeOrder, amount, reason
 from roles.eviction.order import Row as Pod
@@ -39,7 +39,10 @@ def page(report: Report, orders: Sequence[NodeOrder] = ()) -> str:
         code=report.code,
         made=datetime.fromisoformat(report.made).strftime("%Y-%m-%d %H:%M %Z"),
         target=report.target_version or "",
-        counts=[{"name": one.value, "count": report.count(one)} for one in SEVERITIES],
+        counts=[
+            {"name": one.value, "count": report.count(one), "title": counted(report.count(one), one).partition(" ")[2]}
+            for one in SEVERITIES
+        ],
         fleet=list(_fleet(report)),
         findings=[_finding(one, nodes) for one, nodes in together(report.findings)],
         groups=[_group(one, number) for number, one in enumerate(found.groups)],
@@ -65,15 +68,20 @@ def _fleet(report: Report) -> Iterator[dict[str, Any]]:
     worst: dict[str, list[str]] = {}
     for finding in report.findings:
         worst.setdefault(finding.node or "", []).append(finding.severity.value)
+    everywhere = set.intersection(*(set(node.groups) for node in report.nodes)) if report.nodes else set()
     order = {node.groups: number for number, node in reversed(list(enumerate(report.nodes)))}
     for groups, nodes in groupby(sorted(report.nodes, key=lambda node: order[node.groups]), key=lambda node: node.groups):
         listed = [_chip(node, worst.get(node.name, [])) for node in nodes]
-        yield {"title": ", ".join(groups) or "nodes", "nodes": listed, "dense": len(listed) > 60}
+        yield {
+            "title": ", ".join(group for group in groups if group not in everywhere) or "nodes",
+            "nodes": listed,
+            "dense": len(listed) > 60,
+        }
 
 
 def _chip(node: Node, found: Sequence[str]) -> dict[str, str]:
     severity = next((one.value for one in SEVERITIES if one.value in found), "clean")
-    told = ", ".join(f"{found.count(one.value)} {one.value}" for one in SEVERITIES if one.value in found) or "nothing found"
+    told = ", ".join(counted(found.count(one.value), one) for one in SEVERITIES if one.value in found) or "nothing found"
     about = " ".join(filter(None, (node.kind, node.version)))
     return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": f"{node.name}: {about}; {told}"}
 

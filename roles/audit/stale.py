@@ -172,7 +172,7 @@ def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
             name,
             file,
             place.line if place else None,
-            place.value if place else None,
+            f"{place.name}: {place.value}" if place else None,
             f"the kubelet runs with something older than its files: {sentence}",
             "restart the kubelet if the file is right, else put it back",
         )

@@ -11,9 +11,10 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
+from roles.audit import parsed
 from roles.audit.model import Finding, Kind, Severity
 from roles.audit.view import Manifest, View
-from roles.formats import FormatError, kubelet_config, unit
+from roles.formats import FormatError, unit
 
 # What people, editors, package managers and tools put behind a name, or before its extension.
 _BACKUP = re.compile(
@@ -214,7 +215,7 @@ def _twin(view: View, path: str, read: Sequence[str]) -> str | None:
 
 def _first_field(data: bytes) -> int | None:
     try:
-        lines = kubelet_config.lines(data)
+        lines = parsed.lines(data)
     except FormatError:
         return None
     return min((line for path, line in lines.items() if path[0] not in ("apiVersion", "kind")), default=None)

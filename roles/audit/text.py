@@ -26,9 +26,14 @@ def verdict(report: Report) -> str:
         what += f", with an upgrade to {report.target_version} in mind"
     if not report.findings:
         return f"nothing found on {what}"
-    counts = [f"{report.count(one)} {one}" for one in SEVERITIES if report.count(one)]
+    counts = [counted(report.count(one), one) for one in SEVERITIES if report.count(one)]
     hit = len({finding.node for finding in report.findings if finding.node})
     return f"{', '.join(counts)}; on {hit} of {what}"
+
+
+def counted(number: int, severity: Severity) -> str:
+    """`1 critical`, `2 warnings`."""
+    return f"{number} {severity}{'s' if number != 1 and severity is not Severity.critical else ''}"
 
 
 def together(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
@@ -68,7 +73,7 @@ def _nodes(report: Report) -> Iterator[str]:
     rows = []
     for node in report.nodes:
         found = worst.get(node.name, [])
-        told = ", ".join(f"{found.count(one)} {one}" for one in SEVERITIES if one in found) or "-"
+        told = ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found) or "-"
         rows.append([node.name, node.kind, node.version or "-", ", ".join(one.name for one in node.components) or node.why or "-", told])
     yield "Nodes"
     yield table.render(["node", "kind", "version", "runs", "findings"], rows) if rows else "none"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from roles.audit import parsed
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.view import GATES, View
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage
@@ -17,7 +18,7 @@ from roles.feature_gates.reach import readers
 from roles.feature_gates.told import overlay
 from roles.feature_gates.verdict import Finding as Judged
 from roles.feature_gates.verdict import Level, Subject, emulated_minor, judge
-from roles.formats import FormatError, flags, kubelet_config
+from roles.formats import FormatError, flags
 from roles.kubelet import schema
 
 
@@ -260,22 +261,22 @@ def _fields_then(view: View, target: int) -> Iterator[Finding]:
                 )
 
 
-def _files(view: View) -> Iterator[tuple[str, dict[str, Any], dict[tuple[str, ...], int]]]:
+def _files(view: View) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str, ...], int]]]:
     found = view.kubelet
     if found is None:
         return
     for path in (*([found.config_path] if found.config_path else []), *found.dropin_paths):
         data = view.seen.data(path) or b""
         try:
-            content = kubelet_config.read(data)
+            content = parsed.read(data)
             # What is null in a drop-in takes the field away, and is no value of it.
             plain = {key: value for key, value in content.items() if key not in ("kind", "apiVersion", GATES) and value is not None}
-            yield path, plain, kubelet_config.lines(data)
+            yield path, plain, parsed.lines(data)
         except FormatError:
             continue
 
 
-def _line(lines: dict[tuple[str, ...], int], path: str) -> int | None:
+def _line(lines: Mapping[tuple[str, ...], int], path: str) -> int | None:
     parts: Sequence[str] = re.sub(r"\[\d+\]", "", path).split(".")
     for length in range(len(parts), 0, -1):
         if (line := lines.get((*parts[: length - 1], ".".join(parts[length - 1 :])))) or (line := lines.get(tuple(parts[:length]))):

@@ -9,14 +9,16 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from roles import kubelet
 from roles.api import GateMetric
+from roles.audit import parsed
 from roles.audit.model import NodeKind, Setting, SourceKind
 from roles.change.refusal import Refusal
 from roles.control_plane import COMPONENTS, Component
-from roles.formats import FormatError, envfile, flags, kubelet_config, manifest, unit, words
+from roles.formats import FormatError, envfile, flags, manifest, unit, words
 from roles.formats.mapped import Mapped, line_of
 from roles.kubelet import Kubelet, schema, shown
 from roles.kubelet.settings import as_value
@@ -219,8 +221,8 @@ def _component_gates(component: Component) -> Iterator[Setting]:
 def _kubelet_gates(found: Kubelet) -> Iterator[Setting]:
     for path, kind in _configs(found):
         data = found.seen.data(path) or b""
-        lines = kubelet_config.lines(data)
-        for name, value in kubelet_config.gates(data).items():
+        lines = parsed.lines(data)
+        for name, value in parsed.gates(data).items():
             yield Setting(component="kubelet", name=name, value=_boolean(value), source=kind, file=path, line=lines.get((GATES, name)))
     origins = {id(word.mapped): word.origin for word in found.service.argv}
     for flag in flags.gate_flags([word.mapped for word in found.service.argv]):
@@ -271,12 +273,15 @@ def _found(listed: Sequence[Mapped]) -> Iterator[tuple[str, tuple[Mapped, ...], 
     names = dict.fromkeys(
         word.string.removeprefix("--").partition("=")[0].replace("_", "-") for word in listed if re.match(r"--[A-Za-z]", word.string)
     )
-    switches = {name for name, flag in schema.flags(schema.NEWEST).items() if flag.switch} | {
-        name for name, flag in schema.flags(schema.OLDEST).items() if flag.switch
-    }
     for name in names:
-        for flag in flags.find(listed, name, switch=name in switches):
+        for flag in flags.find(listed, name, switch=name in _switches()):
             yield name, flag.words, flag.value.string if flag.value else ""
+
+
+@cache
+def _switches() -> frozenset[str]:
+    """Flags that never take the next word, in any version."""
+    return frozenset(name for minor in (schema.OLDEST, schema.NEWEST) for name, flag in schema.flags(minor).items() if flag.switch)
 
 
 def _assignments(found: Kubelet) -> Iterator[unit.Setting]:
@@ -307,8 +312,8 @@ def _settings(made: View, found: Kubelet) -> Iterator[Setting]:
     listed: list[tuple[str, Setting]] = []
     for path, kind in _configs(found):
         data = found.seen.data(path) or b""
-        lines = kubelet_config.lines(data)
-        for parts, value in _leaves(kubelet_config.read(data)):
+        lines = parsed.lines(data)
+        for parts, value in _leaves(parsed.read(data)):
             if parts[0] not in (GATES, "apiVersion", "kind"):
                 name = ".".join(parts)
                 line = lines.get(parts)
