@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.audit import parsed
@@ -79,7 +79,7 @@ def _splits(lasting: Lasting, kept: Sequence[Setting], views: Sequence[View]) ->
         yield _field(by_host[difference.host], difference, lasting)
 
 
-def _main(view: View) -> dict[str, Any]:
+def _main(view: View) -> Mapping[str, Any]:
     """The configuration file alone: drop-ins are the operator's own, and kubeadm leaves them."""
     found = view.kubelet
     data = view.seen.data(found.config_path) if found and found.config_path else None

@@ -7,7 +7,7 @@ fields (roles/kubelet/fields.json). What the running process tells of its gates 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.audit import parsed

@@ -20,8 +20,7 @@ _PROBE = """<script>
 addEventListener("load", () => setTimeout(() => {
   const timing = performance.getEntriesByType("navigation")[0];
   const told = { loaded: timing.loadEventEnd, interactive: timing.domContentLoadedEventEnd, answers: {} };
-  const visible = (list) => [...document.querySelectorAll(list)].filter((item) => item.getClientRects().length > 0
-    || (!item.hidden && item.firstElementChild && item.firstElementChild.getClientRects().length > 0)).length;
+  const visible = (list) => [...document.querySelectorAll(list)].filter((item) => item.getClientRects().length > 0).length;
   const count = () => ({
     findings: visible(".finding"), rows: visible(".matrix tbody tr:not(.title)"), columns: visible(".matrix thead th[data-words]"),
     orders: visible(".orders > div[data-words]"), chips: visible(".chip"),
