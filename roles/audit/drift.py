@@ -13,6 +13,7 @@ from roles.change.refusal import Refusal
 from roles.eviction import wanted as eviction_wanted
 from roles.eviction.model import Desired as Eviction
 from roles.feature_gates.model import Desired as Gates
+from roles.feature_gates.reach import needed
 from roles.kubelet import in_effect, lookup, same_setting, shown
 from roles.kubelet.thresholds import DEFAULT_HARD
 from roles.kubelet_config import State
@@ -101,6 +102,8 @@ def _gates(view: View, desired: Gates | None) -> Iterator[Finding]:
     for component in desired.components:
         if component not in view.processes:
             continue
+        # A component that does not read a gate needs none of it (deploys/feature_gates.py leaves it alone).
+        concerned = needed(component, view.minor(component), desired.feature_gates)
         for name, wanted in desired.feature_gates.items():
             place, running = view.winner(component, name), view.running.get(component, {}).get(name)
             if wanted is None:
@@ -108,7 +111,7 @@ def _gates(view: View, desired: Gates | None) -> Iterator[Finding]:
                     yield _drift(view, component, name, place, f"{name}={place.value}", f"{name} absent", "feature_gates")
                 continue
             found = view.gate(component, name)
-            if found != wanted:
+            if found != wanted and (place is not None or name in concerned):
                 told = "not set" if found is None else f"{name}={_text(found)}{'' if place or running is None else ' by default'}"
                 if running is not None and place is not None and place.value != _text(running.enabled):
                     told = f"{name}={_text(running.enabled)} in the process, {place.value} in the file"
@@ -120,6 +123,7 @@ def _fields(view: View, wishes: Wishes) -> Iterator[Finding]:
     assert found is not None  # findings() has looked
     configuration = view.effective
     expected: dict[str, tuple[Any, str]] = {}
+    named: dict[str, set[str]] = {}
     desired, eviction = wishes.fields, wishes.eviction
     try:
         if desired is not None and (desired.only is None or view.host in desired.only):
@@ -130,6 +134,7 @@ def _fields(view: View, wishes: Wishes) -> Iterator[Finding]:
             written = eviction_wanted.fields(eviction, configuration, defaults)
             meant = eviction_wanted.expected(eviction, configuration, defaults)
             expected |= {name: (meant[name], "eviction") for name in written}
+            named = {name: {*signals} for name, signals in eviction.maps.items()}
     except Refusal as refusal:
         yield Finding(
             severity=Severity.warning,
@@ -148,6 +153,8 @@ def _fields(view: View, wishes: Wishes) -> Iterator[Finding]:
         if isinstance(wanted, Mapping) and isinstance(now, Mapping):
             # Of a map only what differs is told.
             keys = [key for key in {**wanted, **now} if not same_setting(wanted.get(key), now.get(key))]
+            # A threshold is written whole, with signals that are off by themselves: those that the data names are told.
+            keys = [key for key in keys if key in named.get(name, keys)] or keys
             parts = [(f"{name}.{key}", wanted.get(key), now.get(key)) for key in keys]
         for part, meant_part, now_part in parts:
             place = view.setting(part) or view.setting(name)

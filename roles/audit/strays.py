@@ -20,9 +20,10 @@ from roles.formats import FormatError, unit
 _BACKUP = re.compile(
     r"(~|[.\-_](bak|backup|bkp|old|orig|original|save|saved|copy|prev|previous|tmp|disabled|swp|swo|"
     r"rpmsave|rpmnew|rpmorig|dpkg-(old|new|dist|tmp|bak)|ucf-(old|dist|new)|ansible[._-]?tmp.*)[0-9]*"
-    r"|[.\-_]\d{4}-?\d{2}-?\d{2}([T._-]?\d{2}[:._-]?\d{2}([:._-]?\d{2})?)?|\.\d{1,3}| \(?copy\)?.*|\.\d+\.\d{4}-\d{2}-\d{2}@.*~)\Z",
+    r"|[.\-_]\d{4}-?\d{2}-?\d{2}([T._-]?\d{2}[:._-]?\d{2}([:._-]?\d{2})?)?| \(?copy\)?.*)\Z",
     re.IGNORECASE,
 )
+_ROTATED = re.compile(r"\.(ya?ml|json|conf)\.\d{1,3}\Z")
 _EXTENSIONS = re.compile(r"\.(ya?ml|json|conf)\Z")
 # What packages put into an empty directory to keep it.
 _KEEPERS = frozenset({".kubelet-keep", ".keep", ".gitkeep", ".placeholder"})
@@ -30,7 +31,7 @@ _KEEPERS = frozenset({".kubelet-keep", ".keep", ".gitkeep", ".placeholder"})
 
 def looks_like_a_backup(name: str) -> bool:
     """`kube-apiserver.yaml.bak`, `10-kubelet.bak.conf`, `x.conf.rpmsave`, `x-2024-01-31.yaml`."""
-    return bool(_BACKUP.search(name) or _BACKUP.search(_EXTENSIONS.sub("", name)))
+    return bool(_BACKUP.search(name) or _ROTATED.search(name) or _BACKUP.search(_EXTENSIONS.sub("", name)))
 
 
 def findings(view: View) -> Iterator[Finding]:

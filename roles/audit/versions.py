@@ -71,8 +71,12 @@ def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
         subject = Subject(component, minor, emulated, live)
         for place in places:
             wanted = {**effective, place.name: place.value == "true"}
-            for found in judge(subject, {place.name: wanted[place.name]}, wanted, (), catalogue):
-                if found.gate == place.name and found.level > Level.ACCEPT:
+            judged = judge(subject, {place.name: wanted[place.name]}, wanted, (), catalogue)
+            told = [found for found in judged if found.gate == place.name and found.level > Level.ACCEPT]
+            # What is refused for itself is not told again for what depends on it.
+            alone = [found for found in told if found.level == Level.REFUSE and found.rule != "dependency"]
+            for found in told:
+                if found in alone or not alone:
                     way_out = (
                         found.way_out.replace("take it out of the data", f"take it out of {place.file}") or f"take it out of {place.file}"
                     )
