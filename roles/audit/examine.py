@@ -9,6 +9,7 @@ from roles.audit import configmaps, drift, stale, strays, versions
 from roles.audit.drift import Wishes
 from roles.audit.model import Component, Finding, Node, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
+from roles.change.mask import mask_text
 from roles.eviction.order import NodeOrder, as_json
 from roles.feature_gates.catalogue import Catalogue
 from roles.kubeadm import Lasting
@@ -39,11 +40,16 @@ def report(
         target_version=None if target is None else f"v1.{target}",
         nodes=tuple(_node(view) for view in views),
         configmaps=configmaps.settings(lasting) if lasting else (),
-        findings=in_order(found, [view.host for view in views]),
+        findings=in_order(map(_masked, found), [view.host for view in views]),
         eviction=tuple(as_json(order) for order in orders),
         not_known=tuple(dict.fromkeys([*not_known, *_not_known(views, catalogue)])),
         failures=tuple(failures),
     )
+
+
+def _masked(finding: Finding) -> Finding:
+    """A flag can hold a header or a token."""
+    return finding.model_copy(update={"value": finding.value and mask_text(finding.value), "rule": mask_text(finding.rule)})
 
 
 def _of_node(view: View, wishes: Wishes, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:

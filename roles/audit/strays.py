@@ -19,7 +19,7 @@ from roles.formats import FormatError, unit
 # What people, editors, package managers and tools put behind a name, or before its extension.
 _BACKUP = re.compile(
     r"(~|[.\-_](bak|backup|bkp|old|orig|original|save|saved|copy|prev|previous|tmp|disabled|swp|swo|"
-    r"rpmsave|rpmnew|rpmorig|dpkg-(old|new|dist|tmp|bak)|ucf-(old|dist|new)|ansible[._-]?tmp.*)[0-9]*"
+    r"rpmsave|rpmnew|rpmorig|dpkg-(old|new|dist|tmp|bak)|ucf-(old|dist|new)|ansible[._-]?tmp.*)\.?[0-9]*"
     r"|[.\-_]\d{4}-?\d{2}-?\d{2}([T._-]?\d{2}[:._-]?\d{2}([:._-]?\d{2})?)?| \(?copy\)?.*)\Z",
     re.IGNORECASE,
 )

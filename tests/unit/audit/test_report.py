@@ -17,7 +17,7 @@ from roles.audit.text import render, together, verdict
 from roles.audit.view import View
 from roles.eviction.order import NodeOrder
 from roles.feature_gates.catalogue import load
-from tests.unit.audit.fleet import CONFIG, MADE, config, control_plane, make, many
+from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make, many
 from tests.unit.eviction.test_picture import Page
 
 SCHEMA = Path(__file__).resolve().parents[3] / "docs/reference/audit.schema.json"
@@ -134,6 +134,16 @@ def test_the_same_of_several_nodes_is_told_once() -> None:
 def test_control_characters_do_not_reach_the_terminal() -> None:
     data = config("featureGates:", '  "A\\e[31mB": true')
     assert "\x1b" not in render(made(make(files={CONFIG: data})))
+
+
+def test_secrets_are_not_told() -> None:
+    argv = ("kube-apiserver", "--oidc-client-secret=hunter2", "--v=2")
+    parts = control_plane()
+    parts["components"] = {**parts["components"], "kube-apiserver": argv}
+    flags = b'KUBELET_EXTRA_ARGS="--manifest-url-header=Authorization:hunter2"\n'
+    found = made(make("cp1", files={CONFIG: config(), EXTRA: flags}, **parts))
+    assert len([one for one in found.findings if one.kind == "stale"]) >= 2
+    assert "hunter2" not in found.model_dump_json() + render(found) + page(found)
 
 
 def test_the_page_needs_nothing_else_and_is_whole() -> None:
