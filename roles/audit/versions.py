@@ -19,7 +19,7 @@ from roles.feature_gates.told import overlay
 from roles.feature_gates.verdict import Finding as Judged
 from roles.feature_gates.verdict import Level, Subject, emulated_minor, judge
 from roles.formats import FormatError, flags
-from roles.kubelet import schema
+from roles.kubelet import schema, shown
 
 
 def parse_target(value: Any, catalogue: Catalogue) -> int | None:
@@ -237,7 +237,7 @@ def _fields(view: View) -> Iterator[Finding]:
                 name=problem.path,
                 file=path,
                 line=line,
-                value=str(problem.value)[:80],
+                value=shown(problem.value, problem.path.partition(".")[0])[:80],
                 rule=problem.rule,
                 way_out=problem.way_out or "take it out",
             )
@@ -259,7 +259,7 @@ def _fields_then(view: View, target: int) -> Iterator[Finding]:
                     name=problem.path,
                     file=path,
                     line=_line(lines, problem.path),
-                    value=str(problem.value)[:80],
+                    value=shown(problem.value, problem.path.partition(".")[0])[:80],
                     rule=problem.rule,
                     way_out=problem.way_out or "take it out before the upgrade",
                 )

@@ -20,7 +20,7 @@ from roles.change.refusal import Refusal
 from roles.control_plane import COMPONENTS, Component
 from roles.formats import FormatError, envfile, flags, manifest, unit, words
 from roles.formats.mapped import Mapped, line_of
-from roles.kubelet import Kubelet, schema, shown
+from roles.kubelet import SECRETS, Kubelet, schema, shown
 from roles.kubelet.settings import as_value
 from roles.observe import File, Observation, Process
 
@@ -345,7 +345,8 @@ def _value(known: schema.Flag, name: str, text: str) -> Any:
 
 def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, inner in value.items():
-        if isinstance(inner, Mapping) and inner:
+        # What holds a secret stays whole, so that `shown` knows it by its name.
+        if isinstance(inner, Mapping) and inner and key not in SECRETS:
             yield from _leaves(inner, (*path, str(key)))
         else:
             yield (*path, str(key)), inner
