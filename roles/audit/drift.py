@@ -296,7 +296,7 @@ def _unlike(
     for host, other in values.items():
         if host != view.host and other != values[view.host]:
             others.setdefault(other, []).append(host)
-    told = "; ".join(f"{_hosts(hosts)} {'have' if len(hosts) > 1 else 'has'} {other}" for other, hosts in others.items())
+    told = "; ".join(_have(hosts, other) for other, hosts in others.items())
     return Finding(
         severity=Severity.warning,
         kind="sibling",
@@ -309,6 +309,13 @@ def _unlike(
         rule=f"unlike its siblings of the same group and version: {told}",
         way_out="make them alike, or give the node a group of its own if it is meant",
     )
+
+
+def _have(hosts: Sequence[str], value: str) -> str:
+    many = len(hosts) > 1
+    if value in ("not set", shown(None)):
+        return f"{_hosts(hosts)} {'do' if many else 'does'} not set it"
+    return f"{_hosts(hosts)} {'have' if many else 'has'} {value}"
 
 
 def _hosts(hosts: Sequence[str]) -> str:
