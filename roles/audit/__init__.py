@@ -13,12 +13,14 @@ from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.model import Report
 from roles.audit.versions import parse_target
+from roles.data import strangers
 from roles.eviction.order_deploy import write_whole
 from roles.feature_gates.catalogue import load
 from roles.rollout import remote as bridge
 from roles.rollout.remote import Fleet, show
 
 FORMATS = ("text", "json", "html")
+KEYS = ("format", "output", "target_version")
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,13 @@ def _write(wish: _Wish, found: Report, html: str) -> None:
 
 def _read(fleet: Fleet) -> _Wish:
     """The same for all hosts: one document. Raises DeployError."""
-    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in ("format", "output", "target_version")}
+    if told := strangers({key for remote in fleet.targets for key in remote.data_keys}, KEYS):
+        raise bridge.refuse("; ".join(told))
+    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in KEYS}
     for key, values in given.items():
         if len(values) > 1:
             raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
-    style, path, target = (next(iter(given[key])) for key in ("format", "output", "target_version"))
+    style, path, target = (next(iter(given[key])) for key in KEYS)
     if style not in (None, *FORMATS):
         raise bridge.refuse(f"format is {style!r}; there are {', '.join(FORMATS)}")
     if path is not None and (not isinstance(path, str) or not path):

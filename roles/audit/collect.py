@@ -89,7 +89,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         return
     try:
         api = cluster.api()
-    except NoApi as error:
+    except (NoApi, RemoteError) as error:
         found.not_known.append(f"what the processes run with, and kubeadm's ConfigMaps: {error}")
         return
     remotes = {remote.name: remote for remote in fleet.targets}
@@ -105,7 +105,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
             found.not_known += problems
     try:
         found.lasting = kubeadm.read(api)
-    except ApiError as error:
+    except (ApiError, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     if with_order:
         _orders(fleet, api, nodes, found)
@@ -129,11 +129,11 @@ def _running(api: Api, cluster: Cluster, one: View) -> _Running:
                 running[component] = kubelet_metrics(api, one.kubelet.node_name).gates
             else:
                 running[component] = cluster.effective(one.host, component, one.kubelet.node_name)
-        except (ApiError, NoApi) as error:
+        except (ApiError, NoApi, RemoteError) as error:
             problems.append(f"gates in effect: {one.host} {component}: {error}")
     try:
         configuration = kubelet_config(api, one.kubelet.node_name)
-    except ApiError as error:
+    except (ApiError, RemoteError) as error:
         problems.append(f"configuration in effect: {one.host} kubelet: {error}")
     return running, configuration, problems
 
@@ -154,7 +154,7 @@ def _orders(fleet: Fleet, api: Api, nodes: Sequence[View], found: Collected) -> 
     for host, made in orders.items():
         if isinstance(made, NodeOrder):
             found.orders.append(made)
-        elif isinstance(made, (ApiError, ValueError)):
+        elif isinstance(made, (ApiError, ValueError, RemoteError)):
             found.not_known.append(f"order of eviction: {host}: {made}")
         else:
             raise made
