@@ -4,7 +4,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export PYINFRA_PROGRESS := off
-GATE ?= HPAScaleToZero=true
+# Read by the API server and the kubelets, Alpha and off since 1.32.
+GATE ?= PodLogsQuerySplitStreams=true
 
 .PHONY: help demo test test-full lint test-unit test-lab test-wide lab lab-down wide-lab
 .DEFAULT_GOAL := help

@@ -6,9 +6,9 @@
 
 # Feature gates as they should be: True, False, or "absent" to take a gate out of the node's files again.
 # A gate that is not named here is left alone.
-# feature_gates = {"InPlacePodVerticalScaling": True}
+# feature_gates = {"HPAScaleToZero": True}
 
-# Only some components of each node: kubelet, kube-apiserver, kube-controller-manager, kube-scheduler.
+# Only some components of each node, and not those that read the gate: kubelet, kube-apiserver, kube-controller-manager, kube-scheduler.
 # components = ["kubelet"]
 
 # Fields of every kubelet's configuration (docs/kubelet-config.md); "absent" takes one out of the node's files again.

@@ -10,9 +10,12 @@ from roles.api import ApiError, GateMetric
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
+from roles.feature_gates import skew
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
+from roles.feature_gates.skew import Running
 from roles.kubelet import ask
+from roles.observe import minor_of
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -36,8 +39,8 @@ class Prepared:
 def feature_gates() -> None:
     """Set the gates that the inventory's data (or --data feature_gates=A=true,B=absent) wants.
 
-    Data keys: feature_gates, components, only, allow_unknown_gates, and those of roles/rollout/options.py. Raises DeployError,
-    before any node is written to, where the plan is refused.
+    Data keys: feature_gates, components, only, all_components, allow_unknown_gates, allow_hazards, and those of
+    roles/rollout/options.py. Raises DeployError, before any node is written to, where the plan is refused.
     """
     prepared = bridge.once("feature_gates", _prepare)
     host = bridge.current_host()
@@ -62,8 +65,8 @@ def _prepare(fleet: Fleet) -> Prepared:
     _check_only(fleet, desired)
     run_id = new_run_id()
     found_nodes = survey(fleet, targets)
-    plans = _plan(run_id, fleet, found_nodes, desired)
-    return _assemble(run_id, fleet, plans, found_nodes.cluster, desired, options)
+    plans, read_gates = _plan(run_id, fleet, found_nodes, desired)
+    return _assemble(run_id, fleet, plans, found_nodes.cluster, read_gates, desired, options)
 
 
 def _chosen(host: str, desired: Desired) -> bool:
@@ -76,61 +79,115 @@ def _check_only(fleet: Fleet, desired: dict[str, Desired]) -> None:
     bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names))
 
 
-def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired]) -> list[NodePlan]:
-    """Plans of the targets, after their binaries were asked. Raises DeployError with all refusals."""
-    refusals: list[object] = list(found.refusals)
+class _Gates:
+    """The gates that components run with, each read once; what cannot be read is kept as the error."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.found: dict[tuple[str, str], dict[str, GateMetric]] = {}
+        self.failed: dict[tuple[str, str], ApiError | NoApi] = {}
+
+    def read(self, plan: NodePlan) -> dict[str, dict[str, GateMetric]]:
+        """Those of one node, by component."""
+        for planned in plan.planned:
+            key = (plan.host, planned.component)
+            try:
+                self.found[key] = self._cluster.effective(*key, planned.node_name)
+            except (ApiError, NoApi) as error:
+                self.failed[key] = error
+        return {component: gates for (host, component), gates in self.found.items() if host == plan.host}
+
+
+def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired]) -> tuple[list[NodePlan], _Gates]:
+    """Plans of the targets, after their binaries and processes were asked. Raises DeployError with all refusals."""
+    refusals: list[object] = [*found.refusals]
     plans: list[NodePlan] = []
     for host, node in found.nodes.items():
         try:
             plans.append(planning.make(run_id, node.seen, desired[host]))
         except Refusal as refusal:
             refusals.append(refusal)
+    refusals += _skew(found)
     bridge.stop(refusals)
     by_host = {plan.host: plan for plan in plans}
     asked = [node.remote for host, node in found.nodes.items() if planning.ask_script(by_host[host])]
     answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=120))
-    for remote in asked:
-        answer = answers[remote.name]
-        try:
-            if isinstance(answer, Exception):
-                raise Refusal(remote.name, str(answer).removeprefix(f"{remote.name}: "))
-            verdicts = ask.verdicts(answer.stdout)
-            by_host[remote.name] = planning.judge(by_host[remote.name], verdicts, desired[remote.name].allow_unknown_gates)
-        except Refusal as refusal:
-            refusals.append(refusal)
+    gates = _Gates(found.cluster)
+    for host, plan in by_host.items():
+        metrics = gates.read(plan)
+        if (answer := answers.get(host)) is None:
+            continue
+        if isinstance(answer, Exception):
+            refusals.append(Refusal(host, str(answer).removeprefix(f"{host}: ")))
+            continue
+        by_host[host], against = planning.judge(plan, ask.verdicts(answer.stdout), desired[host], ask.listed(answer.stdout), metrics)
+        refusals += against
     for component in {name for wish in desired.values() for name in wish.components if wish.components != COMPONENTS}:
         if not any(planned.component == component for plan in plans for planned in plan.planned):
             refusals.append(f"components={component}: no chosen node runs it")
+    refusals += _nobody(plans)
     bridge.stop(refusals)
-    return list(by_host.values())
+    return list(by_host.values()), gates
+
+
+def _skew(found: Survey) -> list[str]:
+    """Versions that may not run together: of all nodes that were looked at, and of all other kubelets that the API knows."""
+    running = []
+    names = set()
+    for host, node in found.looked_at.items():
+        names.add(node.kubelet.node_name)
+        processes = {"kubelet": node.kubelet.process, **{name: component.process for name, component in node.components.items()}}
+        running += [Running(host, name, process.minor) for name, process in processes.items() if process.minor is not None]
+    try:
+        others = found.cluster.kubelet_versions()
+    except (ApiError, NoApi):
+        others = {}  # whether it may go on without the API is decided where something is to be proven
+    for name, version in others.items():
+        if name not in names and (minor := minor_of(version)) is not None:
+            running.append(Running(name, "kubelet", minor))
+    return skew.problems(running)
+
+
+def _nobody(plans: list[NodePlan]) -> list[str]:
+    """Gates that no component of the whole run reads, where nothing else is left to do."""
+    if any(plan.planned for plan in plans):
+        return []
+    left = {item.gate: item for plan in plans for item in plan.left_out}
+    would = {gate: f" ({', '.join(item.readers)} would)" if item.readers else "" for gate, item in left.items()}
+    return [
+        f"{gate}: no component of the chosen nodes reads it{readers}; choose others, name the components with components=, or set it"
+        " everywhere with --data all_components=true"
+        for gate, readers in would.items()
+    ]
 
 
 def _assemble(
-    run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster, desired: dict[str, Desired], options: Options
+    run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster, gates: _Gates, desired: dict[str, Desired], options: Options
 ) -> Prepared:
-    before: dict[tuple[str, str], dict[str, GateMetric]] = {}
+    before = gates.found
     refusals: list[object] = []
     for plan in plans:
         for planned in plan.planned:
-            try:
-                before[(plan.host, planned.component)] = cluster.effective(plan.host, planned.component, planned.node_name)
-            except (ApiError, NoApi) as error:
+            key = (plan.host, planned.component)
+            if error := gates.failed.get(key):
                 if not options.allow_unproven:
                     refusals.append(
                         f"{plan.host}: {planned.component}: its effective gates cannot be read, so no change could be proven: {error}; "
                         "mend that, or go on without proof by --data allow_unproven=true"
                     )
                 continue
-            wrong = differences(planned.component, planned.expected, before[(plan.host, planned.component)])
+            wrong = differences(planned.component, planned.expected, before[key])
             if planned.change is None and wrong:
                 refusals.append(
                     f"{plan.host}: the files of {planned.component} are as wanted and the process is not: {'; '.join(wrong)}; "
                     f"it was not restarted since: restart it, then run this again"
                 )
-    bridge.stop(refusals)
-    on = any(found.turns_on for found in desired.values())
-    order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
     changing = [(planned, plan) for plan in plans for planned in plan.planned if planned.change is not None]
+    ways = [planning.moves(planned, before.get((plan.host, planned.component), {})) for planned, plan in changing]
+    refusals += _both_ways(changing, ways)
+    bridge.stop(refusals)
+    on = True in set().union(*ways) if any(ways) else any(found.turns_on for found in desired.values())
+    order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
     changing.sort(key=lambda pair: order.index(pair[0].component))  # nodes stay as in the inventory
     apiservers = any(planned.component == "kube-apiserver" for planned, _ in changing)
     steps: list[Step] = []
@@ -148,13 +205,44 @@ def _assemble(
         cluster,
         before,
     )
-    notes = [f"WARNING {plan.host}: {warning}" for plan in plans for warning in plan.warnings]
+    notes = [f"WARNING {', '.join(hosts)}: {warning}" for warning, hosts in _by_text(plans).items()] + _left_out(plans)
     if any(planned.component != "kubelet" for planned, _ in changing):
         notes.append(cluster.etcd_summary())
     report.show_plan(prepared.run, cluster.apiservers, notes)
     if not steps:
         _show_results(prepared)
     return prepared
+
+
+def _both_ways(changing: list[tuple[Planned, NodePlan]], ways: list[set[bool]]) -> list[str]:
+    """Refuse a run that would have to go from the apiservers down and from the kubelets up at once."""
+    if len(set().union(*ways)) < 2 or len({planned.component for planned, _ in changing}) < 2:
+        return []
+    return [
+        "some gates go on and others off: on goes from the apiservers to the kubelets, off the other way round, and a run has one order; "
+        "do it in two runs, with --data feature_gates=... naming first the one kind, then the other"
+    ]
+
+
+def _by_text(plans: list[NodePlan]) -> dict[str, list[str]]:
+    """Each warning with the hosts it is about."""
+    found: dict[str, list[str]] = {}
+    for plan in plans:
+        for warning in plan.warnings:
+            found.setdefault(warning, []).append(plan.host)
+    return found
+
+
+def _left_out(plans: list[NodePlan]) -> list[str]:
+    """Components that are not touched for a gate, and why; one line for all nodes where it is the same."""
+    found: dict[str, list[str]] = {}
+    for item in (item for plan in plans for item in plan.left_out):
+        still = "" if item.set_to is None else f"; its sources set it to {str(item.set_to).lower()} all the same, and keep that"
+        found.setdefault(f"{item.component} is left as it is for {item.gate}: {item.why}{still}", []).append(item.host)
+    if not found:
+        return []
+    lines = [f"LEFT OUT {', '.join(hosts)}: {text}" for text, hosts in found.items()]
+    return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
 
 
 def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], options: Options) -> Step:
@@ -197,6 +285,7 @@ def _show_results(prepared: Prepared) -> None:
                         *_how(step, wanted, key in prepared.before),
                     ]
                 )
+        rows += [[item.host, item.component, item.gate, "-", "-", "left out", "-", item.why] for item in plan.left_out]
     headers = ["node", "component", "gate", "before", "after", "outcome", "s", "proof"]
     show("\n" + table.render(headers, rows))
 

@@ -38,7 +38,8 @@ SPECIAL: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage("Alpha
 @dataclass(frozen=True)
 class Gate:
     """One gate. `added`: the first minor that knows it (21: in 1.21, or before); `removed_in`: the first that does not any more;
-    `other_readers`: what reads it besides the four components, such as kube-proxy."""
+    `other_readers`: what reads it besides the four components, such as kube-proxy; `unknown_to`: components that do not know it though
+    the others do."""
 
     name: str
     added: int
@@ -51,6 +52,7 @@ class Gate:
     other_readers: tuple[str, ...] = ()
     needs_in: int | None = None
     needs: tuple[str, ...] = ()
+    unknown_to: frozenset[str] = frozenset()
 
     def at(self, minor: int, emulated: int | None = None) -> Stage | None:
         """The gate as a component of this minor has it; None where that does not know it: not yet, or not any more.
@@ -146,4 +148,5 @@ def _gate(name: str, facts: Mapping[str, Any]) -> Gate:
         other_readers=tuple(facts.get("others", ())),
         needs_in=needs.get("in"),
         needs=tuple(needs.get("of", ())),
+        unknown_to=frozenset(facts.get("unknown_to", ())),
     )

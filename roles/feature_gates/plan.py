@@ -1,26 +1,35 @@
-"""Pure: what is wanted and what was seen on one node -> its changes, one a component; and the question to its binaries."""
+"""Pure: what is wanted and what was seen on one node -> its changes, one a component; the question to its binaries, and the verdict."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from roles import control_plane, kubelet
+from roles.api import GateMetric
 from roles.change import Change, FileEdit
 from roles.change.model import change_id
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
 from roles.control_plane import plan as control_plane_plan
+from roles.feature_gates import reach, told, verdict
+from roles.feature_gates.catalogue import load
 from roles.feature_gates.model import Desired
-from roles.formats import flags
+from roles.feature_gates.reach import LeftOut
+from roles.feature_gates.verdict import Level, Subject
+from roles.formats import FormatError, flags
 from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
-from roles.observe import Observation
+from roles.observe import Observation, Process
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One component of one node: the gates wanted on it, those its sources set now, and the change (None: as wanted)."""
+    """One component of one node: the gates wanted on it, those its sources set now, and the change (None: as wanted).
+
+    `subject`: what it is that is to take them; None where it did not tell its version.
+    """
 
     host: str
     node_name: str
@@ -29,6 +38,7 @@ class Planned:
     sourced: dict[str, bool]
     change: Change | None
     ask: str
+    subject: Subject | None = None
 
     @property
     def expected(self) -> dict[str, bool]:
@@ -45,6 +55,7 @@ class NodePlan:
     components: dict[str, Component]
     planned: tuple[Planned, ...]
     warnings: tuple[str, ...] = field(default=())
+    left_out: tuple[LeftOut, ...] = field(default=())
 
 
 def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
@@ -53,22 +64,53 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
     components = control_plane.find(found)
     planned: list[Planned] = []
     warnings: list[str] = []
+    left_out: list[LeftOut] = []
     for name in desired.components:
+        if name != "kubelet" and name not in components:
+            continue
+        process = found.process if name == "kubelet" else components[name].process
+        wanted = _concerned(name, process, desired)
+        if others := sorted({*desired.gates} - {*wanted}):
+            sourced = _sourced(found if name == "kubelet" else components[name])
+            left_out += [LeftOut(seen.host, name, gate, reach.readers(gate, process.minor) or (), sourced.get(gate)) for gate in others]
+        if not wanted:
+            continue
         if name == "kubelet":
-            planned.append(_kubelet(run_id, found, desired))
+            planned.append(_kubelet(run_id, found, wanted))
             warnings += kubelet_plan.warnings(found)
-        elif name in components:
-            planned.append(_component(run_id, components[name], found, desired))
+        else:
+            planned.append(_component(run_id, components[name], found, wanted))
             warnings += control_plane_plan.warnings(components[name])
-    return NodePlan(seen.host, found, components, tuple(planned), tuple(warnings))
+    return NodePlan(seen.host, found, components, tuple(planned), tuple(warnings), tuple(left_out))
+
+
+def _concerned(component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
+    """The wanted gates that a component is to be changed for, in the operator's order."""
+    if desired.everywhere:
+        return desired.gates
+    needed = reach.needed(component, process.minor, desired.gates)
+    return {name: value for name, value in desired.gates.items() if name in needed}
+
+
+def _sourced(component: Kubelet | Component) -> dict[str, bool]:
+    """The gates that its sources set; none where they cannot be read, which is no matter where nothing is to be changed."""
+    try:
+        return component.gates
+    except FormatError:
+        return {}
+
+
+def _subject(component: str, process: Process) -> Subject | None:
+    if process.minor is None:
+        return None
+    return Subject(component, process.minor, verdict.emulated_minor(flags.flag_values(process.argv, "emulated-version")))
 
 
 def _summary(wanted: dict[str, bool | None]) -> str:
     return ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
 
 
-def _kubelet(run_id: str, found: Kubelet, desired: Desired) -> Planned:
-    wanted = desired.feature_gates
+def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Planned:
     host = found.seen.host
     changed = kubelet_plan.edits(found, wanted)
     argv = found.service.known_argv
@@ -90,7 +132,8 @@ def _kubelet(run_id: str, found: Kubelet, desired: Desired) -> Planned:
             daemon_reload=kubelet_plan.touches_units(found, changed),
         )
     asked = argv or tuple(_with_gates(found, changed))
-    return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, ask.ask_kubelet(found, asked, changed))
+    question = "\n".join([ask.ask_kubelet(found, asked, changed), ask.ask_listed("kubelet", shlex.quote(asked[0]))])
+    return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, question, _subject("kubelet", found.process))
 
 
 def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
@@ -100,8 +143,7 @@ def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
     return [*rest, f"--{flags.FEATURE_GATES}={flags.written(gates)}"] if gates else rest
 
 
-def _component(run_id: str, component: Component, found: Kubelet, desired: Desired) -> Planned:
-    wanted = desired.feature_gates
+def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> Planned:
     after = control_plane_plan.edit(component, wanted)
     argv = control_plane_plan.argv(component, after)
     change = None
@@ -121,7 +163,8 @@ def _component(run_id: str, component: Component, found: Kubelet, desired: Desir
             container=component.name,
         )
     gates = flags.effective_gates(control_plane_plan.argv(component, after) or component.argv)
-    return Planned(component.host, component.node_name, component.name, wanted, component.gates, change, _ask_component(component, gates))
+    question, subject = _ask_component(component, gates), _subject(component.name, component.process)
+    return Planned(component.host, component.node_name, component.name, wanted, component.gates, change, question, subject)
 
 
 # ---- asking the binaries
@@ -130,9 +173,10 @@ def _component(run_id: str, component: Component, found: Kubelet, desired: Desir
 def _ask_component(component: Component, gates: dict[str, bool]) -> str:
     words = [component.process.argv[0], f"--{flags.FEATURE_GATES}={flags.written(gates)}"]
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
-    command = shlex.join([*words, "--version"])
     # In the component's own mount namespace its binary is found as its manifest names it.
-    return f"ask {component.name} timeout {ask.SECONDS} nsenter --target {component.process.pid} --mount -- {command}"
+    inside = f"nsenter --target {component.process.pid} --mount --"
+    asked = f"ask {component.name} timeout {ask.SECONDS} {inside} {shlex.join([*words, '--version'])}"
+    return f"{asked}\n{ask.ask_listed(component.name, f'{inside} {shlex.quote(words[0])}')}"
 
 
 def ask_script(plan: NodePlan) -> str:
@@ -144,29 +188,103 @@ def ask_script(plan: NodePlan) -> str:
 
 
 UNKNOWN = "unrecognized feature gate"
+# Rules that the binary is not asked about: daytwo's own, and the prefix, which daytwo writes as the manifest has it.
+_ALWAYS = verdict.OWN | {"prefix"}
 
 
-def judge(plan: NodePlan, answers: dict[str, str], allow_unknown: bool) -> NodePlan:
-    """The plan once its binaries have spoken. Raises Refusal with their words; an unknown gate may be consented to."""
+def judge(
+    plan: NodePlan,
+    answers: Mapping[str, str],
+    desired: Desired,
+    listed: Mapping[str, str] | None = None,
+    metrics: Mapping[str, Mapping[str, GateMetric]] | None = None,
+) -> tuple[NodePlan, list[Refusal]]:
+    """The plan once its binaries have spoken, with what is to be said of it; and why not to go on.
+
+    `answers`: what each component's binary has against the change ("": nothing); it has the last word: what it refuses is refused, and
+    where only the catalogue would refuse, that is a warning. `listed`: what its --help lists. `metrics`: the gates that it runs with.
+    An unknown gate may be consented to.
+    """
     warnings = list(plan.warnings)
+    refusals: list[Refusal] = []
     for planned in plan.planned:
         if planned.change is None:
             continue
         said = answers.get(planned.component)
         if said is None:
-            raise Refusal(plan.host, f"{planned.component}: the node's own binary could not be asked about this change")
+            refusals.append(Refusal(plan.host, f"{planned.component}: the node's own binary could not be asked about this change"))
+            continue
+        subject = _live(plan, planned, (listed or {}).get(planned.component, ""), (metrics or {}).get(planned.component, {}))
+        findings = _findings(planned, subject, desired) if subject else []
+        refusals += [Refusal(plan.host, finding.message, finding.way_out) for finding in findings if _always(finding)]
+        against = [finding for finding in findings if finding.level == Level.REFUSE and not _always(finding)]
+        version = f"{planned.component} {_version(plan, planned.component)}"
         if not said:
-            continue
-        if UNKNOWN in said and allow_unknown:
+            warnings += [f"{version} takes this, its word counts; the catalogue of gates says: {found.message}" for found in against]
+        elif UNKNOWN in said and desired.allow_unknown_gates:
             warnings.append(f"{planned.component}: its binary would refuse this ({said}); allow_unknown_gates writes it all the same")
-            continue
-        version = _version(plan, planned.component)
-        raise Refusal(
-            plan.host,
-            f"{planned.component} {version} refuses {_summary(planned.wanted)}: {said}",
-            "take the gate out of the data, or narrow the run with components=",
-        )
-    return replace(plan, warnings=tuple(warnings))
+        else:
+            known = "; ".join(str(finding) for finding in against)
+            way_out = known or "take the gate out of the data, or narrow the run with components="
+            refusals.append(Refusal(plan.host, f"{version} refuses {_summary(planned.wanted)}: {said}", way_out))
+        warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
+        warnings += _differences(planned, subject)
+    return replace(plan, warnings=tuple(dict.fromkeys(warnings))), refusals
+
+
+def _always(finding: verdict.Finding) -> bool:
+    return finding.level == Level.REFUSE and finding.rule in _ALWAYS
+
+
+def _live(plan: NodePlan, planned: Planned, listed: str, metrics: Mapping[str, GateMetric]) -> Subject | None:
+    """The component with what it tells of its gates; None where the catalogue has nothing to say."""
+    subject = planned.subject
+    if subject is None or not load().covers(subject.minor):
+        return None
+    process = plan.kubelet.process if planned.component == "kubelet" else plan.components[planned.component].process
+    running = {**planned.sourced, **flags.effective_gates(process.argv)}
+    return replace(
+        subject, live=told.overlay(subject.component, subject.minor, metrics, told.parse_help(listed), running, subject.emulated)
+    )
+
+
+def _findings(planned: Planned, subject: Subject, desired: Desired) -> list[verdict.Finding]:
+    as_written = {name: value for name, value in desired.feature_gates.items() if name.removeprefix(flags.KUBE) in planned.wanted}
+    return verdict.judge(subject, as_written, planned.sourced, desired.allow_hazards) + _unread(planned, subject)
+
+
+def _unread(planned: Planned, subject: Subject) -> list[verdict.Finding]:
+    """Gates that a component is given though it does not read them."""
+    found = []
+    for name, value in planned.wanted.items():
+        readers = reach.readers(name, subject.minor)
+        if value is not None and readers is not None and planned.component not in readers:
+            by = f"{' and '.join(readers)} {'do' if len(readers) > 1 else 'does'}" if readers else "none of the four components does"
+            message = f"{name} has no effect in {subject.told}, which does not read it; {by}"
+            found.append(verdict.Finding(Level.ACCEPT, "other component", name, message))
+    return found
+
+
+def _differences(planned: Planned, subject: Subject | None) -> list[str]:
+    if planned.subject is None:
+        return [f"{planned.component} did not tell its version: only its binary was asked, not the catalogue of gates"]
+    if subject is None:
+        return [f"the catalogue of gates does not cover 1.{planned.subject.minor}: only the {planned.component}'s binary was asked"]
+    return told.differences(planned.component, subject.minor, subject.live, planned.wanted, subject.emulated)
+
+
+def moves(planned: Planned, metrics: Mapping[str, GateMetric]) -> set[bool]:
+    """The ways that gates go by this change: True for on, False for off; neither where a value stays in effect as it is."""
+    found = set()
+    for name, value in planned.wanted.items():
+        subject = planned.subject
+        stage = subject.stage(name, load()) if subject else None
+        default = stage.default if stage else None
+        before = metrics[name].enabled if name in metrics else planned.sourced.get(name, default)
+        after = default if value is None else value
+        if after is not None and before is not after:
+            found.add(after)
+    return found
 
 
 def _version(plan: NodePlan, component: str) -> str:

@@ -24,6 +24,16 @@ _SHARED = {
     "shared-library:pkg/security": ("kubelet",),
     "volume-plugins(kubelet,kube-controller-manager)": ("kube-controller-manager", "kubelet"),
 }
+# Registration is global but for what a component does not import at all; seen on the binaries.
+_UNKNOWN_TO = {"ControllerManagerReleaseLeaderElectionLockOnExit": ["kube-scheduler"]}
+# Where the facts are wrong, by the binaries and sources of Kubernetes itself: its first minor, and whether releases had it otherwise.
+_CORRECTED: Mapping[str, Mapping[str, Any]] = {
+    # Its default is a constant of its own, which a search for literals missed.
+    "ContextualLogging": {"first_seen": "1.24"},
+    # Only a fork has them before 1.33.
+    "StreamingCollectionEncodingToJSON": {"first_seen": "1.33", "as_shipped_differs": {}},
+    "StreamingCollectionEncodingToProtobuf": {"first_seen": "1.33", "as_shipped_differs": {}},
+}
 _ABOUT = [
     "Feature gates of Kubernetes by minor release. Facts only; docs/reference/feature-gates.md tells how to bring them up to date.",
     "stages: [minor, stage, default] with `locked` (it cannot be set to the other value): from that minor on; 0: before the gate existed.",
@@ -31,6 +41,7 @@ _ABOUT = [
     "from, to: the first minor that knows the gate and the first that does not any more. A component stops at a name it does not know.",
     "readers: the components whose code names the gate, in the newest minor that has any; others: readers that daytwo does not configure.",
     "kep: components by the gate's KEP. needs: gates that must be on with it, as the minor `in` has it; checked since 1.35.",
+    "unknown_to: components that do not know it though the others do.",
 ]
 
 
@@ -57,6 +68,7 @@ def table(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gate(name: str, facts: Mapping[str, Any], provisional: int) -> dict[str, Any]:
+    facts = {**facts, **_CORRECTED.get(name, {})}
     stages = [_stage(_minor(step["version"]), step) for step in facts["stages"]]
     gate: dict[str, Any] = {"from": _minor(facts["first_seen"]) if "first_seen" in facts else provisional}
     if "removed_in" in facts:
@@ -80,6 +92,8 @@ def _gate(name: str, facts: Mapping[str, Any], provisional: int) -> dict[str, An
         gate["kep"] = kep
     if "depends_on" in facts:
         gate["needs"] = {"in": _minor(facts["depends_on_in"]), "of": sorted(facts["depends_on"])}
+    if name in _UNKNOWN_TO:
+        gate["unknown_to"] = _UNKNOWN_TO[name]
     return gate
 
 

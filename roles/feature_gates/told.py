@@ -19,6 +19,7 @@ def parse_help(text: str) -> dict[str, Stage]:
 
 
 def overlay(
+    component: str,
     minor: int,
     metrics: Mapping[str, GateMetric],
     listed: Mapping[str, Stage],
@@ -35,7 +36,7 @@ def overlay(
     found: dict[str, Stage | None] = {}
     for name in {*metrics, *listed, *table.known(minor)} - {*SPECIAL}:
         gate = table.gate(name)
-        expected = gate.at(minor, emulated) if gate else None
+        expected = gate.at(minor, emulated) if gate and component not in gate.unknown_to else None
         told = _told(name, metrics, listed, running, expected)
         if told != expected:
             found[name] = told

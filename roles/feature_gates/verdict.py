@@ -41,6 +41,7 @@ Rule = Literal[
     "deprecated",
     "no effect",
     "dependency",
+    "other component",
     "prefix",
     "all of a stage",
     "hazard",
@@ -89,7 +90,7 @@ class Subject:
         if name in self.live:
             return self.live[name]
         gate = catalogue.gate(name)
-        return gate.at(self.minor, self.emulated) if gate else None
+        return gate.at(self.minor, self.emulated) if gate and self.component not in gate.unknown_to else None
 
 
 def emulated_minor(values: Iterable[str]) -> int | None:
@@ -187,6 +188,8 @@ def _stranger(subject: Subject, name: str, table: Catalogue, out: str) -> Findin
         expected = " (expected: that is not released yet)" if since > table.newest else ""
         message = f"{name}: {subject.told} does not know it yet: it came with 1.{since}{expected}"
         return Finding(Level.REFUSE, "not yet there", name, message, f"{out}, or upgrade first")
+    if gate is not None:
+        return Finding(Level.REFUSE, "unknown", name, f"{name}: {subject.told} does not know it, though other components do", out)
     if name in KUBEADM:
         return Finding(
             Level.REFUSE,
@@ -269,7 +272,7 @@ def _dependencies(
         needs = gate.depends_on(subject.minor) if gate else ()
         if not needs or _enabled(subject, name, after, table) is not True:
             continue
-        missing = [other for other in needs if _enabled(subject, other, after, table) is False]
+        missing = [other for other in needs if _enabled(subject, other, after, table) is False and not _stays(subject, other, table)]
         if not missing:
             continue
         named = name if name in wanted else missing[0]
@@ -280,6 +283,12 @@ def _dependencies(
             way_out = f"turn {name} off with it: {_flag(off)}"
         message = f"{name} is on in {subject.told} and depends on {', '.join(missing)}, which would be off"
         yield Finding(Level.REFUSE, "dependency", named, message, way_out)
+
+
+def _stays(subject: Subject, name: str, table: Catalogue) -> bool:
+    """Locked to true: that it cannot be turned off is said already."""
+    stage = subject.stage(name, table)
+    return stage is not None and stage.locked and stage.default
 
 
 def _flag(gates: Mapping[str, bool]) -> str:

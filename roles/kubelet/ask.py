@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from roles.kubelet.facts import Kubelet
 
 SECONDS = 20
+_LISTED = "[A-Za-z0-9:]+=true[|]false [(](ALPHA|BETA) - default=(true|false)[)]"
 # A kubelet of 1.28 or 1.29 takes --config-dir only with this in its environment (cmd/kubelet/app/server.go); others do not look.
 _ALPHA = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 _BAD_VALUE = "--max-pods=-1"
@@ -40,6 +41,11 @@ def ask_kubelet(kubelet: Kubelet, argv: Iterable[str], changed: Mapping[str, byt
     return "\n".join(lines)
 
 
+def ask_listed(component: str, command: str) -> str:
+    """A shell line that has a component list the ALPHA and BETA gates it knows, with their defaults (its --help)."""
+    return f"listed {component} timeout {SECONDS} {command} --help"
+
+
 def _here_file(name: str, data: bytes) -> str:
     return f"base64 -d >\"$d/{name}\" <<'.'\n{base64.encodebytes(data).decode()}."
 
@@ -56,6 +62,8 @@ def script(questions: Sequence[str]) -> str:
             "trap 'rm -rf \"$d\"' EXIT",
             'ask() { what=$1; shift; said=$("$@" 2>&1 </dev/null); code=$?;'
             ' printf \'answer %s %s %s=\\n\' "$what" "$code" "$(printf %s "$said" | tail -c 8000 | base64 -w 0)"; }',
+            f'listed() {{ what=$1; shift; said=$("$@" 2>/dev/null </dev/null | grep -oE "{_LISTED}");'
+            ' printf \'listed %s %s=\\n\' "$what" "$(printf %s "$said" | base64 -w 0)"; }',
             *questions,
             "",
         ]
@@ -67,10 +75,22 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
     found = {}
     for line in lines:
         if answer := re.match(r"answer (\S+) (\d+) (\S*)=$", line):
-            body = answer.group(3).rstrip("=")
-            said = base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
-            found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), said)
+            found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), _decoded(answer.group(3)))
     return found
+
+
+def listed(lines: Iterable[str]) -> dict[str, str]:
+    """What each binary lists of its gates, by component, as text."""
+    found = {}
+    for line in lines:
+        if answer := re.match(r"listed (\S+) (\S*)=$", line):
+            found[answer.group(1)] = _decoded(answer.group(2))
+    return found
+
+
+def _decoded(text: str) -> str:
+    body = text.rstrip("=")
+    return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
 
 
 def _verdict(component: str, code: int, said: str) -> str:

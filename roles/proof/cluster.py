@@ -33,6 +33,7 @@ from roles.api import (
     etcd_access,
     kubelet_config,
     kubelet_metrics,
+    list_objects,
     node_lease,
     node_pods,
     node_usage,
@@ -180,6 +181,13 @@ class Cluster:
             self.api().get_raw(f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics", wait=API_WAIT_SECONDS).decode("utf-8", "replace")
         )
         return put_out(text)
+
+    def kubelet_versions(self) -> dict[str, str]:
+        """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
+        return {
+            str(node["metadata"]["name"]): str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
+            for node in list_objects(self.api(), "/api/v1/nodes", wait=API_WAIT_SECONDS)
+        }
 
     def usage(self, node_name: str) -> NodeUsage:
         """What a node holds and uses now. Raises ApiError or NoApi."""

@@ -28,9 +28,10 @@ class Node:
 
 @dataclass
 class Survey:
-    """The nodes that are to be changed, by host; the cluster; and why not to go on, over all nodes."""
+    """The nodes that are to be changed, by host; all that were looked at; the cluster; and why not to go on, over all nodes."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
+    looked_at: dict[str, Node] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
     refusals: list[str] = field(default_factory=list)
 
@@ -58,8 +59,9 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet)
             found.cluster.add(remote, observation, components)
+            found.looked_at[remote.name] = node = Node(remote, observation, its_kubelet, components)
             if remote in targets:
-                found.nodes[remote.name] = Node(remote, observation, its_kubelet, components)
+                found.nodes[remote.name] = node
         except Refusal as refusal:
             found.refusals.append(str(refusal))
     return found

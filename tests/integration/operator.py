@@ -125,7 +125,10 @@ def wait_for(check: Callable[[], object], what: str, seconds: float = 90) -> Non
 
 
 def data(**values: str) -> list[str]:
-    """--data key=value, one each."""
+    """--data key=value, one each. Gates go to all components unless told otherwise: tests of a change want one wherever they look,
+    and GATE is read by two of the four."""
+    if "feature_gates" in values and "components" not in values:
+        values.setdefault("all_components", "true")
     return [word for key, value in values.items() for word in ("--data", f"{key}={value}")]
 
 

@@ -101,7 +101,7 @@ def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None
     assert (data.get("ssh_user"), data.get("_sudo"), data.get("ssh_hostname")) == ("ops", True, "10.20.0.11")
     wanted = desired(inventory, "cp1.example.net")
     assert wanted is not None
-    assert (wanted.feature_gates, wanted.components) == ({"InPlacePodVerticalScaling": True}, ("kubelet",))
+    assert (wanted.feature_gates, wanted.components) == ({"HPAScaleToZero": True}, ("kubelet",))
     # A host's own value takes the place of the group's whole value, and --data of both.
     own = desired(inventory, "w3.example.net")
     assert own is not None and own.feature_gates == {"NodeSwap": True}

@@ -101,6 +101,7 @@ def test_nothing_contradicts_itself(name: str) -> None:
     known = [minor for minor in TABLE.minors if found.at(minor)]
     assert known == [minor for minor in TABLE.minors if known[0] <= minor <= known[-1]], "it goes and comes again"
     assert all(TABLE.gate(other) for other in found.needs), "it needs a gate that there is not"
+    assert found.unknown_to < {*COMPONENTS} and not found.unknown_to & found.readers_then
     assert found.readers_then | found.kep_components <= {*COMPONENTS}
     for minor in known:
         if minor == TABLE.provisional:

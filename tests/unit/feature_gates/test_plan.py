@@ -11,6 +11,7 @@ from roles.api import GateMetric
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
+from roles.feature_gates.verdict import Subject
 from roles.kubelet import ask
 from roles.observe import parse
 from roles.proof import differences
@@ -199,16 +200,126 @@ def test_the_others_tell_their_version_or_why_not() -> None:
     assert verdict("kube-scheduler", 127, "") != ""
 
 
+def judged(made: planning.NodePlan, answers: dict[str, str], desired: Desired = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:
+    """Warnings and refusals."""
+    plan, refusals = planning.judge(made, answers, desired, **more)
+    return plan.warnings, [str(refusal) for refusal in refusals]
+
+
 def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
     made = plan(ON)
-    with pytest.raises(Refusal, match=r"n1: kubelet v1\.36\.3 refuses A=true: cannot set A"):
-        planning.judge(made, {"kubelet": "cannot set A"}, allow_unknown=True)
-    with pytest.raises(Refusal, match="could not be asked"):
-        planning.judge(made, {}, allow_unknown=False)
+    allowing = Desired(feature_gates={"A": True}, allow_unknown_gates=True)
+    assert "n1: kubelet v1.36.3 refuses A=true: cannot set A" in judged(made, {"kubelet": "cannot set A"}, allowing)[1][0]
+    assert "could not be asked" in judged(made, {})[1][0]
     unknown = {"kubelet": "unrecognized feature gate: A"}
-    with pytest.raises(Refusal, match="unrecognized"):
-        planning.judge(made, unknown, allow_unknown=False)
-    assert "allow_unknown_gates" in planning.judge(made, unknown, allow_unknown=True).warnings[-1]
+    assert "unrecognized" in judged(made, unknown)[1][0]
+    warnings, refusals = judged(made, unknown, allowing)
+    assert refusals == [] and any("allow_unknown_gates" in warning for warning in warnings)
+
+
+# ---- the catalogue beside the binary
+
+HAZARD = Desired(feature_gates={"AllAlpha": True})
+
+
+def test_what_only_the_catalogue_would_refuse_is_a_warning() -> None:
+    warnings, refusals = judged(plan(ON), {"kubelet": ""})
+    assert refusals == []
+    assert warnings[0].startswith(
+        "kubelet v1.36.3 takes this, its word counts; the catalogue of gates says: A: kubelet 1.36 does not know it"
+    )
+
+
+def test_what_only_the_binary_refuses_is_refused() -> None:
+    known = Desired(feature_gates={"PodAndContainerStatsFromCRI": True})
+    warnings, refusals = judged(plan(known), {"kubelet": "unrecognized feature gate: PodAndContainerStatsFromCRI"}, known)
+    assert warnings == () and "kubelet v1.36.3 refuses PodAndContainerStatsFromCRI=true: unrecognized" in refusals[0]
+
+
+def test_a_refusal_tells_the_way_out_of_the_rule() -> None:
+    slip = Desired(feature_gates={"PodAndContainerStatsFromCR": True})
+    assert "did you mean PodAndContainerStatsFromCRI?" in judged(plan(slip), {"kubelet": "unrecognized feature gate: x"}, slip)[1][0]
+
+
+def test_a_hazard_is_refused_though_the_binary_takes_it() -> None:
+    assert "allow_hazards=AllAlpha" in judged(plan(HAZARD), {"kubelet": ""}, HAZARD)[1][0]
+    consented = HAZARD.model_copy(update={"allow_hazards": ("AllAlpha",)})
+    warnings, refusals = judged(plan(consented), {"kubelet": ""}, consented)
+    assert refusals == [] and "(consented to)" in warnings[0]
+
+
+def test_the_kubelet_is_not_given_a_prefix() -> None:
+    prefixed = Desired(feature_gates="kube:PodAndContainerStatsFromCRI=true")  # type: ignore[arg-type]
+    assert edits(plan(prefixed))["/var/lib/kubelet/config.yaml"] == node.CONFIG + b"featureGates:\n  PodAndContainerStatsFromCRI: true\n"
+    assert "the kubelet does not know the prefix" in judged(plan(prefixed), {"kubelet": ""}, prefixed)[1][0]
+
+
+def test_all_refusals_of_a_node_come_together() -> None:
+    made = plan(ON, manifests=MANIFESTS, components=CONTROL_PLANE)
+    _, refusals = judged(made, dict.fromkeys(COMPONENTS, "unrecognized feature gate: A"))
+    assert len(refusals) == 4
+
+
+def test_a_component_s_own_list_and_metrics_are_held_against_the_catalogue() -> None:
+    known = Desired(feature_gates={"PodAndContainerStatsFromCRI": True})
+    listed = {"kubelet": "PodAndContainerStatsFromCRI=true|false (BETA - default=false)"}
+    warnings, refusals = judged(plan(known), {"kubelet": ""}, known, listed=listed)
+    assert refusals == [] and "this kubelet says Beta, off by default: its word counts" in warnings[0]
+    metrics = {"kubelet": {"HPAScaleToZero": GateMetric("ALPHA", False)}}
+    warnings, _ = judged(plan(known), {"kubelet": ""}, known, metrics=metrics)
+    assert "this kubelet says unknown" in " ".join(warnings)
+
+
+# ---- only what must
+
+
+def test_components_that_do_not_read_a_gate_are_left_out() -> None:
+    made = plan(Desired(feature_gates={"PodAndContainerStatsFromCRI": True}), manifests=MANIFESTS, components=CONTROL_PLANE)
+    assert [planned.component for planned in made.planned] == ["kubelet"]
+    assert [(item.component, item.gate) for item in made.left_out] == [(name, "PodAndContainerStatsFromCRI") for name in COMPONENTS[:3]]
+
+
+@pytest.mark.parametrize("more", [{"all_components": True}, {"components": "kube-scheduler"}])
+def test_unless_they_are_named_or_all_are_wanted(more: dict[str, Any]) -> None:
+    desired = Desired(feature_gates={"PodAndContainerStatsFromCRI": True}, **more)
+    made = plan(desired, manifests=MANIFESTS, components=CONTROL_PLANE)
+    assert {planned.component for planned in made.planned} == {*desired.components} and made.left_out == ()
+    warnings, refusals = judged(made, dict.fromkeys(COMPONENTS, ""), desired)
+    assert refusals == []
+    assert "PodAndContainerStatsFromCRI has no effect in kube-scheduler 1.36, which does not read it; kubelet does" in warnings
+
+
+def test_a_source_that_is_left_as_it_is_is_told() -> None:
+    environment = b"KUBELET_EXTRA_ARGS=--feature-gates=HPAScaleToZero=true\n"
+    argv = (*node.KUBEADM_ARGV, "--feature-gates=HPAScaleToZero=true")
+    made = plan(Desired(feature_gates={"HPAScaleToZero": "absent"}), files={"/etc/default/kubelet": environment}, argv=argv)  # type: ignore[dict-item]
+    assert made.planned == () and made.left_out[0].set_to is True
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sourced", "metrics", "ways"),
+    [
+        ({"HPAScaleToZero": True}, {}, {}, {True}),
+        ({"HPAScaleToZero": False}, {}, {}, set()),
+        ({"HPAScaleToZero": False}, {"HPAScaleToZero": True}, {}, {False}),
+        ({"HPAScaleToZero": None}, {"HPAScaleToZero": True}, {}, {False}),
+        ({"APIResponseCompression": None}, {"APIResponseCompression": False}, {}, {True}),
+        ({"HPAScaleToZero": True, "APIResponseCompression": False}, {}, {}, {True, False}),
+        ({"HPAScaleToZero": True}, {}, {"HPAScaleToZero": GateMetric("ALPHA", True)}, set()),
+        ({"NoSuchGate": True}, {}, {}, {True}),
+        ({"NoSuchGate": None}, {"NoSuchGate": True}, {}, set()),
+    ],
+)
+def test_the_ways_that_gates_go(
+    wanted: dict[str, bool | None], sourced: dict[str, bool], metrics: dict[str, GateMetric], ways: set[bool]
+) -> None:
+    planned = planning.Planned("n1", "node", "kubelet", wanted, sourced, None, "", Subject("kubelet", 36))
+    assert planning.moves(planned, metrics) == ways
+
+
+def test_what_the_binaries_list_is_read() -> None:
+    line = f"listed kubelet {base64.b64encode(b'A=true|false (ALPHA - default=false)').decode()}="
+    assert ask.listed([line, "answer kubelet 0 ="]) == {"kubelet": "A=true|false (ALPHA - default=false)"}
 
 
 # ---- proof

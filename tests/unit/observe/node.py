@@ -91,4 +91,5 @@ def answer(
         lines.append(
             f"process {component[:15]} {200 + number} 6000 {b64(''.join(word + chr(0) for word in component_argv))}= {b64(cgroup)}= {b64(component)}="
         )
+        lines.append(f"version {200 + number} {b64('Kubernetes v1.36.3')}=")
     return [*lines, *extra, "end"]

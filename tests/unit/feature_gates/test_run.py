@@ -1,0 +1,110 @@
+"""What a run as a whole refuses, and what it tells of components that are left alone."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from roles import control_plane, feature_gates, kubelet
+from roles.feature_gates import plan as planning
+from roles.feature_gates.model import COMPONENTS, Desired
+from roles.observe import parse
+from roles.proof import Cluster, NoApi, Node, Survey
+from tests.unit.observe import node
+
+CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
+MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
+
+
+def made(desired: Desired, host: str = "n1", **changes: Any) -> planning.NodePlan:
+    return planning.make("r1", parse(host, node.answer(**changes)), desired)
+
+
+def control(desired: Desired) -> planning.NodePlan:
+    return made(desired, "cp1", manifests=MANIFESTS, components=CONTROL_PLANE)
+
+
+class Versions:
+    """A cluster that knows the versions of kubelets, or cannot be asked."""
+
+    def __init__(self, found: dict[str, str] | None) -> None:
+        self.found = found
+
+    def kubelet_versions(self) -> dict[str, str]:
+        if self.found is None:
+            raise NoApi("gone")
+        return self.found
+
+
+def survey(others: dict[str, str] | None) -> Survey:
+    seen = parse("cp1", node.answer(manifests=MANIFESTS, components=CONTROL_PLANE))
+    its = kubelet.find(seen)
+    looked_at = {"cp1": Node(cast(Any, None), seen, its, control_plane.find(its))}
+    return Survey(looked_at=looked_at, cluster=cast(Cluster, Versions(others)))
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ({}, ""),
+        (None, ""),
+        ({"far": "v1.33.1", "odd": ""}, ""),
+        ({"far": "v1.32.9"}, "far: kubelet 1.32 beside the kube-apiserver 1.36 of cp1"),
+        ({"near": "v1.37.0"}, "a kubelet is never newer"),
+    ],
+)
+def test_skew_is_that_of_all_nodes(others: dict[str, str] | None, words: str) -> None:
+    found = feature_gates._skew(survey(others))
+    assert (words in " ".join(found)) if words else found == []
+
+
+def test_a_node_that_was_looked_at_counts_as_it_was_seen() -> None:
+    name = kubelet.find(parse("cp1", node.answer())).node_name
+    assert feature_gates._skew(survey({name: "v1.20.0"})) == []
+
+
+def test_a_run_that_nobody_would_read_is_refused() -> None:
+    gate = Desired(feature_gates={"HPAScaleToZero": True})
+    (refusal,) = feature_gates._nobody([made(gate)])
+    assert "HPAScaleToZero: no component of the chosen nodes reads it (kube-apiserver, kube-controller-manager would)" in refusal
+    assert "all_components=true" in refusal
+    assert feature_gates._nobody([made(gate), control(gate)]) == []
+
+
+def test_left_out_is_told_once_for_all_nodes() -> None:
+    gate = Desired(feature_gates={"HPAScaleToZero": True})
+    (told,) = feature_gates._left_out([control(gate), made(gate), made(gate, "n2")])
+    assert "LEFT OUT cp1, n1, n2: kubelet is left as it is for HPAScaleToZero: it does not read it" in told
+    assert "LEFT OUT cp1: kube-scheduler" in told and "kube-apiserver is left" not in told
+    assert feature_gates._left_out([control(Desired(feature_gates={"NoSuchGate": True}))]) == []
+
+
+def test_a_source_that_keeps_the_gate_is_told() -> None:
+    environment = b"KUBELET_EXTRA_ARGS=--feature-gates=HPAScaleToZero=true\n"
+    argv = (*node.KUBEADM_ARGV, "--feature-gates=HPAScaleToZero=true")
+    desired = Desired(feature_gates={"HPAScaleToZero": "absent"})  # type: ignore[dict-item]
+    (told,) = feature_gates._left_out([made(desired, files={"/etc/default/kubelet": environment}, argv=argv)])
+    assert "its sources set it to true all the same, and keep that" in told
+
+
+def test_warnings_that_are_the_same_are_told_once() -> None:
+    gate = Desired(feature_gates={"A": True})
+    plans = [planning.judge(made(gate, host), {"kubelet": ""}, gate)[0] for host in ("n1", "n2")]
+    assert [*feature_gates._by_text(plans).values()] == [["n1", "n2"]]
+
+
+@pytest.mark.parametrize(
+    ("components", "ways", "refused"),
+    [
+        (COMPONENTS, [{True}, {True}, {True}, {True}], False),
+        (COMPONENTS, [{False}] * 4, False),
+        (COMPONENTS, [{True}, {False}, set(), set()], True),
+        (COMPONENTS, [{True, False}] * 4, True),
+        (("kubelet",), [{True, False}], False),
+    ],
+)
+def test_one_run_goes_one_way(components: tuple[str, ...], ways: list[set[bool]], refused: bool) -> None:
+    plan = control(Desired(feature_gates={"NoSuchGate": True}))
+    changing = [(planned, plan) for planned in plan.planned if planned.component in components]
+    assert bool(feature_gates._both_ways(changing, ways)) is refused
