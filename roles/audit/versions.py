@@ -67,7 +67,7 @@ def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
         places = [place for place in view.gates if place.component == component]
         effective = {place.name: place.value == "true" for place in places if place.counts}
         emulated = emulated_minor(flags.flag_values(process.argv, "emulated-version"))
-        live = overlay(minor, view.running.get(component) or {}, {}, effective, emulated, catalogue)
+        live = overlay(component, minor, view.running.get(component) or {}, {}, effective, emulated, catalogue)
         subject = Subject(component, minor, emulated, live)
         for place in places:
             wanted = {**effective, place.name: place.value == "true"}
@@ -106,7 +106,7 @@ def _not_read(host: str, place: Setting, minor: int, stage: Stage | None, catalo
 def gate_then(host: str | None, place: Setting, minor: int | None, target: int, catalogue: Catalogue) -> Iterator[Finding]:
     """What the target does to one place that sets a gate; only what the minor of now (None: not known) does not do already."""
     gate = catalogue.gate(place.name)
-    if gate is None or (minor is not None and (target <= minor or gate.at(minor) is None)):
+    if gate is None or place.component in gate.unknown_to or (minor is not None and (target <= minor or gate.at(minor) is None)):
         return
     now, then, wanted = gate.at(minor) if minor is not None else None, gate.at(target), place.value == "true"
     if then is None:
