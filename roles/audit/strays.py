@@ -209,7 +209,8 @@ def _twin(view: View, path: str, read: Sequence[str]) -> str | None:
     for other in read:
         if other == path:
             return None
-        if data and view.seen.data(other) == data:
+        # Of a backup and its original, the original is none.
+        if data and view.seen.data(other) == data and not looks_like_a_backup(posixpath.basename(other)):
             return other
     return None
 

@@ -99,6 +99,7 @@ KUBELET_EXTRA_ARGS="--feature-gates=$gates --config-dir=$more \\
     say drift warning $env feature-gates HPAScaleToZero
     say drift warning $env eviction-hard evictionHard.memory.available
     say sibling warning $env feature-gates HPAScaleToZero
+    say sibling warning $more/10-own.conf containerLogMaxFiles containerLogMaxFiles
     say flag-beats-file warning $config 'HPAScaleToZero: false' HPAScaleToZero
     say flag-beats-file warning $config memory.available evictionHard.memory.available
     say field warning $config maxPodz maxPodz

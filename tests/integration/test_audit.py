@@ -164,10 +164,17 @@ def test_without_an_api_files_and_processes_are_told_and_a_foreign_kind_is_only_
 
 
 @pytest.mark.lab
-def test_what_cannot_be_looked_at_ends_with_1(clean: Lab) -> None:
+def test_what_cannot_be_looked_at_ends_with_1(clean: Lab, tmp_path: Path) -> None:
     found = audit("--data", "format=json", "--limit", "w1", "--ssh-user", "ops", "--ssh-password", "ops")
     assert found.code == 1, found.all
     assert "needs root" in document(found)["failures"][0] and "not all nodes could be looked at" in found.err
+    inventory = tmp_path / "ghost.py"
+    text = (ROOT / "inventories/lab.py").read_text().replace("Path(__file__).resolve().parents[1]", f"Path({str(ROOT)!r})")
+    inventory.write_text(text + '\nworkers.append(("ghost", {"ssh_hostname": "127.0.0.1", "ssh_port": 1}))\n')
+    found = pyinfra("audit", "--data", "format=json", "--fail-percent", "100", inventory=str(inventory))
+    told = document(found)
+    assert (found.code, told["failures"], told["findings"]) == (1, ["ghost: unreachable"], []), found.all
+    assert [node["name"] for node in told["nodes"]] == clean.nodes
     for wish, words in (("format=xml", "format is 'xml'"), ("target_version=1.99", "not known"), ("target_versoin=1.37", "did you mean")):
         refused = audit("--data", wish)
         assert refused.code == 1 and words in refused.all and "Traceback" not in refused.all, refused.all

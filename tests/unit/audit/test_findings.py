@@ -133,10 +133,8 @@ def test_copies_in_the_configurations_drop_in_directory() -> None:
 
 def test_copies_of_unit_drop_ins() -> None:
     own = b"[Service]\nNice=-1\n"
-    found = strays.findings(
-        make(dropins={f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own, f"{UNITS}/40-own-old.conf": b"[Service]\nNice=-2\n"})
-    )
-    assert of(found) == [("critical", "backup", f"{UNITS}/30-own.conf", 2), ("critical", "backup", f"{UNITS}/40-own-old.conf", 2)]
+    found = strays.findings(make(dropins={f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own, f"{UNITS}/20-own-old.conf": own}))
+    assert of(found) == [("critical", "backup", f"{UNITS}/20-own-old.conf", 2), ("critical", "backup", f"{UNITS}/30-own.conf", 2)]
 
 
 # ---- what runs
