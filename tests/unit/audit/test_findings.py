@@ -133,7 +133,7 @@ def test_copies_in_the_configurations_drop_in_directory() -> None:
 
 def test_copies_of_unit_drop_ins() -> None:
     own = b"[Service]\nNice=-1\n"
-    found = strays.findings(make(dropins={f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own, f"{UNITS}/20-own-old.conf": own}))
+    found = strays.findings(make(dropins={f"{UNITS}/20-own-old.conf": own, f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own}))
     assert of(found) == [("critical", "backup", f"{UNITS}/20-own-old.conf", 2), ("critical", "backup", f"{UNITS}/30-own.conf", 2)]
 
 
