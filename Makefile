@@ -35,6 +35,7 @@ test-unit: $(READY) ## tests that need no host
 
 test-lab: lab ## tests on the real cluster
 	@echo "== tests in the lab"
+	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium)
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow and not wide"
 
 test-wide: wide-lab ## tests on three control planes and five workers; the lab is another one then

@@ -1,6 +1,7 @@
 """An example of a production inventory: copy it, put your own hosts in.
 
     pyinfra inventories/prod.py deploys/status.py -y               what is there (changes nothing)
+    pyinfra inventories/prod.py deploys/audit.py                   what is wrong with it (changes nothing)
     pyinfra inventories/prod.py deploys/eviction_order.py -y       who goes first when a node runs short (changes nothing)
     pyinfra inventories/prod.py deploys/feature_gates.py --dry     the plan (changes nothing)
     pyinfra inventories/prod.py deploys/feature_gates.py -y        the change, node by node, proven or put back

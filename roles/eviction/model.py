@@ -229,6 +229,16 @@ class Desired(BaseModel):
     allow_evictions: Annotated[bool, BeforeValidator(boolean)] = False
     move_flags: Annotated[bool, BeforeValidator(boolean)] = False
 
+    @property
+    def maps(self) -> dict[str, Wishes]:
+        """The signals that are named, by the field they belong to."""
+        return {
+            "evictionHard": self.eviction_hard,
+            "evictionSoft": self.eviction_soft,
+            "evictionSoftGracePeriod": self.eviction_soft_grace_period,
+            "evictionMinimumReclaim": self.eviction_minimum_reclaim,
+        }
+
 
 SETTINGS = tuple(name for name in Desired.model_fields if name.startswith("eviction_"))
 # All keys that deploys/eviction.py reads.

@@ -1,0 +1,449 @@
+"""Each kind of finding: where it is due, with node, file and line; and where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.audit import configmaps, drift, stale, strays, versions
+from roles.audit.drift import Wishes
+from roles.audit.examine import report
+from roles.audit.model import Finding
+from roles.audit.view import View
+from roles.eviction import model as eviction_model
+from roles.feature_gates import model as gates_model
+from roles.feature_gates.catalogue import load
+from roles.kubeadm import lasting
+from roles.kubelet_config import model as fields_model
+from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make
+from tests.unit.observe import node
+
+MANIFESTS = "/etc/kubernetes/manifests"
+UNITS = "/etc/systemd/system/kubelet.service.d"
+CONF = "/etc/kubernetes/conf.d"
+
+
+def of(found: Iterable[Finding], kind: str = "") -> list[tuple[str, str, str | None, int | None]]:
+    """Severity, kind, file and line."""
+    return [(one.severity.value, one.kind, one.file, one.line) for one in found if kind in ("", one.kind)]
+
+
+def line(data: bytes, text: str) -> int:
+    return next(number for number, row in enumerate(data.decode().splitlines(), 1) if text in row)
+
+
+def one(found: Iterable[Finding]) -> Finding:
+    listed = list(found)
+    assert len(listed) == 1, listed
+    return listed[0]
+
+
+# ---- nothing
+
+
+def test_a_clean_cluster_has_no_findings() -> None:
+    views = [make("cp1", groups=("control_plane",), **control_plane()), make("w1"), make("w2")]
+    wishes = {view.host: Wishes(gates_model.read(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
+    found = report(views, wishes, _lasting(), load(), made=MADE, target=37)
+    assert found.findings == () and found.code == 0
+
+
+# ---- strays
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kube-apiserver.yaml.bak", "kube-apiserver.yaml~", "kube-apiserver.yaml.rpmsave", "kube-apiserver-old.yaml", "x.bak.conf", "x.conf.orig",
+        "kube-apiserver.yaml.2024-01-31", "kube-apiserver.2024-01-31T10:11:12.yaml", "x.yaml.20240131", "x.yaml.save.1", "x (copy).yaml", "x.yaml.1",
+        "x.yaml.dpkg-dist", "x_backup.yaml", "x.yaml.12345.2024-01-31@10:11:12~", "x.yaml.swp",
+    ],
+)  # fmt: skip
+def test_names_of_backups(name: str) -> None:
+    assert strays.looks_like_a_backup(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["kube-apiserver.yaml", "10-kubeadm.conf", "etcd.json", "node-2.yaml", "oldest.yaml", "copycat.yaml", "10-v1.36.conf"]
+)
+def test_names_of_no_backups(name: str) -> None:
+    assert not strays.looks_like_a_backup(name)
+
+
+@given(st.text(alphabet="abcdefgh-", min_size=1, max_size=12), st.sampled_from([".bak", "~", ".orig", ".rpmsave", ".yaml.old"]))
+def test_whatever_it_is_of(name: str, ending: str) -> None:
+    assert strays.looks_like_a_backup(name + ending)
+
+
+def test_a_second_pod_of_the_same_name() -> None:
+    found = one(strays.findings(make(manifests={"web.yaml": node.manifest("web"), "web-two.yaml": node.manifest("web")})))
+    assert of([found]) == [("critical", "stray", f"{MANIFESTS}/web-two.yaml", line(node.manifest("web"), "name: web"))]
+    assert f"lexically last, which is {MANIFESTS}/web.yaml" in found.rule
+
+
+def test_a_backup_of_a_manifest_wins_over_it() -> None:
+    found = one(strays.findings(make(manifests={"web.yaml": node.manifest("web"), "web.yaml.bak": node.manifest("web")})))
+    assert (found.kind, found.file) == ("backup", f"{MANIFESTS}/web.yaml.bak") and "which is " + f"{MANIFESTS}/web.yaml.bak" in found.rule
+
+
+def test_a_backup_alone_is_a_pod_of_its_own() -> None:
+    assert of(strays.findings(make(manifests={"web.yaml.bak": node.manifest("web")}))) == [
+        ("critical", "backup", f"{MANIFESTS}/web.yaml.bak", 4)
+    ]
+
+
+def test_what_is_no_pod() -> None:
+    found = strays.findings(make(manifests={"a.txt": b"hello\n", "b.rpmsave": b"kind: Service\n"}))
+    assert [(each.severity.value, each.kind, each.file) for each in found] == [
+        ("warning", "stray", f"{MANIFESTS}/a.txt"),
+        ("warning", "backup", f"{MANIFESTS}/b.rpmsave"),
+    ]
+
+
+def test_directories_and_dotfiles_are_not_read() -> None:
+    extra = [
+        node.file_line(f"{MANIFESTS}/old", None, "directory"),
+        f"hidden {node.b64(MANIFESTS + '/.web.yaml.swp')}",
+        f"hidden {node.b64(MANIFESTS + '/.kubelet-keep')}",
+    ]
+    found = list(strays.findings(make(extra=extra)))
+    assert sorted((each.severity.value, each.file) for each in found) == [
+        ("note", f"{MANIFESTS}/.web.yaml.swp"),
+        ("note", f"{MANIFESTS}/old"),
+    ]
+
+
+def _dropins(**files: bytes) -> View:
+    """A node with a --config-dir."""
+    argv = (*node.KUBEADM_ARGV, f"--config-dir={CONF}")
+    listed = [f"directory {node.b64(CONF)}", *(node.file_line(f"{CONF}/{name}", data) for name, data in files.items())]
+    return make(argv=argv, files={EXTRA: f"KUBELET_EXTRA_ARGS=--config-dir={CONF}\n".encode()}, extra=listed)
+
+
+def test_copies_in_the_configurations_drop_in_directory() -> None:
+    own = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 5\n"
+    found = list(strays.findings(_dropins(**{"10.conf": own, "10.bak.conf": own.replace(b"5", b"6"), "20.conf": own, "x.yaml": b"x\n"})))
+    assert of(found, "backup") == [("critical", "backup", f"{CONF}/10.bak.conf", 3), ("critical", "backup", f"{CONF}/20.conf", 3)]
+    assert of(found, "stray") == [("note", "stray", f"{CONF}/x.yaml", None)]
+
+
+def test_copies_of_unit_drop_ins() -> None:
+    own = b"[Service]\nNice=-1\n"
+    found = strays.findings(make(dropins={f"{UNITS}/20-own-old.conf": own, f"{UNITS}/20-own.conf": own, f"{UNITS}/30-own.conf": own}))
+    assert of(found) == [("critical", "backup", f"{UNITS}/20-own-old.conf", 2), ("critical", "backup", f"{UNITS}/30-own.conf", 2)]
+
+
+# ---- what runs
+
+
+def test_a_new_drop_in_that_systemd_has_not_read() -> None:
+    extra = [f"directory {node.b64(UNITS)}", node.file_line(f"{UNITS}/30-late.conf", b"# late\n[Service]\nNice=1\n")]
+    found = stale.findings(make(needs_reload="yes", extra=extra))
+    assert of(found) == [("critical", "daemon-reload", f"{UNITS}/30-late.conf", 3)]
+
+
+def test_an_edited_unit_and_one_that_is_gone() -> None:
+    edited = one(stale.findings(make(style="plain", needs_reload="yes")))
+    assert edited.file == "/etc/systemd/system/kubelet.service" and "was written" in (edited.value or "")
+    assert of(stale.findings(make())) == []
+
+
+def test_an_argument_that_the_kubelet_has_not_yet() -> None:
+    found = one(stale.findings(make(files={EXTRA: b"# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n"}, configuration={"maxPods": 50})))
+    assert (found.kind, found.file, found.line, found.name) == ("stale", EXTRA, 2, "max-pods")
+
+
+def test_an_argument_that_no_file_has_any_more() -> None:
+    found = one(stale.findings(make(argv=(*node.KUBEADM_ARGV, "--node-ip=10.0.0.1"))))
+    assert found.name == "node-ip" and "no file of its unit has it any more" in found.rule
+
+
+def test_a_field_that_the_kubelet_has_otherwise() -> None:
+    data = config()
+    found = one(stale.findings(make(files={CONFIG: data}, configuration={"maxPods": 250})))
+    assert (found.file, found.line, found.name, found.value) == (CONFIG, line(data, "maxPods"), "maxPods", "maxPods: 110")
+
+
+def test_a_gate_that_the_process_has_otherwise() -> None:
+    data = config("featureGates:", "  NodeSwap: false")
+    found = one(stale.findings(make(files={CONFIG: data})))
+    assert (found.file, found.line, found.name) == (CONFIG, line(data, "NodeSwap"), "NodeSwap")
+    assert of(stale.findings(make(files={CONFIG: data}, gates={"NodeSwap": False}))) == []
+
+
+def _younger(**changes: Any) -> View:
+    """The configuration was written an hour after the kubelet's start (at 1699999049.5 by the node's clock)."""
+    entry = f"file {node.b64(CONFIG)} file 644 0 0 1700003000 {node.b64('/')}= - {node.b64(config())}="
+    return make(extra=[entry], **changes)
+
+
+def test_a_file_younger_than_its_process() -> None:
+    assert of(stale.findings(_younger())) == [("note", "stale", CONFIG, None)]
+    assert of(stale.findings(_younger(asked=False))) == [("warning", "stale", CONFIG, None)]
+
+
+def test_what_differs_is_not_told_again_for_its_age() -> None:
+    assert [each.name for each in stale.findings(_younger(configuration={"maxPods": 250}))] == ["maxPods"]
+
+
+def test_a_manifest_that_was_not_taken_up() -> None:
+    parts = control_plane()
+    data = node.manifest("kube-apiserver", "--v=4")
+    parts["manifests"] = {**parts["manifests"], "kube-apiserver.yaml": data}
+    found = one(stale.findings(make("cp1", **parts)))
+    assert (found.component, found.file, found.line) == ("kube-apiserver", f"{MANIFESTS}/kube-apiserver.yaml", line(data, "--v=4"))
+
+
+@pytest.mark.parametrize(
+    ("state", "severity"), [("applied", "warning"), ("applying", "warning"), ("reverting", "warning"), ("revert-failed", "critical")]
+)
+def test_changes_in_flight(state: str, severity: str) -> None:
+    told = f"change {node.b64('r1-w1-kubelet')} {node.b64(f'state={state}' + chr(10) + 'run=r1')}="
+    found = one(stale.findings(make(extra=[told])))
+    assert (found.severity, found.kind, found.file) == (severity, "in-flight", "/var/lib/daytwo/active/r1-w1-kubelet")
+
+
+# ---- versions
+
+
+def _gates(*gates: str, target: int | None = None, **running: bool) -> list[Finding]:
+    lines = [f"  {gate.replace('=', ': ')}" for gate in gates]
+    return list(versions.findings(make(files={CONFIG: config("featureGates:", *lines)}, gates=running), load(), target))
+
+
+@pytest.mark.parametrize(
+    ("gate", "severity", "words"),
+    [
+        ("NoSuchGate=true", "critical", "does not know it"),
+        ("NodeSwop=true", "critical", "does not know it"),
+        ("MemoryManager=true", "critical", "removed in 1.36"),
+        ("InPlacePodVerticalScaling=false", "critical", "locked to true"),
+        ("InPlacePodVerticalScaling=true", "note", "no effect"),
+        ("KubeletRegistrationGetOnExistsOnly=false", "warning", "deprecated"),
+        ("HPAScaleToZero=true", "note", "does not read it"),
+        ("AllAlpha=true", "warning", "every gate of its stage"),
+    ],
+)
+def test_gates_at_their_own_version(gate: str, severity: str, words: str) -> None:
+    found = one(each for each in _gates(gate) if each.kind == "gate")
+    assert (found.severity, found.file, found.value) == (severity, CONFIG, gate) and words in found.rule
+    assert found.line == len(config().splitlines()) + 2
+
+
+@pytest.mark.parametrize("gate", ["KubeletInUserNamespace=true", "PLEGOnDemandRelist=true", "PLEGOnDemandRelist=false"])
+def test_gates_that_nothing_is_to_be_said_of(gate: str) -> None:
+    assert [each for each in _gates(gate) if each.severity != "note"] == []
+
+
+@pytest.mark.parametrize(
+    ("gate", "severity", "words"),
+    [
+        ("SidecarContainers=true", "critical", "removed in v1.37"),
+        ("PreventStaticPodAPIReferences=false", "critical", "removed in v1.37"),
+        ("HostnameOverride=false", "critical", "locked to true"),
+        ("HostnameOverride=true", "note", "no effect any more"),
+    ],
+)
+def test_gates_at_the_target(gate: str, severity: str, words: str) -> None:
+    found = one(each for each in _gates(gate, target=37) if each.kind == "target-version")
+    assert (found.severity, found.file) == (severity, CONFIG) and words in found.rule
+    assert not [each for each in _gates(gate) if each.kind == "target-version"]
+    assert not [each for each in _gates(gate, target=36) if each.kind == "target-version"]
+
+
+def test_flags_that_the_target_has_no_more_wherever_they_linger() -> None:
+    flags = "/var/lib/kubelet/kubeadm-flags.env"
+    dropin = f"{UNITS}/20-own.conf"
+    files = {flags: b'KUBELET_KUBEADM_ARGS="--log-cadvisor-usage=false"\n', EXTRA: b"KUBELET_EXTRA_ARGS=--v=2\n"}
+    masked = b'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--boot-id-file=/x"\n'
+    found = versions.findings(make(files=files, dropins={dropin: masked}), load(), 37)
+    assert of(found, "target-version") == [("critical", "target-version", flags, 1), ("note", "target-version", dropin, 2)]
+
+
+def test_a_flag_that_is_gone_already() -> None:
+    found = one(versions.findings(make(files={EXTRA: b"KUBELET_EXTRA_ARGS=--pod-infra-container-image=x\n"}), load()))
+    assert (found.severity, found.name) == ("critical", "pod-infra-container-image") and "removed in v1.35" in found.rule
+
+
+def test_fields_that_are_passed_over() -> None:
+    data = config("maxPodz: 7", "memorySwap:", "  swapBehaviour: x")
+    found = list(versions.findings(make(files={CONFIG: data}), load()))
+    assert of(found) == [
+        ("warning", "field", CONFIG, line(data, "maxPodz")),
+        ("warning", "field", CONFIG, line(data, "swapBehaviour")),
+    ]
+    assert "did you mean maxPods" in found[0].way_out
+
+
+@pytest.mark.parametrize(("value", "minor"), [(None, None), (1.37, 37), ("v1.37", 37), ("1.37.2", 37), ("v1.30", 30)])
+def test_targets(value: Any, minor: int | None) -> None:
+    assert versions.parse_target(value, load()) == minor
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(1.3, "write v1.30"), ("1.99", "not known"), ("37", "write a minor release"), (True, "minor release")]
+)
+def test_targets_that_are_not_known(value: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        versions.parse_target(value, load())
+
+
+# ---- the inventory
+
+
+def _wishes(**values: Any) -> Wishes:
+    return Wishes(
+        gates_model.read("w1", values.get), fields_model.read("w1", values.get), eviction_model.read("w1", values.get)
+    )  # fmt: skip
+
+
+def test_drift_of_gates() -> None:
+    data = config("featureGates:", "  NodeSwap: false")
+    view = make(files={CONFIG: data}, gates={"NodeSwap": False})
+    found = one(drift.findings(view, _wishes(feature_gates={"NodeSwap": True})))
+    assert (found.kind, found.file, found.line, found.value) == ("drift", CONFIG, line(data, "NodeSwap"), "NodeSwap=false")
+    assert of(drift.findings(view, _wishes(feature_gates={"NodeSwap": "absent"}))) == [("warning", "drift", CONFIG, line(data, "NodeSwap"))]
+    assert of(drift.findings(view, _wishes(feature_gates={"NodeSwap": False}))) == []
+    assert of(drift.findings(view, _wishes(feature_gates={"NodeSwap": True}, only="w9"))) == []
+
+
+def test_a_gate_that_a_component_does_not_read_is_not_missed_there() -> None:
+    assert of(drift.findings(make(), _wishes(feature_gates={"HPAScaleToZero": True}))) == []
+    found = one(
+        drift.findings(make("cp1", **control_plane()), _wishes(feature_gates={"HPAScaleToZero": True}, components="kube-apiserver"))
+    )
+    assert (found.component, found.file) == ("kube-apiserver", f"{MANIFESTS}/kube-apiserver.yaml")
+
+
+def test_drift_of_fields_and_thresholds() -> None:
+    data = config()
+    found = drift.findings(make(files={CONFIG: data}), _wishes(kubelet_config="maxPods=200", eviction_hard="memory.available=500Mi"))
+    assert [(each.kind, each.name, each.line) for each in found] == [
+        ("drift", "maxPods", line(data, "maxPods")),
+        ("drift", "evictionHard.memory.available", line(data, "memory.available")),
+    ]
+
+
+def test_the_same_in_other_words_is_no_drift() -> None:
+    wishes = _wishes(kubelet_config="maxPods=110,containerLogMaxSize=10240Ki", eviction_hard="memory.available=102400Ki")
+    assert of(drift.findings(make(files={CONFIG: config()}), wishes)) == []
+
+
+def test_data_that_cannot_be_meant() -> None:
+    assert of(drift.findings(make(), Wishes(problems=("feature_gates: x",)))) == [("warning", "inventory", None, None)]
+    assert of(drift.findings(make(), _wishes(kubelet_config="maxPodz=1"))) == [("warning", "inventory", None, None)]
+
+
+# ---- flags and files
+
+
+def test_flags_that_beat_a_file() -> None:
+    data = config("featureGates:", "  NodeSwap: false")
+    flags = b'KUBELET_EXTRA_ARGS="--max-pods=50 --feature-gates=NodeSwap=true --eviction-hard=memory.available<100Mi,nodefs.available<5%"\n'
+    found = list(drift.findings(make(files={CONFIG: data, EXTRA: flags}), Wishes()))
+    assert {(each.kind, each.file, each.line, each.name) for each in found} == {
+        ("flag-beats-file", CONFIG, line(data, "NodeSwap"), "NodeSwap"),
+        ("flag-beats-file", CONFIG, line(data, "maxPods"), "maxPods"),
+        ("flag-beats-file", CONFIG, line(data, "nodefs.available"), "evictionHard.nodefs.available"),
+    }
+    assert any("--max-pods of /etc/default/kubelet:1 (KUBELET_EXTRA_ARGS) says 50" in each.rule for each in found)
+
+
+def test_a_flag_that_says_what_the_file_says() -> None:
+    assert of(drift.findings(make(files={CONFIG: config(), EXTRA: b"KUBELET_EXTRA_ARGS=--max-pods=110\n"}), Wishes())) == []
+
+
+# ---- siblings
+
+
+def test_one_unlike_the_most() -> None:
+    data = config("featureGates:", "  NodeSwap: false")
+    odd = make("w3", files={CONFIG: data}, gates={"NodeSwap": False}, configuration={"maxPods": 99})
+    found = list(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: config()}), odd]))
+    assert [(each.node, each.name, each.line) for each in found] == [
+        ("w3", "NodeSwap", line(data, "NodeSwap")),
+        ("w3", "maxPods", line(data, "maxPods")),
+    ]
+    assert "w1, w2 have true" in found[0].rule
+
+
+def test_of_two_the_one_that_says_so() -> None:
+    data = config("featureGates:", "  NodeSwap: false")
+    found = list(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: data}, gates={"NodeSwap": False})]))
+    assert [(each.node, each.name) for each in found] == [("w2", "NodeSwap")]
+
+
+@pytest.mark.parametrize("other", [{"groups": ("control_plane",)}, control_plane()])
+def test_others_are_no_siblings(other: dict[str, Any]) -> None:
+    changes: dict[str, Any] = {**other, "files": {CONFIG: config()}, "configuration": {"maxPods": 99}}
+    assert of(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", **changes)])) == []
+
+
+def test_paths_of_another_kind_of_node_are_its_own() -> None:
+    plain = make(
+        "w2", style="plain", files={"/etc/kubernetes-node/kubelet.yaml": config()}, configuration={"clusterDomain": "x", "maxPods": 99}
+    )
+    found = list(drift.siblings([make("w1", files={CONFIG: config()}), plain]))
+    assert {each.name for each in found} == {"maxPods"}
+
+
+def test_alike_in_other_words() -> None:
+    views = [make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: config()}, configuration={"syncFrequency": "60s"})]
+    assert of(drift.siblings(views)) == []
+
+
+# ---- ConfigMaps
+
+CLUSTER = """apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+apiServer:
+  extraArgs:
+  - name: v
+    value: "2"
+"""
+
+
+def _lasting(cluster: str = CLUSTER, kubelet: bytes | None = None) -> lasting.Lasting:
+    maps = {"kubeadm-config": ("ClusterConfiguration", cluster), "kubelet-config": ("kubelet", (kubelet or node.CONFIG).decode())}
+    return lasting.parse({"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in maps.items())
+
+
+def test_what_kubeadm_would_bring_and_take_away() -> None:
+    data = config("featureGates:", "  NodeSwap: false")
+    view = make(files={CONFIG: data}, gates={"NodeSwap": False})
+    kept = config("featureGates:", "  HPAScaleToZero: true").replace(b"maxPods: 110", b"maxPods: 120")
+    found = list(configmaps.findings(_lasting(kubelet=kept), [view], load()))
+    place = "configmap kube-system/kubelet-config kubelet"
+    assert {(each.kind, each.name, each.file, each.line) for each in found} == {
+        ("split-brain", "NodeSwap", CONFIG, line(data, "NodeSwap")),
+        ("split-brain", "HPAScaleToZero", place, line(kept, "HPAScaleToZero")),
+        ("split-brain", "maxPods", CONFIG, line(data, "maxPods")),
+    }
+
+
+@pytest.mark.parametrize("form", ["v1beta3", "v1beta4"])
+def test_gates_of_the_control_plane_in_the_configmap(form: str) -> None:
+    args = (
+        "    feature-gates: HostnameOverride=false\n"
+        if form == "v1beta3"
+        else "  - name: feature-gates\n    value: HostnameOverride=false\n"
+    )
+    cluster = f"apiVersion: kubeadm.k8s.io/{form}\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n{args}"
+    found = list(configmaps.findings(_lasting(cluster), [make("cp1", **control_plane())], load(), 37))
+    place = "configmap kube-system/kubeadm-config ClusterConfiguration"
+    assert of(found) == [("critical", "target-version", place, 5), ("warning", "split-brain", place, 5)]
+    assert found[0].node is None and found[1].node == "cp1"
+
+
+def test_nodes_that_kubeadm_did_not_make_have_no_part_in_it() -> None:
+    view = make(style="plain", files={"/etc/kubernetes-node/kubelet.yaml": config("featureGates:", "  NodeSwap: false")})
+    assert of(configmaps.findings(_lasting(), [view], load())) == []
+
+
+def test_a_configmap_that_cannot_be_read() -> None:
+    found = one(configmaps.findings(_lasting("kind: Other\n"), [], load()))
+    assert (found.severity, found.kind, found.node) == ("critical", "unreadable", None)
