@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from pyinfra.api.deploy import deploy
 
+from roles import kubeadm
 from roles.api import ApiError, GateMetric
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
@@ -30,6 +31,7 @@ class Prepared:
     plans: list[NodePlan]
     cluster: Cluster
     before: dict[tuple[str, str], dict[str, GateMetric]]
+    lasting: kubeadm.Last
 
 
 @deploy("Feature gates")  # type: ignore[untyped-decorator]
@@ -41,8 +43,7 @@ def feature_gates() -> None:
     """
     prepared = bridge.once("feature_gates", _prepare)
     host = bridge.current_host()
-    changes = any(step.change.node == host for step in prepared.run.steps)
-    bridge.drive("feature gates", changes, prepared.run.result, name="change, prove, or put back")
+    bridge.drive("feature gates", prepared.run.involves(host), prepared.run.result, name="change, prove, or put back")
 
 
 def _prepare(fleet: Fleet) -> Prepared:
@@ -63,7 +64,7 @@ def _prepare(fleet: Fleet) -> Prepared:
     run_id = new_run_id()
     found_nodes = survey(fleet, targets)
     plans = _plan(run_id, fleet, found_nodes, desired)
-    return _assemble(run_id, fleet, plans, found_nodes.cluster, desired, options)
+    return _assemble(run_id, fleet, plans, found_nodes, desired, options)
 
 
 def _chosen(host: str, desired: Desired) -> bool:
@@ -105,9 +106,8 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
     return list(by_host.values())
 
 
-def _assemble(
-    run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster, desired: dict[str, Desired], options: Options
-) -> Prepared:
+def _assemble(run_id: str, fleet: Fleet, plans: list[NodePlan], found: Survey, desired: dict[str, Desired], options: Options) -> Prepared:
+    cluster = found.cluster
     before: dict[tuple[str, str], dict[str, GateMetric]] = {}
     refusals: list[object] = []
     for plan in plans:
@@ -128,7 +128,7 @@ def _assemble(
                     f"it was not restarted since: restart it, then run this again"
                 )
     bridge.stop(refusals)
-    on = any(found.turns_on for found in desired.values())
+    on = any(wish.turns_on for wish in desired.values())
     order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
     changing = [(planned, plan) for plan in plans for planned in plan.planned if planned.change is not None]
     changing.sort(key=lambda pair: order.index(pair[0].component))  # nodes stay as in the inventory
@@ -141,20 +141,59 @@ def _assemble(
         effective = before.get((plan.host, planned.component), {})
         steps.append(_step(planned, Prover(cluster, owed), effective, options))
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, options.pace, on)
-    info = this_run(run_id, {host: found.model_dump() for host, found in desired.items()})
+    info = this_run(run_id, {host: wish.model_dump() for host, wish in desired.items()})
+    lasting = kubeadm.last(found, fleet, _members(plans), options)
     prepared = Prepared(
-        Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared)),
+        Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared), last=lasting.steps),
         plans,
         cluster,
         before,
+        lasting,
     )
     notes = [f"WARNING {plan.host}: {warning}" for plan in plans for warning in plan.warnings]
     if any(planned.component != "kubelet" for planned, _ in changing):
         notes.append(cluster.etcd_summary())
+    notes += lasting.notes
+    notes += [f"NOT THE SAME {difference}" for difference in _apart(prepared)]
     report.show_plan(prepared.run, cluster.apiservers, notes)
-    if not steps:
+    if not (steps or lasting.steps):
         _show_results(prepared)
     return prepared
+
+
+def _members(plans: list[NodePlan]) -> list[kubeadm.Member]:
+    return [
+        kubeadm.Member(
+            plan.host,
+            planned.node_name,
+            planned.component,
+            plan.kubelet.style == "kubeadm",
+            {(kubeadm.GATES, name): value for name, value in planned.wanted.items()},
+        )
+        for plan in plans
+        for planned in plan.planned
+    ]
+
+
+def _apart(prepared: Prepared) -> list[kubeadm.Difference]:
+    """Gates of these nodes that this run is not about, and that kubeadm's ConfigMaps, the files and the processes do not agree on."""
+    found = [
+        kubeadm.Found(
+            plan.host,
+            planned.component,
+            planned.sourced,
+            {name: metric.enabled for name, metric in prepared.before.get((plan.host, planned.component), {}).items()},
+        )
+        for plan in prepared.plans
+        for planned in plan.planned
+        if plan.kubelet.style == "kubeadm"
+    ]
+    wanted = {(plan.host, planned.component): planned.wanted for plan in prepared.plans for planned in plan.planned}
+    return [
+        difference
+        for difference in kubeadm.gate_differences(prepared.lasting.lasting, found)
+        if difference.setting not in wanted[(difference.host, difference.component)]
+    ]
 
 
 def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], options: Options) -> Step:
@@ -197,6 +236,7 @@ def _show_results(prepared: Prepared) -> None:
                         *_how(step, wanted, key in prepared.before),
                     ]
                 )
+    rows += [["cluster", *row] for row in prepared.lasting.rows()]
     headers = ["node", "component", "gate", "before", "after", "outcome", "s", "proof"]
     show("\n" + table.render(headers, rows))
 
