@@ -106,7 +106,7 @@ def test_what_others_wrote_meanwhile_stays() -> None:
 
     server.before = meanwhile
     done(server, noted)
-    assert server.writes == 3 and server.text == WRITTEN.replace("50Mi", "52Mi") and noted == [ADDED]
+    assert server.writes == 3 and server.text == WRITTEN.replace("50Mi", "51Mi") and noted == [ADDED]
 
 
 def test_the_record_has_what_was_there_when_it_was_written() -> None:
