@@ -185,8 +185,8 @@ class Run:
                         break
                 for stage in self.stages:
                     self._carry_out_stage(stage)
-                for step in self.last:
-                    self._write_last(step)
+                for number, step in enumerate(self.last, len(self.steps) + 1):
+                    self._write_last(step, number)
                 outcomes = {step.change.id: step.outcome for step in self.steps}
                 outcomes |= {self._cluster_id(step): step.outcome for step in self.cluster_steps}
                 self._note({"event": "end-of-run", "halted": self.halted, "outcomes": outcomes})
@@ -202,11 +202,11 @@ class Run:
             for event in self._done.values():
                 event.set()
 
-    def _write_last(self, step: ClusterStep) -> None:
+    def _write_last(self, step: ClusterStep, order: int) -> None:
         """Only where all nodes have it: what lasts must not be more than what is."""
         if self.interrupted or any(other.outcome != "confirmed" for other in self.steps):
             return
-        self._write(step, len(self.steps) + 1)
+        self._write(step, order)
 
     def _cluster_id(self, step: ClusterStep) -> str:
         return change_id(self.info.id, "cluster", step.name)
