@@ -101,18 +101,15 @@ def world(lab: Lab) -> Iterator[World]:
     dry = pyinfra("feature_gates", "--dry", *ON)
     assert dry.code == 0, dry.all
     assert texts(lab) == before and "kubeadm-config" in dry.plan and f"+  {GATE}: true" in dry.plan
-    told = pyinfra("feature_gates", "-y", *ON)
+    made = World(before, files, pyinfra("feature_gates", "-y", *ON))
     try:
-        assert told.code == 0, told.all
-        assert told.plan == dry.plan
-        made = World(before, files, told, texts(lab))
+        assert made.told.code == 0, made.told.all
+        assert made.told.plan == dry.plan
+        made.after = texts(lab)
         yield made
-        assert made.undone
-    except BaseException:
-        lab.reset()
-        raise
-    if not made.undone:
-        lab.reset()
+    finally:
+        if not made.undone:
+            lab.reset()
 
 
 @pytest.fixture
