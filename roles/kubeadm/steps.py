@@ -15,6 +15,7 @@ from roles.kubeadm import plan as planning
 from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting, read
 from roles.kubeadm.plan import Edited, Member
 from roles.kubeadm.write import API_WAIT, write
+from roles.kubelet import ask
 from roles.proof import NoApi, Survey
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -22,6 +23,8 @@ from roles.rollout.remote import Fleet, RemoteError
 from roles.rollout.run import ClusterStep
 
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_UNKNOWN = "unrecognized feature gate"
+ASK_SECONDS = 120
 _LEAVE = "leave them alone by --data persist=false (what they do not say, the next `kubeadm upgrade` takes out again)"
 
 
@@ -90,11 +93,33 @@ def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Option
                 f"persist=false: {name} is left as it is, and the next `kubeadm upgrade` brings back what it says now; it lacks: {fields}"
             )
         else:
+            if name == KUBELET and (said := _refused(found, edited.after)):
+                refusals.append(f"{name}: {said}; mend that, or {_LEAVE}")
             made.edited[name] = edited
             made.steps.append(_step(name, edited, lasting, partial(write, connect, name, edit)))
     if options.persist:
         bridge.stop(refusals)
     return made
+
+
+def _refused(found: Survey, candidate: bytes) -> str:
+    """What the kubelet of a node that kubeadm made has against kubelet-config as it would be: a node that joins would be given that.
+    Gates that it does not know were judged with its node's plan."""
+    for host, node in found.nodes.items():
+        if node.kubelet.style != "kubeadm" or node.kubelet.config_path is None:
+            continue
+        argv = node.kubelet.service.known_argv or node.kubelet.process.argv
+        script = ask.script([ask.ask_kubelet(node.kubelet, argv, {node.kubelet.config_path: candidate})])
+        try:
+            said = ask.verdicts(node.remote.run("sh -s", stdin=script, timeout=ASK_SECONDS).stdout).get("kubelet")
+        except RemoteError as error:
+            return str(error)
+        if said is None:
+            return f"the kubelet of {host} could not be asked about it: it gave no answer"
+        if said and _UNKNOWN not in said:
+            return f"the kubelet of {host} refuses what it would say: {said}"
+        return ""
+    return ""
 
 
 def _names(wanted: Mapping[str, Mapping[planning.Path, Any]]) -> str:
