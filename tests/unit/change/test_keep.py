@@ -73,6 +73,6 @@ def test_no_room_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
 def test_shellcheck_has_nothing_to_say() -> None:
-    script = keep_script(NAME, INFO.holder, "staged", [PLANNED])
+    script = keep_script(NAME, Holder(INFO.id, INFO.who, "pyinfra inv deploy"), "staged", [{"event": "plan"}])
     told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
     assert told.returncode == 0, told.stdout
