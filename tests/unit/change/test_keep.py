@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.change import keep_script
+from roles.change import Holder, keep_script
 from roles.change.inflight import in_flight
 from roles.change.record import RunInfo, cluster_record, end_record
 from roles.history import plan as planning
