@@ -123,7 +123,7 @@ def lasting(configuration: Mapping[str, Any], settings: Mapping[tuple[str, ...],
         eviction_pressure_transition_period=single.get(TRANSITION),
     )
     hard = configuration.get(HARD)
-    merged = not hard or configuration.get("mergeDefaultEvictionSettings") is True
+    merged = hard is None or configuration.get("mergeDefaultEvictionSettings") is True
     effective = {**configuration, HARD: {**(DEFAULT_HARD if merged else {}), **(hard or {})}}
     return {(field,): value for field, value in fields(desired, effective).items()}
 
