@@ -235,6 +235,22 @@ def test_without_persist_kubeadm_drops_it(lab: Lab, in_none: World) -> None:
         wait_for(lambda: operator.gates_of(operator.processes(lab, "cp1").get(SCHEDULER, ())) == gate, "the scheduler with its gate", 120)
 
 
+def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
+    """Clusters that an older kubeadm made, whose arguments are a map: kubeadm reads what daytwo wrote there."""
+    lines = texts(lab)[CLUSTER].replace("kubeadm.k8s.io/v1beta4", "kubeadm.k8s.io/v1beta3").splitlines(keepends=True)
+    newer = ("caCertificateValidityPeriod:", "certificateValidityPeriod:", "encryptionAlgorithm:", "dns:", "proxy:", "  disabled:")
+    old = "".join(line for line in lines if not line.startswith(newer)).replace(
+        "scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why"
+    )
+    put(lab, CLUSTER, old)
+    told = pyinfra("feature_gates", "-y", *ON)
+    assert told.code == 0, told.all
+    text = texts(lab)[CLUSTER]
+    assert text == old.replace("# why\n", f'# why\n    feature-gates: "{GATE}=true"\n')
+    made = lab.run("cp1", f"{CONTROL_PLANE_PHASE} --dry-run", timeout=300).stdout
+    assert f"--feature-gates={GATE}=true" in made and "--profiling=false" in made, made
+
+
 # ---- what goes wrong
 
 
