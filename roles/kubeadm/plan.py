@@ -200,10 +200,18 @@ def edit(name: str, data: bytes, wanted: Mapping[Path, Any]) -> Edited:
             changes.setdefault(field.path[0], {})[field.path[1]] = field.after
         return Edited(cluster_configuration.edit_gates(data, changes), fields)
     content = kubelet_config.read(data)
-    fields = tuple(Field(path, _at(content, path), value) for path, value in wanted.items() if not _same(_at(content, path), value))
-    return Edited(
-        kubelet_config.edit_fields(data, {field.path: ABSENT if field.after is None else field.after for field in fields}), fields
-    )
+    fields = tuple(field for path, value in wanted.items() for field in _fields(path, _at(content, path), value))
+    values = {field.path: ABSENT if field.after is None else field.after for field in fields}
+    return Edited(kubelet_config.edit_fields(data, values), fields)
+
+
+def _fields(path: Path, before: Any, after: Any) -> Iterator[Field]:
+    """What differs; of a map that stays one, key by key: what others do to its other keys is theirs."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and before and after:
+        for key in dict.fromkeys([*before, *after]):
+            yield from _fields((*path, key), before.get(key), after.get(key))
+    elif not _same(before, after):
+        yield Field(path, before, after)
 
 
 def editor(name: str, wanted: Mapping[str, Mapping[Path, Any]], members: Sequence[Member]) -> Edit:

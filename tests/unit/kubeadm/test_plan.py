@@ -138,6 +138,10 @@ def test_a_shared_threshold_keeps_every_other_byte() -> None:
     assert "memory.available: 60Mi" in text
     assert [line for line in KUBELET_TEXT.splitlines() if line not in text.splitlines()] == ["  memory.available: 50Mi"]
     assert plan.editor(KUBELET, shared.wanted, members)(edited.after).fields == ()
+    # Another signal that somebody else sets is theirs, on the way back too.
+    theirs = edited.after.replace(b"memory.available: 60Mi", b"memory.available: 60Mi\n  pid.available: 5%")
+    back = plan.undo(KUBELET, plan.undoing([[field.recorded for field in edited.fields]]), False)(theirs).after
+    assert kubelet_config.read(back)["evictionHard"] == {"memory.available": "50Mi", "pid.available": "5%"}
 
 
 def test_secrets_are_masked_and_gates_are_not() -> None:
