@@ -394,6 +394,18 @@ def test_what_is_per_node_comes_with_its_patch(lab: Lab, in_both: World, tmp_pat
     assert "maxPods: 77" in given, given
 
 
+@pytest.mark.slow
+def test_thresholds_last_too(lab: Lab, in_both: World) -> None:
+    """w2, made by hand, is in the run and has no part in kubelet-config."""
+    told = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=61Mi"))
+    assert told.code == 0, told.all
+    assert texts(lab) == {**in_both.after, KUBELET: in_both.after[KUBELET].replace("memory.available: 50Mi", "memory.available: 61Mi")}
+    assert re.search(r"^kubelet-config +evictionHard\.memory\.available +50Mi +61Mi +confirmed", told.out, re.MULTILINE), told.out
+    assert "memory.available: 61Mi" in lab.run("cp1", f"{KUBELET_PHASE} && cat {CONFIG}").stdout
+    back = pyinfra("rollback", "-y", *data(force="true"))
+    assert back.code == 0 and texts(lab) == in_both.after, back.all
+
+
 # ---- the way back
 
 
