@@ -16,6 +16,7 @@ import pytest
 from roles.change.bundle import HOME
 from roles.formats import ABSENT, cluster_configuration, kubelet_config
 from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET
+from roles.kubelet.thresholds import DEFAULT_HARD
 from tests.integration import operator
 from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab
@@ -398,11 +399,19 @@ def test_what_is_per_node_comes_with_its_patch(lab: Lab, in_both: World, tmp_pat
 def test_thresholds_last_too(lab: Lab, in_both: World) -> None:
     """w2, made by hand, is in the run and has no part in kubelet-config."""
     told = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=61Mi"))
-    assert told.code == 0, told.all
-    assert texts(lab) == {**in_both.after, KUBELET: in_both.after[KUBELET].replace("memory.available: 50Mi", "memory.available: 61Mi")}
-    assert re.search(r"^kubelet-config +evictionHard\.memory\.available +50Mi +61Mi +confirmed", told.out, re.MULTILINE), told.out
-    assert "memory.available: 61Mi" in lab.run("cp1", f"{KUBELET_PHASE} && cat {CONFIG}").stdout
-    back = pyinfra("rollback", "-y", *data(force="true"))
+    try:
+        assert told.code == 0, told.all
+        now = texts(lab)
+        old, new = (kubelet_config.read(text.encode())["evictionHard"] for text in (in_both.after[KUBELET], now[KUBELET]))
+        # A field is written whole: the defaults that it does not have are named as switched off (docs/eviction.md).
+        assert new == {**dict.fromkeys(DEFAULT_HARD, "0%"), **old, "memory.available": "61Mi"}
+        gone = [line for line in in_both.after[KUBELET].splitlines() if line not in now[KUBELET].splitlines()]
+        assert gone == ["  memory.available: 50Mi"] and now[CLUSTER] == in_both.after[CLUSTER]
+        assert re.search(r"^kubelet-config +evictionHard\.memory\.available +50Mi +61Mi +confirmed", told.out, re.MULTILINE), told.out
+        assert "memory.available: 61Mi" in lab.run("cp1", f"cp -a {CONFIG} /root/config.yaml && {KUBELET_PHASE} && cat {CONFIG}").stdout
+    finally:
+        lab.run("cp1", f"[ ! -e /root/config.yaml ] || mv /root/config.yaml {CONFIG}")
+        back = pyinfra("rollback", "-y", *data(run=run_id(told)))
     assert back.code == 0 and texts(lab) == in_both.after, back.all
 
 
