@@ -24,4 +24,7 @@
 # Workloads and the class that their pods should have: NAMESPACE/KIND/NAME, kinds deployment, statefulset and daemonset.
 # workloads = {"shop/deployment/web": "web", "shop/statefulset/db": "web", "logs/daemonset/collector": "batch"}
 
+# kubeadm's ConfigMaps are left alone (docs/lasting.md): the next `kubeadm upgrade` then takes out again what daytwo sets.
+# persist = False
+
 # Consents are for one run, by --data, and not for this file: allow_evictions, move_flags, replace, prune, force.

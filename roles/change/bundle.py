@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,13 @@ def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: st
         "state": b"state=staged\n",
     }
     return files | {f"after/{number}": edit.after for number, edit in enumerate(change.files, 1) if edit.after is not None}
+
+
+def keep_script(change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME) -> str:
+    """A script for `sh -s` as root: a node keeps the record of a change that is the cluster's and no node's, in place of the one that
+    it has of it. `state` is as change.sh has them."""
+    record = "\n".join(json.dumps(dict(event), sort_keys=True) for event in events)
+    return templates().get_template("keep.sh.j2").render(id=change_id, home=home, holder=holder.lines, record=record, state=state)
 
 
 def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> str:

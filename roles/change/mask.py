@@ -194,6 +194,11 @@ def _hidden(value: str) -> str:
     return value if _PLAIN.fullmatch(value) else _digest(value)
 
 
+def mask(value: str) -> str:
+    """What stands in the place of a value that is masked as a whole."""
+    return _digest(value)
+
+
 def _digest(value: str) -> str:
     if _MASKED.fullmatch(value) or not value:
         return value

@@ -10,7 +10,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,9 +93,11 @@ def _turned(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
     return {name: {"before": value.get("after"), "after": value.get("before")} for name, value in values.items()}
 
 
-def plan_record(info: RunInfo, order: int, change: Change, effective: Effective, undoes: str = "") -> dict[str, Any]:
-    """All that is known of a change before it is applied, without any file's content. `undoes` is the change that this one
-    undoes, or ""."""
+#: The kind of a change of the cluster itself, as records have it beside those of model.Change.
+CLUSTER_KIND = "configmap"
+
+
+def _begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
     return {
         "event": "plan",
         "run": info.id,
@@ -105,8 +107,31 @@ def plan_record(info: RunInfo, order: int, change: Change, effective: Effective,
         "data": info.data,
         "at": info.at,
         "order": order,
-        "change": change.id,
+        "change": change,
         "undoes": undoes,
+    }
+
+
+def cluster_record(
+    info: RunInfo, order: int, change: str, node: str, component: str, summary: str, fields: Sequence[Mapping[str, Any]], undoes: str = ""
+) -> dict[str, Any]:
+    """All that is known of a change of the cluster itself before it is written. `node` is who keeps the record, `component` the object,
+    `fields` those of its values that change: {"path": [...], "before": ..., "after": ...}, None where there is none."""
+    return {
+        **_begun(info, order, change, undoes),
+        "node": node,
+        "component": component,
+        "kind": CLUSTER_KIND,
+        "summary": mask_text(summary),
+        "fields": [dict(field) for field in fields],
+    }
+
+
+def plan_record(info: RunInfo, order: int, change: Change, effective: Effective, undoes: str = "") -> dict[str, Any]:
+    """All that is known of a change before it is applied, without any file's content. `undoes` is the change that this one
+    undoes, or ""."""
+    return {
+        **_begun(info, order, change.id, undoes),
         "node": change.node,
         "component": change.component,
         "kind": change.kind,

@@ -40,7 +40,7 @@ def _wish(remote: Remote) -> Wish | None:
     if desired is None:
         return None
     return Wish(
-        desired.model_dump(), partial(_settle, desired), foresee, desired.only, desired.move_flags, desired.allow_evictions
+        desired.model_dump(), partial(_settle, desired), foresee, desired.only, desired.move_flags, desired.allow_evictions, wanted.lasting
     )  # fmt: skip
 
 
@@ -54,7 +54,8 @@ def _settle(desired: Desired, state: State) -> Settled:
         raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))
     fields = {name: ABSENT if value is None else value for name, value in wanted.fields(desired, now, defaults).items()}
     expected = wanted.expected(desired, now, defaults)
-    settled = Settled(fields, expected, _summary(desired), tuple(wanted.notes(desired, now, capacity, defaults)))
+    notes = tuple(wanted.notes(desired, now, capacity, defaults))
+    settled = Settled(fields, expected, _summary(desired), notes, wanted.named(desired))
     needs_no_more(state, settled)
     return settled
 

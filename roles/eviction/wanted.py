@@ -93,6 +93,41 @@ def fields(
     return written
 
 
+def named(desired: Desired) -> dict[tuple[str, ...], Any]:
+    """The settings that the data names, by where they stand in a KubeletConfiguration; None for `absent`."""
+    found: dict[tuple[str, ...], Any] = {
+        (field, signal): text for field, wishes in _wishes(desired).items() for signal, text in wishes.items()
+    }
+    for field, value in ((POD_GRACE, desired.eviction_max_pod_grace_period), (TRANSITION, desired.eviction_pressure_transition_period)):
+        if value is not None:
+            found[(field,)] = None if value == ABSENT else value
+    return found
+
+
+def lasting(configuration: Mapping[str, Any], settings: Mapping[tuple[str, ...], Any]) -> dict[tuple[str, ...], Any]:
+    """The fields to write to a KubeletConfiguration as a file has it, for settings as `named` gives them; None: taken out.
+
+    A kubelet that is given such a file has its default thresholds where evictionHard is not in it, or is to be merged.
+    """
+    wishes: dict[str, dict[str, str | None]] = {field: {} for field in MAPS}
+    for path, value in settings.items():
+        if path[0] in MAPS:
+            wishes[path[0]][path[1]] = value
+    single: dict[str, Any] = {path[0]: ABSENT if value is None else value for path, value in settings.items() if path[0] not in MAPS}
+    desired = Desired.model_construct(
+        eviction_hard=wishes[HARD],
+        eviction_soft=wishes[SOFT],
+        eviction_soft_grace_period=wishes[GRACE],
+        eviction_minimum_reclaim=wishes[RECLAIM],
+        eviction_max_pod_grace_period=single.get(POD_GRACE),
+        eviction_pressure_transition_period=single.get(TRANSITION),
+    )
+    hard = configuration.get(HARD)
+    merged = hard is None or configuration.get("mergeDefaultEvictionSettings") is True
+    effective = {**configuration, HARD: {**(DEFAULT_HARD if merged else {}), **(hard or {})}}
+    return {(field,): value for field, value in fields(desired, effective).items()}
+
+
 def problems(
     host: str,
     desired: Desired,

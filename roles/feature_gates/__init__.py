@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from pyinfra.api.deploy import deploy
 
+from roles import kubeadm
 from roles.api import ApiError, GateMetric
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
@@ -33,6 +34,7 @@ class Prepared:
     plans: list[NodePlan]
     cluster: Cluster
     before: dict[tuple[str, str], dict[str, GateMetric]]
+    lasting: kubeadm.Last
 
 
 @deploy("Feature gates")  # type: ignore[untyped-decorator]
@@ -44,8 +46,7 @@ def feature_gates() -> None:
     """
     prepared = bridge.once("feature_gates", _prepare)
     host = bridge.current_host()
-    changes = any(step.change.node == host for step in prepared.run.steps)
-    bridge.drive("feature gates", changes, prepared.run.result, name="change, prove, or put back")
+    bridge.drive("feature gates", prepared.run.involves(host), prepared.run.result, name="change, prove, or put back")
 
 
 def _prepare(fleet: Fleet) -> Prepared:
@@ -66,7 +67,7 @@ def _prepare(fleet: Fleet) -> Prepared:
     run_id = new_run_id()
     found_nodes = survey(fleet, targets)
     plans, read_gates = _plan(run_id, fleet, found_nodes, desired)
-    return _assemble(run_id, fleet, plans, found_nodes.cluster, read_gates, desired, options)
+    return _assemble(run_id, fleet, plans, found_nodes, read_gates, desired, options)
 
 
 def _chosen(host: str, desired: Desired) -> bool:
@@ -162,8 +163,9 @@ def _nobody(plans: list[NodePlan]) -> list[str]:
 
 
 def _assemble(
-    run_id: str, fleet: Fleet, plans: list[NodePlan], cluster: Cluster, gates: _Gates, desired: dict[str, Desired], options: Options
+    run_id: str, fleet: Fleet, plans: list[NodePlan], found: Survey, gates: _Gates, desired: dict[str, Desired], options: Options
 ) -> Prepared:
+    cluster = found.cluster
     before = gates.found
     refusals: list[object] = []
     for plan in plans:
@@ -198,18 +200,22 @@ def _assemble(
         effective = before.get((plan.host, planned.component), {})
         steps.append(_step(planned, Prover(cluster, owed), effective, options))
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, options.pace, on)
-    info = this_run(run_id, {host: found.model_dump() for host, found in desired.items()})
+    info = this_run(run_id, {host: wish.model_dump() for host, wish in desired.items()})
+    lasting = kubeadm.last(found, fleet, _members(plans), options)
     prepared = Prepared(
-        Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared)),
+        Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared), last=lasting.steps),
         plans,
         cluster,
         before,
+        lasting,
     )
     notes = [f"WARNING {', '.join(hosts)}: {warning}" for warning, hosts in _by_text(plans).items()] + _left_out(plans)
     if any(planned.component != "kubelet" for planned, _ in changing):
         notes.append(cluster.etcd_summary())
+    notes += lasting.notes
+    notes += [f"NOT THE SAME {difference}" for difference in _apart(prepared)]
     report.show_plan(prepared.run, cluster.apiservers, notes)
-    if not steps:
+    if not (steps or lasting.steps):
         _show_results(prepared)
     return prepared
 
@@ -243,6 +249,41 @@ def _left_out(plans: list[NodePlan]) -> list[str]:
         return []
     lines = [f"LEFT OUT {', '.join(hosts)}: {text}" for text, hosts in found.items()]
     return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
+
+
+def _members(plans: list[NodePlan]) -> list[kubeadm.Member]:
+    return [
+        kubeadm.Member(
+            plan.host,
+            planned.node_name,
+            planned.component,
+            plan.kubelet.style == "kubeadm",
+            {(kubeadm.GATES, name): value for name, value in planned.wanted.items()},
+        )
+        for plan in plans
+        for planned in plan.planned
+    ]
+
+
+def _apart(prepared: Prepared) -> list[kubeadm.Difference]:
+    """Gates of these nodes that this run is not about, and that kubeadm's ConfigMaps, the files and the processes do not agree on."""
+    found = [
+        kubeadm.Found(
+            plan.host,
+            planned.component,
+            planned.sourced,
+            {name: metric.enabled for name, metric in prepared.before.get((plan.host, planned.component), {}).items()},
+        )
+        for plan in prepared.plans
+        for planned in plan.planned
+        if plan.kubelet.style == "kubeadm"
+    ]
+    wanted = {(plan.host, planned.component): planned.wanted for plan in prepared.plans for planned in plan.planned}
+    return [
+        difference
+        for difference in kubeadm.gate_differences(prepared.lasting.lasting, found)
+        if difference.setting not in wanted[(difference.host, difference.component)]
+    ]
 
 
 def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], options: Options) -> Step:
@@ -286,6 +327,7 @@ def _show_results(prepared: Prepared) -> None:
                     ]
                 )
         rows += [[item.host, item.component, item.gate, "-", "-", "left out", "-", item.why] for item in plan.left_out]
+    rows += [["cluster", *row] for row in prepared.lasting.rows()]
     headers = ["node", "component", "gate", "before", "after", "outcome", "s", "proof"]
     show("\n" + table.render(headers, rows))
 

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import Any, Final
 
 from roles.formats import words, yaml_text
@@ -133,10 +134,20 @@ def edit_fields(data: bytes, changes: Mapping[Path, object], kind: str = KIND) -
         return data
     changer = _Changer(document)
     changer.change_map(document.root, document.content, meant)
-    after = yaml_text.splice(document.text, [*changer.edits, *yaml_text.cut_lines(document.text, changer.lines)])
+    cuts = yaml_text.cut_lines(document.text, changer.lines)
+    after = yaml_text.splice(document.text, [*changer.edits, *_parted(cuts, {start for start, end, _ in changer.edits if start == end})])
     if not yaml_text.same(_parse(after, kind).content, meant):
         raise FormatError("the edit would not give the configuration that is wanted", way_out="edit it by hand")
     return after
+
+
+def _parted(cuts: Sequence[Edit], places: set[int]) -> list[Edit]:
+    """Cuts, in two where something new comes in between: the last field of one map goes, and the first of the next."""
+    made: list[Edit] = []
+    for start, end, _ in cuts:
+        edges = [start, *sorted(place for place in places if start < place < end), end]
+        made += [(one, other, "") for one, other in pairwise(edges)]
+    return made
 
 
 # ---- what is meant

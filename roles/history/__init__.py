@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyinfra.api.deploy import deploy
 
-from roles import kubelet
+from roles import kubeadm, kubelet
 from roles.api import ApiError
 from roles.change.bundle import HOME, SYSTEMD
 from roles.change.record import Effective, new_run_id, this_run
@@ -27,7 +27,7 @@ from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote, show
-from roles.rollout.run import Run, Step, arrange
+from roles.rollout.run import ClusterStep, Run, Step, arrange
 from roles.scripts import templates
 
 UNINSTALL_SECONDS = 120
@@ -101,14 +101,14 @@ def _age(at: str) -> str:
 
 @deploy("Roll back")  # type: ignore[untyped-decorator]
 def rollback() -> None:
-    """Undo a run (--data run=NAME, else the newest): the last change first, at the pace of a run, by the same transactions.
+    """Undo a run (--data run=NAME, else the newest): what kubeadm keeps of it first, then the last change first, at the pace of a run, by
+    the same transactions.
 
     Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
-    where a file was changed since, or where pods would have to go without consent.
+    where a file or a value of kubeadm's ConfigMaps was changed since, or where pods would have to go without consent.
     """
     run = bridge.once("rollback", _prepare)
-    host = bridge.current_host()
-    bridge.drive("roll back", any(step.change.node == host for step in run.steps), run.result, name="undo, prove, or put back")
+    bridge.drive("roll back", run.involves(bridge.current_host()), run.result, name="undo, prove, or put back")
 
 
 def _prepare(fleet: Fleet) -> Run:
@@ -126,9 +126,10 @@ def _prepare(fleet: Fleet) -> Run:
     chosen = planning.to_undo(history, runs)
     if not chosen:
         raise bridge.refuse(f"run {wanted.run} confirmed nothing on these nodes; deploys/changes.py lists what there is")
-    paths = {change.host: planning.targets(change) for change in chosen}
-    for change in chosen:
-        paths[change.host] = sorted({*paths[change.host], *planning.targets(change)})
+    paths: dict[str, list[str]] = {}
+    on_nodes = [change for change in chosen if not change.of_cluster]
+    for change in on_nodes:
+        paths[change.host] = sorted({*paths.get(change.host, ()), *planning.targets(change)})
 
     def unread(seen: Observation) -> tuple[list[str], list[str]]:
         files, directories = kubelet.wanted(seen)
@@ -137,9 +138,30 @@ def _prepare(fleet: Fleet) -> Run:
 
     found = survey(fleet, [remote for remote in fleet.targets if remote.name in paths], unread)
     run_id = new_run_id()
-    undos = _plan(run_id, chosen, found, wanted.force)
+    undos = _plan(run_id, on_nodes, found, wanted.force)
     outlooks = _look_ahead(undos, found, wanted.allow_evictions, options.allow_unproven)
-    return _assemble(run_id, " and ".join(runs), fleet, undos, found, options, outlooks)
+    first, notes = _undo_cluster(fleet, found, runs, chosen, wanted.force, options)
+    return _assemble(run_id, " and ".join(runs), fleet, undos, found, options, outlooks, first, notes)
+
+
+def _undo_cluster(
+    fleet: Fleet, found: Survey, runs: Sequence[str], chosen: list[Recorded], force: bool, options: Options
+) -> tuple[list[ClusterStep], list[str]]:
+    """What these runs wrote to kubeadm's ConfigMaps goes before any node; with a part of the nodes it stays, as it was written for all."""
+    if fleet.lock_host not in fleet.targets and (fleet.lock_host.connected or fleet.lock_host.connect()):
+        history, failures = _ask(fleet, [fleet.lock_host])
+        bridge.stop(failures)
+        chosen = [*chosen, *planning.to_undo(history, runs)]
+    records = planning.of_cluster(chosen)
+    names = " and ".join(records)
+    if not records:
+        return [], []
+    if fleet.others:
+        left = ", ".join(remote.name for remote in fleet.others)
+        return [], [f"{names}: left as it is, since --limit leaves out {left}; run it without, and what kubeadm keeps is undone too"]
+    if not options.persist:
+        return [], [f"persist=false: {names}: left as it is; the next `kubeadm upgrade` of a node brings back what is undone here"]
+    return kubeadm.undo(found, fleet, records, force)
 
 
 def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> list[Undo]:
@@ -189,7 +211,15 @@ def _look_ahead(undos: list[Undo], found: Survey, allow_evictions: bool, allow_u
 
 
 def _assemble(
-    run_id: str, name: str, fleet: Fleet, undos: list[Undo], found: Survey, options: Options, outlooks: Mapping[str, Outlook]
+    run_id: str,
+    name: str,
+    fleet: Fleet,
+    undos: list[Undo],
+    found: Survey,
+    options: Options,
+    outlooks: Mapping[str, Outlook],
+    first: list[ClusterStep],
+    more: list[str],
 ) -> Run:
     apiservers = any(undo.change and undo.change.component == "kube-apiserver" for undo in undos)
     steps: list[Step] = []
@@ -216,10 +246,11 @@ def _assemble(
     # The other way round: what the run did last comes first.
     components_first = bool(steps) and steps[0].change.component != planning.KUBELET
     stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=components_first)
-    run = Run(info, stages, fleet, options.take_over, _finish)
+    run = Run(info, stages, fleet, options.take_over, _finish, first=first)
     notes = [f"WARNING {warning}" for undo in undos for warning in undo.warnings]
     notes += [f"{undo.recorded.host}: {undo.recorded.component} is as it was before {name} already" for undo in undos if not undo.change]
     notes += [f"{host}:\n{outlook.text()}" for host, outlook in outlooks.items()]
+    notes += more
     show(f"\nUndoing run {name}")
     report.show_plan(run, found.cluster.apiservers, notes)
     return run
@@ -228,6 +259,10 @@ def _assemble(
 def _finish(run: Run) -> None:
     headers = ["node", "component", "undone", "outcome", "s", "proof"]
     rows = [
+        ["cluster", one.name, one.undoes, one.outcome, f"{one.seconds:.0f}" if one.seconds else "-", one.how or one.why or "-"]
+        for one in run.first
+    ]
+    rows += [
         [
             step.change.node,
             step.change.component,

@@ -10,6 +10,7 @@ from typing import Any
 
 from roles.change.bundle import HOME
 from roles.change.inflight import NOT_IN_FLIGHT
+from roles.change.record import CLUSTER_KIND
 from roles.scripts import templates
 
 QUESTION_SECONDS = 60
@@ -45,6 +46,11 @@ class Recorded:
     @property
     def component(self) -> str:
         return str(self.plan.get("component", "?"))
+
+    @property
+    def of_cluster(self) -> bool:
+        """True for a change of the cluster itself; its host is no more than who keeps the record."""
+        return self.plan.get("kind") == CLUSTER_KIND
 
     @property
     def in_flight(self) -> bool:

@@ -54,9 +54,24 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
 
 
 def to_undo(history: Mapping[str, Sequence[Recorded]], runs: Collection[str]) -> list[Recorded]:
-    """The confirmed changes of these runs, the last one first."""
-    found = [change for recorded in history.values() for change in recorded if change.run in runs and change.state == "confirmed"]
+    """The confirmed changes of these runs, the last one first. One of the cluster itself counts once it was begun: whether it was
+    written before its operator's side was gone, the cluster tells."""
+    found = [
+        change
+        for recorded in history.values()
+        for change in recorded
+        if change.run in runs and (change.state == "confirmed" or (change.of_cluster and change.state == "staged"))
+    ]
     return sorted(found, key=lambda change: (change.run, change.order, change.host), reverse=True)
+
+
+def of_cluster(chosen: Sequence[Recorded]) -> dict[str, list[tuple[str, Sequence[Mapping[str, Any]]]]]:
+    """Those of the cluster itself: by object the changes, in the order given, and the fields that each changed."""
+    found: dict[str, list[tuple[str, Sequence[Mapping[str, Any]]]]] = {}
+    for change in chosen:
+        if change.of_cluster:
+            found.setdefault(change.component, []).append((change.id, change.plan.get("fields") or ()))
+    return found
 
 
 def targets(recorded: Recorded) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from roles import kubeadm
 from roles.api import ApiError, NotFound
 from roles.change import Change
 from roles.change.model import change_id
@@ -30,17 +31,20 @@ KUBELET = "kubelet"
 @dataclass(frozen=True)
 class Settled:
     """What a wish comes to on one node: `fields` to be written (formats.ABSENT: taken out), and what /configz must show afterwards,
-    `expected` (None: not set). Both by field, dots between its parts."""
+    `expected` (None: not set). Both by field, dots between its parts. `named`: the settings that the data itself names, by where they
+    stand in the configuration (None: absent)."""
 
     fields: Mapping[str, Any]
     expected: Mapping[str, Any]
     summary: str
     notes: tuple[str, ...] = ()
+    named: Mapping[kubeadm.Path, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What one host's data wants. `settle` may raise Refusal; `foresee` tells what the configuration `after` would come to."""
+    """What one host's data wants. `settle` may raise Refusal; `foresee` tells what the configuration `after` would come to; `write`
+    gives the fields to write for some of the named settings, to a configuration as it stands in kubeadm's ConfigMap."""
 
     data: Mapping[str, Any]
     settle: Callable[[State], Settled]
@@ -48,6 +52,7 @@ class Wish:
     only: tuple[str, ...] | None = None
     move_flags: bool = False
     allow_evictions: bool = False
+    write: Callable[[Mapping[str, Any], Mapping[kubeadm.Path, Any]], Mapping[kubeadm.Path, Any]] = kubeadm.as_given
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class Prepared:
     run: Run
     planned: dict[str, Planned]
     cluster: Cluster
+    lasting: kubeadm.Last
     after: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -260,11 +266,20 @@ def _assemble(
         steps.append(Step(change, ready, prover.prove, prover.watch, effective))
     stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=True)
     info = this_run(run_id, {host: dict(wish.data) for host, wish in wishes.items()})
-    prepared = Prepared(Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared)), planned, found.cluster)
+    members = [
+        kubeadm.Member(
+            host, item.state.kubelet.node_name, KUBELET, item.state.kubelet.style == "kubeadm", item.settled.named, wishes[host].write
+        )
+        for host, item in planned.items()
+    ]
+    lasting = kubeadm.last(found, fleet, members, options)
+    run = Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared), last=lasting.steps)
+    prepared = Prepared(run, planned, found.cluster, lasting)
     notes = [f"WARNING {host}: {warning}" for host, item in planned.items() for warning in item.warnings]
     notes += [f"{host}:\n{item.outlook.text()}" for host, item in planned.items() if item.change is not None]
+    notes += lasting.notes
     report.show_plan(prepared.run, found.cluster.apiservers, notes)
-    if not steps:
+    if not (steps or lasting.steps):
         _show_results(prepared)
     return prepared
 
@@ -272,8 +287,7 @@ def _assemble(
 def drive(name: str, prepared: Prepared, what: str) -> None:
     """Carry the plan out, one operation on each host that changes."""
     host = bridge.current_host()
-    changes = any(step.change.node == host for step in prepared.run.steps)
-    bridge.drive(name, changes, prepared.run.result, name=what)
+    bridge.drive(name, prepared.run.involves(host), prepared.run.result, name=what)
 
 
 def _finish(prepared: Prepared) -> None:
@@ -298,6 +312,7 @@ def _show_results(prepared: Prepared) -> None:
             if step is not None and in_effect(item.settled.expected[name], old):
                 continue
             rows += [[host, *row, *_how(step)] for row in _cells(name, old, now)]
+    rows += prepared.lasting.rows()
     headers = ["node", "setting", "before", "after", "outcome", "s", "proof"]
     show("\n" + table.render(headers, rows))
 

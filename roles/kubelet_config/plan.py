@@ -35,6 +35,7 @@ def settle(desired: Desired, state: State) -> Settled:
     problems: list[str] = []
     fields: dict[str, Any] = {}
     told: dict[str, Any] = {}
+    named: dict[tuple[str, ...], Any] = {}
     for name, value in _leaves(desired.kubelet_config, known):
         if name in told and told[name] != value:
             problems.append(f"{name} is there twice, as {shown(told[name], name)} and as {shown(value, name)}; keep one of them")
@@ -49,8 +50,11 @@ def settle(desired: Desired, state: State) -> Settled:
             problems.append(f"{owner} is the affair of deploys/{schema.OWNED[owner]}.py: take it out of kubelet_config")
         elif owner == name:
             fields[name] = ABSENT if value == model.ABSENT else value
+            named[tuple(name.split("."))] = None if value == model.ABSENT else value
         else:
-            fields[owner] = _with_key(fields.get(owner, lookup(state.configuration, owner)), name.removeprefix(f"{owner}."), value)
+            key = name.removeprefix(f"{owner}.")
+            fields[owner] = _with_key(fields.get(owner, lookup(state.configuration, owner)), key, value)
+            named[(*owner.split("."), key)] = None if value == model.ABSENT else value
     values = {name: value for name, value in fields.items() if value is not ABSENT}
     problems += [str(problem) for problem in schema.check(minor, _nested(values))]
     problems += _read_otherwise(values, known)
@@ -71,7 +75,7 @@ def settle(desired: Desired, state: State) -> Settled:
         for name in fields
         if name not in expected
     ]
-    return Settled(fields, expected, settled.summary, tuple(notes))
+    return Settled(fields, expected, settled.summary, tuple(notes), named)
 
 
 def _read_otherwise(values: Mapping[str, Any], known: Mapping[str, schema.Field]) -> Iterator[str]:

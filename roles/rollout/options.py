@@ -8,13 +8,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from roles.change.model import LEAST_CONFIRM_SECONDS
 from roles.change.refusal import Refusal
+from roles.data import boolean
 from roles.rollout.pace import Pace, parse_max_unavailable
 from roles.rollout.remote import Remote, refusals
 
 
 class Options(BaseModel):
     """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose dead
-    holder's lock is taken; `allow_unproven` goes on where something cannot be proven."""
+    holder's lock is taken; `allow_unproven` goes on where something cannot be proven; `persist`: what all nodes share is written to
+    kubeadm's ConfigMaps too, on clusters that kubeadm made."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -23,6 +25,7 @@ class Options(BaseModel):
     max_unavailable: Annotated[str, BeforeValidator(parse_max_unavailable)] = "1"
     take_over: str = ""
     allow_unproven: bool = False
+    persist: Annotated[bool, BeforeValidator(boolean)] = True
 
     @property
     def pace(self) -> Pace:

@@ -8,14 +8,15 @@ from roles.change.bundle import directory
 from roles.change.mask import mask_text
 from roles.change.model import STABLE_SECONDS, Change
 from roles.rollout.remote import show
-from roles.rollout.run import Run, Step
+from roles.rollout.run import ClusterStep, Run, Step
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
 
 def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
     """Every change in its order: diff, restarts, what will be proven; then `notes`."""
-    show(f"\nPlan of run {run.info.id}: {len(run.steps)} changes on {len({step.change.node for step in run.steps})} nodes")
+    show(f"\nPlan of run {run.info.id}: {len(run.steps)} changes on {len({step.change.node for step in run.steps})} nodes{_beside(run)}")
+    _show_cluster_steps("First, before any node", run.first)
     for stage in run.stages:
         for step in stage.steps:
             show(f"\n[{step.order}/{len(run.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
@@ -25,8 +26,20 @@ def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
             show(f"    it is the canary: proven{soak} before another worker is touched")
         elif len(stage.steps) > 1:
             show(f"\nThe last {len(stage.steps)} at most {stage.at_once} at a time.")
+    _show_cluster_steps("Last, once every node is confirmed" if run.steps else "Last", run.last)
     for note in notes:
         show(f"\n{note}")
+
+
+def _beside(run: Run) -> str:
+    names = ", ".join(step.name for step in run.cluster_steps)
+    return f", and of {names}" if names else ""
+
+
+def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
+    for step in steps:
+        show(f"\n{when}: {step.name}: {step.summary}")
+        show("\n".join(f"    {line}" for line in [*step.diff.splitlines(), "restarts: nothing; will be proven: read back from the API"]))
 
 
 def _told(change: Change, apiservers: int) -> list[str]:
@@ -63,7 +76,10 @@ def show_end(run: Run) -> None:
             f"Changed and confirmed: {', '.join(f'{step.change.node} {step.change.component}' for step in done)}. "
             f"To undo them: deploys/rollback.py --data run={run.info.id}"
         )
-    if left or run.failed:
+    lost = [step for step in run.cluster_steps if step.outcome != "confirmed"]
+    for one in lost:
+        show(f"{'Not written' if one.outcome == 'failed' else 'Not begun'}: {one.name}: {one.lost}")
+    if left or run.failed or lost:
         show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")
 
 

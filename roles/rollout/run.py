@@ -14,14 +14,15 @@ import gevent
 from gevent.event import Event
 from gevent.pool import Pool
 
-from roles.change import Change, Status, script, stage_script
+from roles.change import Change, Status, keep_script, script, stage_script
 from roles.change import report as change_report
-from roles.change.record import Effective, RunInfo, RunRecord, end_record, plan_record
+from roles.change.model import change_id
+from roles.change.record import Effective, RunInfo, RunRecord, cluster_record, end_record, plan_record
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.pace import Pace, Stage, stages
 from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show
 
-Outcome = Literal["confirmed", "reverted", "revert-failed", "refused", "not started", "unknown"]
+Outcome = Literal["confirmed", "reverted", "revert-failed", "refused", "failed", "not started", "unknown"]
 
 # A node may be rebooting or its network away; what runs there goes on without us.
 RECONNECT_SECONDS = 120
@@ -62,6 +63,28 @@ class Step:
     touched: bool = False
 
 
+# The fields of a cluster's object that a write is about to change: {"path": [...], "before": ..., "after": ...}.
+Fields = Sequence[Mapping[str, Any]]
+
+
+@dataclass
+class ClusterStep:
+    """A part of a run that is no node's: an object of the cluster. `write` carries it out and returns how that was proven; right
+    before it writes it calls what it is given with the fields as they are. `diff` is for the plan; `lost` says what is not so, and how
+    to mend it, where the write fails or is not begun; `undoes` is the change that it undoes."""
+
+    name: str
+    summary: str
+    diff: str
+    write: Callable[[Callable[[Fields], None]], str]
+    lost: str
+    undoes: str = ""
+    outcome: Outcome = "not started"
+    why: str = ""
+    how: str = ""
+    seconds: float = 0.0
+
+
 def arrange(steps: Sequence[Step], control_plane: Collection[str], pace: Pace, on: bool) -> list[Stage[Step]]:
     """The stages of a run from its steps in their wanted order; `control_plane` are hosts. The first worker, the canary, soaks."""
     components = [step for step in steps if step.change.kind != "kubelet"]
@@ -73,7 +96,11 @@ def arrange(steps: Sequence[Step], control_plane: Collection[str], pace: Pace, o
 
 
 class Run:
-    """Drives the steps of all stages, in greenlets of its own; every host waits for its own result."""
+    """Drives the steps of all stages, in greenlets of its own; every host waits for its own result.
+
+    `first` and `last` are the cluster's own: before any node is touched, and after every one of them is confirmed. The first failure
+    of `first` halts the run; those of `last` are independent of each other. The cluster's lock host keeps their record.
+    """
 
     def __init__(
         self,
@@ -82,15 +109,23 @@ class Run:
         fleet: Fleet,
         take_over: str,
         finish: Callable[[Run], None],
+        *,
+        first: Sequence[ClusterStep] = (),
+        last: Sequence[ClusterStep] = (),
     ) -> None:
         self.info = info
+        self.first, self.last = list(first), list(last)
         self.stages = list(stages)
         self.steps = [step for stage in stages for step in stage.steps]
         for number, step in enumerate(self.steps, 1):
             step.order = number
         self.record = RunRecord(info)
         self._remotes = hosts_by_name(fleet.targets)
+        self._keeper = fleet.lock_host
         self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
+        # The host that answers for what is no node's: the one that is done last.
+        targets = [remote.name for remote in fleet.targets]
+        self._speaker = self.steps[-1].change.node if self.steps else self._keeper.name if self._keeper.name in targets else targets[0]
         self._finish = finish
         self._done = {step.change.node: Event() for step in self.steps}
         self._ended = Event()
@@ -101,17 +136,28 @@ class Run:
         self.interrupted = False
         self._failing = False  # one is being put back: nothing more is begun
 
+    @property
+    def cluster_steps(self) -> list[ClusterStep]:
+        return [*self.first, *self.last]
+
+    def involves(self, host: str) -> bool:
+        """True for a host that has something to wait for."""
+        return host in self._done or (host == self._speaker and bool(self.cluster_steps))
+
     def result(self, host: str) -> bool:
         """Wait for a host's changes; True when all of them are confirmed. The first host to ask starts the run."""
         if not self._started:
             self._started = True
             on_interrupt(self.interrupt)
             gevent.spawn(self._drive)
-        self._done[host].wait()
-        own = [step for step in self.steps if step.change.node == host]
-        if (self.steps and self.steps[-1] in own) or self.halted:
+        if host in self._done:
+            self._done[host].wait()
+        own = [step.outcome for step in self.steps if step.change.node == host]
+        if host == self._speaker or self.halted:
             self._ended.wait()
-        return all(step.outcome == "confirmed" for step in own) and not self.interrupted
+        if host == self._speaker:
+            own += [step.outcome for step in self.cluster_steps]
+        return all(outcome == "confirmed" for outcome in own) and not self.interrupted
 
     def interrupt(self) -> None:
         """Ctrl-C: nothing more is begun, what is in hand ends; a second time: out at once."""
@@ -133,9 +179,17 @@ class Run:
                 show(f"\nnot begun: {error}")
             else:
                 self._note({"event": "begin", "changes": len(self.steps)})
+                for step in self.first:
+                    self._write(step, 0)
+                    if self.halted:
+                        break
                 for stage in self.stages:
                     self._carry_out_stage(stage)
-                self._note({"event": "end-of-run", "halted": self.halted, "outcomes": {s.change.id: s.outcome for s in self.steps}})
+                for number, step in enumerate(self.last, len(self.steps) + 1):
+                    self._write_last(step, number)
+                outcomes = {step.change.id: step.outcome for step in self.steps}
+                outcomes |= {self._cluster_id(step): step.outcome for step in self.cluster_steps}
+                self._note({"event": "end-of-run", "halted": self.halted, "outcomes": outcomes})
             self._finish(self)
         except Exception as error:
             self.halted = self.halted or repr(error)
@@ -147,6 +201,57 @@ class Run:
             self._ended.set()
             for event in self._done.values():
                 event.set()
+
+    def _write_last(self, step: ClusterStep, order: int) -> None:
+        """Only where all nodes have it: what lasts must not be more than what is."""
+        if self.interrupted or any(other.outcome != "confirmed" for other in self.steps):
+            return
+        self._write(step, order)
+
+    def _cluster_id(self, step: ClusterStep) -> str:
+        return change_id(self.info.id, "cluster", step.name)
+
+    def _write(self, step: ClusterStep, order: int) -> None:
+        begun = time.monotonic()
+        name = self._cluster_id(step)
+        planned: dict[str, Any] = {}
+        show(f"\n{step.name}: {step.summary}")
+
+        def begin(fields: Fields) -> None:
+            # Without a record there is no way back, and nothing is written.
+            nonlocal planned
+            planned = cluster_record(self.info, order, name, self._keeper.name, step.name, step.summary, fields, step.undoes)
+            self._note(planned)
+            self._keep(name, "staged", [planned])
+
+        try:
+            self._lock.ensure()
+            if not self.interrupted:
+                step.how = step.write(begin)
+                step.outcome = "confirmed"
+        except Exception as error:
+            step.outcome, step.why = "failed", str(error) or repr(error)
+        step.seconds = time.monotonic() - begun
+        show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
+        if step.outcome != "confirmed":
+            self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
+        if planned:
+            ended = end_record(name, step.outcome, step.why, step.how, step.seconds)
+            self._note(ended)
+            try:
+                self._keep(name, "confirmed" if step.outcome == "confirmed" else "staged", [planned, ended])
+            except RemoteError as error:
+                # It is found all the same: what was about to be written is recorded, and held against what is there.
+                show(f"WARNING: how {step.name} ended could not be recorded: {error}")
+
+    def _keep(self, name: str, state: str, events: Sequence[Mapping[str, Any]]) -> None:
+        """Raises RemoteError."""
+        if not self._keeper.connected and not self._keeper.connect():
+            raise RemoteError(f"{self._keeper.name}: unreachable; it keeps the record of what is no node's")
+        answer = self._keeper.run("sh -s", stdin=keep_script(name, self.info.holder, state, events), timeout=CONFIRM_SECONDS)
+        if answer.code != 0:
+            said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
+            raise RemoteError(f"{self._keeper.name}: the record could not be written, and nothing is done without: {said}")
 
     def _carry_out_stage(self, stage: Stage[Step]) -> None:
         pool = Pool(stage.at_once)

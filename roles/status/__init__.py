@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 
 from pyinfra.api.deploy import deploy
 
-from roles import control_plane, kubelet
+from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError, GateMetric
 from roles.change.inflight import in_flight
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
 from roles.formats import kubelet_config
-from roles.kubelet import Kubelet
+from roles.kubelet import Kubelet, shown
 from roles.observe import Observation, Process
 from roles.observe.look import look
 from roles.proof import Cluster, NoApi
+from roles.proof.cluster import API_WAIT_SECONDS
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.remote import Fleet, show
@@ -58,6 +59,8 @@ def _show(fleet: Fleet) -> None:
     show("\nFeature gates that a file or flag sets")
     gates = [row for node in nodes for row in _gates(node)]
     show(table.render(["node", "component", "gate", "set to", "in effect", "where"], gates) if gates else "none")
+    show("\nWhat the next `kubeadm upgrade` would change")
+    show(_lasting(nodes, cluster, notes))
     show("\nSources")
     show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
     for note in notes:
@@ -129,6 +132,41 @@ def _gate(node: _Node, component: str, gate: str, value: bool, where: str) -> li
     if running is not None and running.enabled != value:
         effect += " (DIFFERS)"
     return [node.seen.host, component, gate, str(value).lower(), effect, where]
+
+
+def _lasting(nodes: list[_Node], cluster: Cluster, notes: list[str]) -> str:
+    """Where kubeadm's ConfigMaps, the files of the nodes that it made, and the running processes are not the same."""
+    try:
+        lasting = kubeadm.read(cluster.api(), wait=API_WAIT_SECONDS)
+    except (ApiError, NoApi) as error:
+        notes.append(f"what lasts: {error}")
+        return "not known"
+    if not lasting.by_kubeadm:
+        return "nothing: kubeadm did not make this cluster (there is no ConfigMap kube-system/kubeadm-config)"
+    notes += [f"what lasts: {problem}" for problem in lasting.problems.values()]
+    made = [node for node in nodes if node.kubelet.style == "kubeadm"]
+    gates, fields = [], []
+    for node in made:
+        sources = {"kubelet": node.kubelet.gates, **{name: component.gates for name, component in node.components.items()}}
+        for name, files in sources.items():
+            process = {gate: metric.enabled for gate, metric in node.effective[name].items()} if name in node.effective else None
+            gates.append(kubeadm.Found(node.seen.host, name, files, process))
+        fields.append(kubeadm.Found(node.seen.host, "kubelet", node.kubelet.configuration))
+    found = [*kubeadm.gate_differences(lasting, gates), *kubeadm.kubelet_differences(lasting, fields)]
+    headers = ["node", "component", "setting", "ConfigMap", "says", "files", "process"]
+    rows = [
+        [
+            one.host,
+            one.component,
+            one.setting,
+            one.source,
+            shown(one.lasting),
+            shown(one.files),
+            "-" if one.process is None else shown(one.process),
+        ]
+        for one in found
+    ]
+    return table.render(headers, rows) if rows else "nothing: kubeadm-config and kubelet-config say what the nodes have"
 
 
 def _sources(node: _Node) -> list[list[str]]:

@@ -318,3 +318,48 @@ def test_a_comparison_that_could_not_be_made_is_told() -> None:
 
 def test_fields_are_what_configz_knows() -> None:
     assert set(wanted.shown({})) == set(FIELDS)
+
+
+def test_settings_are_named_by_where_they_stand_in_a_file() -> None:
+    desired = wish(
+        eviction_hard="memory.available=absent,nodefs.available=5%",
+        eviction_soft_grace_period="memory.available=1m30s",
+        eviction_max_pod_grace_period="absent",
+        eviction_pressure_transition_period="90s",
+    )
+    assert wanted.named(desired) == {
+        (HARD, "memory.available"): None,
+        (HARD, "nodefs.available"): "5%",
+        (GRACE, "memory.available"): "1m30s",
+        (POD_GRACE,): None,
+        (TRANSITION,): "90s",
+    }
+
+
+@given(
+    st.none() | st.dictionaries(st.sampled_from(list(DEFAULT_HARD)), st.sampled_from(["1%", "0%", "20%"])),
+    st.booleans(),
+    st.dictionaries(st.sampled_from(list(DEFAULT_HARD)), st.none() | st.sampled_from(["1%", "0%", "30%"]), min_size=1),
+)
+def test_a_file_that_is_given_to_others_changes_in_the_wanted_signals_alone(
+    hard: dict[str, str] | None, merges: bool, wishes: dict[str, str | None]
+) -> None:
+    """As a kubelet of 1.33 or later reads it, before and after."""
+    file: dict[str, Any] = {} if hard is None else {HARD: hard}
+    if merges:
+        file["mergeDefaultEvictionSettings"] = True
+
+    def read_by_kubelet(content: dict[str, Any]) -> dict[str, Any]:
+        own = content.get(HARD)
+        return effective({HARD: {**(DEFAULT_HARD if merges or own is None else {}), **(own or {})}})
+
+    after = {**file}
+    for (field,), value in wanted.lasting(file, {(HARD, signal): text for signal, text in wishes.items()}).items():
+        after.pop(field, None)
+        if value is not None:
+            after[field] = value
+    meant = effective(
+        {HARD: {**(DEFAULT_HARD if merges or hard is None else {}), **(hard or {}), **{s: t or DEFAULT_HARD[s] for s, t in wishes.items()}}}
+    )
+    assert read_by_kubelet(after) == meant
+    assert wanted.lasting(after, {(HARD, signal): text for signal, text in wishes.items()}) == {}, "twice is once"

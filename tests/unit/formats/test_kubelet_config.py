@@ -373,6 +373,12 @@ def test_several_fields_at_once() -> None:
     assert fields(before, changes) == after
 
 
+def test_the_last_field_of_a_map_goes_where_another_comes_and_the_next_map_goes() -> None:
+    before = HEAD + "evictionHard:\n  a: 1%\nfeatureGates:\n  A: true\nmaxPods: 9\n"
+    changes = {("evictionHard", "a"): ABSENT, ("evictionHard", "b"): "2%", ("featureGates", "A"): ABSENT}
+    assert kubelet_config.edit_fields(before.encode(), changes).decode() == HEAD + 'evictionHard:\n  b: "2%"\nmaxPods: 9\n'
+
+
 STRINGS = [
     *["100", "1e3", "10:20", "on", "off", "Yes", "y", "N", "true", "null", "~", "", "0x1F", "0o7", "010", "1_000", "12e03", ".5", ".inf"],
     *["5%", "-1", "+1", "=", "<<", "- a", "a: b", "a #b", " a", "a ", "#a", "*a", "&a", "!a", "|", ">", "%a", "@a", "`a`", "{", "]", "a,b"],

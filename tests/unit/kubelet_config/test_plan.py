@@ -47,6 +47,17 @@ def test_a_map_is_set_whole_and_by_one_of_its_keys() -> None:
     assert settle("systemReserved.cpu=absent,systemReserved.pid='100'").fields == {"systemReserved": {"memory": "1Gi", "pid": "100"}}
 
 
+def test_settings_are_named_by_where_they_stand_in_a_file() -> None:
+    made = settle("maxPods=200,authentication.webhook.cacheTTL=3m,systemReserved.cpu=200m,containerLogMaxSize=absent")
+    assert made.named == {
+        ("maxPods",): 200,
+        ("authentication", "webhook", "cacheTTL"): "3m",
+        ("systemReserved", "cpu"): "200m",
+        ("containerLogMaxSize",): None,
+    }
+    assert settle({"systemReserved": {"cpu": "200m"}}).named == {("systemReserved",): {"cpu": "200m"}}
+
+
 def test_what_is_taken_out_comes_back_to_the_default_where_that_is_known() -> None:
     made = settle("maxPods=absent")
     assert made.fields == {"maxPods": ABSENT} and made.expected == {"maxPods": 110}

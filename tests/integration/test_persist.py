@@ -1,0 +1,444 @@
+"""It lasts: what all nodes share is in kubeadm's ConfigMaps too, and comes back from there by kubeadm's own commands."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.change.bundle import HOME
+from roles.formats import ABSENT, cluster_configuration, kubelet_config
+from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET
+from roles.kubelet.thresholds import DEFAULT_HARD
+from tests.integration import operator
+from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+SCHEDULER = "kube-scheduler"
+ON = data(feature_gates=f"{GATE}=true", components=f"{SCHEDULER},kubelet")
+CONFIG = "/var/lib/kubelet/config.yaml"
+CONTROL_PLANE_PHASE = "kubeadm upgrade node phase control-plane --certificate-renewal=false --etcd-upgrade=false"
+KUBELET_PHASE = "kubeadm upgrade node phase kubelet-config"
+
+
+def config_map(lab: Lab, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", "configmap", name, "-n", "kube-system", "-o", "json", "--show-managed-fields"))
+    return found
+
+
+def texts(lab: Lab) -> dict[str, str]:
+    return {name: config_map(lab, name)["data"][key] for name, key in KEYS.items()}
+
+
+def versions(lab: Lab) -> dict[str, str]:
+    return {name: config_map(lab, name)["metadata"]["resourceVersion"] for name in KEYS}
+
+
+def put(lab: Lab, name: str, text: str) -> None:
+    """What somebody with an editor does."""
+    lab.kubectl("patch", "configmap", name, "-n", "kube-system", "--type=merge", "-p", json.dumps({"data": {KEYS[name]: text}}))
+
+
+def kept(lab: Lab) -> dict[str, bool | None]:
+    """The gate as each of the two ConfigMaps has it."""
+    found = {name: text.encode() for name, text in texts(lab).items()}
+    return {
+        CLUSTER: cluster_configuration.gates(found[CLUSTER])[SCHEDULER].get(GATE),
+        KUBELET: kubelet_config.gates(found[KUBELET]).get(GATE),
+    }
+
+
+def without(before: dict[str, str]) -> dict[str, str]:
+    """The texts with the gate taken out."""
+    return {
+        CLUSTER: cluster_configuration.edit_gates(before[CLUSTER].encode(), {SCHEDULER: {GATE: None}}).decode(),
+        KUBELET: kubelet_config.edit_fields(before[KUBELET].encode(), {("featureGates", GATE): ABSENT}).decode(),
+    }
+
+
+def settings(lab: Lab) -> dict[str, dict[str, str]]:
+    """By node the sums of the files that the gate was written to, or may have been. (kubeadm leaves copies of its own beside them.)"""
+    places = (MANIFESTS, CONFIG, "/etc/default/", "/etc/systemd/", "/etc/kubernetes-node/")
+    return {node: {path: sha for path, sha in operator.files(lab, node).items() if path.startswith(places)} for node in lab.nodes}
+
+
+def untouched(lab: Lab) -> object:
+    """What a run that touches no node leaves as it is. (Scheduler and controller-manager end by themselves when they lose their lease.)"""
+    running = {node: operator.processes(lab, node) for node in lab.nodes}
+    own = {node: {name: found[name][:2] for name in ("kubelet", "kube-apiserver") if name in found} for node, found in running.items()}
+    return own, settings(lab)
+
+
+def run_id(told: Outcome | Started) -> str:
+    found = re.search(r"Plan of run (\S+):", told.out)
+    assert found, told.out
+    return found.group(1)
+
+
+def row(out: str, name: str, outcome: str) -> str:
+    found = re.search(rf"^cluster +{name} .* {outcome} .*$", out, re.MULTILINE)
+    assert found, out
+    return found.group(0)
+
+
+@dataclass
+class World:
+    """The lab once all nodes have the gate by one run, and what was before."""
+
+    before: dict[str, str]
+    files: dict[str, dict[str, str]]
+    told: Outcome
+    after: dict[str, str] = field(default_factory=dict)
+    undone: bool = False
+
+
+@pytest.fixture(scope="module")
+def world(lab: Lab) -> Iterator[World]:
+    # Other modules take the gate back from one node after the other, which is no reason to take it from the ConfigMaps.
+    for name, text in without(texts(lab)).items():
+        put(lab, name, text)
+    assert kept(lab) == {CLUSTER: None, KUBELET: None}
+    before, files = texts(lab), settings(lab)
+    dry = pyinfra("feature_gates", "--dry", *ON)
+    assert dry.code == 0, dry.all
+    assert texts(lab) == before and "kubeadm-config" in dry.plan and f"+  {GATE}: true" in dry.plan
+    made = World(before, files, pyinfra("feature_gates", "-y", *ON))
+    try:
+        assert made.told.code == 0, made.told.all
+        assert made.told.plan == dry.plan
+        made.after = texts(lab)
+        yield made
+    finally:
+        if not made.undone:
+            lab.reset()
+
+
+@pytest.fixture
+def in_both(lab: Lab, world: World) -> Iterator[World]:
+    """The ConfigMaps have the gate; and have it again after the test."""
+    assert texts(lab) == world.after
+    yield world
+    if Started.end_all():
+        lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    for name, text in texts(lab).items():
+        if text != world.after[name]:
+            put(lab, name, world.after[name])
+
+
+@pytest.fixture
+def in_none(lab: Lab, in_both: World) -> World:
+    """The nodes have the gate, and the ConfigMaps do not."""
+    for name, text in without(in_both.after).items():
+        put(lab, name, text)
+    assert kept(lab) == {CLUSTER: None, KUBELET: None}
+    return in_both
+
+
+# ---- written last, for all
+
+
+def test_it_is_written_last_and_nothing_else_of_it_changes(lab: Lab, in_both: World) -> None:
+    assert kept(lab) == {CLUSTER: True, KUBELET: True}
+    assert without(in_both.after) == in_both.before, "other bytes changed"
+    for name, key in KEYS.items():
+        owners = [entry for entry in config_map(lab, name)["metadata"]["managedFields"] if entry["manager"] == "daytwo"]
+        assert owners and f"f:{key}" in owners[0]["fieldsV1"]["f:data"]
+        assert "read back" in row(in_both.told.out, name, "confirmed")
+        last_node = max(in_both.told.out.rindex(f"{node} kubelet: confirmed") for node in lab.nodes)
+        assert in_both.told.out.index(f"{name}: confirmed") > last_node, "a ConfigMap was written before a node was confirmed"
+    record = re.search(r"Record of the run: (\S+)", in_both.told.out)
+    assert record
+    events = [json.loads(line) for line in Path(record.group(1)).read_text().splitlines()]
+    planned = {event["component"]: event for event in events if event.get("kind") == "configmap"}
+    assert planned[KUBELET]["fields"] == [{"path": ["featureGates", GATE], "before": None, "after": True}]
+    assert planned[CLUSTER]["fields"] == [{"path": [SCHEDULER, GATE], "before": None, "after": True}]
+    changes = pyinfra("changes", "-y")
+    assert re.search(rf"^{run_id(in_both.told)} .* kubelet-config +confirmed", changes.out, re.MULTILINE), changes.out
+
+
+def test_kubeadm_keeps_it(lab: Lab, in_both: World) -> None:
+    old = untouched(lab)
+    lab.run("cp1", f"cp -a {CONFIG} /root/config.yaml")
+    try:
+        told = lab.run("cp1", f"{CONTROL_PLANE_PHASE} && {KUBELET_PHASE}").stdout
+        assert "kube-scheduler" in told and "kubelet configuration for this node was successfully upgraded" in told
+        assert f"--feature-gates={GATE}=true" in lab.run("cp1", f"cat {MANIFESTS}/{SCHEDULER}.yaml").stdout
+        assert kubelet_config.gates(lab.run("cp1", f"cat {CONFIG}").stdout.encode())[GATE] is True
+    finally:
+        lab.run("cp1", f"mv /root/config.yaml {CONFIG}")
+    assert untouched(lab) == old
+
+
+def test_a_node_that_joins_has_it(lab: Lab, in_both: World) -> None:
+    lab.run("w1", f"cp -a {CONFIG} /root/config.yaml")
+    joining = lab.run("cp1", "kubeadm token create --print-join-command 2>/dev/null").stdout.strip()
+    assert joining.startswith("kubeadm join ")
+    lab.kubectl("delete", "node", "w1")
+    lab.run("w1", "kubeadm reset --force >/root/reset.log 2>&1")
+    assert lab.run("w1", f"ls {CONFIG}", check=False).returncode != 0, "reset left the old configuration"
+    lab.run("w1", f"{joining} --skip-phases=preflight >/root/kubeadm.log 2>&1 || {{ cat /root/kubeadm.log >&2; exit 1; }}")
+    ready = ["wait", "--for=condition=Ready", "node/w1", "--timeout=10s"]
+    wait_for(lambda: "condition met" in lab.kubectl(*ready, check=False), "w1 to be a node again", 120)
+    assert kubelet_config.gates(lab.run("w1", f"cat {CONFIG}").stdout.encode()) == {GATE: True}
+    assert operator.effective(lab, "w1", GATE)
+    told = pyinfra("feature_gates", "-y", *ON)
+    assert told.code == 0 and "0 changes on 0 nodes" in told.out, told.all
+    # The same settings in the order that the run before left them in, for the way back.
+    lab.run("w1", f"mv /root/config.yaml {CONFIG}")
+
+
+# ---- the ConfigMaps and the nodes do not say the same
+
+
+def test_split_brain_is_shown_and_mended(lab: Lab, in_none: World) -> None:
+    shown = pyinfra("status", "-y")
+    assert shown.code == 0, shown.all
+    for node, component, source in (("cp1", "kubelet", KUBELET), ("w1", "kubelet", KUBELET), ("cp1", SCHEDULER, CLUSTER)):
+        assert re.search(rf"^{node} +{component} +{GATE} +{source} +\(not set\) +true +true$", shown.out, re.MULTILINE), shown.out
+    told = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{operator.LOCKED}=absent"))
+    assert f"NOT THE SAME w1 kubelet: {GATE} is (not set) in kubelet-config, true in its files" in told.out, told.all
+
+    old = untouched(lab)
+    before = versions(lab)
+    dry = pyinfra("feature_gates", "--dry", *ON)
+    assert dry.code == 0 and f"+  {GATE}: true" in dry.out and versions(lab) == before, dry.all
+    mended = pyinfra("feature_gates", "-y", *ON)
+    assert mended.code == 0 and "0 changes on 0 nodes, and of kubeadm-config, kubelet-config" in mended.out, mended.all
+    assert kept(lab) == {CLUSTER: True, KUBELET: True} and without(texts(lab)) == in_none.before
+    assert row(mended.out, KUBELET, "confirmed") and row(mended.out, CLUSTER, "confirmed")
+    assert untouched(lab) == old, "something was restarted"
+
+    now = versions(lab)
+    again = pyinfra("feature_gates", "-y", *ON)
+    assert again.code == 0 and row(again.out, KUBELET, "no change") and versions(lab) == now, again.all
+    # A run of its own, and undone as one.
+    undone = pyinfra("rollback", "-y", *data(run=run_id(mended)))
+    assert undone.code == 0 and kept(lab) == {CLUSTER: None, KUBELET: None}, undone.all
+    assert untouched(lab) == old
+
+
+def test_without_persist_kubeadm_drops_it(lab: Lab, in_none: World) -> None:
+    before = versions(lab)
+    told = pyinfra("feature_gates", "-y", *ON, *data(persist="false"))
+    assert told.code == 0 and versions(lab) == before, told.all
+    for name in KEYS:
+        assert re.search(rf"persist=false: {name} is left as it is, and the next `kubeadm upgrade` .*{GATE}=true", told.out), told.out
+    manifest = f"{MANIFESTS}/{SCHEDULER}.yaml"
+    lab.run("cp1", f"cp -a {CONFIG} /root/config.yaml; cp -a {manifest} /root/scheduler.yaml")
+    try:
+        lab.run("cp1", f"{CONTROL_PLANE_PHASE} && {KUBELET_PHASE}", timeout=300)
+        assert "feature-gates" not in lab.run("cp1", f"cat {manifest}").stdout
+        assert kubelet_config.gates(lab.run("cp1", f"cat {CONFIG}").stdout.encode()) == {}
+        assert operator.gates_of(operator.processes(lab, "cp1")[SCHEDULER]) == ""
+    finally:
+        lab.run("cp1", f"mv /root/config.yaml {CONFIG}; mv /root/scheduler.yaml {manifest}")
+        gate = f"{GATE}=true"
+        wait_for(lambda: operator.gates_of(operator.processes(lab, "cp1").get(SCHEDULER, ())) == gate, "the scheduler with its gate", 120)
+
+
+def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
+    """Clusters that an older kubeadm made, whose arguments are a map: kubeadm reads what daytwo wrote there."""
+    lines = texts(lab)[CLUSTER].replace("kubeadm.k8s.io/v1beta4", "kubeadm.k8s.io/v1beta3").splitlines(keepends=True)
+    newer = ("caCertificateValidityPeriod:", "certificateValidityPeriod:", "encryptionAlgorithm:", "dns:", "proxy:", "  disabled:")
+    old = "".join(line for line in lines if not line.startswith(newer)).replace(
+        "scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why"
+    )
+    put(lab, CLUSTER, old)
+    told = pyinfra("feature_gates", "-y", *ON)
+    assert told.code == 0, told.all
+    text = texts(lab)[CLUSTER]
+    assert text == old.replace("# why\n", f'# why\n    feature-gates: "{GATE}=true"\n')
+    made = lab.run("cp1", f"{CONTROL_PLANE_PHASE} --dry-run", timeout=300).stdout
+    assert f"--feature-gates={GATE}=true" in made and "--profiling=false" in made, made
+
+
+# ---- what goes wrong
+
+
+@contextlib.contextmanager
+def others_write(lab: Lab) -> Iterator[None]:
+    """Somebody who writes the ConfigMap again and again, without a pause."""
+    loop = "i=0; while :; do i=$((i + 1)); kubectl --kubeconfig /etc/kubernetes/admin.conf annotate --overwrite -n kube-system configmap kubelet-config test=$i; done"
+    process = subprocess.Popen(["ssh", "-F", str(lab.ssh_config), "cp1", f"({loop}) >/dev/null 2>&1 & cat; kill $!"], stdin=subprocess.PIPE)
+    try:
+        first = versions(lab)[KUBELET]
+        wait_for(lambda: versions(lab)[KUBELET] != first, "the first of many writes")
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=30)
+        lab.kubectl("annotate", "-n", "kube-system", "configmap", KUBELET, "test-")
+
+
+def test_a_conflict_is_tried_again(lab: Lab, in_none: World) -> None:
+    with others_write(lab):
+        told = pyinfra("feature_gates", "-y", *ON)
+    assert told.code == 0, told.all
+    assert "kubelet-config: it was changed since it was read; reading it again" in told.out, told.out
+    assert kept(lab) == {CLUSTER: True, KUBELET: True} and without(texts(lab)) == in_none.before
+
+
+POLICY = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "hands-off"},
+    "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["UPDATE"],
+                    "resources": ["configmaps"],
+                    "resourceNames": [KUBELET],
+                }
+            ]
+        },
+        "validations": [{"expression": "false", "message": "hands off kubelet-config", "reason": "Forbidden"}],
+    },
+}
+BINDING = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "hands-off"},
+    "spec": {"policyName": "hands-off", "validationActions": ["Deny"]},
+}
+
+
+@contextlib.contextmanager
+def forbidden(lab: Lab) -> Iterator[None]:
+    """The API server lets nobody write kubelet-config."""
+
+    def refused() -> bool:
+        tried = ["annotate", "--dry-run=server", "--overwrite", "-n", "kube-system", "configmap", KUBELET, "test=1"]
+        return "annotated" not in lab.kubectl(*tried, check=False)
+
+    lab.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [POLICY, BINDING]}))
+    try:
+        wait_for(refused, "the policy to be in force")
+        yield
+    finally:
+        lab.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "hands-off")
+        wait_for(lambda: not refused(), "the policy to be gone")
+
+
+def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(lab: Lab, in_both: World) -> None:
+    """w1 alone lacks the gate. Its operator is killed once it is on its way to be confirmed: no ConfigMap was touched. The next run
+    may not write kubelet-config: the node keeps what it has, and what does not last is said. The third one mends it."""
+    off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", components="kubelet", only="w1"))
+    assert off.code == 0 and texts(lab) == in_both.after, off.all
+    assert re.search(r"kubelet-config is left as it is, since cp1, w2 are not in this run .*does not last the next", off.out), off.out
+    for name, text in without(in_both.after).items():
+        put(lab, name, text)
+    before = versions(lab)
+
+    lab.run("w1", f"rm -rf {HOME}/held {HOME}/go")
+    run = Started("feature_gates", "-y", *ON, hold="confirm")
+    wait_for(lambda: lab.run("w1", f"test ! -d {HOME}/held || echo held").stdout == "held\n", f"w1 to be about to confirm:\n{run.out}", 240)
+    run.process.kill()
+    run.end()
+    lab.run("w1", f"touch {HOME}/go")
+    change = f"{HOME}/changes/{run_id(run)}-w1-kubelet"
+    wait_for(lambda: "state=confirmed" in lab.run("w1", f"cat {change}/state").stdout, "w1 to confirm by itself")
+    assert versions(lab) == before, "a ConfigMap was written though its operator was killed before"
+    assert not lab.run("cp1", f"ls -d {HOME}/changes/{run_id(run)}-cluster-*", check=False).stdout
+    lab.run("w1", f"rm -rf {HOME}/held {HOME}/go")
+
+    old = untouched(lab)
+    with forbidden(lab):
+        refused = pyinfra("feature_gates", "-y", *ON, *data(take_over=run_id(run)))
+    assert refused.code == 1, refused.all
+    assert kept(lab) == {CLUSTER: True, KUBELET: None}, "the other ConfigMap has nothing to do with it"
+    assert "hands off kubelet-config" in row(refused.out, KUBELET, "failed"), refused.out
+    assert row(refused.out, CLUSTER, "confirmed")
+    assert re.search(rf"^Not written: kubelet-config: .*{GATE}=true does not last: the next `kubeadm upgrade`", refused.out, re.MULTILINE)
+    assert "run the same command again" in refused.out and "Traceback" not in refused.all
+    assert operator.effective(lab, "w1", GATE)
+
+    mended = pyinfra("feature_gates", "-y", *ON)
+    assert mended.code == 0 and kept(lab) == {CLUSTER: True, KUBELET: True}, mended.all
+    assert untouched(lab) == old
+
+
+# ---- per node
+
+
+def test_what_is_per_node_comes_with_its_patch(lab: Lab, in_both: World, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.py"
+    inventory.write_text(
+        (operator.ROOT / "inventories/lab.py").read_text().replace("Path(__file__).resolve().parents[1]", f"Path({str(operator.ROOT)!r})")
+        + 'workers = [(name, {**_access, "kubelet_config": {"maxPods": 77}}) for name in _names if not name.startswith("cp")]\n'
+        + 'control_plane = [(name, {**_access, "kubelet_config": {"maxPods": 78}}) for name in _names if name.startswith("cp")]\n'
+    )
+    told = pyinfra("kubelet_config", "--dry", inventory=str(inventory))
+    assert told.code == 0, told.all
+    found = re.search(r"w1 kubelet: maxPods=77 does not last .*kubeletconfiguration\+merge\.yaml:\n((?:    .*\n)+)", told.out)
+    assert found, told.out
+    lab.run(
+        "w1", "mkdir -p /root/patches && cat >/root/patches/kubeletconfiguration+merge.yaml", input=re.sub("(?m)^    ", "", found.group(1))
+    )
+    phase = (
+        f"KUBEADM_UPGRADE_DRYRUN_DIR=/root/dry {KUBELET_PHASE} --kubeconfig /etc/kubernetes/kubelet.conf --dry-run --patches /root/patches"
+    )
+    given = lab.run("w1", f"mkdir -p /root/dry; {phase}").stdout
+    assert "maxPods: 77" in given, given
+
+
+@pytest.mark.slow
+def test_thresholds_last_too(lab: Lab, in_both: World) -> None:
+    """w2, made by hand, is in the run and has no part in kubelet-config."""
+    told = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=61Mi"))
+    try:
+        assert told.code == 0, told.all
+        now = texts(lab)
+        old, new = (kubelet_config.read(text.encode())["evictionHard"] for text in (in_both.after[KUBELET], now[KUBELET]))
+        # A field is written whole: the defaults that it does not have are named as switched off (docs/eviction.md).
+        assert new == {**dict.fromkeys(DEFAULT_HARD, "0%"), **old, "memory.available": "61Mi"}
+        gone = [line for line in in_both.after[KUBELET].splitlines() if line not in now[KUBELET].splitlines()]
+        assert gone == ["  memory.available: 50Mi"] and now[CLUSTER] == in_both.after[CLUSTER]
+        assert re.search(r"^kubelet-config +evictionHard\.memory\.available +50Mi +61Mi +confirmed", told.out, re.MULTILINE), told.out
+        assert "memory.available: 61Mi" in lab.run("cp1", f"cp -a {CONFIG} /root/config.yaml && {KUBELET_PHASE} && cat {CONFIG}").stdout
+    finally:
+        lab.run("cp1", f"[ ! -e /root/config.yaml ] || mv /root/config.yaml {CONFIG}")
+        back = pyinfra("rollback", "-y", *data(run=run_id(told)))
+    assert back.code == 0 and texts(lab) == in_both.after, back.all
+
+
+# ---- the way back
+
+
+def test_the_way_back_begins_with_the_configmaps(lab: Lab, in_both: World) -> None:
+    """The last one of this module: it undoes what the others build on."""
+    name = run_id(in_both.told)
+    put(lab, KUBELET, in_both.after[KUBELET].replace(f"{GATE}: true", f"{GATE}: false"))
+    old = untouched(lab)
+    now = versions(lab)
+    refused = pyinfra("rollback", "-y", *data(run=name))
+    assert refused.code == 1 and f"featureGates.{GATE} is false, and was made true" in refused.all, refused.all
+    assert "force=true" in refused.all and versions(lab) == now
+    assert untouched(lab) == old, "a node was touched"
+    put(lab, KUBELET, in_both.after[KUBELET])
+
+    with forbidden(lab):
+        halted = pyinfra("rollback", "-y", *data(run=name))
+    assert halted.code == 1 and "hands off kubelet-config" in halted.out, halted.all
+    assert untouched(lab) == old, "a node was touched before what is to be first"
+
+    back = pyinfra("rollback", "-y", *data(run=name))
+    assert back.code == 0, back.all
+    assert back.out.index("kubelet-config: confirmed") < back.out.index(": step: check"), "a node was changed first"
+    assert texts(lab) == in_both.before
+    assert settings(lab) == in_both.files
+    # What is put back after the test is what was before.
+    in_both.after, in_both.undone = in_both.before, True
