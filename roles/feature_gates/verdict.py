@@ -121,8 +121,13 @@ def judge(
     for name, value in after.items():
         if table.covers(subject.minor):
             found += _one(subject, name, value, table, already=name not in bare)
-        if name in bare and sourced.get(name) is not value:
-            found += _hazards(subject, name, value, after, agreed, table)
+    for name, wish in bare.items():
+        stage = subject.stage(name, table)
+        # AllBeta=false is not how it is by default: betas that are on go off.
+        default = stage.default if stage and name not in SPECIAL else None
+        then = default if wish is None else wish
+        if then is not None and then is not sourced.get(name, default):
+            found += _hazards(subject, name, then, after, agreed, table)
     return [*found, *_dependencies(subject, bare, after, table)] if table.covers(subject.minor) else found
 
 
@@ -223,6 +228,7 @@ def _end(table: Catalogue, name: str, subject: Subject) -> str:
 
 
 def _hazards(subject: Subject, name: str, value: bool, after: Mapping[str, bool], consent: set[str], table: Catalogue) -> Iterator[Finding]:
+    """What needs consent about a gate that goes from one value to the other."""
     own: list[tuple[Rule, str]] = []
     if name in SPECIAL:
         changed = sorted(
@@ -238,9 +244,7 @@ def _hazards(subject: Subject, name: str, value: bool, after: Mapping[str, bool]
             turns = "on" if value else "off"
             own.append(("all of a stage", f"it turns {turns} {len(changed)} gates of {subject.told}: {', '.join(changed)}"))
     stage = subject.stage(name, table)
-    if stage is None or (stage.locked or value == stage.default):
-        pass
-    else:
+    if stage is not None and not stage.locked:
         own += [("hazard", hazard.why) for hazard in HAZARDS if hazard.gate == name and hazard.here(subject.then, value)]
     for rule, why in own:
         if name in consent:

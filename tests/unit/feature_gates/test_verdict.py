@@ -151,6 +151,14 @@ def test_hazards_need_consent_by_name(hazard: object) -> None:
             assert level(said({one.gate: one.value}, minor, consent=("Other",))) == Level.REFUSE
 
 
+@pytest.mark.parametrize("value", [False, None])
+def test_going_back_to_the_default_is_a_hazard_as_well(value: bool | None) -> None:
+    """SidecarContainers is off by default in 1.28: taken out, it is as off as when it is set so."""
+    found = [one for one in said({"SidecarContainers": value}, 28, "kubelet", sourced={"SidecarContainers": True}) if one.rule == "hazard"]
+    assert only(found).level == Level.REFUSE and "KEP-753" in only(found).message
+    assert said({"SidecarContainers": None}, 28, "kubelet") == []
+
+
 def test_in_place_resize_is_a_hazard_before_1_33() -> None:
     assert "122028" in only(said({"InPlacePodVerticalScaling": True}, 32)).message
     assert only(said({"InPlacePodVerticalScaling": True}, 33)).rule == "no effect"
