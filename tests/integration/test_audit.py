@@ -171,7 +171,7 @@ def test_what_cannot_be_looked_at_ends_with_1(clean: Lab, tmp_path: Path) -> Non
     inventory = tmp_path / "ghost.py"
     text = (ROOT / "inventories/lab.py").read_text().replace("Path(__file__).resolve().parents[1]", f"Path({str(ROOT)!r})")
     inventory.write_text(text + '\nworkers.append(("ghost", {"ssh_hostname": "127.0.0.1", "ssh_port": 1}))\n')
-    found = pyinfra("audit", "--data", "format=json", "--fail-percent", "100", inventory=str(inventory))
+    found = pyinfra("audit", "--data", "format=json", "-y", "--fail-percent", "100", inventory=str(inventory))
     told = document(found)
     assert (found.code, told["failures"], told["findings"]) == (1, ["ghost: unreachable"], []), found.all
     assert [node["name"] for node in told["nodes"]] == clean.nodes
