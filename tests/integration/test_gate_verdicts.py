@@ -110,7 +110,9 @@ def disagreements(real: Binaries, component: str, emulated: int | None = None) -
     """
     more = [f"--emulated-version=1.{emulated}"] if emulated else []
     subject = Subject(component, real.minor, emulated)
-    cases = list(itertools.product(NAMES, (True, False)))
+    # What a binary does not know at all it knows at no emulated minor either.
+    names = NAMES if emulated is None else [*CATALOGUE.known(real.minor), *SPECIAL]
+    cases = list(itertools.product(names, (True, False)))
     at_once = {
         name: value
         for name, value in cases
