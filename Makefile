@@ -60,6 +60,7 @@ test-full: test ## everything CI runs, and what takes longer (hours)
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and not wide"
 	@$(MAKE) wide-lab
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and wide"
+	@$(MAKE) test-resize
 
 wide-lab: $(READY)
 	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)
