@@ -554,8 +554,8 @@ def test_an_apiserver_that_is_slow_by_a_minute(lab: Lab) -> None:
     node.run("rm -f /run/slow; cat >/run/slow.sh; systemd-run --collect --unit=slow-apiserver sh /run/slow.sh", input=watch)
     try:
         told = pyinfra("feature_gates", *gates(node, components="kube-apiserver"))
-        assert node.run("cat /run/slow").strip() == "done"
         assert told.code == 0, told.all
+        assert node.run("cat /run/slow").strip() == "done"
         row(told, node, "confirmed", "kube-apiserver")
     finally:
         node.run("systemctl stop slow-apiserver; rm -f /run/slow.sh", check=False)
