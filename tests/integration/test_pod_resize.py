@@ -258,6 +258,7 @@ def test_what_cannot_be_is_refused_in_the_plan(lab: Lab) -> None:
     assert after["spec"] == before["spec"] and identities([after]) == identities([before])
 
 
+@pytest.mark.slow
 def test_more_than_the_node_has(lab: Lab) -> None:
     """Newer API servers say so themselves, before anything is written; with older ones the kubelet does, and the pod is put back."""
     can_resize(lab)
@@ -310,6 +311,7 @@ def leave(lab: Lab, name: str) -> None:
     lab.kubectl("delete", "pod", name, "--now", "--wait")
 
 
+@pytest.mark.slow
 def test_no_room_now(lab: Lab) -> None:
     """Deferred is told; it goes on when another pod leaves; what stays Deferred is put back, so that nothing happens later unannounced."""
     can_resize(lab)
@@ -363,6 +365,7 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     assert identities(after) == identities(before) and has(lab, after, 100, 200) and all(map(no_resize_left, after))
 
 
+@pytest.mark.slow
 def test_a_pod_that_goes_in_the_middle(lab: Lab) -> None:
     can_resize(lab)
     node = lab.workers[0]
