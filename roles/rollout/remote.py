@@ -21,8 +21,9 @@ from gevent.event import AsyncResult
 from gevent.pool import Pool
 from gevent.queue import Queue
 from pyinfra import context
-from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, all_argument_meta, pop_global_arguments
 from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.connectors import get_all_connectors
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
@@ -97,6 +98,17 @@ class Remote:
     def data_keys(self) -> set[str]:
         """The names of all data of the host, --data too."""
         return set(self._host.data.dict())
+
+    def data_origin(self, key: str) -> str:
+        """Where the value that counts for a key of the host's data stands, in an operator's words."""
+        inventory = self._host.inventory
+        if key in inventory.get_override_data():
+            return "--data"
+        if key in inventory.get_host_data(self.name):
+            return "its own data in the inventory"
+        # The group that comes last wins (pyinfra/api/inventory.py, get_groups_data).
+        groups = [group for group in self.groups if key in inventory.get_group_data(group)]
+        return f"group_data/{(groups or ['all'])[-1]}.py"
 
     @property
     def connected(self) -> bool:
@@ -305,6 +317,12 @@ def stop(reasons: Iterable[object]) -> None:
     """Raises DeployError with all of them where there are any."""
     if found := list(reasons):
         raise refusals(found)
+
+
+def pyinfra_keys() -> frozenset[str]:
+    """The data keys that mean something to pyinfra itself: how to connect, how to become root, how to run an operation."""
+    connectors = {key for connector in get_all_connectors().values() for key in getattr(connector, "data_meta", {})}
+    return frozenset(connectors | (all_argument_meta.keys() - {"name"}))
 
 
 def current_host() -> str:
