@@ -56,6 +56,7 @@ DECLARED = (
     Declared("roles.objects.model:Desired", ("priority_classes",)),
     Declared("roles.history.model:Wanted", ("rollback",)),
     Declared("roles.rollout.options:Options", ("feature_gates", "eviction", "kubelet_config", "priority_classes", "rollback")),
+    Declared("roles.checks.model:Asked", ("checks",)),
     Declared("roles.inventory.registry:Own", (EVERY_DEPLOY,)),
 )
 

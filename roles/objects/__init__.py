@@ -16,9 +16,11 @@ from roles.change.refusal import Refusal
 from roles.data import strangers
 from roles.objects import live as facts
 from roles.objects import plan as planning
+from roles.objects.live import Live
 from roles.objects.model import KEYS, Desired, read
 from roles.objects.plan import Action, Plan
 from roles.objects.run import ObjectRun, Turn, read_live
+from roles.objects.unmet import unmet_classes, unmet_workloads
 from roles.proof import NoApi, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -216,3 +218,6 @@ def _short(text: str) -> str:
 
 
 __all__ = ["priority_classes"]
+
+
+__all__ = ["Desired", "Live", "priority_classes", "read", "read_live", "unmet_classes", "unmet_workloads"]

@@ -127,6 +127,11 @@ class Remote:
             raise ConnectionLost(f"{self.name}: {error}") from error
 
     @property
+    def by_ssh(self) -> bool:
+        """It is reached over SSH, and not by @local, @docker or the like."""
+        return isinstance(self._host.connector, SSHConnector)
+
+    @property
     def transport(self) -> paramiko.Transport | None:
         """The SSH transport, for tunnels; None where the connector is not SSH (@local, @docker)."""
         connector = self._host.connector
@@ -258,6 +263,7 @@ class Fleet:
 
 _results: weakref.WeakKeyDictionary[Any, dict[str, AsyncResult[Any]]] = weakref.WeakKeyDictionary()
 _fleets: weakref.WeakKeyDictionary[Any, Fleet] = weakref.WeakKeyDictionary()
+_left: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def current_fleet() -> Fleet:
@@ -319,15 +325,27 @@ def stop(reasons: Iterable[object]) -> None:
         raise refusals(found)
 
 
-def pyinfra_keys() -> frozenset[str]:
-    """The data keys that mean something to pyinfra itself: how to connect, how to become root, how to run an operation."""
-    connectors = {key for connector in get_all_connectors().values() for key in getattr(connector, "data_meta", {})}
-    return frozenset(connectors | (all_argument_meta.keys() - {"name"}))
+def leave(code: int) -> None:
+    """End pyinfra in its prepare phase with an exit status of daytwo's own: pyinfra's tells only whether a host failed.
+
+    Called by the deploy code of each host; the first one raises SystemExit, which gevent's hub hands on to pyinfra's main greenlet,
+    and that disconnects from all hosts on its way out (pyinfra_cli/cli.py, cli).
+    """
+    state = context.host.state
+    if state not in _left:
+        _left.add(state)
+        raise SystemExit(code)
 
 
 def current_host() -> str:
     """Name of the host whose deploy code runs now."""
     return str(context.host.name)
+
+
+def pyinfra_keys() -> frozenset[str]:
+    """The data keys that mean something to pyinfra itself: how to connect, how to become root, how to run an operation."""
+    connectors = {key for connector in get_all_connectors().values() for key in getattr(connector, "data_meta", {})}
+    return frozenset(connectors | (all_argument_meta.keys() - {"name"}))
 
 
 def on_interrupt(handle: Callable[[], None]) -> None:

@@ -1,0 +1,39 @@
+"""Pure: the gates that are wanted of one component, held against what it runs with. For looking, without a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from roles.api import GateMetric
+from roles.proof import differences
+
+
+def unmet(
+    component: str,
+    wanted: Mapping[str, bool | None],
+    sourced: Mapping[str, bool],
+    running: Mapping[str, bool],
+    effective: Mapping[str, GateMetric] | None,
+) -> list[str]:
+    """Why a component does not run with the gates that are wanted of it; [] where it does.
+
+    `sourced` are set by its files and flags, `running` by the command line that it runs with (and by the files it read at its start);
+    `effective` are those of its /metrics, the best evidence; None where they could not be read. A gate that is wanted absent (None)
+    must be set nowhere; what it then is by default does not matter.
+    """
+    problems = []
+    for name, value in wanted.items():
+        name = name.removeprefix("kube:")
+        found = running.get(name, sourced.get(name))
+        if value is None:
+            if found is not None:
+                problems.append(f"{component}: {name}={_shown(found)} is set, wanted absent")
+        elif effective is not None:
+            problems += differences(component, {name: value}, effective)
+        elif running.get(name) is not value:
+            problems.append(f"{component}: {name} is {_shown(running.get(name))} where it is set, wanted {_shown(value)}")
+    return problems
+
+
+def _shown(value: bool | None) -> str:
+    return "absent" if value is None else str(value).lower()
