@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,11 +42,12 @@ def _check(fleet: Fleet) -> int:
     results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
     # With --limit the control plane is looked at as well: it is who knows.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
-    found = gather([*fleet.targets, *helpers], Cluster(), fleet)
+    found = gather([*fleet.targets, *helpers], Cluster(), fleet.each)
     for remote in fleet.targets:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
-    show("\n" + table.render(["node", "check", "result", "why"], [[one.node, one.check, _shown(one), one.why] for one in results]))
+    rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
+    show("\n" + table.render(["node", "check", "result", "why"], rows))
     show(f"\n{judge.summary(results)}")
     if asked.junit is not None:
         try:
@@ -66,8 +67,8 @@ def exit_code(results: Iterable[Result]) -> int:
 class Gathered:
     """The nodes as they were seen, by host, and the way to the API (`no_api`: why there is none)."""
 
-    def __init__(self, nodes: dict[str, Evidence], cluster: Cluster, no_api: str) -> None:
-        self.nodes, self.no_api = nodes, no_api
+    def __init__(self, nodes: Mapping[str, Evidence], cluster: Cluster, no_api: str) -> None:
+        self.nodes, self.no_api = dict(nodes), no_api
         self._cluster = cluster
 
     def live(self, wanted: objects.Desired | None) -> objects.Live | str:
@@ -80,10 +81,13 @@ class Gathered:
             return str(error)
 
 
-def gather(remotes: list[Remote], cluster: Cluster, fleet: Fleet | None = None) -> Gathered:
-    """Everything that the checks need of these nodes, all at once where there is a fleet."""
+Each = Callable[[Sequence[Remote], Callable[[Remote], Evidence]], Mapping[str, Evidence | Exception]]
+
+
+def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
+    """Everything that the checks need of these nodes; `each` looks at many at once. What is no fault of a node is raised."""
     seen: dict[str, Evidence] = {}
-    answers = fleet.each(remotes, evidence.of_node) if fleet else {remote.name: evidence.of_node(remote) for remote in remotes}
+    answers = each(remotes, evidence.of_node)
     for remote in remotes:
         answer = answers[remote.name]
         if isinstance(answer, Exception):

@@ -41,12 +41,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Result:
-    """A verdict with its place; `node` is a host of the inventory, or `cluster`."""
+    """A verdict with its place; `node` is a host of the inventory, or `cluster`. `applies` is False where there is nothing to check."""
 
     node: str
     check: str
     outcome: Outcome
     why: str
+    applies: bool = True
 
 
 @dataclass(frozen=True)
@@ -344,7 +345,7 @@ def node(found: Evidence, wishes: Wishes) -> list[Result]:
         missing = [name for name in check.needs if outcomes[name] in ("fail", "unknown") or (outcomes[name] == "skip" and name in _WELL)]
         verdict = _skip(f"judged once {missing[0]} passes") if missing else check.judge(found, wishes)
         outcomes[check.name] = verdict.outcome
-        results.append(Result(found.host, check.name, verdict.outcome, verdict.why))
+        results.append(Result(found.host, check.name, verdict.outcome, verdict.why, bool(missing) or verdict.outcome != "skip"))
     return results
 
 
@@ -362,7 +363,7 @@ def cluster(desired: objects.Desired | None, live: objects.Live | str) -> list[R
             assert desired is not None
             problems = objects.unmet_classes(desired, live.classes) if classes else objects.unmet_workloads(desired, live)
             verdict = _held(problems, ", ".join(item.name if classes else item.key for item in wanted))
-        results.append(Result(CLUSTER, name, verdict.outcome, verdict.why))
+        results.append(Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip"))
     return results
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from roles.eviction import wanted
 from roles.eviction.model import Desired
-from roles.kubelet import Kubelet
-from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.kubelet import Kubelet, same_setting
+from roles.kubelet.thresholds import DEFAULT_HARD, DISABLING
 from roles.proof import settings_differences
 
 
@@ -17,7 +17,23 @@ def unmet(desired: Desired, kubelet: Kubelet, configuration: Mapping[str, Any]) 
     defaults = defaults_of(kubelet)
     changing = wanted.fields(desired, configuration, defaults)
     expected = wanted.expected(desired, configuration, defaults)
-    return settings_differences({name: expected[name] for name in changing}, configuration)
+    problems = []
+    for name in changing:
+        should, has = expected[name] or {}, configuration.get(name) or {}
+        if isinstance(should, Mapping) and isinstance(has, Mapping):
+            # Signal by signal; one that is off is written as 0% and is no difference.
+            signals = [signal for signal in {**should, **has} if not _same(should.get(signal), has.get(signal))]
+            problems += [
+                f"{name}: {signal} is {has.get(signal, '(not set)')}, wanted {should.get(signal, '(not set)')}" for signal in signals
+            ]
+        else:
+            problems += settings_differences({name: expected[name]}, configuration)
+    return problems
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    off = (None, *DISABLING)
+    return same_setting(one, other) or (one in off and other in off)
 
 
 def defaults_of(kubelet: Kubelet) -> Mapping[str, str]:

@@ -23,9 +23,12 @@ from gevent.queue import Queue
 from pyinfra import context
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, all_argument_meta, pop_global_arguments
 from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.config import Config
+from pyinfra.api.connect import connect_all
 from pyinfra.api.connectors import get_all_connectors
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
 from pyinfra.api.operation import operation
 from pyinfra.api.output import echo
 from pyinfra.api.state import State
@@ -47,6 +50,8 @@ logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 CONTROL_PLANE_GROUP = "control_plane"
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
 KEEPALIVE_SECONDS = 15
+# As config.py has it for pyinfra's own command.
+CONNECT_SECONDS = 20
 
 
 class RemoteError(Exception):
@@ -271,17 +276,36 @@ def current_fleet() -> Fleet:
     state = context.host.state
     fleet = _fleets.get(state)
     if fleet is None:
-        active = {host.name for host in state.active_hosts}
-        limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
-        remotes = {host.name: Remote(host) for host in state.inventory}
-        fleet = Fleet(
-            targets=[remote for name, remote in remotes.items() if name in active],
-            others=[remote for name, remote in remotes.items() if name not in limited],
-            unreachable=[remote for name, remote in remotes.items() if name in limited - active],
-            inventory=list(remotes.values()),
-        )
-        _fleets[state] = fleet
+        fleet = _fleets[state] = _fleet(state)
     return fleet
+
+
+def open_inventory(path: str, project: str, connect: bool = True) -> Fleet:
+    """The hosts of an inventory file without pyinfra's own command, for tests of an operator's nodes: connected, or known only.
+
+    group_data is read from beside the file and from `project`, as pyinfra does. A host that does not answer is `unreachable`.
+    """
+    from pyinfra_cli.inventory import make_inventory  # noqa: PLC0415 - the command line's own room, needed here alone
+
+    state = State()
+    with context.ctx_state.use(state):  # the loader notes in it which file it reads
+        inventory: Inventory = make_inventory(path, cwd=project)
+    state.init(inventory, Config(CONNECT_TIMEOUT=CONNECT_SECONDS))
+    if connect:
+        connect_all(state)
+    return _fleet(state)
+
+
+def _fleet(state: State) -> Fleet:
+    active = {host.name for host in state.active_hosts}
+    limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
+    remotes = {host.name: Remote(host) for host in state.inventory}
+    return Fleet(
+        targets=[remote for name, remote in remotes.items() if name in active],
+        others=[remote for name, remote in remotes.items() if name not in limited],
+        unreachable=[remote for name, remote in remotes.items() if name in limited - active],
+        inventory=list(remotes.values()),
+    )
 
 
 def once(key: str, work: Callable[[Fleet], T]) -> T:

@@ -191,8 +191,8 @@ def test_only_the_components_that_are_chosen_are_held_to_the_gates() -> None:
     [
         ({"kubelet_config": {"maxPods": 200}}, "kubelet-settings", "kubelet runs with maxPods=110, wanted 200"),
         ({"kubelet_config": {"maxPodz": 200}}, "kubelet-settings", "maxPodz"),
-        ({"eviction_hard": {"memory.available": "90Mi"}}, "eviction-thresholds", "kubelet runs with evictionHard="),
-        ({"eviction_soft": {"memory.available": "1Gi"}}, "eviction-thresholds", "evictionSoft=(not set), wanted"),
+        ({"eviction_hard": {"memory.available": "90Mi"}}, "eviction-thresholds", "evictionHard: memory.available is 100Mi, wanted 90Mi"),
+        ({"eviction_soft": {"memory.available": "1Gi"}}, "eviction-thresholds", "evictionSoft: memory.available is (not set), wanted 1Gi"),
     ],
 )
 def test_what_the_inventory_wants_of_a_kubelet(data: dict[str, Any], check: str, why: str) -> None:
