@@ -9,5 +9,6 @@ a password work. --hosts, --ssh-config, --sudo and the rest are pytest-testinfra
 the inventory only says what the hosts should run with, by their names. --gate COMPONENT:NAME=VALUE (as often as needed, or several with
 blanks between them in DAYTWO_GATES) says which gate a component must run with beside those: true, false, or absent for a gate that
 must not be set. What does not apply to a node is skipped; what could not be seen fails. The API is asked where a control-plane node is
-among the hosts: through its connection with --inventory, else by kubectl on that node. Root is needed on the nodes.
+among the hosts: through its connection with --inventory, else by kubectl on that node; where none is, what only the API tells is
+skipped. Root is needed on the nodes.
 """

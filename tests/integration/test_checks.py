@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.integration.operator import ROOT, Outcome, data, files, processes, pyinfra, wait_for
+from tests.integration.operator import ROOT, Outcome, data, files, journal_cursor, processes, pyinfra, wait_for
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -231,9 +231,42 @@ def test_an_api_server_that_is_not_well_is_named_and_what_it_would_tell_is_unkno
 
 
 def test_where_a_node_cannot_be_looked_at_the_exit_status_says_so(lab: Lab, inventory: Path, tmp_path: Path) -> None:
-    """Logged in as one who is not root, and who may not become it."""
-    told = deploy(inventory, tmp_path, "--limit", "w1", *data(ssh_user="nobody", kubelet_config="absentField=1"))
-    assert told.code in (1, 2)
+    """Logged in as one who is not root, and who does not become it."""
+    told = deploy(inventory, tmp_path, "--limit", "w1", *data(ssh_user="ops", priority_classes="planted-web=1000"))
+    assert told.code == 1, told.output
+    assert set(told.errors) == {("w1", "looked-at"), ("cluster", "priority-classes")} and not told.failed, told.output
+    assert "root is needed on the node, and uid 1000 looks; set _sudo = True" in told.errors["w1", "looked-at"]
+
+
+def test_through_a_jump_host_as_a_user_with_a_password_for_sudo(lab: Lab, inventory: Path, tmp_path: Path) -> None:
+    """As the example inventory has it: an ssh_config with a ProxyJump, and group_data that takes the password from the environment."""
+    shutil.copytree(inventory.parent, tmp_path / "inventories")
+    options = "".join(
+        f"    {line.strip()}\n" for line in lab.ssh_config.read_text().splitlines() if re.match(r"\s+(Identity|UserKnown)", line)
+    )
+    hosts = [f"Host bastion\n    HostName {lab.address('cp1')}\n    HostKeyAlias cp1\n    User ops\n{options}"]
+    hosts += [f"Host {lab.address(node)}\n    ProxyJump bastion\n{options}" for node in lab.workers]
+    hosts += [f"Host {lab.address('cp1')}\n{options}"]
+    (tmp_path / "ssh_config").write_text("".join(hosts))
+    pairs = {
+        name: [(node, {"ssh_hostname": lab.address(node)}) for node in nodes]
+        for name, nodes in (("control_plane", ["cp1"]), ("workers", lab.workers))
+    }
+    (tmp_path / "inventories/jump.py").write_text("".join(f"{name} = {found!r}\n" for name, found in pairs.items()))
+    with (tmp_path / "inventories/group_data/all.py").open("a") as file:
+        file.write(f"ssh_config_file = {str(tmp_path / 'ssh_config')!r}\nssh_user = 'ops'\n")
+        file.write("_sudo = True\nfrom os import environ\n_sudo_password = environ['SUDO_PASSWORD']\n")
+    cursor = journal_cursor(lab, "w1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SUDO_PASSWORD", "ops")
+        told, accepted = both(tmp_path / "inventories/jump.py", tmp_path)
+    for report in (told, accepted):
+        assert (report.code, report.failed, report.errors) == (0, {}, {}), report.output
+        assert {("w1", "kubelet-healthy"), ("w2", "kubelet-gates"), ("cp1", "kube-apiserver-healthy")} <= report.passed
+    logins = lab.run(
+        "w1", f"journalctl -t sshd -t sshd-session --after-cursor '{cursor}' --output cat --no-pager | grep 'Accepted .* for ops'"
+    ).stdout
+    assert logins and all(f"from {lab.address('cp1')} " in line for line in logins.splitlines()), logins
 
 
 def refused(told: Outcome, *words: str) -> None:

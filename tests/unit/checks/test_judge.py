@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from roles import objects
 from roles.api import GateMetric
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
-from roles.checks.judge import CHECKS, Result
+from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Wishes, of_the_cluster, wishes
+from roles.control_plane import COMPONENTS
 from roles.objects.live import Live
 from roles.observe import parse
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
@@ -251,3 +253,12 @@ def test_what_a_check_needs_comes_before_it() -> None:
     for check in CHECKS:
         assert set(check.needs) <= set(before), check.name
         before.append(check.name)
+
+
+def test_the_page_for_operators_has_every_check() -> None:
+    table = (Path(__file__).resolve().parents[3] / "docs/checks.md").read_text().partition("| check |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    told = {name: meaning for names, meaning in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert list(told) == [*(check.name for check in CHECKS), *CLUSTER_CHECKS]
+    generic = re.compile("|".join(COMPONENTS))
+    assert told == {check.name: generic.sub("it", check.meaning) for check in CHECKS} | CLUSTER_CHECKS
