@@ -20,7 +20,7 @@ from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
 from roles.proof import Cluster, NoApi
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, Remote, show
+from roles.rollout.remote import Fleet, Remote, RemoteError, show
 
 # Exit statuses beside 0: all that could be checked passed.
 COULD_NOT_LOOK, FAILED = 1, 2
@@ -77,7 +77,7 @@ class Gathered:
             return self.no_api or "not asked"
         try:
             return objects.read_live(self._cluster.api())
-        except (ApiError, NoApi) as error:
+        except (ApiError, NoApi, RemoteError) as error:
             return str(error)
 
 
@@ -86,21 +86,25 @@ Each = Callable[[Sequence[Remote], Callable[[Remote], Evidence]], Mapping[str, E
 
 def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
     """Everything that the checks need of these nodes; `each` looks at many at once. What is no fault of a node is raised."""
-    seen: dict[str, Evidence] = {}
-    answers = each(remotes, evidence.of_node)
+    seen = _whole(each(remotes, evidence.of_node))
     for remote in remotes:
-        answer = answers[remote.name]
-        if isinstance(answer, Exception):
-            raise answer
-        seen[remote.name] = answer
-        if answer.seen is not None:
-            cluster.add(remote, answer.seen, dict(answer.components))
+        if (observed := seen[remote.name].seen) is not None:
+            cluster.add(remote, observed, dict(seen[remote.name].components))
     no_api = ""
     try:
         cluster.api()
-    except NoApi as error:
+    except (NoApi, RemoteError) as error:
         no_api = str(error)
-    return Gathered({host: evidence.with_api(one, cluster, no_api) for host, one in seen.items()}, cluster, no_api)
+    return Gathered(_whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
+
+
+def _whole(answers: Mapping[str, Evidence | Exception]) -> dict[str, Evidence]:
+    found = {}
+    for host, answer in answers.items():
+        if isinstance(answer, Exception):
+            raise answer
+        found[host] = answer
+    return found
 
 
 def _read(fleet: Fleet) -> tuple[Asked, dict[str, Wishes], objects.Desired | None]:

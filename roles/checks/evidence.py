@@ -206,7 +206,7 @@ def with_api(found: Evidence, cluster: Cluster, no_api: str) -> Evidence:
             return no_api or because
         try:
             return what()
-        except (ApiError, NoApi) as error:
+        except (ApiError, NoApi, RemoteError) as error:
             return str(error)
 
     because = "" if found.well else "its kubelet is not well, and was not asked"
