@@ -188,7 +188,8 @@ def _ready(found: Evidence, _: Wishes) -> Verdict:
 
 
 def _gates(component: str, found: Evidence, wishes: Wishes) -> Verdict:
-    wanted = wishes.gates.get(component) or {}
+    wanted = feature_gates.wanted_of(component, wishes.gates) if wishes.gates else {}
+    wanted |= wishes.more_gates.get(component, {})
     assert found.kubelet is not None
     if not wanted:
         return _skip("the inventory wants no gate of it")

@@ -33,20 +33,21 @@ class Asked(BaseModel):
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the inventory wants of one node: gates by component (None: absent), fields and thresholds of the kubelet."""
+    """What the inventory wants of one node: gates, fields and thresholds of the kubelet; and `more_gates` by component (None: absent),
+    which are asked for beside the inventory."""
 
-    gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
+    gates: feature_gates.Desired | None = None
+    more_gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
     fields: kubelet_config.Desired | None = None
     eviction: eviction.Desired | None = None
 
 
 def wishes(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Wishes:
     """From one host's inventory data, as the deploys read it. Raises Refusal."""
-    gates = feature_gates.read(host, data)
     return Wishes(
-        dict.fromkeys(gates.components, gates.feature_gates) if gates else {},
-        kubelet_config.read(host, data, keys),
-        eviction.read(host, data, keys),
+        gates=feature_gates.read(host, data),
+        fields=kubelet_config.read(host, data, keys),
+        eviction=eviction.read(host, data, keys),
     )
 
 

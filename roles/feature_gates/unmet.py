@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from roles.api import GateMetric
+from roles.feature_gates.model import Desired
 from roles.proof import differences
+
+
+def wanted_of(component: str, desired: Desired) -> dict[str, bool | None]:
+    """The gates that are wanted of a component, by their bare names; {} where none is."""
+    if component not in desired.components:
+        return {}
+    return {name.removeprefix("kube:"): value for name, value in desired.feature_gates.items()}
 
 
 def unmet(
@@ -23,7 +31,6 @@ def unmet(
     """
     problems = []
     for name, value in wanted.items():
-        name = name.removeprefix("kube:")
         found = running.get(name, sourced.get(name))
         if value is None:
             if found is not None:

@@ -142,10 +142,10 @@ class Nodes:
 
     def _wishes(self, name: str, remote: Remote | None) -> Wishes:
         wanted = wishes(name, remote.data, remote.data_keys) if remote else Wishes()
-        gates = {component: dict(named) for component, named in wanted.gates.items()}
+        more: dict[str, dict[str, bool | None]] = {}
         for gate in self._gates:
-            gates.setdefault(gate.component, {})[gate.name] = gate.value
-        return replace(wanted, gates=gates)
+            more.setdefault(gate.component, {})[gate.name] = gate.value
+        return replace(wanted, more_gates=more)
 
 
 _NODES = pytest.StashKey[Nodes]()

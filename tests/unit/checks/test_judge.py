@@ -262,3 +262,9 @@ def test_the_page_for_operators_has_every_check() -> None:
     assert list(told) == [*(check.name for check in CHECKS), *CLUSTER_CHECKS]
     generic = re.compile("|".join(COMPONENTS))
     assert told == {check.name: generic.sub("it", check.meaning) for check in CHECKS} | CLUSTER_CHECKS
+
+
+def test_a_gate_that_is_asked_for_beside_the_inventory() -> None:
+    asked = replace(wanting(feature_gates="A=absent"), more_gates={KUBELET: {"B": True}})
+    told = failed(replace(evidence(), effective={KUBELET: {"B": gate(False)}}), asked)
+    assert told == {"kubelet-gates": "kubelet runs with B=false, wanted true"}
