@@ -37,9 +37,8 @@ def boolean(value: Any) -> Any:
 
 
 # What an inventory may write for one of these, told to whoever reads the schema (docs/reference/data.schema.json).
-Names = Annotated[
-    tuple[str, ...] | None, BeforeValidator(names), WithJsonSchema({"type": ["array", "string"], "items": {"type": "string"}})
-]
+LIST_OR_TEXT = WithJsonSchema({"type": ["array", "string"], "items": {"type": "string"}})
+Names = Annotated[tuple[str, ...] | None, BeforeValidator(names), LIST_OR_TEXT]
 Boolean = Annotated[bool, BeforeValidator(boolean), WithJsonSchema({"type": "boolean"})]
 #: A map, or the text that --data takes for one: `a=1,b=2`.
 MAP_OR_TEXT = WithJsonSchema({"type": ["object", "string"]})

@@ -29,7 +29,7 @@
 
 # Feature gates as they should be: True, False, or "absent" to take a gate out of the node's files again.
 # A gate that is not named here is left alone.
-# feature_gates = {"InPlacePodVerticalScaling": True}
+# feature_gates = {"HPAScaleToZero": True}
 
 # Only some components of each node: kubelet, kube-apiserver, kube-controller-manager, kube-scheduler.
 # components = ["kubelet"]

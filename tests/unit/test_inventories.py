@@ -112,10 +112,10 @@ def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None
     assert (data.get("ssh_user"), data.get("_sudo"), data.get("ssh_hostname")) == ("ops", True, "10.20.0.11")
     wanted = {host.name: desired(inventory, host.name) for host in inventory}
     found = {name.partition(".")[0]: (gates.feature_gates, gates.components) for name, gates in wanted.items() if gates}
-    on_control_plane = {"InPlacePodVerticalScaling": True, "HPAScaleToZero": True}, CONTROL_PLANE
+    on_control_plane = {"HPAScaleToZero": True, "NodeSwap": None}, CONTROL_PLANE
     # A group's value takes the place of that for all, and of that for all only.
     assert found["cp1"] == found["cp3"] == on_control_plane
-    assert found["w1"] == found["w2"] == ({"InPlacePodVerticalScaling": True, "NodeSwap": None}, ("kubelet",))
+    assert found["w1"] == found["w2"] == ({"HPAScaleToZero": False, "NodeSwap": None}, ("kubelet",))
     # A host's own value takes the place of the group's whole value, and --data of both.
     own = desired(inventory, "w3.example.net")
     assert own is not None and own.feature_gates == {"NodeSwap": True}
