@@ -110,6 +110,8 @@ def of_node(remote: Remote) -> Evidence:
     try:
         seen = look(remote, kubelet.wanted)
         found = of_observation(seen)
+        if found.why_not:
+            return found
         return replace(found, **_asked(remote, found))
     except (ObservationError, RemoteError) as error:
         return Evidence(remote.name, why_not=str(error).removeprefix(f"{remote.name}: "))

@@ -200,6 +200,8 @@ def _gates(component: str, found: Evidence, wishes: Wishes) -> Verdict:
     effective = found.effective.get(component, "")
     metrics = None if isinstance(effective, str) else effective
     problems = feature_gates.unmet(component, wanted, sourced, running, metrics)
+    if not problems and (off := feature_gates.untold(wanted, running, metrics)):
+        return Verdict("unknown", f"{', '.join(off)}: set nowhere, and whether it is off by default was not told: {effective}")
     shown = ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
     by = "in /metrics" if metrics is not None else f"on its command line and in its files ({effective})"
     return _held(problems, f"{shown} {by}")

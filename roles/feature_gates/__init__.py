@@ -12,7 +12,7 @@ from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
-from roles.feature_gates.unmet import unmet, wanted_of
+from roles.feature_gates.unmet import unmet, untold, wanted_of
 from roles.kubelet import ask
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
 from roles.rollout import options as run_options
@@ -225,4 +225,4 @@ def _how(step: Step | None, wanted: bool | None, read: bool) -> tuple[str, str, 
     return step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", step.why or step.how or "-"
 
 
-__all__ = ["Desired", "feature_gates", "read", "unmet", "wanted_of"]
+__all__ = ["Desired", "feature_gates", "read", "unmet", "untold", "wanted_of"]

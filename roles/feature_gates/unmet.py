@@ -37,9 +37,14 @@ def unmet(
                 problems.append(f"{component}: {name}={_shown(found)} is set, wanted absent")
         elif effective is not None:
             problems += differences(component, {name: value}, effective)
-        elif running.get(name) is not value:
+        elif running.get(name) is not value and (value or name in running):
             problems.append(f"{component}: {name} is {_shown(running.get(name))} where it is set, wanted {_shown(value)}")
     return problems
+
+
+def untold(wanted: Mapping[str, bool | None], running: Mapping[str, bool], effective: Mapping[str, GateMetric] | None) -> list[str]:
+    """The gates that are wanted off and set nowhere: whether they are off by default only /metrics tells, which could not be read."""
+    return [] if effective is not None else [name for name, value in wanted.items() if value is False and name not in running]
 
 
 def _shown(value: bool | None) -> str:

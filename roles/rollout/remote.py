@@ -41,6 +41,8 @@ from pyinfra.connectors.util import (
     write_stdin,
 )
 
+from roles.data import names
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -101,8 +103,8 @@ class Remote:
 
     @property
     def data_keys(self) -> set[str]:
-        """The names of all data of the host, --data too."""
-        return set(self._host.data.dict())
+        """The names of all data of the host, --data too; but not those that `own_keys` names, which are no affair of daytwo's."""
+        return set(self._host.data.dict()) - set(names(self._host.data.get("own_keys")) or ())
 
     def data_origin(self, key: str) -> str:
         """Where the value that counts for a key of the host's data stands, in an operator's words."""

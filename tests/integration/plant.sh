@@ -5,7 +5,7 @@ fault=$1 mend=${2-}
 aside=/root/planted
 config=/var/lib/kubelet/config.yaml
 [ ! -f /etc/kubernetes-node/kubelet.yaml ] || config=/etc/kubernetes-node/kubelet.yaml
-manifests=$(sed -n 's/^staticPodPath: *//p' "$config" 2>/dev/null || true)
+manifests=$(sed -n 's/^staticPodPath: *"\{0,1\}\([^" ]*\).*/\1/p' "$config" 2>/dev/null || true)
 environment=/etc/default/kubelet
 
 kubelet() { systemctl show kubelet.service --property=MainPID --value; }

@@ -126,7 +126,9 @@ def test_good_nodes_pass_and_nothing_is_touched(lab: Lab, inventory: Path, tmp_p
     assert re.search(r"^checks: \d+ pass, 0 fail, 0 unknown, \d+ skip$", told.output, re.MULTILINE)
     by_testinfra = acceptance(tmp_path, "--hosts=ssh://cp1,ssh://w1,ssh://w2", f"--ssh-config={lab.ssh_config}", f"--inventory={inventory}")
     assert (by_testinfra.code, by_testinfra.failed) == (0, {}), by_testinfra.output
-    assert by_testinfra.passed == told.passed
+    # Without a tunnel these two cannot be asked for their gates, and no flag sets them.
+    not_told = {("cp1", f"{name}-gates") for name in ("kube-controller-manager", "kube-scheduler")}
+    assert by_testinfra.passed == told.passed - not_told and not_told <= by_testinfra.skipped, by_testinfra.output
     assert [(files(lab, node), processes(lab, node)) for node in lab.nodes] == before
 
 
@@ -176,14 +178,16 @@ def plant(lab: Lab, node: str, fault: str, *mend: str) -> None:
 
 @contextmanager
 def planted(lab: Lab, faults: Round) -> Iterator[None]:
+    begun: list[tuple[str, str]] = []
     try:
         for node, (fault, _, _) in faults.items():
+            begun.append((node, fault))
             plant(lab, node, fault)
         if any(fault == "no-network" for fault, _, _ in faults.values()):
             wait_for(lambda: ready(lab, "w2") == "False", "w2 not to be Ready")
         yield
     finally:
-        for node, (fault, _, _) in faults.items():
+        for node, fault in begun:
             plant(lab, node, fault, "mend")
         for node in lab.nodes:
             wait_for(lambda node=node: ready(lab, node) == "True", f"{node} to be Ready")

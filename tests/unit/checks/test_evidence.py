@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from roles.api import Unreachable
-from roles.checks.evidence import KUBELET, Health, of_observation, parse, with_api
+from roles.checks.evidence import KUBELET, Health, of_node, of_observation, parse, with_api
 from roles.observe import ObservationError
 from roles.observe import parse as observe
 from roles.proof import NoApi
+from roles.rollout.remote import Answer
 from roles.scripts import templates
 from tests.unit.checks.world import APISERVER, evidence
 from tests.unit.observe import node
@@ -110,3 +111,16 @@ def test_an_api_that_does_not_answer_is_told_and_raises_nothing(error: Exception
 def test_where_there_is_no_api_none_is_asked() -> None:
     cluster = Cluster()
     assert with_api(evidence(), cluster, "there is none").configuration == "there is none" and cluster.asked == []
+
+
+def test_a_node_that_is_looked_at_without_root_is_told_and_not_asked_more() -> None:
+    class Remote:
+        name = "w1"
+        asked = 0
+
+        def run(self, script: str, **more: object) -> Answer:
+            self.asked += 1
+            return Answer(0, node.answer(uid=1000), [])
+
+    remote: Any = Remote()
+    assert "root is needed" in of_node(remote).why_not and remote.asked == 1

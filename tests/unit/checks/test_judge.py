@@ -268,3 +268,15 @@ def test_a_gate_that_is_asked_for_beside_the_inventory() -> None:
     asked = replace(wanting(feature_gates="A=absent"), more_gates={KUBELET: {"B": True}})
     told = failed(replace(evidence(), effective={KUBELET: {"B": gate(False)}}), asked)
     assert told == {"kubelet-gates": "kubelet runs with B=false, wanted true"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "outcome"), [((), "unknown"), (("--feature-gates=A=false",), "pass"), (("--feature-gates=A=true",), "fail")]
+)
+def test_without_metrics_a_gate_that_is_set_nowhere_is_not_known_to_be_off(flags: tuple[str, ...], outcome: str) -> None:
+    found = evidence(components={"kube-apiserver": (*APISERVER, *flags)})
+    told = verdicts(
+        replace(found, effective={**found.effective, "kube-apiserver": "no tunnel"}),
+        wanting(feature_gates={"A": False}, components="kube-apiserver"),
+    )
+    assert told["kube-apiserver-gates"][0] == outcome, told["kube-apiserver-gates"]
