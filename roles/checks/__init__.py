@@ -94,7 +94,7 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
     try:
         cluster.api()
     except (NoApi, RemoteError) as error:
-        no_api = str(error)
+        no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be looked at"
     return Gathered(_whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
 
 

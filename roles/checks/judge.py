@@ -296,6 +296,7 @@ def _settled(found: Evidence, _: Wishes) -> Verdict:
 _UNDERSTOOD = ("kubelet-running", "kubelet-stable", "kubelet-files")
 _WELL = (*_UNDERSTOOD, "kubelet-healthy")
 _FOUND = (*_UNDERSTOOD, "manifests-clean", "manifests-pods", "control-plane-runs")
+_SERVED = {name: () if name == "kube-apiserver" else ("kube-apiserver-healthy",) for name in COMPONENTS}
 
 CHECKS: tuple[Check, ...] = (
     Check("kubelet-running", "a kubelet runs as a service of systemd", _running),
@@ -324,7 +325,11 @@ CHECKS: tuple[Check, ...] = (
         _control_plane,
         (*_UNDERSTOOD, "manifests-clean", "manifests-pods"),
     ),
-    *(Check(f"{name}-healthy", f"{name} is well, asked on the node itself", partial(_healthy, name), _FOUND) for name in COMPONENTS),
+    *(
+        # Without their API server the others lose their leader's lease, and end.
+        Check(f"{name}-healthy", f"{name} is well, asked on the node itself", partial(_healthy, name), (*_FOUND, *_SERVED[name]))
+        for name in COMPONENTS
+    ),
     *(
         Check(f"{name}-gates", f"{name} runs with the gates that the inventory wants", partial(_gates, name), (*_FOUND, f"{name}-healthy"))
         for name in COMPONENTS
@@ -342,10 +347,17 @@ def node(found: Evidence, wishes: Wishes) -> list[Result]:
     if found.why_not:
         return [Result(found.host, "looked-at", "unknown", found.why_not)]
     outcomes: dict[str, Outcome] = {}
+    blocked: set[str] = set()
     results = []
     for check in CHECKS:
         # What another check has not shown to hold leaves this one without ground; a check that does not apply is no obstacle.
-        missing = [name for name in check.needs if outcomes[name] in ("fail", "unknown") or (outcomes[name] == "skip" and name in _WELL)]
+        missing = [
+            name
+            for name in check.needs
+            if outcomes[name] in ("fail", "unknown") or name in blocked or (outcomes[name] == "skip" and name in _WELL)
+        ]
+        if missing:
+            blocked.add(check.name)
         verdict = _skip(f"judged once {missing[0]} passes") if missing else check.judge(found, wishes)
         outcomes[check.name] = verdict.outcome
         results.append(Result(found.host, check.name, verdict.outcome, verdict.why, bool(missing) or verdict.outcome != "skip"))

@@ -164,10 +164,10 @@ MORE_ROUNDS: dict[str, Round] = {
         "w2": ("replaced-binary", "kubelet-binary", "/usr/local/bin/kubelet was replaced since it started"),
     },
     "sixth": {
-        "cp1": ("lost-configuration", "kubelet-files", "/var/lib/kubelet/config.yaml: "),
-        "w1": ("stopped", "kubelet-running", "kubelet.service is inactive"),
+        "w1": ("lost-configuration", "kubelet-files", "/var/lib/kubelet/config.yaml: "),
         "w2": ("no-network", "node-ready", "Ready is False"),
     },
+    "seventh": {"w1": ("stopped", "kubelet-running", "kubelet.service is inactive")},
 }
 
 
@@ -229,7 +229,7 @@ def test_an_api_server_that_is_not_well_is_named_and_what_it_would_tell_is_unkno
     assert (told.code, set(told.failed)) == (2, {("cp1", "kube-apiserver-healthy")}), told.output
     unknown = {
         ("cluster", "priority-classes"),
-        *((node, check) for node in lab.nodes for check in ("kubelet-settings", "eviction-thresholds", "node-ready")),
+        *((node, check) for node in lab.nodes for check in ("kubelet-gates", "kubelet-settings", "eviction-thresholds", "node-ready")),
     }
     assert set(told.errors) == unknown, told.output
 

@@ -280,3 +280,10 @@ def test_without_metrics_a_gate_that_is_set_nowhere_is_not_known_to_be_off(flags
         wanting(feature_gates={"A": False}, components="kube-apiserver"),
     )
     assert told["kube-apiserver-gates"][0] == outcome, told["kube-apiserver-gates"]
+
+
+def test_without_its_api_server_the_rest_of_a_control_plane_is_not_judged() -> None:
+    found = evidence(components=CONTROL_PLANE)
+    told = verdicts(replace(found, health={**found.health, "kube-apiserver": Health("000", ""), "kube-scheduler": Health("000", "")}))
+    assert told["kube-scheduler-healthy"] == ("skip", "judged once kube-apiserver-healthy passes")
+    assert told["kube-scheduler-gates"] == ("skip", "judged once kube-scheduler-healthy passes")
