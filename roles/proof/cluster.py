@@ -136,6 +136,8 @@ class Cluster:
         host = node.remote.name
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
+            if transport is None and verify and not node.remote.by_ssh:
+                return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None or not transport.is_active():
                 raise ConnectionLost(host, "/", "there is no SSH connection to go through", "connect to the node again")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
