@@ -199,11 +199,11 @@ def differs(expected: tuple[str, ...], output: str, words: Words) -> str:
         starts = [0] if first else [len(lines) - len(part)] if last and part else range(at, len(lines) - len(part) + 1)
         for start in starts:
             tried = Words(dict(words.known))
-            if start >= at and all(tried.see(line, shown) for line, shown in zip(part, lines[start:], strict=False)):
-                if len(lines) - start >= len(part):
-                    words.known = tried.known
-                    at = start + len(part)
-                    break
+            fits = at <= start <= len(lines) - len(part)
+            if fits and all(tried.see(line, shown) for line, shown in zip(part, lines[start:], strict=False)):
+                words.known = tried.known
+                at = start + len(part)
+                break
         else:
             return f"nowhere after line {at}, or not where they belong:\n" + "\n".join(f"    {line}" for line in part)
     if len(parts) == 1 and at < len(lines):
