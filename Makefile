@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export PYINFRA_PROGRESS := off
 GATE ?= HPAScaleToZero=true
 
-.PHONY: help demo test test-full lint test-unit test-lab test-wide lab lab-down wide-lab
+.PHONY: help demo picture test test-full lint test-unit test-lab test-wide lab lab-down wide-lab
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -16,6 +16,9 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/feature_gates.py --data feature_gates=$(GATE) -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
+
+picture: lab ## docs/picture.svg anew, from a real run
+	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
 test: lint test-unit test-lab test-wide ## everything CI runs
 
