@@ -12,8 +12,8 @@ import html
 import os
 import pty
 import re
-import select
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -60,14 +60,13 @@ class Line:
 
 def record(words: Sequence[str], cwd: Path) -> tuple[int, list[Line]]:
     """Run a command on a new terminal of this width. Returns its exit status and lines."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(cwd)
-        os.execvpe(words[0], list(words), {**os.environ, "TERM": "xterm-256color", "PYINFRA_PROGRESS": "off"})
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "PYINFRA_PROGRESS": "off"}
+    child = subprocess.Popen(words, cwd=cwd, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
     begun, rest, lines = time.monotonic(), b"", list[Line]()
     while True:
-        select.select([terminal], [], [])
         try:
             got = os.read(terminal, 65536)
         except OSError:  # how Linux says that the other end is closed
@@ -76,7 +75,8 @@ def record(words: Sequence[str], cwd: Path) -> tuple[int, list[Line]]:
             break
         *whole, rest = (rest + got).split(b"\n")
         lines += [Line(time.monotonic() - begun, line.decode("utf-8", "replace").rstrip("\r")) for line in whole]
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), lines
+    os.close(terminal)
+    return child.wait(), lines
 
 
 def plain(text: str) -> str:
