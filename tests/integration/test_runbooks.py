@@ -47,6 +47,7 @@ def as_found(lab: Lab, kept: dict[str, dict[str, str]]) -> Iterator[None]:
     if Started.end_all():
         lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
     for node in NODES:
+        lab.run(node, f"for change in {HOME}/active/*/change.sh; do test ! -e $change || sh $change revert; done")
         now = operator.files(lab, node)
         changed = [path for path in {*now, *kept[node]} if now.get(path) != kept[node].get(path)]
         new = [path for path in changed if path not in kept[node]]
