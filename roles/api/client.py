@@ -82,6 +82,16 @@ class Api(Protocol):
         are refused. With `force`, fields of other managers are taken over; else Conflict names them. Raises an ApiError.
         """
 
+    def patch(
+        self, path: str, changes: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False, wait: float = 0.0
+    ) -> dict[str, Any]:
+        """Strategic merge patch of an object, or of a subresource of it, as FIELD_MANAGER; the object as it is then (as it would be, with
+        `dry_run`).
+
+        A metadata.uid or metadata.resourceVersion in `changes` is a precondition: Conflict where it is another one by now. Unknown
+        fields are refused. Raises an ApiError.
+        """
+
     def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
         """Delete the very object with this UID (and resourceVersion `version`, where given): Conflict where it is another one
         by now. Raises an ApiError."""
@@ -110,17 +120,25 @@ class _Base:
         dry_run: bool = False,
         wait: float = 0.0,
     ) -> dict[str, Any]:
-        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", "force": str(force).lower()}
-        if dry_run:
-            query["dryRun"] = "All"
         # JSON is YAML, and the one media type of server-side apply that all versions take is YAML's.
-        body = json.dumps(manifest).encode()
+        return self._patched(path, "application/apply-patch+yaml", manifest, {"force": str(force).lower()}, timeout, dry_run, wait)
+
+    def patch(
+        self, path: str, changes: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False, wait: float = 0.0
+    ) -> dict[str, Any]:
+        return self._patched(path, "application/strategic-merge-patch+json", changes, {}, timeout, dry_run, wait)
+
+    def _patched(
+        self, path: str, content: str, changes: Mapping[str, Any], more: Mapping[str, str], timeout: float, dry_run: bool, wait: float
+    ) -> dict[str, Any]:
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **more, **({"dryRun": "All"} if dry_run else {})}
+        body = json.dumps(changes).encode()
         whole = f"{path}?{urlencode(query)}"
 
         def send(limit: float) -> bytes:
-            return self._send("PATCH", whole, "application/apply-patch+yaml", body, limit)
+            return self._send("PATCH", whole, content, body, limit)
 
-        # The same apply twice comes to the same, so it can be tried again.
+        # The same twice comes to the same, so it can be tried again.
         return self._object("PATCH", whole, self._tried("PATCH", whole, send, timeout, wait))
 
     def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:

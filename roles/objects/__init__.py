@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import paramiko
 from pyinfra.api.deploy import deploy
 
-from roles.api import Api, ApiError, KubeconfigError, TunnelApi, parse_kubeconfig
+from roles.api import Api, ApiError
 from roles.change.record import new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.data import strangers
 from roles.objects import live as facts
 from roles.objects import plan as planning
-from roles.objects.model import KEYS, Desired, read
+from roles.objects import rollout
+from roles.objects.connection import connection
+from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
+from roles.objects.live import COLLECTIONS, Live, Object
+from roles.objects.model import KEYS, RESOURCES_OF_KINDS, namespaced_name, read
 from roles.objects.plan import Action, Plan
 from roles.objects.run import ObjectRun, Turn, read_live
 from roles.proof import NoApi, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, Remote, RemoteError, show
+from roles.rollout.remote import Fleet, show
 
 CELL = 120
 
@@ -62,7 +63,10 @@ def _prepare(fleet: Fleet) -> Prepared:
         raise bridge.refuse(
             "no host has priority_classes or workloads in its data; set them in group_data, or with --data priority_classes=NAME=VALUE"
         )
-    connect = _connection(fleet, desired)
+    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if desired.kubeconfig is not None else []
+    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
+    bridge.stop(found.refusals)
+    connect = connection(fleet, found, desired.kubeconfig)
     try:
         live = read_live(connect())
     except (ApiError, NoApi) as error:
@@ -83,64 +87,6 @@ def _prepare(fleet: Fleet) -> Prepared:
     _show_plan(run, plan)
     driver = next((remote for remote in fleet.targets if remote.is_control_plane), fleet.targets[0])
     return Prepared(run, driver.name)
-
-
-def _connection(fleet: Fleet, desired: Desired) -> Callable[[], Api]:
-    """How to get at the API, anew for each use. Raises DeployError where the control plane cannot be looked at."""
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane]
-    if desired.kubeconfig is None:
-        found = survey(fleet, [])
-        bridge.stop(found.refusals)
-        if not found.cluster.apiservers:
-            raise bridge.refusals([_no_apiserver(servers)])
-
-        def through_any() -> Api:
-            for remote in servers:
-                # One that stays away is passed over: the others are asked.
-                with contextlib.suppress(RemoteError):
-                    _transport(remote)
-            return found.cluster.api()
-
-        return through_any
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
-    try:
-        credentials = parse_kubeconfig(Path(desired.kubeconfig).expanduser().read_bytes())
-    except (OSError, KubeconfigError) as error:
-        raise bridge.refusals([f"kubeconfig={desired.kubeconfig}: {error}"]) from None
-    nodes = {host: node for host, node in found.nodes.items() if "kube-apiserver" in node.components}
-
-    def connect() -> Api:
-        tried: list[str] = []
-        for host, node in nodes.items():
-            try:
-                transport = _transport(node.remote)
-                if transport is None:
-                    tried.append(f"{host}: there is no SSH connection to go through")
-                    continue
-                # Where forwarding is forbidden there is no other way: these credentials are not for the node's disk.
-                api = TunnelApi(transport, credentials, node.components["kube-apiserver"].address, host)
-                api.probe()
-                return api
-            except (ApiError, RemoteError) as error:
-                tried.append(str(error))
-        raise NoApi("; ".join(tried) or _no_apiserver(servers))
-
-    return connect
-
-
-def _no_apiserver(servers: Sequence[Remote]) -> str:
-    if not servers:
-        return "the inventory has no control-plane node to reach the API by; have them in a group named control_plane"
-    names = ", ".join(remote.name for remote in servers)
-    return f"the API is down: no kube-apiserver runs on {names}; look there: `crictl ps -a`, `journalctl -u kubelet`"
-
-
-def _transport(remote: Remote) -> paramiko.Transport | None:
-    """The connection to a node, made anew where it was lost. Raises RemoteError."""
-    if remote.transport is not None and not remote.transport.is_active():
-        remote.reconnect()
-    return remote.transport
 
 
 def _dry_run(actions: Sequence[Action], connect: Callable[[], Api], force: bool) -> list[Action]:
@@ -215,4 +161,17 @@ def _short(text: str) -> str:
     return text if len(text) <= CELL else text[: CELL - 3] + "..."
 
 
-__all__ = ["priority_classes"]
+__all__ = [
+    "API_WAIT",
+    "COLLECTIONS",
+    "LOOK_AGAIN",
+    "RESOURCES_OF_KINDS",
+    "Errand",
+    "Live",
+    "NotDone",
+    "Object",
+    "connection",
+    "namespaced_name",
+    "priority_classes",
+    "rollout",
+]

@@ -34,7 +34,7 @@ KINDS = {
     **dict.fromkeys(("statefulset", "statefulsets", "sts"), "StatefulSet"),
     **dict.fromkeys(("daemonset", "daemonsets", "ds"), "DaemonSet"),
 }
-_RESOURCES = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
+RESOURCES_OF_KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 _SPELLINGS = {"globalDefault": "global_default", "preemptionPolicy": "preemption_policy", "priorityClassName": "priority_class"}
 CLASSES_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -153,7 +153,8 @@ def _kind(kind: str) -> str:
     found = KINDS.get(kind.lower())
     if found is None:
         raise ValueError(
-            f"{kind!r} is none of {', '.join(_RESOURCES)}{meant(kind.lower(), KINDS)}; only these make their pods anew from a template"
+            f"{kind!r} is none of {', '.join(RESOURCES_OF_KINDS)}{meant(kind.lower(), KINDS)}; "
+            "only these make their pods anew from a template"
         )
     return found
 
@@ -162,6 +163,13 @@ def _object_name(name: str) -> str:
     if not _is_subdomain(name):
         raise ValueError(_not_a_subdomain(name))
     return name
+
+
+def namespaced_name(namespace: str, name: str, example: str) -> str:
+    """NAMESPACE/NAME. Raises ValueError."""
+    if not namespace or not name:
+        raise ValueError(f"{'/'.join(part for part in (namespace, name) if part)!r} is not of the form of {example}")
+    return f"{_namespace(namespace)}/{_object_name(name)}"
 
 
 class Workload(BaseModel):
@@ -181,7 +189,7 @@ class Workload(BaseModel):
 
     @property
     def path(self) -> str:
-        return f"/apis/apps/v1/namespaces/{self.namespace}/{_RESOURCES[self.kind]}/{self.name}"
+        return f"/apis/apps/v1/namespaces/{self.namespace}/{RESOURCES_OF_KINDS[self.kind]}/{self.name}"
 
 
 def _named(value: Any, what: str) -> Any:

@@ -7,40 +7,30 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import quote
 
 import gevent
-from gevent.event import Event
 
-from roles.api import FIELD_MANAGER, Api, ApiError, ConnectionLost, NotFound, find_object, list_objects
-from roles.change.record import RunInfo, RunRecord, now
+from roles.api import FIELD_MANAGER, Api, ApiError, NotFound, list_objects
+from roles.change.record import RunInfo, now
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
+from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
 from roles.objects.plan import Action, Plan
 from roles.proof import NoApi
-from roles.rollout.lock import ClusterLock, Locked
-from roles.rollout.remote import Fleet, RemoteError, on_interrupt, show
+from roles.rollout.lock import Locked
+from roles.rollout.remote import Fleet, RemoteError, show
 
 Outcome = Literal["done", "reverted", "revert-failed", "failed", "not started"]
 
-# Seconds. An API server that restarts is away for about 40; the pause between two looks at a roll-out; a deletion with finalizers.
-API_WAIT = 60.0
-LOOK_AGAIN = 1.0
+# Seconds: a deletion with finalizers.
 REMOVAL = 30.0
-# A roll-out that stands still is told of this often.
-TELL_AGAIN = 30.0
-
 
 _FIELD = ("f:spec", "f:template", "f:spec", "f:priorityClassName")
-T = TypeVar("T")
-
-
-class NotDone(Exception):
-    """A write that did not come to what was wanted; says why."""
 
 
 class Undone(NotDone):
@@ -68,9 +58,8 @@ def read_live(api: Api) -> Live:
     return Live(classes, {kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
 
 
-class ObjectRun:
-    """Carries out a plan once, whichever host's turn it is. `connect` gives the API anew for each use: the connection may be another
-    one by now; it raises NoApi or ApiError."""
+class ObjectRun(Errand):
+    """Carries out a plan once."""
 
     def __init__(
         self,
@@ -84,64 +73,31 @@ class ObjectRun:
         rollout_timeout: float,
         finish: Callable[[ObjectRun], None],
     ) -> None:
-        self.info = info
+        super().__init__(info, connect, fleet, take_over)
         self.turns = [Turn(action) for action in plan.actions]
-        self.record = RunRecord(info)
-        self.halted = ""
-        self.interrupted = False
-        self._connect = connect
-        self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
         self._force = force
         self._rollout_timeout = rollout_timeout
         self._finish = finish
-        self._ended = Event()
 
-    def result(self, host: str) -> bool:
-        """Carry all out; True when everything was done and proven."""
-        on_interrupt(self.interrupt)
-        # Ctrl-C must not end the greenlet that undoes a roll-out.
-        gevent.spawn(self._drive)
-        self._ended.wait()
-        return not self.halted and not self.interrupted and all(turn.outcome == "done" for turn in self.turns)
+    def work(self) -> None:
+        for number, turn in enumerate(self.turns, 1):
+            if self.halted:
+                break
+            self._carry_out(number, turn)
 
-    def interrupt(self) -> None:
-        """Ctrl-C: nothing more is begun, what is in hand ends; a second time: out at once."""
-        if self.interrupted:
-            show("\nleaving at once; a roll-out that was begun goes on in the cluster, run this again to see to its end")
-            raise SystemExit(130)
-        self.interrupted = True
-        self.halted = self.halted or "interrupted by the operator"
-        show("\nhalting: what is in hand is brought to its end; once more to leave at once")
+    def outcomes(self) -> dict[str, str]:
+        return {turn.action.name: turn.outcome for turn in self.turns}
 
-    def _drive(self) -> None:
-        try:
-            try:
-                self._lock.ensure()
-            except (Locked, RemoteError) as error:
-                self.halted = str(error)
-                show(f"\nnot begun: {error}")
-            else:
-                self._note({"event": "begin", "changes": len(self.turns)})
-                for number, turn in enumerate(self.turns, 1):
-                    if self.halted:
-                        break
-                    self._carry_out(number, turn)
-                outcomes = {turn.action.name: turn.outcome for turn in self.turns}
-                self._note({"event": "end-of-run", "halted": self.halted, "outcomes": outcomes})
-            self._finish(self)
-        except Exception as error:
-            self.halted = self.halted or repr(error)
-            show(f"\nthe run ended by an error of its own: {error!r}")
-            raise
-        finally:
-            with contextlib.suppress(Exception):
-                self._lock.release()
-            self._ended.set()
+    def close(self) -> None:
+        self._finish(self)
+
+    def leaving(self) -> str:
+        return "a roll-out that was begun goes on in the cluster, run this again to see to its end"
 
     def _carry_out(self, number: int, turn: Turn) -> None:
         action, begun = turn.action, time.monotonic()
         show(f"\n[{number}/{len(self.turns)}] {action.name}: {action.summary}")
-        self._note(
+        self.note(
             {
                 "event": "plan", "run": self.info.id, "order": number, "object": action.name, "path": action.path, "what": action.what,
                 "summary": action.summary, "before": facts.bare(action.before) if action.before is not None else None,
@@ -163,18 +119,12 @@ class ObjectRun:
         show(f"  {turn.outcome}: {turn.proof or turn.why} ({turn.seconds:.0f} s)")
         if turn.outcome != "done":
             self.halted = self.halted or f"{action.name}: {turn.outcome}: {turn.why}"
-        self._note(
+        self.note(
             {
                 "event": "end", "object": action.name, "at": now(), "outcome": turn.outcome, "why": turn.why, "proof": turn.proof,
                 "seconds": round(turn.seconds, 1),
             }
         )  # fmt: skip
-
-    def _note(self, event: Mapping[str, object]) -> None:
-        try:
-            self.record.write(event)
-        except OSError as error:
-            show(f"WARNING: the record {self.record.path} could not be written: {error}")
 
     # ---- one action
 
@@ -196,7 +146,7 @@ class ObjectRun:
 
     def _proven(self, path: str, wanted: PriorityClass) -> str:
         """Read the class back and compare. Raises NotDone."""
-        found = self._get(path)
+        found = self.fetch(path)
         if found is None:
             raise NotDone("it was applied, and is not there when read back: somebody else deletes it")
         wrong = planning.differences(wanted, found)
@@ -207,7 +157,7 @@ class ObjectRun:
         default = ""
         if facts.is_default(found):
             # The API server looks for another one before it takes this one in, and two can come at the same moment.
-            names = [str(item["metadata"]["name"]) for item in self._list(CLASSES_PATH) if facts.is_default(item)]
+            names = [str(item["metadata"]["name"]) for item in self.fetch_all(CLASSES_PATH) if facts.is_default(item)]
             if len(names) > 1:
                 raise NotDone(
                     f"{' and '.join(names)} are all the globalDefault when read back, and the lowest value wins: take it from all but one"
@@ -215,30 +165,13 @@ class ObjectRun:
             default = ", the one globalDefault"
         return f"read back: value {facts.value_of(found)}, {facts.policy_of(found)}{default}; field manager {FIELD_MANAGER}"
 
-    def _asked(self, ask: Callable[[Api], T]) -> T:
-        """Ask or write what may be asked twice, over a new connection where the one before was lost. Raises ApiError, NoApi."""
-        until = time.monotonic() + API_WAIT
-        while True:
-            try:
-                return ask(self._connect())
-            except (ConnectionLost, NoApi):
-                if time.monotonic() > until:
-                    raise
-                gevent.sleep(LOOK_AGAIN)
-
-    def _get(self, path: str) -> dict[str, Any] | None:
-        return self._asked(lambda api: find_object(api, path, wait=API_WAIT))
-
-    def _list(self, path: str, fields: str = "") -> list[dict[str, Any]]:
-        return self._asked(lambda api: list_objects(api, path, fields=fields, wait=API_WAIT))
-
     def _write(self, path: str, manifest: Mapping[str, Any], force: bool) -> dict[str, Any]:
-        return self._asked(lambda api: api.apply(path, manifest, force=force, wait=API_WAIT))
+        return self.asked(lambda api: api.apply(path, manifest, force=force, wait=API_WAIT))
 
     def _delete(self, path: str, item: Object, version: str = "") -> None:
         """That very object; one that is gone already is no error."""
         with contextlib.suppress(NotFound):
-            self._asked(lambda api: api.delete(path, facts.uid(item), version=version))
+            self.asked(lambda api: api.delete(path, facts.uid(item), version=version))
 
     def _replace(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.wanted is not None
@@ -255,12 +188,12 @@ class ObjectRun:
         """A class that was deleted is there again, as it was; the answer says so, or what is to be done by hand."""
         manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **facts.bare(old)}
         try:
-            found = self._get(path)
+            found = self.fetch(path)
             if found is not None:
                 self._delete(path, found)
                 self._gone(path, facts.uid(found))
             self._write(path, manifest, False)
-            again = self._get(path)
+            again = self.fetch(path)
             if again is None or facts.diff(old, again, "class"):
                 raise NotDone("it is not as it was")
         except (NotDone, ApiError, NoApi) as error:
@@ -274,7 +207,7 @@ class ObjectRun:
         """Raises NotDone where the object with this UID is still there after a while."""
         until = time.monotonic() + REMOVAL
         while True:
-            found = self._get(path)
+            found = self.fetch(path)
             if found is None or facts.uid(found) != uid:
                 return
             if time.monotonic() > until:
@@ -285,7 +218,7 @@ class ObjectRun:
     def _remove(self, action: Action) -> str:
         assert action.before is not None
         name = str(action.before["metadata"]["name"])
-        usage = self._asked(read_live).users(name)
+        usage = self.asked(read_live).users(name)
         if usage.any:
             raise NotDone(f"it is {usage}; a class that is used is never removed")
         self._delete(action.path, action.before, facts.version(action.before))
@@ -297,7 +230,7 @@ class ObjectRun:
     def _assign(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.workload is not None
         item, old = action.workload, facts.class_of(action.workload.kind, action.before)
-        now_there = self._get(action.path)
+        now_there = self.fetch(action.path)
         if now_there is None or facts.uid(now_there) != facts.uid(action.before):
             raise NotDone("it was deleted since it was looked at; run this again")
         if facts.template(item.kind, now_there) != facts.template(item.kind, action.before):
@@ -336,60 +269,28 @@ class ObjectRun:
     def _free_statefulset(self, item: Workload, uid: str, failed_class: str) -> None:
         """A StatefulSet waits for the pod that never gets ready before it makes it anew from the old template, for ever (known as
         "forced rollback" in its documentation): those pods are deleted, the broken ones only."""
-        for pod in self._pods(item, uid):
+        for pod in self.pods_of(item.kind, item.namespace, uid):
             if facts.class_of("Pod", pod) == failed_class and not _ready(pod) and not pod["metadata"].get("deletionTimestamp"):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
                 self._delete(path, pod)
 
     def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> None:
         """Wait for the end of a roll-out. Raises NotDone with the reasons that the cluster gives."""
-        begun, told, told_at = time.monotonic(), "", 0.0
-        while True:
-            found = self._get(item.path)
-            if found is None or facts.uid(found) != uid:
-                raise NotDone("it was deleted in the middle of its roll-out")
-            if facts.class_of(item.kind, found) != priority_class:
-                owners = facts.managers(found, *_FIELD)
-                raise NotDone(f"somebody else changed its class in the middle of its roll-out (owned by {', '.join(owners) or 'nobody'})")
-            state, passed = rollout.progress(item.kind, found), time.monotonic() - begun
-            if state.told != told or passed - told_at > TELL_AGAIN:
-                told, told_at = state.told, passed
-                show(f"  {item.key}: {told} ({passed:.0f} of {self._rollout_timeout:g} s)")
-            if state.done:
-                return
-            if state.failed or passed > self._rollout_timeout:
-                why = state.failed or f"not rolled out within {self._rollout_timeout:g} s ({told})"
-                raise NotDone("; ".join([why, *self._complaints(item, found, priority_class)]))
-            gevent.sleep(LOOK_AGAIN)
 
-    def _pods(self, item: Workload, uid: str) -> list[Object]:
-        """The workload's pods, by their chain of controllers."""
-        there = {}
-        for kind in ("Pod", "ReplicaSet") if item.kind == "Deployment" else ("Pod",):
-            path = COLLECTIONS[kind].rpartition("/")
-            there[kind] = self._list(f"{path[0]}/namespaces/{item.namespace}/{path[2]}")
-        return Live({}, there).pods_of(uid)
+        def changed(found: Object) -> str:
+            if facts.class_of(item.kind, found) == priority_class:
+                return ""
+            owners = facts.managers(found, *_FIELD)
+            return f"somebody else changed its class in the middle of its roll-out (owned by {', '.join(owners) or 'nobody'})"
 
-    def _complaints(self, item: Workload, found: Object, priority_class: str) -> list[str]:
-        """Best effort: what went wrong is told even where its reasons cannot be read."""
-        try:
-            pods = [pod for pod in self._pods(item, facts.uid(found)) if facts.class_of("Pod", pod) == priority_class]
-            namespace = f"/namespaces/{item.namespace}"
-            sets = self._list(f"/apis/apps/v1{namespace}/replicasets") if item.kind == "Deployment" else []
-            own = [
-                entry
-                for entry in sets
-                if any(owner.get("uid") == facts.uid(found) for owner in entry["metadata"].get("ownerReferences", ()))
-            ]
-            about = {facts.uid(entry) for entry in (found, *pods, *own)}
-            events = self._list(f"/api/v1{namespace}/events", "type=Warning")
-            return rollout.complaints(found, pods, [event for event in events if (event.get("involvedObject") or {}).get("uid") in about])
-        except (ApiError, NoApi) as error:
-            return [f"its reasons could not be read: {error}"]
+        def new(pod: Object) -> bool:
+            return facts.class_of("Pod", pod) == priority_class
+
+        self.rolled_out(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
 
     def _number(self, priority_class: str) -> int:
         """What a class stands for. Raises NotDone where it is gone."""
-        found = self._get(f"{CLASSES_PATH}/{quote(priority_class, safe='')}")
+        found = self.fetch(f"{CLASSES_PATH}/{quote(priority_class, safe='')}")
         if found is None:
             raise NotDone(f"PriorityClass {priority_class} is gone")
         return facts.value_of(found)
@@ -398,7 +299,7 @@ class ObjectRun:
         """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). Raises NotDone."""
         pods = [
             pod
-            for pod in self._pods(item, uid)
+            for pod in self.pods_of(item.kind, item.namespace, uid)
             if not pod["metadata"].get("deletionTimestamp") and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
         ]
         # Without a class of their own they have the cluster's default, or none.

@@ -307,6 +307,15 @@ def stop(reasons: Iterable[object]) -> None:
         raise refusals(found)
 
 
+def leave(code: int) -> None:
+    """End pyinfra with this exit status in the prepare phase: for deploys that only look, and that have an answer to give."""
+    # Each host's greenlet comes here; what leaves after the first would be told as an accident of its own.
+    left = _results.setdefault(context.host.state, {}).setdefault("leave", AsyncResult())
+    if not left.ready():
+        left.set(code)
+        raise SystemExit(code)
+
+
 def current_host() -> str:
     """Name of the host whose deploy code runs now."""
     return str(context.host.name)

@@ -248,3 +248,16 @@ def test_the_tunnel_still_posts_where_no_verb_is_given(ssh: SshServer, tmp_path:
         assert server.posted == [("/a", b"{}")] and server.headers["Content-Type"] == "application/json"
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_patch_of_a_subresource(api: face.Api, server: ApiServer, dry_run: bool) -> None:
+    server.answer = lambda path, who: (200, b'{"kind": "Pod"}')
+    path = "/api/v1/namespaces/shop/pods/web-0/resize"
+    changes = {"metadata": {"uid": "u-1"}, "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}]}}
+    assert api.patch(path, changes, dry_run=dry_run) == {"kind": "Pod"}
+    ((verb, sent, content, body),) = server.sent
+    assert (verb, urlsplit(sent).path, content) == ("PATCH", path, "application/strategic-merge-patch+json")
+    asked = {"fieldManager": ["daytwo"], "fieldValidation": ["Strict"]}
+    assert parse_qs(urlsplit(sent).query) == (asked | {"dryRun": ["All"]} if dry_run else asked)
+    assert json.loads(body) == changes

@@ -1,0 +1,10 @@
+"""Give running pods other CPU and memory without a restart: one at a time, proven in their cgroups, or put back.
+
+pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi --dry
+pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi -y
+pyinfra inventories/prod.py deploys/resize.py --data undo=r20260131-235900-1a2b -y
+"""
+
+from roles.pod_resize import resize
+
+resize()

@@ -1,0 +1,182 @@
+"""What every run on the cluster's objects is made of: the lock, the record, Ctrl-C, the API over a connection that may be lost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+import gevent
+from gevent.event import Event
+
+from roles.api import Api, ApiError, ConnectionLost, find_object, list_objects
+from roles.change.record import RunInfo, RunRecord
+from roles.objects import rollout
+from roles.objects.live import COLLECTIONS, Live, Object, uid
+from roles.proof import NoApi
+from roles.rollout.lock import ClusterLock, Locked
+from roles.rollout.remote import Fleet, RemoteError, on_interrupt, show
+
+T = TypeVar("T")
+
+# Seconds. An API server that restarts is away for about 40; the pause between two looks.
+API_WAIT = 60.0
+LOOK_AGAIN = 1.0
+# A roll-out that stands still is told of this often.
+TELL_AGAIN = 30.0
+
+
+class NotDone(Exception):
+    """A write that did not come to what was wanted; says why."""
+
+
+class Errand:
+    """A run that is carried out once, whichever host's turn it is. `connect` gives the API anew for each use: the connection may be
+    another one by now; it raises NoApi or ApiError."""
+
+    def __init__(self, info: RunInfo, connect: Callable[[], Api], fleet: Fleet, take_over: str) -> None:
+        self.info = info
+        self.record = RunRecord(info)
+        self.halted = ""
+        self.interrupted = False
+        self._connect = connect
+        self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
+        self._ended = Event()
+
+    # ---- what a run is about
+
+    def work(self) -> None:
+        """All there is to do; to halt is to set `halted`."""
+        raise NotImplementedError
+
+    def outcomes(self) -> Mapping[str, str]:
+        """How each thing ended, by its name."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Tell how it ended. The lock is still held."""
+        raise NotImplementedError
+
+    def leaving(self) -> str:
+        """What to know when it is left at once, by a second Ctrl-C."""
+        raise NotImplementedError
+
+    # ---- the run
+
+    def result(self, host: str) -> bool:
+        """Carry all out; True when everything was done and proven."""
+        on_interrupt(self.interrupt)
+        # Ctrl-C must not end the greenlet that undoes what was begun.
+        gevent.spawn(self._drive)
+        self._ended.wait()
+        return not self.halted and not self.interrupted and all(outcome == "done" for outcome in self.outcomes().values())
+
+    def interrupt(self) -> None:
+        """Ctrl-C: nothing more is begun, what is in hand ends; a second time: out at once."""
+        if self.interrupted:
+            show(f"\nleaving at once; {self.leaving()}")
+            raise SystemExit(130)
+        self.interrupted = True
+        self.halted = self.halted or "interrupted by the operator"
+        show("\nhalting: what is in hand is brought to its end; once more to leave at once")
+
+    def _drive(self) -> None:
+        try:
+            try:
+                self._lock.ensure()
+            except (Locked, RemoteError) as error:
+                self.halted = str(error)
+                show(f"\nnot begun: {error}")
+            else:
+                self.note({"event": "begin", "changes": len(self.outcomes())})
+                self.work()
+                self.note({"event": "end-of-run", "halted": self.halted, "outcomes": dict(self.outcomes())})
+            self.close()
+        except Exception as error:
+            self.halted = self.halted or repr(error)
+            show(f"\nthe run ended by an error of its own: {error!r}")
+            raise
+        finally:
+            with contextlib.suppress(Exception):
+                self._lock.release()
+            self._ended.set()
+
+    def note(self, event: Mapping[str, object]) -> None:
+        """Into the record; one that cannot be written does not stop a run."""
+        try:
+            self.record.write(event)
+        except OSError as error:
+            show(f"WARNING: the record {self.record.path} could not be written: {error}")
+
+    # ---- the API
+
+    def asked(self, ask: Callable[[Api], T]) -> T:
+        """Ask or write what may be asked twice, over a new connection where the one before was lost. Raises ApiError, NoApi."""
+        until = time.monotonic() + API_WAIT
+        while True:
+            try:
+                return ask(self._connect())
+            except (ConnectionLost, NoApi):
+                if time.monotonic() > until:
+                    raise
+                gevent.sleep(LOOK_AGAIN)
+
+    def fetch(self, path: str) -> dict[str, Any] | None:
+        return self.asked(lambda api: find_object(api, path, wait=API_WAIT))
+
+    def fetch_all(self, path: str, fields: str = "") -> list[dict[str, Any]]:
+        return self.asked(lambda api: list_objects(api, path, fields=fields, wait=API_WAIT))
+
+    # ---- roll-outs
+
+    def pods_of(self, kind: str, namespace: str, workload_uid: str) -> list[Object]:
+        """The workload's pods, by their chain of controllers."""
+        there = {}
+        for one in ("Pod", "ReplicaSet") if kind == "Deployment" else ("Pod",):
+            path = COLLECTIONS[one].rpartition("/")
+            there[one] = self.fetch_all(f"{path[0]}/namespaces/{namespace}/{path[2]}")
+        return Live({}, there).pods_of(workload_uid)
+
+    def rolled_out(
+        self,
+        kind: str,
+        key: str,
+        path: str,
+        workload_uid: str,
+        timeout: float,
+        changed: Callable[[Object], str],
+        new: Callable[[Object], bool],
+    ) -> None:
+        """Wait for the end of a roll-out. `changed` says why the template is no longer what was written ("": it is), `new` tells the
+        pods of this roll-out. Raises NotDone with the reasons that the cluster gives, ApiError, NoApi."""
+        begun, told, told_at = time.monotonic(), "", 0.0
+        while True:
+            found = self.fetch(path)
+            if found is None or uid(found) != workload_uid:
+                raise NotDone("it was deleted in the middle of its roll-out")
+            if why := changed(found):
+                raise NotDone(why)
+            state, passed = rollout.progress(kind, found), time.monotonic() - begun
+            if state.told != told or passed - told_at > TELL_AGAIN:
+                told, told_at = state.told, passed
+                show(f"  {key}: {told} ({passed:.0f} of {timeout:g} s)")
+            if state.done:
+                return
+            if state.failed or passed > timeout:
+                why = state.failed or f"not rolled out within {timeout:g} s ({told})"
+                raise NotDone("; ".join([why, *self._complaints(kind, found, new)]))
+            gevent.sleep(LOOK_AGAIN)
+
+    def _complaints(self, kind: str, found: Object, new: Callable[[Object], bool]) -> Collection[str]:
+        """Best effort: what went wrong is told even where its reasons cannot be read."""
+        try:
+            where = str(found["metadata"]["namespace"])
+            pods = [pod for pod in self.pods_of(kind, where, uid(found)) if new(pod)]
+            sets = self.fetch_all(f"/apis/apps/v1/namespaces/{where}/replicasets") if kind == "Deployment" else []
+            own = [entry for entry in sets if any(owner.get("uid") == uid(found) for owner in entry["metadata"].get("ownerReferences", ()))]
+            about = {uid(entry) for entry in (found, *pods, *own)}
+            events = self.fetch_all(f"/api/v1/namespaces/{where}/events", "type=Warning")
+            return rollout.complaints(found, pods, [event for event in events if (event.get("involvedObject") or {}).get("uid") in about])
+        except (ApiError, NoApi) as error:
+            return [f"its reasons could not be read: {error}"]

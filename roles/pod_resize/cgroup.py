@@ -1,0 +1,161 @@
+"""What the kernel holds a container to, read from the container's own cgroup on its node, and what it should be. Sources:
+pkg/kubelet/cm/helpers_linux.go (MilliCPUToShares, MilliCPUToQuota), pkg/kubelet/kuberuntime/kuberuntime_container_linux.go
+(calculateLinuxResources), opencontainers/cgroups (ConvertCPUSharesToCgroupV2Value).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from roles.kubelet.thresholds import whole
+from roles.observe.parse import ObservationError
+from roles.pod_resize.resources import Resources, quantity
+from roles.rollout.remote import Remote
+from roles.scripts import templates
+
+LOOK_SECONDS = 60
+MIN_SHARES, MAX_SHARES = 2, 262144
+MIN_QUOTA_US = 1000
+# cpu.shares of 1.32 and later for a container of milli-CPU below 2 and the like come to the least the kernel takes.
+# No limit is, in v1, the largest number of whole pages in an int64 (mm/page_counter.c: PAGE_COUNTER_MAX).
+_NO_MEMORY_LIMIT = 2**62
+_PAGE = 4096
+_ID = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A running container's cgroup. `files` are the values by their file's name; `pid` and `start` (clock ticks since boot) are its
+    first process."""
+
+    container_id: str
+    pid: int
+    start: int
+    version: Literal["v1", "v2"]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> int | None:
+        """Bytes that a lower limit could not take away: without the page cache that nobody used lately, as the kubelet counts the
+        working set."""
+        name = "memory.usage_in_bytes" if self.version == "v1" else "memory.current"
+        if not self.files.get(name, "").isdigit():
+            return None
+        inactive = self.files.get("inactive_file", "")
+        return max(0, int(self.files[name]) - (int(inactive) if inactive.isdigit() else 0))
+
+    def __str__(self) -> str:
+        names = (
+            ("cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes") if self.version == "v1" else ("cpu.weight", "cpu.max", "memory.max")
+        )
+        return ", ".join(f"{name} {self.files.get(name, '-').replace(',', ' ')}" for name in names)
+
+
+def shares(request_millis: int) -> int:
+    return max(MIN_SHARES, min(MAX_SHARES, request_millis * 1024 // 1000))
+
+
+def weights(cpu_shares: int) -> set[int]:
+    """cpu.weight of v2 as runtimes make it of shares: linear, and, since opencontainers/cgroups 0.0.4 and crun 1.23, along a curve on which
+    1024 shares are the weight 100."""
+    exponent = math.log2(cpu_shares)
+    curved = math.ceil(10 ** ((exponent * exponent + 125 * exponent) / 612 - 7 / 34))
+    return {1 + (cpu_shares - 2) * 9999 // 262142, curved}
+
+
+def quota(limit_millis: int, period: int) -> int:
+    return max(MIN_QUOTA_US, limit_millis * period // 1000)
+
+
+def problems(held: Held, wanted: Resources, *, cfs_quota: bool = True) -> list[str]:
+    """Where the kernel holds a container to something else than `wanted`; empty: it is as wanted. `cfs_quota` is the kubelet's
+    cpuCFSQuota: without it no CPU limit is written."""
+    requests, limits = wanted.get("requests") or {}, wanted.get("limits") or {}
+    found = []
+    cpu_request = requests.get("cpu", limits.get("cpu", "0"))
+    should = shares(whole(quantity(cpu_request) * 1000))
+    if held.version == "v1":
+        if held.files.get("cpu.shares") != str(should):
+            found.append(_wrong(held, "cpu.shares", str(should)))
+    elif held.files.get("cpu.weight") not in {str(one) for one in weights(should)}:
+        found.append(_wrong(held, "cpu.weight", " or ".join(map(str, sorted(weights(should))))))
+    found += _cpu_limit(held, limits.get("cpu") if cfs_quota else None)
+    found += _memory_limit(held, limits.get("memory"))
+    return found
+
+
+def _cpu_limit(held: Held, limit: str | None) -> Iterable[str]:
+    if held.version == "v1":
+        name, has, period = "cpu.cfs_quota_us", held.files.get("cpu.cfs_quota_us", "-"), held.files.get("cpu.cfs_period_us", "")
+        unlimited = "-1"
+    else:
+        name = "cpu.max"
+        has, _, period = held.files.get("cpu.max", "-").partition(",")
+        unlimited = "max"
+    if limit is None or quantity(limit) == 0:
+        return [] if has == unlimited else [_wrong(held, name, unlimited)]
+    if not period.isdigit():
+        return [f"{name}: its period is not known ({period or '-'})"]
+    should = quota(whole(quantity(limit) * 1000), int(period))
+    return [] if has == str(should) else [_wrong(held, name, str(should))]
+
+
+def _memory_limit(held: Held, limit: str | None) -> Iterable[str]:
+    name = "memory.limit_in_bytes" if held.version == "v1" else "memory.max"
+    has = held.files.get(name, "-")
+    if limit is None or quantity(limit) == 0:
+        unlimited = has == "max" or (has.isdigit() and int(has) > _NO_MEMORY_LIMIT)
+        return [] if unlimited else [_wrong(held, name, "no limit")]
+    # The kernel counts whole pages.
+    should = whole(quantity(limit)) // _PAGE * _PAGE
+    return [] if has == str(should) else [_wrong(held, name, str(should))]
+
+
+def _wrong(held: Held, name: str, wanted: str) -> str:
+    return f"{name} is {held.files.get(name, '-').replace(',', ' ')}, and {wanted} is wanted"
+
+
+def bare_id(container_id: str) -> str:
+    """Of `containerd://ID`; "" where it is none."""
+    found = container_id.rpartition("/")[2]
+    return found if _ID.match(found) else ""
+
+
+def script(container_ids: Iterable[str]) -> str:
+    """The look at the cgroups of these containers, POSIX sh."""
+    return templates().get_template("pod_cgroups.sh.j2").render(containers=[one for one in container_ids if _ID.match(one)])
+
+
+def parse(host: str, lines: Iterable[str]) -> dict[str, Held]:
+    """The containers that run, by their id. Raises ObservationError where the answer is cut short or is not of this form."""
+    found: dict[str, Held] = {}
+    whole_answer = False
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if words == ["end"]:
+            whole_answer = True
+            continue
+        try:
+            kind, identifier, pid, start, version, *values = words
+            if kind != "container" or version not in ("v1", "v2"):
+                raise ValueError
+            files = dict(value.split("=", 1) for value in values)
+            found[identifier] = Held(identifier, int(pid), int(start), "v1" if version == "v1" else "v2", files)
+        except ValueError as error:
+            raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
+    if not whole_answer:
+        raise ObservationError(f"{host}: the look at the cgroups was cut short after {len(found)} containers; try again")
+    return found
+
+
+def look(remote: Remote, container_ids: Iterable[str]) -> dict[str, Held]:
+    """The cgroups of the containers that run on a node. Raises ObservationError and RemoteError."""
+    answer = remote.run(script(container_ids), timeout=LOOK_SECONDS)
+    if answer.code != 0:
+        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
+        raise ObservationError(f"{remote.name}: could not look at the containers' cgroups: {said}")
+    return parse(remote.name, answer.stdout)

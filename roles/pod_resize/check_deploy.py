@@ -1,0 +1,320 @@
+"""Whether this cluster resizes pods in place, shown on each node by a probe pod; or what exactly is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import gevent
+from gevent.pool import Pool
+from pyinfra.api.deploy import deploy
+
+from roles.api import ApiError, Forbidden, NotFound, list_objects
+from roles.change.record import RunInfo, new_run_id, this_run
+from roles.change.refusal import Refusal
+from roles.data import strangers
+from roles.kubelet import allocatable
+from roles.objects import LOOK_AGAIN, Errand, NotDone, Object
+from roles.pod_resize import ability as abilities
+from roles.pod_resize import facts, model, probe, reach
+from roles.pod_resize import resources as res
+from roles.pod_resize.ability import Ability
+from roles.pod_resize.engine import Engine, Line, RevertFailed, Watcher
+from roles.pod_resize.model import Probe
+from roles.pod_resize.reach import Reached
+from roles.proof import NoApi
+from roles.rollout import options as run_options
+from roles.rollout import remote as bridge
+from roles.rollout import table
+from roles.rollout.lock import Locked
+from roles.rollout.remote import Fleet, RemoteError, show
+
+# Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
+START_SECONDS = 90.0
+REMOVAL_SECONDS = 90.0
+API_PATIENCE = 60.0
+AT_ONCE = 5
+_NAMESPACES = "/api/v1/namespaces"
+
+
+@dataclass
+class Prepared:
+    run: CheckRun
+    driver: str
+
+
+@dataclass
+class Row:
+    """One stage on one node. `allocated` is what the node's pods are allocated, before and after."""
+
+    node: str
+    stage: str
+    outcome: str
+    proof: str
+
+
+@dataclass
+class NodeCheck:
+    """One node: its probe's image, its rows, and how it ended."""
+
+    name: str
+    image: str
+    outcome: str = "not started"
+    why: str = ""
+    rows: list[Row] = field(default_factory=list)
+
+
+@deploy("Check of resizing pods in place")  # type: ignore[untyped-decorator]
+def pod_resize_check() -> None:
+    """Resize a probe pod on each node of the run, and take it away again.
+
+    Data keys: those of roles/pod_resize/model.py (Probe), and take_over (roles/rollout/options.py). Raises DeployError, before anything is
+    made, where the cluster cannot do it: it says what is missing.
+    """
+    prepared = bridge.once("pod resize check", _prepare)
+    bridge.drive("check", bridge.current_host() == prepared.driver, prepared.run.result, name="resize a probe pod on each node")
+
+
+def _prepare(fleet: Fleet) -> Prepared:
+    options = run_options.read(fleet.targets)
+    bridge.stop(f"{one.name}: {problem}" for one in fleet.inventory for problem in strangers(one.data_keys, model.PROBE_KEYS))
+    try:
+        wish = model.read_probe([(one.name, one.data) for one in fleet.inventory])
+    except Refusal as refusal:
+        raise bridge.refusals([refusal]) from None
+    reached = reach.reach(fleet, wish.kubeconfig)
+    line = Line(reached.connect, API_PATIENCE)
+    targets = {remote.name for remote in fleet.targets}
+    names = [name for name, remote in reached.nodes.items() if remote.name in targets]
+    try:
+        ability = line.ask("plan", lambda api: facts.read_ability(reached.found, api, names))
+        items = line.ask("plan", lambda api: list_objects(api, "/api/v1/nodes"))
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
+    bridge.stop(
+        [*(f"{name}: it is no node of this cluster" for name in names if name not in ability.nodes), *abilities.missing(ability, names)]
+    )
+    nodes, problems = _nodes(wish, items, names)
+    bridge.stop(problems)
+    run = CheckRun(this_run(new_run_id(), {"cluster": wish.model_dump()}), fleet, reached, ability, nodes, wish, options.take_over, line)
+    show(f"\nPlan of run {run.info.id}: a probe pod on {', '.join(names)}, in the namespace {run.namespace}, which is removed again")
+    show(f"    each container up from {res.told(probe.SMALL)} to {res.told(probe.LARGE)} and down again: `{probe.KEEP}` without a restart,")
+    show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; read in its cgroup, status and identity; nothing else is touched")
+    for note in (*abilities.unsure(ability, names), *_rules(ability, names)):
+        show(f"    note: {note}")
+    return Prepared(run, reach.driver(fleet))
+
+
+def _nodes(wish: Probe, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
+    by_name = {str(item["metadata"]["name"]): item for item in items}
+    nodes, problems = [], []
+    for name in names:
+        image = wish.image or probe.image_of(by_name[name])
+        if image:
+            nodes.append(NodeCheck(name, image))
+        else:
+            problems.append(f"{name}: it has no pause image for the probe pod; name an image that it has or can pull: --data image=...")
+    return nodes, problems
+
+
+def _rules(ability: Ability, names: list[str]) -> list[str]:
+    """What this cluster does not do although it resizes pods."""
+    found = []
+    if ability.minor == abilities.NO_LOWER_MEMORY:
+        found.append(f"1.{ability.minor} lowers no memory limit without a restart")
+    for name in names:
+        settings = ability.nodes[name].configuration
+        if settings.get("cpuManagerPolicy") == "static":
+            found.append(f"{name}: static CPU manager: no Guaranteed pod gets other CPU in place there")
+        if settings.get("memoryManagerPolicy") == "Static":
+            found.append(f"{name}: Static memory manager: no Guaranteed pod gets other memory in place there")
+        if (settings.get("memorySwap") or {}).get("swapBehavior") == "LimitedSwap":
+            found.append(f"{name}: its pods have swap: their memory changes only with a restart")
+    return found
+
+
+class CheckRun(Errand):
+    """The probes of all nodes. Whatever happens, the namespace goes at the end."""
+
+    def __init__(
+        self,
+        info: RunInfo,
+        fleet: Fleet,
+        reached: Reached,
+        ability: Ability,
+        nodes: list[NodeCheck],
+        wish: Probe,
+        take_over: str,
+        line: Line,
+    ) -> None:
+        super().__init__(info, reached.connect, fleet, take_over)
+        self.nodes = nodes
+        self.namespace = f"{probe.PREFIX}{info.id}"
+        self._line = line
+        self._ability = ability
+        self._left = ""
+        watcher = Watcher(line, self.namespace, "")
+        self._engine = Engine(line, watcher, ability, reached.nodes, reached.units, wish.resize_timeout, lambda text: show(f"  {text}"))
+
+    def outcomes(self) -> Mapping[str, str]:
+        return {f"node {node.name}": node.outcome for node in self.nodes}
+
+    def leaving(self) -> str:
+        return f"the namespace {self.namespace} stays; the next check removes it, or: kubectl delete namespace {self.namespace}"
+
+    def work(self) -> None:
+        try:
+            self._clean()
+            self._make_namespace()
+            pool = Pool(AT_ONCE)
+            for node in self.nodes:
+                pool.wait_available()
+                if self.halted:
+                    break
+                pool.spawn(self._node, node)
+            pool.join()
+        except (ApiError, NoApi, NotDone) as error:
+            self.halted = self.halted or str(error)
+        finally:
+            try:
+                self._clean()
+            except (ApiError, NoApi, NotDone) as error:
+                self._left = str(error)
+                self.halted = self.halted or f"the namespace {self.namespace} could not be removed: {error}"
+
+    def close(self) -> None:
+        rows = [[row.node, row.stage, row.outcome, row.proof] for node in self.nodes for row in node.rows]
+        rows += [[node.name, "-", node.outcome, node.why or "-"] for node in self.nodes if node.outcome != "done"]
+        show("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
+        if self.halted:
+            show(f"\nHALTED: {self.halted}")
+        show(
+            f"\nThe namespace {self.namespace} is {'STILL THERE: ' + self._left if self._left else 'gone'}. Record of the run: {self.record.path}"
+        )
+
+    # ---- namespaces
+
+    def _make_namespace(self) -> None:
+        manifest = probe.namespace(self.info.id)
+        self._line.ask("make", lambda api: api.apply(f"{_NAMESPACES}/{self.namespace}", manifest))
+
+    def _clean(self) -> None:
+        """No namespace of a check is there any more: the run holds the cluster's lock, so whatever is there is nobody's. Raises NotDone,
+        ApiError, NoApi."""
+        until = time.monotonic() + REMOVAL_SECONDS
+        asked: set[str] = set()
+        while True:
+            there = self._line.ask("look", lambda api: list_objects(api, _NAMESPACES, labels=probe.LABEL))
+            if not there:
+                return
+            for item in there:
+                uid, path = str(item["metadata"]["uid"]), f"{_NAMESPACES}/{item['metadata']['name']}"
+                if uid not in asked:
+                    asked.add(uid)
+                    try:
+                        self._line.ask("remove", lambda api, path=path, uid=uid: api.delete(path, uid))  # type: ignore[misc]
+                    except NotFound:
+                        continue
+            if time.monotonic() > until:
+                names = ", ".join(str(item["metadata"]["name"]) for item in there)
+                raise NotDone(
+                    f"{names}: still there after {REMOVAL_SECONDS:g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
+                )
+            gevent.sleep(LOOK_AGAIN)
+
+    # ---- one node
+
+    def _node(self, node: NodeCheck) -> None:
+        begun = time.monotonic()
+        try:
+            self._lock.ensure()
+            node.outcome = "failed"
+            made = self._start(node)
+            for stage, step in probe.stages(made, self._ability.minor):
+                if self.interrupted:
+                    raise NotDone("interrupted by the operator")
+                show(f"\n{node.name}: {stage}: {step.told}")
+                before = self._allocated(node.name)
+                try:
+                    proof = str(self._engine.resize(step))
+                except (NotDone, RevertFailed) as error:
+                    node.rows.append(Row(node.name, stage, "failed", str(error)))
+                    raise
+                moved = self._moved(node.name, before, step.after)
+                node.rows.append(Row(node.name, stage, "done", f"{proof}; {moved}"))
+                show(f"  {node.name}: {stage}: done: {proof}; {moved}")
+            node.outcome = "done"
+        except (NotDone, RevertFailed, ApiError, NoApi, Locked, RemoteError) as error:
+            node.why = str(error)
+        except Exception as error:
+            node.why = f"an error of daytwo's own: {error!r}"
+        if node.outcome != "done":
+            self.halted = self.halted or f"{node.name}: {node.why}"
+        self.note({"event": "end", "object": f"node {node.name}", "outcome": node.outcome, "why": node.why,
+                   "proofs": [f"{row.stage}: {row.proof}" for row in node.rows], "seconds": round(time.monotonic() - begun, 1)})  # fmt: skip
+
+    def _start(self, node: NodeCheck) -> Object:
+        """The node's probe, running. Raises NotDone, ApiError, NoApi."""
+        manifest = probe.pod(self.info.id, node.name, node.image)
+        path = f"{_NAMESPACES}/{self.namespace}/pods/{quote(probe.pod_name(node.name), safe='')}"
+        until = time.monotonic() + START_SECONDS
+        uid = str(_patiently(lambda: self._line.ask("make", lambda api: api.apply(path, manifest)), until)["metadata"]["uid"])
+        while True:
+            pod = self._engine.watcher.look().get(uid)
+            if pod is None or res.is_over(pod):
+                why = (pod.get("status") or {}) if pod else {}
+                raise NotDone(f"the probe pod did not stay: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())
+            states = [res.state_of(pod, name) for name, _ in probe.POLICIES]
+            # A kubelet that knows of resizes tells the resources of what runs.
+            if all(res.identity(pod, name).started for name, _ in probe.POLICIES) and all(res.of(state) for state in states):
+                return pod
+            if time.monotonic() > until:
+                raise NotDone(f"the probe pod does not run after {START_SECONDS:g} s: {_waiting(states)}")
+            gevent.sleep(LOOK_AGAIN)
+
+    def _allocated(self, node: str) -> dict[str, Any]:
+        """What the node's pods are allocated, in all, and the probe's part of it."""
+        pods = self._line.ask("look", lambda api: list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}"))
+        found: dict[str, Any] = {"cpu": 0, "memory": 0, "probe": {}}
+        for pod in pods:
+            if res.is_over(pod):
+                continue
+            asked = allocatable.requests(pod, actuated=True)
+            for name in res.RESOURCES:
+                found[name] += asked.get(name, 0)
+            if pod["metadata"]["namespace"] == self.namespace:
+                found["probe"] = {name: asked.get(name, 0) for name in res.RESOURCES}
+        return found
+
+    def _moved(self, node: str, before: Mapping[str, Any], wanted: Mapping[str, res.Resources]) -> str:
+        """The node's allocated resources moved by what the probe asks for now. Raises NotDone."""
+        after = self._allocated(node)
+        shift = {name: after["probe"].get(name, 0) - before["probe"].get(name, 0) for name in res.RESOURCES}
+        if not any(shift.values()):
+            raise NotDone(f"what {node} has allocated did not move, although the probe's requests did ({wanted})")
+        cpu = f"cpu {int(before['cpu'] * 1000)}m -> {int(after['cpu'] * 1000)}m"
+        return f"allocated on the node: {cpu}, memory {int(before['memory']) >> 20}Mi -> {int(after['memory']) >> 20}Mi"
+
+
+def _patiently(make: Callable[[], dict[str, Any]], until: float) -> dict[str, Any]:
+    """A new namespace has no service account for a moment, and lets no pod in meanwhile."""
+    while True:
+        try:
+            return make()
+        except Forbidden as error:
+            if "serviceaccount" not in error.rule or time.monotonic() > until:
+                raise
+        gevent.sleep(LOOK_AGAIN)
+
+
+def _waiting(states: list[Object]) -> str:
+    waits = [(state.get("state") or {}).get("waiting") or {} for state in states]
+    return "; ".join(f"{one.get('reason')}: {one.get('message') or '-'}" for one in waits if one) or "it does not say why"
+
+
+def _conditions(item: Object) -> str:
+    found = (item.get("status") or {}).get("conditions") or ()
+    return "; ".join(f"{one.get('reason')}: {one.get('message')}" for one in found if one.get("status") == "True") or "it does not say why"

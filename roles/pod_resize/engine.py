@@ -1,0 +1,292 @@
+"""One pod's resize from the request to the proof, or back again. The API's word that it took the request counts for nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import gevent
+from gevent.lock import BoundedSemaphore
+
+from roles.api import Api, ApiError, ConnectionLost, Forbidden, NotFound, list_objects, node_lease
+from roles.objects import LOOK_AGAIN, NotDone
+from roles.observe.parse import ObservationError
+from roles.pod_resize import cgroup
+from roles.pod_resize import resources as facts
+from roles.pod_resize.ability import Ability
+from roles.pod_resize.cgroup import Held
+from roles.pod_resize.plan import Step
+from roles.pod_resize.resources import Identity, Object
+from roles.proof import NoApi
+from roles.rollout.remote import Remote, RemoteError
+
+T = TypeVar("T")
+
+# Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, but
+# one that stays is one; how soon a kubelet that does not move is looked at; a pod is put back.
+FILES_SECONDS = 15.0
+ERROR_SECONDS = 10.0
+STILL_SECONDS = 15.0
+BACK_SECONDS = 60.0
+
+
+class Gone(NotDone):
+    """The pod went away in the middle: there is nothing to put back."""
+
+
+class Undone(NotDone):
+    """The pod has what it had before, and that was seen in its cgroup."""
+
+
+class RevertFailed(Exception):
+    """A pod that could neither be resized nor be seen to have again what it had; says what to do by hand."""
+
+
+class Line:
+    """Requests to the API, counted, over one Api as long as it answers. `connect` makes it anew and raises NoApi or ApiError."""
+
+    def __init__(self, connect: Callable[[], Api], patience: float) -> None:
+        self._connect = connect
+        self._patience = patience
+        self._api: Api | None = None
+        self.calls: Counter[str] = Counter()
+
+    def ask(self, what: str, request: Callable[[Api], T]) -> T:
+        """What passes by itself is waited for. Raises ApiError, NoApi."""
+        until = time.monotonic() + self._patience
+        settling = False
+        while True:
+            try:
+                if self._api is None:
+                    self._api = self._connect()
+                self.calls[what] += 1
+                return request(self._api)
+            except (ApiError, NoApi) as error:
+                passing = isinstance(error, (NoApi, ConnectionLost)) or (isinstance(error, ApiError) and error.passing)
+                # An API server that just came back answers 403 until it has read its RBAC rules.
+                if not passing and not (settling and isinstance(error, Forbidden)):
+                    raise
+                settling, self._api = settling or passing, None
+                if time.monotonic() > until:
+                    raise
+            gevent.sleep(LOOK_AGAIN)
+
+
+class Watcher:
+    """The pods of a selection, looked at once a second for all who wait: one LIST, however many they are."""
+
+    def __init__(self, line: Line, namespace: str, labels: str) -> None:
+        self._line = line
+        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        self._labels = labels
+        self._turn = BoundedSemaphore()
+        self._begun = float("-inf")
+        self._pods: dict[str, Object] = {}
+
+    def look(self) -> Mapping[str, Object]:
+        """The pods by UID, as a LIST had them that was begun after this was asked. Raises ApiError, NoApi."""
+        asked = time.monotonic()
+        with self._turn:
+            if self._begun < asked:
+                gevent.sleep(max(0.0, self._begun + LOOK_AGAIN - time.monotonic()))
+                begun = time.monotonic()
+                found = self._line.ask("look", lambda api: list_objects(api, self._path, labels=self._labels))
+                self._pods, self._begun = {str(pod["metadata"]["uid"]): pod for pod in found}, begun
+            return self._pods
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What was seen of a resized pod. `held` by container."""
+
+    held: Mapping[str, Held]
+    identities: Mapping[str, Identity]
+    restarted: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = []
+        for name, held in self.held.items():
+            how = "restarted, as its resizePolicy says" if name in self.restarted else "the same"
+            parts.append(f"{name}: {held}; container {self.identities[name]}: {how}")
+        return "; ".join(parts)
+
+
+@dataclass
+class Engine:
+    """Resizes pods. `nodes` are the hosts by the name of their node, and `units` the units of their kubelets; `tell` is for what an
+    operator is to see meanwhile; `timeout` in seconds for each pod."""
+
+    line: Line
+    watcher: Watcher
+    ability: Ability
+    nodes: Mapping[str, Remote]
+    units: Mapping[str, str]
+    timeout: float
+    tell: Callable[[str], None]
+    known: Mapping[str, Held] = field(default_factory=dict)
+
+    def resize(self, step: Step) -> Proven:
+        """Raises Gone, Undone, RevertFailed, and NotDone or ApiError where nothing was changed."""
+        pod = self._ask_for(step)
+        try:
+            return self._seen(step, pod, self.timeout)
+        except Gone:
+            raise
+        except (NotDone, ApiError, NoApi, RemoteError, ObservationError) as error:
+            why = str(error)
+        self.tell(f"{step.where}: {why}; putting back what it had")
+        raise self._put_back(step, why)
+
+    # ---- there
+
+    def _ask_for(self, step: Step) -> Object:
+        """The pod right after the request. Raises Gone, NotDone, ApiError, NoApi."""
+        path = step.path(self.ability.minor)
+        try:
+            pod = self.line.ask("patch", lambda api: api.patch(path, step.patch()))
+        except NotFound:
+            raise Gone("it was deleted since it was looked at") from None
+        if str(pod["metadata"].get("uid")) != step.uid:
+            raise Gone("another pod of that name is there by now")
+        short = [
+            one
+            for name, wanted in step.after.items()
+            for one in facts.differences(facts.of(facts.container(pod, name) or {}), wanted)
+        ]  # fmt: skip
+        if short:
+            raise NotDone(f"the API took the request, and its spec has {', '.join(short)}: an admission webhook changes it")
+        return pod
+
+    def _seen(self, step: Step, before: Object, timeout: float, *, back: bool = False) -> Proven:
+        """Wait until the kubelet says so, then look for oneself. Raises NotDone, Gone, ApiError, NoApi, RemoteError, ObservationError."""
+        names = [str(one.get("name")) for one in facts.containers(before)]
+        restarting = tuple(name for name, change in step.changes.items() if change.restarts)
+        identities = {name: facts.identity(before, name) for name in names}
+        begun = time.monotonic()
+        told, error_since, looked_after = "", None, back
+        while True:
+            pod = self._there(step)
+            self._no_restart(pod, {name: one for name, one in identities.items() if name not in restarting})
+            state, left, passed = facts.progress(pod), facts.unlike(pod, step.after), time.monotonic() - begun
+            if str(state) != told and (state.state or told):
+                told = str(state)
+                self.tell(f"{step.where}: {told or 'going on'}")
+            if state.state == "Infeasible" and facts.seen_by_kubelet(pod):
+                raise NotDone(f"Infeasible: {state.message or f'node {step.node} can never take it'}")
+            error_since = (error_since or time.monotonic()) if state.state == "Error" else None
+            if error_since is not None and time.monotonic() - error_since > ERROR_SECONDS:
+                raise NotDone(f"the kubelet fails to carry it out: {state.message or 'it does not say why'}")
+            come_back = all(
+                (now := facts.identity(pod, name)).started and (back or now.container_id != identities[name].container_id)
+                for name in restarting
+            )
+            if not state.state and not left and come_back and (back or facts.seen_by_kubelet(pod)):
+                return self._files(step, pod, restarting)
+            if passed > timeout:
+                raise NotDone("; ".join([self._late(state, left, timeout), *self._kubelet(step.node)]))
+            if not looked_after and passed > STILL_SECONDS and state.state in ("", "Proposed"):
+                looked_after = True
+                for line in self._kubelet(step.node):
+                    self.tell(f"{step.where}: {line}")
+            gevent.sleep(LOOK_AGAIN)
+
+    def _late(self, state: facts.Progress, left: list[str], timeout: float) -> str:
+        if state.state == "Deferred":
+            return f"still Deferred after {timeout:g} s: {state.message or 'there is no room for it now'}"
+        detail = ", ".join(left) or "it did not say that it has seen it"
+        return f"the API took the request, and it was not carried out within {timeout:g} s ({state.state or 'no word of it'}; {detail})"
+
+    def _there(self, step: Step) -> Object:
+        pod = self.watcher.look().get(step.uid)
+        if pod is None:
+            raise Gone("it was deleted in the middle of its resize; its successor has what the template says")
+        if pod["metadata"].get("deletionTimestamp"):
+            raise Gone("it is being deleted, in the middle of its resize; its successor has what the template says")
+        if facts.is_over(pod):
+            status = pod.get("status") or {}
+            raise Gone(f"it ended in the middle of its resize ({status.get('phase')}, {status.get('reason') or 'no reason given'})")
+        return pod
+
+    def _no_restart(self, pod: Object, identities: Mapping[str, Identity]) -> None:
+        for name, was in identities.items():
+            now = facts.identity(pod, name)
+            if now != was:
+                raise NotDone(f"its container {name} was restarted, which was not to be: it was {was}, and is {now}")
+
+    def _files(self, step: Step, pod: Object, restarted: tuple[str, ...]) -> Proven:
+        """The containers' own cgroups, read on the node."""
+        remote = self.nodes.get(step.node)
+        if remote is None:
+            raise NotDone(f"no host of the inventory is node {step.node}, so its cgroup cannot be read")
+        identities = {name: facts.identity(pod, name) for name in step.changes}
+        ids = {name: cgroup.bare_id(one.container_id) for name, one in identities.items()}
+        node = self.ability.nodes.get(step.node)
+        until = time.monotonic() + FILES_SECONDS
+        while True:
+            found = cgroup.look(remote, ids.values())
+            wrong = []
+            for name, change in step.changes.items():
+                held = found.get(ids[name])
+                if held is None:
+                    wrong.append(f"{name}: no process of its container {ids[name][:12]} runs on {step.node}")
+                    continue
+                wrong += [f"{name}: {one}" for one in cgroup.problems(held, change.after, cfs_quota=node is None or node.cfs_quota)]
+                was = self.known.get(ids[name])
+                if was is not None and (was.pid, was.start) != (held.pid, held.start):
+                    raise NotDone(f"{name}: its first process on {step.node} is another one by now (PID {held.pid}, it was {was.pid})")
+            if not wrong:
+                return Proven({name: found[ids[name]] for name in step.changes}, identities, restarted)
+            if time.monotonic() > until:
+                raise NotDone(f"its status says that it is done, and its cgroup on {step.node} does not: {'; '.join(wrong)}")
+            gevent.sleep(LOOK_AGAIN)
+
+    def _kubelet(self, node: str) -> list[str]:
+        """Why nobody on the node carries it out, as far as that shows; empty: its kubelet seems well."""
+        remote, unit = self.nodes.get(node), self.units.get(node, "kubelet.service")
+        if remote is not None:
+            try:
+                answer = remote.run(f"systemctl is-active {unit}", timeout=15)
+                said = " ".join(answer.stdout).strip()
+                if answer.code != 0:
+                    return [f"the kubelet of {node} does not run ({unit} is {said or 'unknown'}): start it there, systemctl start {unit}"]
+            except RemoteError as error:
+                return [f"{node} cannot be looked at: {error}"]
+        try:
+            renewed = self.line.ask("lease", lambda api: node_lease(api, node)).renewed
+        except (ApiError, NoApi):
+            return []
+        return [f"the kubelet of {node} runs; it renewed its lease last at {renewed:%H:%M:%S} UTC"] if renewed else []
+
+    # ---- and back
+
+    def _put_back(self, step: Step, why: str) -> Exception:
+        back = step.back()
+        hand = f"kubectl patch pod -n {step.namespace} {step.name}" + (
+            " --subresource resize" if self.ability.minor >= facts.SUBRESOURCE_SINCE else ""
+        )
+        patch = back.patch()["spec"]
+        try:
+            pod = self._ask_for(back)
+        except Gone as error:
+            return Gone(f"{why}; and {error}")
+        except (NotDone, ApiError, NoApi) as error:
+            return RevertFailed(
+                f"{why}; and what it had could not be asked for again: {error}; BY HAND: {hand} -p '{_json({'spec': patch})}'"
+            )
+        try:
+            # Whoever restarted in the middle did so already.
+            seen = replace(self, known={})._seen(back, pod, min(self.timeout, BACK_SECONDS), back=True)
+        except Gone as error:
+            return Gone(f"{why}; and {error}")
+        except (NotDone, ApiError, NoApi, RemoteError, ObservationError) as error:
+            return RevertFailed(f"{why}; its spec has again what it had, but that was not seen to be so on {step.node}: {error}")
+        return Undone(f"{why}; put back: {seen}")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

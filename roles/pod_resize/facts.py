@@ -1,0 +1,138 @@
+"""What the cluster has and can: versions, gates and settings that a resize rests on; pods; and what the kernel holds them to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from roles.api import Api, ApiError, find_object, kubelet_config, kubelet_metrics, list_objects
+from roles.change.refusal import Refusal
+from roles.objects import COLLECTIONS, Live, Object
+from roles.observe.parse import ObservationError
+from roles.pod_resize import ability as abilities
+from roles.pod_resize import cgroup
+from roles.pod_resize import resources as pods
+from roles.pod_resize.ability import Ability, NodeAbility
+from roles.pod_resize.cgroup import Held
+from roles.pod_resize.model import Desired
+from roles.proof import NoApi, Survey
+from roles.rollout.remote import Fleet, Remote, RemoteError
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The pods that a run is about. `workload` None for a selector; `labels` find all of them, and few others, in one LIST."""
+
+    namespace: str
+    labels: str
+    workload: Object | None
+    pods: tuple[Object, ...]
+
+
+def label_selector(selector: Mapping[str, object]) -> str:
+    """A LabelSelector as a LIST takes it (apimachinery meta/v1: FormatLabelSelector)."""
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]  # type: ignore[attr-defined]
+    for one in selector.get("matchExpressions") or ():  # type: ignore[attr-defined]
+        key, operator, values = one.get("key"), one.get("operator"), ",".join(one.get("values") or ())
+        parts.append({"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": f"{key}"}.get(operator, f"!{key}"))
+    return ",".join(parts)
+
+
+def select(api: Api, desired: Desired) -> Selected:
+    """Raises Refusal where there is no such workload, ApiError."""
+    namespace, name = desired.place
+    base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+    if desired.kind is None:
+        return Selected(namespace, name, None, tuple(list_objects(api, base, labels=name)))
+    workload = find_object(api, desired.path)
+    if workload is None:
+        path = COLLECTIONS[desired.kind].rpartition("/")
+        there = [str(one["metadata"]["name"]) for one in list_objects(api, f"{path[0]}/namespaces/{namespace}/{path[2]}")]
+        raise Refusal(f"{desired.kind} {namespace}/{name}", f"there is none; there are {', '.join(sorted(there)) or 'none at all'}")
+    labels = label_selector((workload.get("spec") or {}).get("selector") or {})
+    return Selected(namespace, labels, workload, tuple(_pods(api, desired.kind, namespace, labels, str(workload["metadata"]["uid"]))))
+
+
+def _pods(api: Api, kind: str, namespace: str, labels: str, uid: str) -> list[Object]:
+    """Those that it controls: others may have the same labels."""
+    there: dict[str, list[Object]] = {"Pod": list(list_objects(api, f"/api/v1/namespaces/{namespace}/pods", labels=labels))}
+    if kind == "Deployment":
+        there["ReplicaSet"] = list(list_objects(api, f"/apis/apps/v1/namespaces/{namespace}/replicasets", labels=labels))
+    return Live({}, there).pods_of(uid)
+
+
+def read_ability(found: Survey, api: Api, wanted: Collection[str] | None = None) -> Ability:
+    """Of the cluster, and of the nodes that are `wanted` (None: all). Raises ApiError where even the version and the nodes cannot be read;
+    what else cannot is noted as not known."""
+    version = str(api.get_json("/version").get("gitVersion") or "")
+    unknown: list[str] = []
+    components: dict[str, bool | None] = {}
+    minor = abilities.minor_of(version)
+    # Where it is locked on there is nothing to ask.
+    if abilities.OLDEST_MINOR <= minor < abilities.LOCKED_ON:
+        for host, node in found.nodes.items():
+            for name in (one for one in abilities.COMPONENTS if one in node.components):
+                try:
+                    gate = found.cluster.effective(host, name, node.kubelet.node_name).get(abilities.GATE)
+                    components[f"{host} {name}"] = None if gate is None else gate.enabled
+                except (ApiError, NoApi) as error:
+                    components[f"{host} {name}"] = None
+                    unknown.append(f"{host} {name}: {error}")
+    nodes = {}
+    for item in list_objects(api, "/api/v1/nodes"):
+        name = str(item["metadata"]["name"])
+        if wanted is None or name in wanted:
+            nodes[name] = _node(api, name, item)
+    return Ability(version, components, nodes, tuple(unknown))
+
+
+def _node(api: Api, name: str, item: Object) -> NodeAbility:
+    status = item.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    version, unknown = str(info.get("kubeletVersion") or ""), []
+    gates: dict[str, bool] | None = None
+    configuration: dict[str, object] = {}
+    try:
+        configuration = kubelet_config(api, name)
+    except ApiError as error:
+        unknown.append(f"the settings of its kubelet could not be read: {error}")
+    set_by_name = configuration.get("featureGates") or {}
+    if abilities.minor_of(version) < abilities.LOCKED_ON:
+        try:
+            gates = {gate: metric.enabled for gate, metric in kubelet_metrics(api, name).gates.items()}
+        except ApiError as error:
+            unknown.append(f"the gates of its kubelet could not be read: {error}")
+    elif isinstance(set_by_name, Mapping):
+        gates = {str(gate): bool(value) for gate, value in set_by_name.items()}
+    return NodeAbility(
+        name,
+        version,
+        str(info.get("containerRuntimeVersion") or ""),
+        str(info.get("operatingSystem") or "linux"),
+        {key: str(value) for key, value in (status.get("allocatable") or {}).items()},
+        gates,
+        configuration,
+        tuple(unknown),
+    )
+
+
+def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]) -> tuple[dict[str, Held], list[str]]:
+    """The cgroups of all containers of these pods, by container id, one look at each node; and why some could not be read."""
+    ids: dict[str, list[str]] = {}
+    for pod in found:
+        for one in pods.containers(pod):
+            if identifier := cgroup.bare_id(pods.identity(pod, str(one.get("name"))).container_id):
+                ids.setdefault(pods.node_of(pod), []).append(identifier)
+    names = {nodes[node].name: node for node in ids if node in nodes}
+    looked = fleet.each([nodes[node] for node in names.values()], lambda remote: cgroup.look(remote, ids[names[remote.name]]))
+    held: dict[str, Held] = {}
+    problems = []
+    for answer in looked.values():
+        if isinstance(answer, (ObservationError, RemoteError)):
+            problems.append(str(answer))
+        elif isinstance(answer, Exception):
+            raise answer
+        else:
+            held |= answer
+    return held, problems

@@ -1,0 +1,211 @@
+"""What an operator wants of running pods: which, how much, how fast, and what becomes of their template. Typed, each rule with its way
+out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from roles.change.refusal import Refusal
+from roles.data import boolean, names
+from roles.kubelet.thresholds import parse_quantity
+from roles.objects import RESOURCES_OF_KINDS, namespaced_name
+from roles.rollout.options import Options
+
+DEFAULT_RESIZE_SECONDS = 120
+DEFAULT_ROLLOUT_SECONDS = 300
+#: Data keys that choose the pods, and the kind that each is about.
+KINDS = {"deployment": "Deployment", "statefulset": "StatefulSet", "daemonset": "DaemonSet"}
+AMOUNTS = ("cpu", "memory", "cpu_request", "cpu_limit", "memory_request", "memory_limit")
+ALL = "all"
+
+
+def _amount(value: Any) -> str | None:
+    """A quantity above 0, as text."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is no quantity; write 300m or 600Mi")
+    text = str(value).strip()
+    if text.lower() in ("absent", "none", "null", ""):
+        raise ValueError("a request or limit cannot be taken out of a running pod, only changed; take it out of the template instead")
+    if parse_quantity(text) <= 0:
+        raise ValueError(
+            f"{text} is not above 0, and a request or limit cannot be taken out of a running pod; give an amount, or change the template"
+        )
+    return text
+
+
+def _of_workload(value: Any) -> str | None:
+    if value is None:
+        return None
+    namespace, _, name = str(value).partition("/")
+    return namespaced_name(namespace, name, "shop/web")
+
+
+def _of_selector(value: Any) -> str | None:
+    """NAMESPACE/SELECTOR."""
+    if value is None:
+        return None
+    namespace, slash, selector = str(value).partition("/")
+    if not slash or not selector.strip():
+        raise ValueError(f"{value!r} is not NAMESPACE/SELECTOR, such as shop/app=web")
+    namespaced_name(namespace, "x", "shop/app=web")
+    return f"{namespace}/{selector.strip()}"
+
+
+def _at_once(value: Any) -> int:
+    text = str(value).strip()
+    if isinstance(value, bool) or not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{value!r} is no number of pods (1, 2, ...)")
+    return int(text)
+
+
+class Desired(BaseModel):
+    """The data keys of deploys/resize.py.
+
+    One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS), or `undo` (a run). `cpu` and
+    `memory` are the request, and the limit where the container has one. `container`: names, or all; may be left out where there is one.
+    `max_in_flight`: pods at a time. `template`: what becomes of the workload's own template. Times in seconds.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    deployment: Annotated[str | None, BeforeValidator(_of_workload)] = None
+    statefulset: Annotated[str | None, BeforeValidator(_of_workload)] = None
+    daemonset: Annotated[str | None, BeforeValidator(_of_workload)] = None
+    selector: Annotated[str | None, BeforeValidator(_of_selector)] = None
+    undo: str | None = None
+    cpu: Annotated[str | None, BeforeValidator(_amount)] = None
+    memory: Annotated[str | None, BeforeValidator(_amount)] = None
+    cpu_request: Annotated[str | None, BeforeValidator(_amount)] = None
+    cpu_limit: Annotated[str | None, BeforeValidator(_amount)] = None
+    memory_request: Annotated[str | None, BeforeValidator(_amount)] = None
+    memory_limit: Annotated[str | None, BeforeValidator(_amount)] = None
+    container: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
+    max_in_flight: Annotated[int, BeforeValidator(_at_once)] = 1
+    template: Literal["keep", "update"] = "keep"
+    allow_restarts: Annotated[bool, BeforeValidator(boolean)] = False
+    resize_timeout: Annotated[int, Field(ge=5, le=86400)] = DEFAULT_RESIZE_SECONDS
+    rollout_timeout: Annotated[int, Field(ge=1, le=86400)] = DEFAULT_ROLLOUT_SECONDS
+    kubeconfig: str | None = None
+
+    @property
+    def chosen(self) -> list[str]:
+        """The data keys that choose pods and are given."""
+        return [key for key in (*KINDS, "selector", "undo") if getattr(self, key) is not None]
+
+    @property
+    def kind(self) -> str | None:
+        """Of the workload; None for a selector and for undo."""
+        return next((kind for key, kind in KINDS.items() if getattr(self, key) is not None), None)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Namespace, and name or selector."""
+        value = next((getattr(self, key) for key in (*KINDS, "selector") if getattr(self, key) is not None), "/")
+        namespace, _, name = str(value).partition("/")
+        return namespace, name
+
+    @property
+    def path(self) -> str:
+        """Of the workload's object."""
+        namespace, name = self.place
+        return f"/apis/apps/v1/namespaces/{namespace}/{RESOURCES_OF_KINDS[self.kind or '']}/{name}"
+
+    def wanted(self, resource: str, kind: Literal["request", "limit"]) -> str | None:
+        found: str | None = getattr(self, f"{resource}_{kind}")
+        return found
+
+    def both(self, resource: str) -> str | None:
+        found: str | None = getattr(self, resource)
+        return found
+
+
+class Probe(BaseModel):
+    """The data keys of deploys/pod_resize_check.py. `image`: what the probe pods run; by default a pause image that the node has."""
+
+    model_config = ConfigDict(frozen=True)
+
+    image: str | None = None
+    resize_timeout: Annotated[int, Field(ge=5, le=86400)] = DEFAULT_RESIZE_SECONDS
+    kubeconfig: str | None = None
+
+
+M = TypeVar("M", Desired, Probe)
+KEYS = (*Desired.model_fields, *Options.model_fields)
+PROBE_KEYS = (*Probe.model_fields, *Options.model_fields)
+
+
+def _consistent(desired: Desired) -> list[str]:
+    problems = []
+    if len(desired.chosen) != 1:
+        given = f"{' and '.join(desired.chosen)} are given" if desired.chosen else "none is given"
+        problems.append(
+            "choose pods by one of deployment, statefulset, daemonset (NAMESPACE/NAME), selector (NAMESPACE/LABELS) or undo (a run); "
+            f"{given}"
+        )
+    amounts = [key for key in AMOUNTS if getattr(desired, key) is not None]
+    if desired.undo is not None:
+        if amounts or desired.container:
+            problems.append(
+                f"undo brings back what each pod had; leave out {', '.join([*amounts, *(['container'] if desired.container else [])])}"
+            )
+    elif not amounts:
+        problems.append(f"no amount is given; give one of {', '.join(AMOUNTS)}: --data cpu=300m --data memory=600Mi")
+    for resource in ("cpu", "memory"):
+        apart = [f"{resource}_{kind}" for kind in ("request", "limit") if getattr(desired, f"{resource}_{kind}") is not None]
+        if desired.both(resource) is not None and apart:
+            problems.append(f"{resource} is the request and the limit; give it, or {' and '.join(apart)}, not both")
+        request, limit = (getattr(desired, f"{resource}_{kind}") for kind in ("request", "limit"))
+        if request is not None and limit is not None and parse_quantity(request) > parse_quantity(limit):
+            problems.append(f"{resource}_request {request} is above {resource}_limit {limit}")
+    if desired.template == "update" and desired.selector is not None:
+        problems.append("template=update is for a workload; a selector has no template: name the deployment, statefulset or daemonset")
+    return problems
+
+
+def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired:
+    """What is wanted, from the inventory data of all hosts. Raises Refusal with every problem."""
+    host, desired = _read(hosts, Desired)
+    if problems := _consistent(desired):
+        raise Refusal(host, "; ".join(problems))
+    return desired
+
+
+def read_probe(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Probe:
+    """Raises Refusal."""
+    return _read(hosts, Probe)[1]
+
+
+def _read(hosts: Iterable[tuple[str, Callable[[str], Any]]], model: type[M]) -> tuple[str, M]:
+    """Pods are the cluster's: hosts that say something must say the same."""
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    problems: list[str] = []
+    first = ""
+    for host, data in hosts:
+        first = first or host
+        for key in model.model_fields:
+            value = data(key)
+            if value is None:
+                continue
+            if values.setdefault(key, value) != value:
+                problems.append(f"{key} is not the same on {host} and on {origin[key]}; give it by --data {key}=...")
+            origin.setdefault(key, host)
+    where = next(iter(origin.values()), first)
+    if problems:
+        raise Refusal(where, "; ".join(problems))
+    try:
+        return where, model(**values)
+    except ValidationError as error:
+        raise Refusal(where, "; ".join(_sentence(item) for item in error.errors())) from None
+
+
+def _sentence(item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"][:1])
+    return f"{key}: {str(item['msg']).removeprefix('Value error, ')}" + (
+        "" if item["type"] == "value_error" else f", and {item['input']!r} was given"
+    )

@@ -1,0 +1,327 @@
+"""From what is wanted and the pods there are to what is to be done, refused, or only told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from roles.pod_resize import ability as abilities
+from roles.pod_resize import resources as facts
+from roles.pod_resize.ability import Ability
+from roles.pod_resize.cgroup import Held, bare_id
+from roles.pod_resize.model import ALL, AMOUNTS, Desired
+from roles.pod_resize.resources import KINDS, RESOURCES, Object, Resources
+
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Change:
+    """One container's resources: all of CPU and memory before and after. `restarts`: its resizePolicy makes it anew for this."""
+
+    before: Resources
+    after: Resources
+    restarts: bool = False
+
+    @property
+    def told(self) -> str:
+        return f"{facts.told(self.before)} -> {facts.told(self.after)}" + (" (restarts it, by its resizePolicy)" if self.restarts else "")
+
+    def back(self) -> Change:
+        return Change(self.after, self.before, self.restarts)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pod. `changes` by container."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    changes: Mapping[str, Change]
+
+    @property
+    def where(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def told(self) -> str:
+        return "; ".join(f"{name}: {change.told}" for name, change in self.changes.items())
+
+    @property
+    def after(self) -> dict[str, Resources]:
+        return {name: change.after for name, change in self.changes.items()}
+
+    def back(self) -> Step:
+        """The way back."""
+        return Step(self.namespace, self.name, self.uid, self.node, {name: change.back() for name, change in self.changes.items()})
+
+    def path(self, minor: int) -> str:
+        """Where the change is asked for: the pod until 1.31, its resize subresource from 1.32 on."""
+        plain = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+        return f"{plain}/resize" if minor >= facts.SUBRESOURCE_SINCE else plain
+
+    def patch(self) -> dict[str, Any]:
+        """What is asked for, of this very pod: the UID is a precondition, so that no successor of the same name is changed."""
+        entries = []
+        for name, change in self.changes.items():
+            values = {
+                kind: new
+                for kind in KINDS
+                if (new := {key: value for key, value in (change.after.get(kind) or {}).items()
+                            if not facts.same((change.before.get(kind) or {}).get(key), value)})
+            }  # fmt: skip
+            entries.append({"name": name, "resources": values})
+        return {"metadata": {"uid": self.uid}, "spec": {"containers": entries}}
+
+
+@dataclass
+class Plan:
+    """`steps` in their order; `unchanged` are (pod, why) that need nothing; `refusals` why not to go on."""
+
+    steps: list[Step] = field(default_factory=list)
+    unchanged: list[tuple[str, str]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Refused(Exception):
+    """Why one pod cannot be resized as wanted, with the way out."""
+
+
+def make(desired: Desired, pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str]) -> Plan:
+    """The plan for pods of one workload or selector. `held`: the cgroups of their containers by id, as far as they could be read;
+    `reachable`: the nodes whose cgroups can be read."""
+    plan = Plan()
+    refused: dict[str, list[str]] = {}
+    alive = []
+    for pod in sorted(pods, key=facts.where):
+        if facts.is_over(pod):
+            continue
+        if pod["metadata"].get("deletionTimestamp"):
+            plan.notes.append(f"{facts.where(pod)} is being deleted, and is left out")
+            continue
+        alive.append(pod)
+    for pod in alive:
+        try:
+            changes = _changes(desired, pod)
+            _check(pod, changes, ability, held, reachable, desired)
+            if changes:
+                plan.steps.append(_step(pod, changes))
+            else:
+                plan.unchanged.append((facts.where(pod), f"has it: {_has(pod)}"))
+        except Refused as error:
+            refused.setdefault(str(error), []).append(facts.where(pod))
+        except ValueError as error:
+            refused.setdefault(f"its resources cannot be read: {error}", []).append(facts.where(pod))
+    if not alive:
+        plan.refusals.append(f"{_chosen(desired)}: it has no pods now; there is nothing to resize")
+    plan.refusals += [f"{some(names)}: {why}" for why, names in refused.items()]
+    plan.refusals += abilities.missing(ability, sorted({step.node for step in plan.steps}))
+    return plan
+
+
+def undo(
+    steps: Iterable[Step], pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str], desired: Desired
+) -> Plan:
+    """Back to what each pod had before a run whose `steps` these were, the last one first. Pods that are gone need nothing."""
+    plan = Plan()
+    by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
+    for step in reversed(list(steps)):
+        pod = by_uid.get(step.uid)
+        if pod is None or facts.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
+            plan.unchanged.append((step.where, "is gone; its successor has what the template says"))
+            continue
+        changes = {}
+        for name, change in step.changes.items():
+            spec = facts.container(pod, name) or {}
+            now = facts.of(spec)
+            lost = [f"{kind}.{key}" for kind in KINDS for key in now.get(kind) or {} if key not in (change.before.get(kind) or {})]
+            if lost:
+                plan.refusals.append(
+                    f"{step.where}: {name} had no {' and '.join(lost)} before, and none can be taken out of a running pod; "
+                    "delete the pod: its successor has what the template says"
+                )
+            if not facts.alike(now, change.before):
+                changes[name] = Change(now, change.before, facts.restarts(spec, now, change.before))
+        try:
+            _check(pod, changes, ability, held, reachable, desired, again=True)
+        except Refused as error:
+            plan.refusals.append(f"{step.where}: {error}")
+            continue
+        if changes:
+            plan.steps.append(_step(pod, changes))
+        else:
+            plan.unchanged.append((step.where, f"has it: {_has(pod)}"))
+    plan.refusals += abilities.missing(ability, sorted({step.node for step in plan.steps}))
+    return plan
+
+
+def _step(pod: Object, changes: Mapping[str, Change]) -> Step:
+    meta = pod["metadata"]
+    return Step(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), facts.node_of(pod), changes)
+
+
+def _chosen(desired: Desired) -> str:
+    namespace, name = desired.place
+    return f"{desired.kind or 'selector'} {namespace}/{name}"
+
+
+def _has(pod: Object) -> str:
+    return "; ".join(f"{one.get('name')}: {facts.told(facts.of(one))}" for one in facts.containers(pod))
+
+
+def some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+
+
+# ---- one pod
+
+
+def _changes(desired: Desired, pod: Object) -> dict[str, Change]:
+    changes = {}
+    for spec in _chosen_containers(desired, pod):
+        before = facts.of(spec)
+        after = _after(desired, before, str(spec.get("name")))
+        if not facts.alike(before, after):
+            changes[str(spec.get("name"))] = Change(before, after, facts.restarts(spec, before, after))
+    return changes
+
+
+def _chosen_containers(desired: Desired, pod: Object) -> list[Object]:
+    there = facts.containers(pod)
+    known = [str(one.get("name")) for one in there]
+    if desired.container is None:
+        if len(there) > 1:
+            raise Refused(
+                f"it has several containers ({', '.join(known)}); name one, or all of them: --data container={known[0]}, container=all"
+            )
+        return there
+    if desired.container == (ALL,):
+        return there
+    starting = {str(one.get("name")) for one in (pod.get("spec") or {}).get("initContainers") or ()}
+    for name in desired.container:
+        if name in starting:
+            raise Refused(f"{name} is an init container, which is not resized by this; its containers are {', '.join(known)}")
+        if name not in known:
+            raise Refused(f"it has no container {name}; it has {', '.join(known)}")
+    return [one for one in there if one.get("name") in desired.container]
+
+
+def _after(desired: Desired, before: Resources, name: str) -> dict[str, dict[str, str]]:
+    new: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
+    for resource in RESOURCES:
+        both = desired.both(resource)
+        if both is not None:
+            new["requests"][resource] = both
+            if resource in (before.get("limits") or {}):
+                new["limits"][resource] = both
+        if (request := desired.wanted(resource, "request")) is not None:
+            new["requests"][resource] = request
+        if (limit := desired.wanted(resource, "limit")) is not None:
+            new["limits"][resource] = limit
+            if resource not in (before.get("requests") or {}):
+                # As the API server does of itself (pkg/apis/core/v1/defaults.go: SetDefaults_Pod).
+                new["requests"].setdefault(resource, limit)
+    after = facts.merged(before, new)
+    for resource in RESOURCES:
+        request, most = (after.get(kind, {}).get(resource) for kind in KINDS)
+        if request and most and facts.quantity(request) > facts.quantity(most):
+            raise Refused(
+                f"{name}: its {resource} request would be {request}, above its limit {most}; "
+                f"give the limit too (--data {resource}_limit=...), or both by --data {resource}=..."
+            )
+    return after
+
+
+def _check(
+    pod: Object,
+    changes: Mapping[str, Change],
+    ability: Ability,
+    held: Mapping[str, Held],
+    reachable: Collection[str],
+    desired: Desired,
+    *,
+    again: bool = False,
+) -> None:
+    """Raises Refused."""
+    windows = [name for name, node in ability.nodes.items() if node.system == "windows"]
+    if facts.is_static(pod):
+        raise Refused("it is a static pod, which only its manifest on the node changes; edit that, and its kubelet makes it anew")
+    if facts.is_windows(pod, windows):
+        raise Refused("it is a Windows pod, and no kubelet resizes those in place; change its template instead")
+    phase = (pod.get("status") or {}).get("phase")
+    if phase != "Running":
+        raise Refused(f"it does not run (phase {phase}); what does not run is changed by its template; wait for it, or mend it first")
+    if (pod.get("spec") or {}).get("resources"):
+        raise Refused("it has resources of its own as a whole (pod level), which this does not weigh; change its template instead")
+    if not changes:
+        return
+    for name in changes:
+        if not facts.identity(pod, name).started:
+            waiting = (facts.state_of(pod, name).get("state") or {}).get("waiting") or {}
+            raise Refused(f"its container {name} does not run ({waiting.get('reason') or 'not started'}); mend that first")
+    was, becomes = facts.qos_of(pod), facts.qos_of(pod, {name: change.after for name, change in changes.items()})
+    if was != becomes:
+        raise Refused(
+            f"its QoS class would change from {was} to {becomes}, which no running pod's can ({_of_qos(was)}); give requests and limits "
+            f"apart: {', '.join(key for key in AMOUNTS if '_' in key)}; or change the template"
+        )
+    state = facts.progress(pod)
+    if state.state and not again:
+        raise Refused(f"a resize of it is under way already ({state}); wait for its end, or take it back first")
+    node = facts.node_of(pod)
+    if node not in reachable:
+        raise Refused(
+            f"it runs on {node}, and no host of the inventory that can be reached is that node, so its cgroup could not be read; "
+            "add it to the inventory, or mend the connection"
+        )
+    _check_memory(pod, changes, ability, held)
+    restarting = [name for name, change in changes.items() if change.restarts]
+    if restarting and not desired.allow_restarts:
+        raise Refused(
+            f"{', '.join(restarting)} would be restarted, as its resizePolicy says (RestartContainer); "
+            "allow it by --data allow_restarts=true"
+        )
+    seen = ability.nodes.get(node)
+    if seen is not None and (why := abilities.infeasible(seen, pod, {name: (one.before, one.after) for name, one in changes.items()})):
+        raise Refused("; ".join(why))
+
+
+def _of_qos(qos: str) -> str:
+    return {
+        "Guaranteed": "Guaranteed: each container's requests are its limits, of cpu and memory",
+        "Burstable": "Burstable: not all requests are limits, and one is set at least",
+        "BestEffort": "BestEffort: nothing is set at all",
+    }[qos]
+
+
+def _check_memory(pod: Object, changes: Mapping[str, Change], ability: Ability, held: Mapping[str, Held]) -> None:
+    for name, change in changes.items():
+        old, new = ((one.get("limits") or {}).get("memory") for one in (change.before, change.after))
+        spec = facts.container(pod, name) or {}
+        if new is None or facts.same(old, new) or facts.policy(spec, "memory") == facts.RESTART:
+            continue
+        lower = old is not None and facts.quantity(new) < facts.quantity(old)
+        if lower and abilities.minor_of(ability.version) == abilities.NO_LOWER_MEMORY:
+            raise Refused(
+                f"{name}: 1.{abilities.NO_LOWER_MEMORY} lowers no memory limit without a restart (resizePolicy RestartContainer); "
+                "1.34 and later do"
+            )
+        found = held.get(bare_id(facts.identity(pod, name).container_id))
+        usage = found.usage if found else None
+        if usage is None:
+            if lower:
+                raise Refused(f"{name}: its memory limit would be lowered, and what it uses now could not be read on {facts.node_of(pod)}")
+        elif usage > facts.quantity(new):
+            raise Refused(
+                f"{name}: the memory limit {new} is below what it uses now, {mebibytes(usage)}: cgroup v1 refuses that, v2 kills the "
+                f"container; give {mebibytes(usage)} at least"
+            )
+
+
+def mebibytes(size: int) -> str:
+    """Rounded up, so that what is said to be enough is."""
+    return f"{-(-size // 2**20)}Mi"

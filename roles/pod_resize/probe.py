@@ -1,0 +1,69 @@
+"""The probe pods of a check: what they are, what they go through, and which image they run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from roles.pod_resize import ability as abilities
+from roles.pod_resize import resources as facts
+from roles.pod_resize.plan import Change, Step
+from roles.pod_resize.resources import NO_RESTART, RESTART, Object, Resources
+from roles.scripts import templates
+
+KEEP, RESTARTED = "keep", "restart"
+POLICIES = ((KEEP, NO_RESTART), (RESTARTED, RESTART))
+PREFIX = "daytwo-resize-"
+#: All namespaces of checks, of this run and of any that could not clean up.
+LABEL = "daytwo/resize-check"
+# Little enough for any node; a CPU limit under 200m can keep runc from freezing a starting container (cgroup v1).
+SMALL: Resources = {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+LARGE: Resources = {"requests": {"cpu": "40m", "memory": "48Mi"}, "limits": {"cpu": "300m", "memory": "96Mi"}}
+
+
+def namespace(run: str) -> dict[str, Any]:
+    labels = {LABEL: run, "app.kubernetes.io/managed-by": "daytwo", "pod-security.kubernetes.io/enforce": "privileged"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{PREFIX}{run}", "labels": labels}}
+
+
+def pod(run: str, node: str, image: str) -> dict[str, Any]:
+    """The manifest of a node's probe pod."""
+    text = (
+        templates()
+        .get_template("resize_probe_pod.yaml.j2")
+        .render(name=pod_name(node), namespace=f"{PREFIX}{run}", node=node, image=image, containers=POLICIES, resources=SMALL)
+    )
+    found: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return found
+
+
+def pod_name(node: str) -> str:
+    return f"probe-{node}"
+
+
+def image_of(node: Object) -> str:
+    """A pause image that the node has already: it is small, and does nothing until it is told to stop; "" where there is none."""
+    names = [str(name) for entry in (node.get("status") or {}).get("images") or () for name in entry.get("names") or ()]
+    pauses = [name for name in names if "/pause" in name.partition("@")[0]]
+    return next((name for name in pauses if "@" not in name), pauses[0] if pauses else "")
+
+
+def stages(probe: Object, minor: int) -> list[tuple[str, Step]]:
+    """Up, and down again, each container on its own, so that one that may not be restarted is never where another is. 1.33 lowers no
+    memory limit without a restart: there the limit stays up."""
+    found = []
+    for container, policy in POLICIES:
+        down = SMALL
+        if policy == NO_RESTART and minor == abilities.NO_LOWER_MEMORY:
+            down = {"requests": SMALL["requests"], "limits": {**SMALL["limits"], "memory": LARGE["limits"]["memory"]}}
+        for word, before, after in (("up", SMALL, LARGE), ("down", LARGE, down)):
+            found.append((f"{container}, {word}", _step(probe, container, before, after, policy)))
+    return found
+
+
+def _step(probe: Object, container: str, before: Resources, after: Resources, policy: str) -> Step:
+    meta: Mapping[str, Any] = probe["metadata"]
+    change = Change(before, after, policy == RESTART)
+    return Step(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), facts.node_of(probe), {container: change})

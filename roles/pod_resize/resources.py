@@ -1,0 +1,238 @@
+"""What pods ask for and have of CPU and memory, their quality of service, and how far a resize is. Pure, from the API's raw JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from roles.kubelet.thresholds import parse_quantity
+
+Object = Mapping[str, Any]
+Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
+#: Of a container, by kind (requests, limits) and resource: quantities as written.
+Resources = Mapping[str, Mapping[str, str]]
+
+RESOURCES = ("cpu", "memory")
+KINDS = ("requests", "limits")
+MIRROR = "kubernetes.io/config.mirror"
+#: The subresource is there from this minor on; before it, the pod itself is patched (KEP-1287).
+SUBRESOURCE_SINCE = 32
+#: Conditions instead of status.resize.
+CONDITIONS_SINCE = 33
+PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+NO_RESTART, RESTART = "NotRequired", "RestartContainer"
+
+#: What a resize does when the state of the pod says so.
+State = Literal["", "Proposed", "Deferred", "Infeasible", "InProgress", "Error"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a resize is: `state` "" where nothing is left of one, `message` in the kubelet's own words."""
+
+    state: State
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.state}: {self.message}" if self.message else self.state
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a restart would change of a container: all of it must stay. `started` as the API writes it; "" where it does not run."""
+
+    container_id: str
+    restarts: int
+    started: str
+
+    def __str__(self) -> str:
+        return f"{self.container_id.rpartition('/')[2][:12]}, {self.restarts} restarts, started {self.started or 'never'}"
+
+
+def quantity(text: object) -> Fraction:
+    """Raises ValueError."""
+    return parse_quantity(str(text))
+
+
+def same(one: object, other: object) -> bool:
+    """Two quantities mean the same; None is one that is not set."""
+    if one is None or other is None:
+        return one is other
+    return quantity(one) == quantity(other)
+
+
+def of(container: Object) -> dict[str, dict[str, str]]:
+    """CPU and memory of a container's `resources`, in a spec or in a status."""
+    found = container.get("resources") or {}
+    return {
+        kind: {name: str(value) for name, value in (found.get(kind) or {}).items() if name in RESOURCES}
+        for kind in KINDS
+        if found.get(kind)
+    }
+
+
+def alike(one: Resources, other: Resources) -> bool:
+    return not differences(one, other)
+
+
+def differences(one: Resources, other: Resources) -> list[str]:
+    """Each value that is another: `limits.memory 200Mi, not 600Mi`."""
+    found = []
+    for kind in KINDS:
+        for name in RESOURCES:
+            had, wanted = (one.get(kind) or {}).get(name), (other.get(kind) or {}).get(name)
+            if not same(had, wanted):
+                found.append(f"{kind}.{name} {had or 'not set'}, not {wanted or 'unset'}")
+    return found
+
+
+def told(resources: Resources) -> str:
+    """For people: `cpu 100m/200m, memory 200Mi/300Mi` (request/limit)."""
+    parts = []
+    for name in RESOURCES:
+        request, limit = ((resources.get(kind) or {}).get(name) for kind in KINDS)
+        if request or limit:
+            parts.append(f"{name} {request or '-'}/{limit or '-'}")
+    return ", ".join(parts) or "nothing"
+
+
+def containers(pod: Object) -> list[Object]:
+    return list((pod.get("spec") or {}).get("containers") or ())
+
+
+def container(pod: Object, name: str) -> Object | None:
+    return next((one for one in containers(pod) if one.get("name") == name), None)
+
+
+def state_of(pod: Object, name: str) -> Object:
+    """The container's status; empty where there is none yet."""
+    return next((one for one in (pod.get("status") or {}).get("containerStatuses") or () if one.get("name") == name), {})
+
+
+def identity(pod: Object, name: str) -> Identity:
+    found = state_of(pod, name)
+    running = (found.get("state") or {}).get("running") or {}
+    return Identity(str(found.get("containerID") or ""), int(found.get("restartCount") or 0), str(running.get("startedAt") or ""))
+
+
+def policy(spec: Object, resource: str) -> str:
+    """resizePolicy of a container for one resource (core/v1: NotRequired by default)."""
+    entries = spec.get("resizePolicy") or ()
+    return next((str(one.get("restartPolicy")) for one in entries if one.get("resourceName") == resource), NO_RESTART)
+
+
+def restarts(spec: Object, before: Resources, after: Resources) -> bool:
+    """A change of this container restarts it, as its resizePolicy says."""
+    return any(policy(spec, name) == RESTART for name in changed(before, after))
+
+
+def changed(before: Resources, after: Resources) -> list[str]:
+    """The resources whose request or limit is another."""
+    return [
+        name for name in RESOURCES if any(not same((before.get(kind) or {}).get(name), (after.get(kind) or {}).get(name)) for kind in KINDS)
+    ]
+
+
+def qos(all_containers: Iterable[Resources]) -> Qos:
+    """pkg/apis/core/v1/helper/qos/qos.go: ComputePodQOS, of pods without resources of their own. Zero counts as not set."""
+    requests: set[str] = set()
+    limits: set[str] = set()
+    guaranteed = True
+    for one in all_containers:
+        asked, most = ({name: amount for name, value in (one.get(kind) or {}).items() if (amount := quantity(value)) > 0} for kind in KINDS)
+        requests |= set(asked)
+        limits |= set(most)
+        guaranteed = guaranteed and set(most) == set(RESOURCES) and all(asked.get(name) == most[name] for name in RESOURCES)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def qos_of(pod: Object, changes: Mapping[str, Resources] | None = None) -> Qos:
+    """The pod's class, with `changes` of containers in it."""
+    new = changes or {}
+    return qos(new.get(str(one.get("name")), of(one)) for one in (*containers(pod), *((pod.get("spec") or {}).get("initContainers") or ())))
+
+
+def merged(before: Resources, changes: Resources) -> dict[str, dict[str, str]]:
+    """What a strategic merge patch makes of a container's resources: what is not named stays."""
+    return {kind: {**(before.get(kind) or {}), **(changes.get(kind) or {})} for kind in KINDS if before.get(kind) or changes.get(kind)}
+
+
+def progress(pod: Object) -> Progress:
+    """How far the kubelet is with a resize: conditions (1.33 and later), or status.resize before.
+
+    PodResizePending counts before PodResizeInProgress: it is about what is wanted now.
+    """
+    status = pod.get("status") or {}
+    conditions = {str(one.get("type")): one for one in status.get("conditions") or () if one.get("status") == "True"}
+    if PENDING in conditions:
+        found = conditions[PENDING]
+        reason = str(found.get("reason") or "")
+        # To be safe for the future, an unknown one is a Deferred (KEP-1287).
+        return Progress("Infeasible" if reason == "Infeasible" else "Deferred", str(found.get("message") or ""))
+    if IN_PROGRESS in conditions:
+        found = conditions[IN_PROGRESS]
+        return Progress("Error" if found.get("reason") == "Error" else "InProgress", str(found.get("message") or ""))
+    match str(status.get("resize") or ""):
+        case "":
+            return Progress("")
+        case "Proposed":
+            return Progress("Proposed")
+        case "InProgress":
+            return Progress("InProgress")
+        case "Infeasible":
+            return Progress("Infeasible")
+        case "Error":
+            return Progress("Error")
+        case _:
+            return Progress("Deferred")
+
+
+def seen_by_kubelet(pod: Object) -> bool:
+    """status.observedGeneration (1.33 and later) is that of the spec; True where the pod has none."""
+    observed = (pod.get("status") or {}).get("observedGeneration")
+    return observed is None or int(observed) >= int(pod["metadata"].get("generation") or 0)
+
+
+def unlike(pod: Object, wanted: Mapping[str, Resources]) -> list[str]:
+    """What still differs from `wanted` in the containers' statuses: resources, and what the kubelet has allocated."""
+    found = []
+    for name, resources in wanted.items():
+        state = state_of(pod, name)
+        found += [f"{name}: {one}" for one in differences(of(state), resources)]
+        allocated = {key: str(value) for key, value in (state.get("allocatedResources") or {}).items() if key in RESOURCES}
+        if allocated:
+            found += [
+                f"{name}: allocated {one}" for one in differences({"requests": allocated}, {"requests": resources.get("requests") or {}})
+            ]
+    return found
+
+
+def is_over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_static(pod: Object) -> bool:
+    return MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+def is_windows(pod: Object, windows_nodes: Collection[str] = ()) -> bool:
+    spec = pod.get("spec") or {}
+    return (
+        ((spec.get("os") or {}).get("name")) == "windows"
+        or (spec.get("nodeSelector") or {}).get("kubernetes.io/os") == "windows"
+        or spec.get("nodeName") in windows_nodes
+    )
+
+
+def where(item: Object) -> str:
+    """NAMESPACE/NAME."""
+    meta = item["metadata"]
+    return f"{meta.get('namespace', '')}/{meta['name']}"
+
+
+def node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")

@@ -1,0 +1,240 @@
+"""One run of resizes: at most so many pods at a time, each seen to its end; the first failure halts; then the template, if it is to."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import gevent
+from gevent.pool import Pool
+
+from roles.api import Api, ApiError
+from roles.change.record import RunInfo, RunRecord, now
+from roles.objects import Errand, NotDone, Object
+from roles.pod_resize import resources as facts
+from roles.pod_resize.engine import Engine, Gone, RevertFailed, Undone
+from roles.pod_resize.plan import Change, Step
+from roles.pod_resize.template import Template
+from roles.proof import NoApi
+from roles.rollout.lock import Locked
+from roles.rollout.remote import Fleet, RemoteError, show
+
+Outcome = Literal["done", "reverted", "revert-failed", "gone", "failed", "not started"]
+
+
+@dataclass
+class Turn:
+    """One pod in its turn, or the template."""
+
+    name: str
+    what: str
+    step: Step | None = None
+    outcome: Outcome = "not started"
+    why: str = ""
+    proof: str = ""
+    seconds: float = 0.0
+
+
+class ResizeRun(Errand):
+    """Carries out a plan once. `template`: what is written to the workload once all pods have it, or None."""
+
+    def __init__(
+        self,
+        info: RunInfo,
+        steps: list[Step],
+        connect: Callable[[], Api],
+        fleet: Fleet,
+        take_over: str,
+        *,
+        engine: Engine,
+        at_once: int,
+        template: Template | None,
+        about: Mapping[str, Any],
+        finish: Callable[[ResizeRun], None],
+    ) -> None:
+        super().__init__(info, connect, fleet, take_over)
+        self.turns = [Turn(f"pod {step.where}", "resize", step) for step in steps]
+        self.engine = engine
+        self.template = template
+        if template is not None:
+            self.turns.append(Turn(template.name, "update template"))
+        self.seconds = 0.0
+        self._at_once = at_once
+        self._about = dict(about)
+        self._finish = finish
+
+    @property
+    def pods(self) -> list[Turn]:
+        return [turn for turn in self.turns if turn.step is not None]
+
+    def outcomes(self) -> dict[str, str]:
+        return {turn.name: turn.outcome for turn in self.turns}
+
+    def close(self) -> None:
+        self._finish(self)
+
+    def leaving(self) -> str:
+        return f"a resize that was asked for goes on in the cluster; to take it back: {self.undo}"
+
+    @property
+    def undo(self) -> str:
+        return f"deploys/resize.py --data undo={self.info.id}"
+
+    def work(self) -> None:
+        begun = time.monotonic()
+        self.note({"event": "about", **self._about})
+        pool = Pool(self._at_once)
+        for number, turn in enumerate(self.pods, 1):
+            pool.wait_available()
+            if self.halted:
+                break
+            pool.spawn(self._guarded, number, turn)
+            # It begins now, and what is told stays in order.
+            gevent.sleep(0)
+        pool.join()
+        if not self.halted and self.template is not None:
+            self._carry_out(self.turns[-1], lambda: self._update(self.template))
+        self.seconds = time.monotonic() - begun
+
+    def _guarded(self, number: int, turn: Turn) -> None:
+        step = turn.step
+        assert step is not None
+        count = len(self.pods)
+        show(f"\n[{number}/{count}] {step.where} on {step.node}: {step.told}")
+        self.note(
+            {
+                "event": "plan", "run": self.info.id, "order": number, "namespace": step.namespace, "pod": step.name, "uid": step.uid,
+                "node": step.node,
+                "changes": {
+                    name: {"before": change.before, "after": change.after, "restarts": change.restarts}
+                    for name, change in step.changes.items()
+                },
+            }
+        )  # fmt: skip
+        self._carry_out(turn, lambda: str(self.engine.resize(step)))
+        done = sum(one.outcome == "done" for one in self.pods)
+        if count > 1:
+            show(f"  {done} of {count} pods are done")
+
+    def _carry_out(self, turn: Turn, do: Callable[[], str]) -> None:
+        begun = time.monotonic()
+        try:
+            self._lock.ensure()
+            turn.outcome = "failed"
+            turn.proof = do()
+            turn.outcome = "done"
+        except Gone as error:
+            turn.outcome, turn.why = "gone", str(error)
+        except Undone as error:
+            turn.outcome, turn.why = "reverted", str(error)
+        except RevertFailed as error:
+            turn.outcome, turn.why = "revert-failed", str(error)
+        except (NotDone, ApiError, NoApi, Locked, RemoteError) as error:
+            turn.why = str(error)
+        except Exception as error:
+            turn.why = f"an error of daytwo's own: {error!r}"
+        turn.seconds = time.monotonic() - begun
+        show(f"  {turn.name}: {turn.outcome}: {turn.proof or turn.why} ({turn.seconds:.0f} s)")
+        if turn.outcome != "done":
+            self.halted = self.halted or f"{turn.name}: {turn.outcome}: {turn.why}"
+        self.note(
+            {
+                "event": "end", "object": turn.name, "uid": turn.step.uid if turn.step else "", "at": now(), "outcome": turn.outcome,
+                "why": turn.why, "proof": turn.proof, "seconds": round(turn.seconds, 1),
+            }
+        )  # fmt: skip
+
+    # ---- the template
+
+    def _update(self, template: Template | None) -> str:
+        assert template is not None
+        self.note({"event": "template", "path": template.path, "name": template.name, "uid": template.uid,
+                   "before": template.before, "after": template.after})  # fmt: skip
+        self._write(template)
+        try:
+            self._rolled(template)
+            return self._has(template)
+        except (NotDone, ApiError, NoApi) as error:
+            why = str(error)
+        show(f"  {why}\n  putting the template back")
+        back = template.back()
+        try:
+            self._write(back)
+            self._rolled(back)
+        except (NotDone, ApiError, NoApi) as error:
+            raise RevertFailed(
+                f"{why}; and the template could not be put back: {error}; BY HAND: kubectl rollout undo -n {template.namespace} "
+                f"{template.kind.lower()}/{template.name.rpartition('/')[2]}"
+            ) from error
+        raise Undone(f"{why}; put back and rolled out, the pods have what the template said before")
+
+    def _write(self, template: Template) -> None:
+        found = self.asked(lambda api: api.patch(template.path, template.patch(), wait=30.0))
+        if why := template.changed(found):
+            raise NotDone(why)
+
+    def _rolled(self, template: Template) -> None:
+        self.rolled_out(
+            template.kind, template.name, template.path, template.uid, template.timeout, template.changed, template.is_new
+        )  # fmt: skip
+
+    def _has(self, template: Template) -> str:
+        pods = [
+            pod
+            for pod in self.pods_of(template.kind, template.namespace, template.uid)
+            if not pod["metadata"].get("deletionTimestamp") and not facts.is_over(pod)
+        ]
+        wrong = [facts.where(pod) for pod in pods if not template.is_new(pod)]
+        if wrong:
+            raise NotDone(f"it is rolled out, and {', '.join(wrong)} have other resources than it says: an admission webhook changes them")
+        return f"rolled out; its {len(pods)} pods have it, read back"
+
+
+# ---- records of earlier runs
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run as its record has it. `about` is what `work` noted first; `template` as it was before and after, or None."""
+
+    steps: tuple[Step, ...]
+    about: Mapping[str, Any]
+    template: Mapping[str, Any] | None
+
+
+def recorded(run: str, text: str) -> Recorded:
+    """Raises ValueError where the record is none of resizes."""
+    steps, about, template = [], {}, None
+    for line in text.splitlines():
+        event = json.loads(line)
+        if event.get("event") == "about":
+            about = event
+        elif event.get("event") == "plan" and "changes" in event:
+            changes = {
+                name: Change(change["before"], change["after"], bool(change["restarts"])) for name, change in event["changes"].items()
+            }
+            steps.append(Step(event["namespace"], event["pod"], event["uid"], event["node"], changes))
+        elif event.get("event") == "template":
+            template = event
+    if not about or "namespace" not in about:
+        raise ValueError(f"run {run} resized nothing; deploys/rollback.py undoes runs on nodes")
+    return Recorded(tuple(steps), about, template)
+
+
+def record_path(run: str) -> Path:
+    return RunRecord(RunInfo(run, "", "", "", "", "")).path
+
+
+def read_record(run: str) -> Recorded:
+    """From the operator's own records. Raises ValueError, OSError."""
+    if not run or "/" in run or run.startswith("."):
+        raise ValueError(f"{run!r} is no run; one looks like r20260131-235900-1a2b")
+    return recorded(run, record_path(run).read_text())
+
+
+def workload_of(template: Template | None) -> Object | None:
+    return template.item if template else None

@@ -1,0 +1,103 @@
+"""The pods' template of a workload: what it would be, and what it re-creates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from roles.objects import Object, rollout
+from roles.pod_resize import resources as facts
+from roles.pod_resize.resources import KINDS, RESOURCES, Resources
+
+
+@dataclass(frozen=True)
+class Template:
+    """A change of a workload's template: CPU and memory of its containers before and after. `item` is the workload as it was read;
+    `timeout` in seconds for its roll-out."""
+
+    kind: str
+    item: Object
+    path: str
+    before: Mapping[str, Resources]
+    after: Mapping[str, Resources]
+    timeout: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {facts.where(self.item)}"
+
+    @property
+    def namespace(self) -> str:
+        return str(self.item["metadata"].get("namespace", ""))
+
+    @property
+    def uid(self) -> str:
+        return str(self.item["metadata"].get("uid", ""))
+
+    def back(self) -> Template:
+        return replace(self, before=self.after, after=self.before)
+
+    def patch(self) -> dict[str, Any]:
+        """By strategic merge, and as an update: a server-side apply by the same manager would take out fields that others of its deploys
+        set. The UID is a precondition."""
+        entries = []
+        for name, after in self.after.items():
+            before = self.before.get(name) or {}
+            values: dict[str, dict[str, str | None]] = {}
+            for kind in KINDS:
+                for resource in RESOURCES:
+                    old, new = (before.get(kind) or {}).get(resource), (after.get(kind) or {}).get(resource)
+                    if not facts.same(old, new):
+                        values.setdefault(kind, {})[resource] = new
+            if values:
+                entries.append({"name": name, "resources": values})
+        return {"metadata": {"uid": self.uid}, "spec": {"template": {"spec": {"containers": entries}}}}
+
+    def changed(self, found: Object) -> str:
+        """Why the template is not what was written; "" where it is."""
+        other = [
+            f"{name}: {one}"
+            for name, wanted in self.after.items()
+            for one in facts.differences(of(found).get(name) or {}, wanted)
+        ]  # fmt: skip
+        return f"its template was changed by somebody else meanwhile: {', '.join(other)}" if other else ""
+
+    def is_new(self, pod: Object) -> bool:
+        return all(facts.alike(facts.of(facts.container(pod, name) or {}), defaulted(wanted)) for name, wanted in self.after.items())
+
+
+def of(item: Object) -> dict[str, dict[str, dict[str, str]]]:
+    """CPU and memory of the containers of a workload's template."""
+    spec = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return {str(one.get("name")): facts.of(one) for one in spec.get("containers") or ()}
+
+
+def defaulted(resources: Resources) -> dict[str, dict[str, str]]:
+    """As a pod gets it: a request that is not set is the limit (pkg/apis/core/v1/defaults.go: SetDefaults_Pod)."""
+    limits = dict(resources.get("limits") or {})
+    requests = {**limits, **(resources.get("requests") or {})}
+    return {kind: values for kind, values in (("requests", requests), ("limits", limits)) if values}
+
+
+def update(kind: str, item: Object, path: str, wanted: Mapping[str, Resources], timeout: float) -> Template | None:
+    """The change that makes the template say what the pods have; None where it does already."""
+    there = of(item)
+    before = {name: there.get(name) or {} for name in wanted}
+    if all(facts.alike(defaulted(before[name]), resources) for name, resources in wanted.items()):
+        return None
+    return Template(kind, item, path, before, dict(wanted), timeout)
+
+
+def not_updatable(kind: str, item: Object) -> str | None:
+    """Why its roll-out could not be carried out or judged; None where it can."""
+    if reason := rollout.not_rolling(kind, item):
+        return reason
+    state = rollout.progress(kind, item)
+    if not state.done:
+        return f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; mend that first"
+    return None
+
+
+def recreates(kind: str, item: Object, count: int) -> str:
+    return f"re-creates all its pods, {count} of them ({rollout.how_it_rolls(kind, item)}): Kubernetes makes pods anew from a new template"
