@@ -10,7 +10,7 @@ from roles.change.refusal import Refusal
 from roles.eviction import wanted
 from roles.eviction.foresee import foresee
 from roles.eviction.model import Desired, read
-from roles.eviction.order_deploy import eviction_order
+from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.predict import readings
 from roles.formats import ABSENT
 from roles.kubelet.thresholds import DEFAULT_HARD
@@ -73,4 +73,4 @@ def _summary(desired: Desired) -> str:
     return ", ".join(parts)
 
 
-__all__ = ["eviction", "eviction_order", "foresee"]
+__all__ = ["eviction", "eviction_order", "foresee", "node_order"]

@@ -56,7 +56,7 @@ def _show(fleet: Fleet) -> None:
     if wish.picture:
         made = datetime.now(UTC).strftime("As seen on %Y-%m-%d at %H:%M UTC")
         try:
-            _write(wish.picture, picture.page(nodes, made=made, problems=problems))
+            write_whole(wish.picture, picture.page(nodes, made=made, problems=problems))
         except OSError as error:
             problems.append(f"{wish.picture}: the picture could not be written: {error.strerror or error}")
         else:
@@ -81,8 +81,8 @@ def _read(fleet: Fleet) -> _Wish:
     return _Wish(style or FORMATS[0], Path(path).expanduser() if path else None)
 
 
-def _write(path: Path, text: str) -> None:
-    """A whole file or none: whoever watches the page never sees half of it."""
+def write_whole(path: Path, text: str) -> None:
+    """A whole file or none: whoever watches the page never sees half of it. Raises OSError."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -119,7 +119,7 @@ def _nodes(fleet: Fleet, problems: list[str]) -> list[NodeOrder]:
     nodes = []
     for remote in targets:
         try:
-            nodes.append(_node(api, names[remote.name], processes[remote.name]))
+            nodes.append(node_order(api, names[remote.name], processes[remote.name]))
         except (ApiError, ValueError) as error:
             problems.append(f"{remote.name}: {error}" if isinstance(error, ValueError) else str(error))
     return nodes
@@ -132,8 +132,11 @@ def _add(cluster: Cluster, remote: Remote, seen: Observation) -> str:
     return its_kubelet.node_name
 
 
-def _node(api: Api, name: str, processes: Sequence[usage.ContainerProcess] | Exception) -> NodeOrder:
-    """One node. Raises ApiError or ValueError; what is only nice to have becomes a note where it fails."""
+def node_order(api: Api, name: str, processes: Sequence[usage.ContainerProcess] | Exception) -> NodeOrder:
+    """One node, by its name in the cluster; `processes` as usage.look finds them, or why it could not.
+
+    Raises ApiError or ValueError; what is only nice to have becomes a note where it fails.
+    """
     notes = []
     if isinstance(processes, Exception):
         if not isinstance(processes, (ObservationError, RemoteError)):

@@ -49,17 +49,22 @@ def _node(node: NodeOrder, signals: Sequence[str]) -> dict[str, Any]:
         "name": node.node,
         "about": f"{node.version}, {amount(MEMORY, node.memory)} of memory, {len(node.rows)} pods",
         "first": [min(candidates, key=lambda row: _use(row, signal).place).pod if candidates else "" for signal in signals],
-        "gauges": [
-            _gauge(signal, node.readings[signal], [one for one in node.thresholds if one.signal == signal])
-            for signal in _GAUGES
-            if signal in node.readings and (signal in node.signals or any(one.signal == signal for one in node.thresholds))
-        ],
+        "gauges": gauges(node),
         "bars": [{"title": TITLES[signal], "index": signals.index(signal)} for signal in with_bars],
         "counted": {"title": TITLES[PID], "index": signals.index(PID)},
         "rows": rows,
         "kept": any(row.protected for row in node.rows),
         "notes": node.notes,
     }
+
+
+def gauges(node: NodeOrder) -> list[dict[str, Any]]:
+    """What the node has left of each resource, and where eviction begins: texts, and `used` and `limit` in percent."""
+    return [
+        _gauge(signal, node.readings[signal], [one for one in node.thresholds if one.signal == signal])
+        for signal in _GAUGES
+        if signal in node.readings and (signal in node.signals or any(one.signal == signal for one in node.thresholds))
+    ]
 
 
 def _uses(node: NodeOrder, signal: str) -> list[Use]:

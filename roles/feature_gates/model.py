@@ -17,7 +17,7 @@ ABSENT = "absent"
 COMPONENTS = (*CONTROL_PLANE, "kubelet")
 _ALIASES = {name.removeprefix("kube-"): name for name in CONTROL_PLANE}
 # Go identifiers; the component knows more precisely, and is asked.
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*\Z")
+_NAME = re.compile(r"(?:kube:)?[A-Za-z][A-Za-z0-9]*\Z")
 
 
 def _gates(value: Any) -> dict[str, bool | None]:
@@ -62,14 +62,30 @@ def _components(value: Any) -> tuple[str, ...]:
 
 
 class Desired(BaseModel):
-    """The data keys that deploys/feature_gates.py reads for one host."""
+    """The data keys that deploys/feature_gates.py reads for one host.
+
+    `all_components` takes a gate to components that do not read it, too, as naming them in `components` does; `allow_hazards` names the
+    gates that may do what the plan warns of.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     feature_gates: Annotated[dict[str, bool | None], BeforeValidator(_gates)]
     components: Annotated[tuple[str, ...], BeforeValidator(_components)] = COMPONENTS
     only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
+    all_components: Annotated[bool, BeforeValidator(boolean)] = False
     allow_unknown_gates: Annotated[bool, BeforeValidator(boolean)] = False
+    allow_hazards: Annotated[tuple[str, ...], BeforeValidator(names)] = ()
+
+    @property
+    def gates(self) -> dict[str, bool | None]:
+        """The gates by their bare names."""
+        return {name.removeprefix(flags.KUBE): value for name, value in self.feature_gates.items()}
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the components are the operator's own choice, read or not."""
+        return self.all_components or "components" in self.model_fields_set
 
     @property
     def turns_on(self) -> bool:

@@ -15,6 +15,7 @@ from roles.formats.errors import FormatError
 from roles.formats.flags import GateChanges
 from roles.formats.yaml_text import Document, Edit, Node
 
+KIND = "KubeletConfiguration"
 _KEY = "featureGates"
 # Names, paths, quantities and durations; what a plain text must not look like is left to the readers.
 _PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9_./-]*|[1-9][0-9]*(ms|[smh]|k|[KMGTPE]i?)")
@@ -38,11 +39,11 @@ def read(data: bytes) -> dict[str, Any]:
     return _parse(data).content
 
 
-def _parse(data: bytes) -> Document:
+def _parse(data: bytes, kind: str = KIND) -> Document:
     document = yaml_text.parse(data)
-    kind = document.content.get("kind")
-    if kind != "KubeletConfiguration":
-        raise FormatError("is not a KubeletConfiguration", value=str(kind)[:60])
+    found = document.content.get("kind")
+    if found != kind:
+        raise FormatError(f"is not a {kind}", value=str(found)[:60])
     return document
 
 
@@ -63,6 +64,21 @@ def _merge(base: Any, over: dict[str, Any]) -> dict[str, Any]:
         else:
             result[key] = _merge(result.get(key), value) if isinstance(value, dict) else value
     return result
+
+
+def lines(data: bytes) -> dict[Path, int]:
+    """The line (1-based) of each field's key, of maps within maps too: ("evictionHard", "memory.available"): 7. Raises FormatError."""
+    found: dict[Path, int] = {}
+
+    def walk(node: Node, path: Path) -> None:
+        for key, value in node.pairs:
+            here = (*path, yaml_text.key_name(key))
+            found[here] = key.line
+            if value.kind == "map":
+                walk(value, here)
+
+    walk(_parse(data).root, ())
+    return found
 
 
 def gates(data: bytes) -> dict[str, bool]:
@@ -97,8 +113,8 @@ def edit_gates(data: bytes, changes: GateChanges) -> bytes:
     return edit_fields(data, {(_KEY, name): ABSENT if value is None else value for name, value in changes.items()})
 
 
-def edit_fields(data: bytes, changes: Mapping[Path, object]) -> bytes:
-    """The file with fields set, or (ABSENT) taken out; the same bytes where all is so already.
+def edit_fields(data: bytes, changes: Mapping[Path, object], kind: str = KIND) -> bytes:
+    """The file, which holds a `kind`, with fields set, or (ABSENT) taken out; the same bytes where all is so already.
 
     `changes` is by path, such as ("evictionHard", "memory.available"): "500Mi", ("maxPods",): 200, ("clusterDNS",): ["10.0.0.10"] or
     ("authentication", "anonymous"): ABSENT. Values are str, bool, int, float, None (null, which deletes in a drop-in), lists and maps of
@@ -111,14 +127,14 @@ def edit_fields(data: bytes, changes: Mapping[Path, object]) -> bytes:
     file cannot be read, a field on the way is no map, or the edit needs guessing: anchors that are used elsewhere, merges (`<<`),
     something else on a line that is to go.
     """
-    document = _parse(data)
+    document = _parse(data, kind)
     meant = _meant(document, changes)
     if yaml_text.same(document.content, meant):
         return data
     changer = _Changer(document)
     changer.change_map(document.root, document.content, meant)
     after = yaml_text.splice(document.text, [*changer.edits, *yaml_text.cut_lines(document.text, changer.lines)])
-    if not yaml_text.same(read(after), meant):
+    if not yaml_text.same(_parse(after, kind).content, meant):
         raise FormatError("the edit would not give the configuration that is wanted", way_out="edit it by hand")
     return after
 

@@ -44,6 +44,21 @@ def container_argv(data: bytes, container: str) -> list[str]:
     return _argv(_container(yaml_text.load(data), container))
 
 
+def argument_lines(data: bytes, container: str) -> list[tuple[str, int]]:
+    """command and args of a container, each word with its line (1-based). Raises FormatError as `container_argv` does."""
+    document = yaml_text.parse(data)
+    argv = _argv(_container(document.content, container))
+    items = [item for sequence in _argument_lists(document, container) for item in sequence.items]
+    return list(zip(argv, (item.line for item in items), strict=True))
+
+
+def name_line(data: bytes) -> int | None:
+    """The line (1-based) of metadata.name; None where the pod has none. Raises FormatError."""
+    root = yaml_text.parse(data).root
+    metadata = next((value for key, value in root.pairs if yaml_text.key_name(key) == "metadata"), None)
+    return next((key.line for key, _ in metadata.pairs if yaml_text.key_name(key) == "name"), None) if metadata else None
+
+
 def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
     found = content.get(key)
     if found is not None and not isinstance(found, dict):

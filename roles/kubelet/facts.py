@@ -124,8 +124,12 @@ def _static_pod_path(config: bytes | None) -> str | None:
     return str(found) if found else None
 
 
-def find(seen: Observation) -> Kubelet:
-    """The node's kubelet. Raises Refusal where the node is of a kind that daytwo does not change, or cannot be read."""
+def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
+    """The node's kubelet. Raises Refusal where the node is of a kind that daytwo does not change, or cannot be read.
+
+    Without `to_change` only what keeps it from being read counts: no missing tools, no edit that systemd has not read, no health
+    endpoint that is switched off (`health_url` is "" then).
+    """
     host = seen.host
     if seen.uid != 0:
         raise Refusal(host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
@@ -133,28 +137,28 @@ def find(seen: Observation) -> Kubelet:
         if any(process.name.startswith(name) for process in seen.processes):
             raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}")
     missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
-    if missing:
+    if missing and to_change:
         raise Refusal(host, f"the node lacks {', '.join(sorted(missing))}", "install coreutils, util-linux and systemd")
-    if not seen.tools & {"curl", "wget", "python3"}:
+    if to_change and not seen.tools & {"curl", "wget", "python3"}:
         raise Refusal(host, "the node has none of curl, wget and python3 to ask health endpoints with")
     process, running = seen.kubelet, seen.unit
     if running is None or process is None:
         if not seen.named("kubelet"):
             raise Refusal(host, "no kubelet runs on this node", "start it first; daytwo derives all paths from the running one")
         raise Refusal(host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
-    if running.needs_daemon_reload:
+    if running.needs_daemon_reload and to_change:
         raise Refusal(
             host,
             f"{running.name} was edited on disk and systemd has not read it: a restart would bring more than this change",
             "look at the edit, then run `systemctl daemon-reload` on the node",
         )
     try:
-        return _kubelet(seen, process)
+        return _kubelet(seen, process, to_change)
     except FormatError as error:
         raise Refusal(host, str(error)) from None
 
 
-def _kubelet(seen: Observation, process: Process) -> Kubelet:
+def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
     assert seen.unit is not None  # find() has looked
     units = []
     for path in (seen.unit.fragment, *seen.unit.dropins):
@@ -201,7 +205,7 @@ def _kubelet(seen: Observation, process: Process) -> Kubelet:
         dropin_paths=dropin_paths,
         configuration=configuration,
         manifests=posixpath.normpath(manifests) if manifests else None,
-        health_url=_health_url(seen.host, process.argv, configuration),
+        health_url=_health_url(seen.host, process.argv, configuration, to_change),
     )
 
 
@@ -233,9 +237,11 @@ def _walked(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(paths, key=lambda path: [os.fsencode(part) for part in path.split("/")]))
 
 
-def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any]) -> str:
+def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any], needed: bool) -> str:
     port = flags.last_flag(argv, "healthz-port") or str(configuration.get("healthzPort", _DEFAULT_HEALTHZ_PORT))
     address = flags.last_flag(argv, "healthz-bind-address") or str(configuration.get("healthzBindAddress") or "127.0.0.1")
+    if port == "0" and not needed:
+        return ""
     if port == "0":
         raise Refusal(host, "the kubelet's health endpoint is switched off (healthzPort: 0): daytwo could not see it come back")
     if address in ("0.0.0.0", "::", ""):  # noqa: S104 - what the kubelet is told, not what is bound here

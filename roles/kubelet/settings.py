@@ -82,7 +82,7 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
         if flag and known.kind in _FORMS_OF_THEIR_OWN and _on_flags(minor, flag, argv) is not None:
             continue  # a form of its own, `header:value` once for each
         text = _on_flags(minor, flag, argv) if flag and name != _GATES else None
-        meant = kubelet.gates if name == _GATES else _as_value(known.kind, flag or "", text) if text is not None else None
+        meant = kubelet.gates if name == _GATES else as_value(known.kind, flag or "", text) if text is not None else None
         meant = lookup(kubelet.configuration, name) if meant is None else meant
         if name in ("systemReserved", "kubeReserved") and isinstance(meant, Mapping) and lookup(running, "reservedSystemCPUs"):
             # The kubelet puts the number of these CPUs there itself (cmd/kubelet/app/server.go, run).
@@ -104,7 +104,7 @@ def _has_key(configuration: Mapping[str, Any], name: str) -> bool:
     return isinstance(inner, Mapping) and key in inner
 
 
-def _as_value(kind: str, flag: str, text: str) -> Any:
+def as_value(kind: str, flag: str, text: str) -> Any:
     """A flag's text as /configz would show it."""
     if kind == "bool":
         return flags.parse_bool(text)
@@ -197,7 +197,7 @@ class _Editor:
     def _says(self, name: str, flag: str, text: str, value: Any) -> bool:
         """A flag's text comes to a value; as in the kubelet, 60s is 1m."""
         kind = schema.fields(self.kubelet.minor)[name].kind
-        return kind not in _FORMS_OF_THEIR_OWN and same_setting(_as_value(kind, flag, text), value)
+        return kind not in _FORMS_OF_THEIR_OWN and same_setting(as_value(kind, flag, text), value)
 
     def _text(self, name: str, flag: str, value: Any) -> str:
         if schema.fields(self.kubelet.minor)[name].kind in _FORMS_OF_THEIR_OWN:

@@ -14,6 +14,12 @@ FileKind = Literal["file", "link", "directory", "other", "none"]
 COMM_LENGTH = 15
 
 
+def minor_of(version: str) -> int | None:
+    """The minor release in a version of Kubernetes: 36 of v1.36.3 and of 1.36; None where it is none."""
+    found = re.match(r"v?1\.(\d+)", version)
+    return int(found.group(1)) if found else None
+
+
 @dataclass(frozen=True)
 class File:
     """One path on a node. `data` is None where there is no regular file (or link to one), or where it is over 1 MiB."""
@@ -56,6 +62,11 @@ class Process:
     cgroup: str
     exe: str
     version: str | None = None
+
+    @property
+    def minor(self) -> int | None:
+        """36 of v1.36.3; None where it did not tell its version."""
+        return minor_of(self.version or "")
 
     @property
     def pod_uid(self) -> str | None:

@@ -246,6 +246,7 @@ class Fleet:
 
 _results: weakref.WeakKeyDictionary[Any, dict[str, AsyncResult[Any]]] = weakref.WeakKeyDictionary()
 _fleets: weakref.WeakKeyDictionary[Any, Fleet] = weakref.WeakKeyDictionary()
+_left: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def current_fleet() -> Fleet:
@@ -308,11 +309,14 @@ def stop(reasons: Iterable[object]) -> None:
 
 
 def leave(code: int) -> None:
-    """End pyinfra with this exit status in the prepare phase: for deploys that only look, and that have an answer to give."""
-    # Each host's greenlet comes here; what leaves after the first would be told as an accident of its own.
-    left = _results.setdefault(context.host.state, {}).setdefault("leave", AsyncResult())
-    if not left.ready():
-        left.set(code)
+    """End pyinfra in its prepare phase with an exit status of daytwo's own: pyinfra's tells only whether a host failed.
+
+    Called by the deploy code of each host; the first one raises SystemExit, which gevent's hub hands on to pyinfra's main greenlet,
+    and that disconnects from all hosts on its way out (pyinfra_cli/cli.py, cli).
+    """
+    state = context.host.state
+    if state not in _left:
+        _left.add(state)
         raise SystemExit(code)
 
 

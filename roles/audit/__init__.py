@@ -1,0 +1,91 @@
+"""An audit of any cluster: every place that sets a gate or a kubelet's field, what is in effect, and what is wrong with it. Read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyinfra.api.deploy import deploy
+
+from roles.audit import page, text
+from roles.audit.collect import collect
+from roles.audit.examine import report
+from roles.audit.model import Report
+from roles.audit.versions import parse_target
+from roles.eviction.order_deploy import write_whole
+from roles.feature_gates.catalogue import load
+from roles.rollout import remote as bridge
+from roles.rollout.remote import Fleet, show
+
+FORMATS = ("text", "json", "html")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    format: str
+    output: Path | None
+    target: int | None
+
+
+@deploy("Audit")  # type: ignore[untyped-decorator]
+def audit() -> None:
+    """Show what is wrong on the nodes of the run. Ends pyinfra with exit code 0 (clean) or 2 (findings); raises DeployError, exit
+    code 1, where not all nodes could be looked at, after what could be was shown.
+
+    Data keys: `format` (text, json, html), `output` (a file on the operator's machine; without it the document goes to standard
+    output, alone) and `target_version` (v1.37: what an upgrade would remove or lock).
+    """
+    bridge.leave(bridge.once("audit", _audit))
+
+
+def _audit(fleet: Fleet) -> int:
+    wish = _read(fleet)
+    catalogue = load()
+    seen = collect(fleet, with_order=wish.format != "text")
+    found = report(
+        seen.views,
+        seen.wishes,
+        seen.lasting,
+        catalogue,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        target=wish.target,
+        orders=seen.orders,
+        not_known=seen.not_known,
+        failures=seen.failures,
+    )
+    _write(wish, found, page.page(found, seen.orders) if wish.format == "html" else "")
+    if found.failures:
+        lines = "\n".join(f"  - {failure}" for failure in found.failures)
+        raise bridge.refuse(f"not all nodes could be looked at:\n{lines}")
+    return found.code
+
+
+def _write(wish: _Wish, found: Report, html: str) -> None:
+    document = {"text": lambda: text.render(found), "json": lambda: found.model_dump_json(indent=1), "html": lambda: html}[wish.format]()
+    if wish.output is None:
+        show(document)
+        return
+    try:
+        write_whole(wish.output, document + "\n")
+    except OSError as error:
+        raise bridge.refuse(f"{wish.output}: the audit could not be written: {error.strerror or error}") from None
+    show(text.render(found))
+    show(f"\n{wish.format}: {wish.output}")
+
+
+def _read(fleet: Fleet) -> _Wish:
+    """The same for all hosts: one document. Raises DeployError."""
+    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in ("format", "output", "target_version")}
+    for key, values in given.items():
+        if len(values) > 1:
+            raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
+    style, path, target = (next(iter(given[key])) for key in ("format", "output", "target_version"))
+    if style not in (None, *FORMATS):
+        raise bridge.refuse(f"format is {style!r}; there are {', '.join(FORMATS)}")
+    if path is not None and (not isinstance(path, str) or not path):
+        raise bridge.refuse(f"output is {path!r}; give a path: --data output=audit.html")
+    try:
+        return _Wish(style or FORMATS[0], Path(path).expanduser() if path else None, parse_target(target, load()))
+    except ValueError as error:
+        raise bridge.refuse(str(error)) from None

@@ -1,0 +1,160 @@
+"""What an audit looks at: each node once, and the running processes through the API. Reads, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from roles import kubeadm
+from roles.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
+from roles.audit.drift import Wishes
+from roles.audit.view import View, view, wanted
+from roles.change.refusal import Refusal
+from roles.eviction import model as eviction_model
+from roles.eviction import node_order, usage
+from roles.eviction.order import NodeOrder
+from roles.feature_gates import model as gates_model
+from roles.kubeadm import Lasting
+from roles.kubelet_config import model as fields_model
+from roles.observe import ObservationError
+from roles.observe.look import look
+from roles.proof import Cluster, NoApi
+from roles.rollout.remote import Fleet, Remote, RemoteError
+
+T = TypeVar("T")
+# Requests at a time through the one SSH connection that leads to the API.
+_AT_ONCE = 8
+
+
+@dataclass
+class Collected:
+    """All that was seen. `failures`: nodes that could not be looked at; `not_known`: what else could not be told."""
+
+    views: list[View] = field(default_factory=list)
+    wishes: dict[str, Wishes] = field(default_factory=dict)
+    lasting: Lasting | None = None
+    orders: list[NodeOrder] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    not_known: list[str] = field(default_factory=list)
+
+
+def collect(fleet: Fleet, *, with_order: bool) -> Collected:
+    """Look at the nodes of the run, in the inventory's order. `with_order`: at their pods too."""
+    found = Collected(failures=[f"{remote.name}: unreachable" for remote in fleet.unreachable])
+    # With --limit the control plane is looked at as well: it is who knows.
+    helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
+    seen = fleet.each([*fleet.targets, *helpers], lambda remote: view(look(remote, wanted), _groups(remote)))
+    cluster = Cluster()
+    for remote in (*fleet.targets, *helpers):
+        one = seen[remote.name]
+        if isinstance(one, Exception):
+            if not isinstance(one, (Refusal, ObservationError, RemoteError)):
+                raise one
+            if remote in fleet.targets:
+                found.failures.append(str(one))
+            continue
+        cluster.add(remote, one.seen, dict(one.components))
+        if remote in fleet.targets:
+            found.views.append(one)
+            found.wishes[remote.name] = _wishes(remote)
+    _ask(fleet, cluster, found, with_order)
+    return found
+
+
+def _groups(remote: Remote) -> list[str]:
+    return sorted(set(remote.groups) - {"all"})
+
+
+def _wishes(remote: Remote) -> Wishes:
+    problems: list[str] = []
+
+    def tried(read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except Refusal as refusal:
+            problems.append(refusal.message)
+            return None
+
+    name, data, keys = remote.name, remote.data, remote.data_keys
+    gates = tried(lambda: gates_model.read(name, data))
+    fields = tried(lambda: fields_model.read(name, data, keys))
+    eviction = tried(lambda: eviction_model.read(name, data, keys))
+    return Wishes(gates, fields, eviction, tuple(dict.fromkeys(problems)))
+
+
+def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> None:
+    """What the running processes say, as far as anybody can be asked."""
+    if not any(one.kubelet for one in found.views):
+        return
+    try:
+        api = cluster.api()
+    except NoApi as error:
+        found.not_known.append(f"what the processes run with, and kubeadm's ConfigMaps: {error}")
+        return
+    remotes = {remote.name: remote for remote in fleet.targets}
+    nodes = [one for one in found.views if one.kubelet is not None]
+    asked = fleet.each([remotes[one.host] for one in nodes], lambda remote: _running(api, cluster, _of(nodes, remote)), _AT_ONCE)
+    for number, one in enumerate(found.views):
+        answer = asked.get(one.host)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            running, configuration, problems = answer
+            found.views[number] = replace(one, running=running, configuration=configuration)
+            found.not_known += problems
+    try:
+        found.lasting = kubeadm.read(api)
+    except ApiError as error:
+        found.not_known.append(f"kubeadm's ConfigMaps: {error}")
+    if with_order:
+        _orders(fleet, api, nodes, found)
+
+
+def _of(nodes: Sequence[View], remote: Remote) -> View:
+    return next(one for one in nodes if one.host == remote.name)
+
+
+_Running = tuple[Mapping[str, Mapping[str, GateMetric]], Mapping[str, Any] | None, list[str]]
+
+
+def _running(api: Api, cluster: Cluster, one: View) -> _Running:
+    assert one.kubelet is not None  # only such are asked
+    running: dict[str, Mapping[str, GateMetric]] = {}
+    configuration: Mapping[str, Any] | None = None
+    problems: list[str] = []
+    for component in one.processes:
+        try:
+            if component == "kubelet":
+                running[component] = kubelet_metrics(api, one.kubelet.node_name).gates
+            else:
+                running[component] = cluster.effective(one.host, component, one.kubelet.node_name)
+        except (ApiError, NoApi) as error:
+            problems.append(f"gates in effect: {one.host} {component}: {error}")
+    try:
+        configuration = kubelet_config(api, one.kubelet.node_name)
+    except ApiError as error:
+        problems.append(f"configuration in effect: {one.host} kubelet: {error}")
+    return running, configuration, problems
+
+
+def _orders(fleet: Fleet, api: Api, nodes: Sequence[View], found: Collected) -> None:
+    def order(remote: Remote) -> NodeOrder:
+        one = _of(nodes, remote)
+        assert one.kubelet is not None  # only such are asked
+        processes: Any
+        try:
+            processes = usage.look(remote)
+        except (ObservationError, RemoteError) as error:
+            processes = error
+        return node_order(api, one.kubelet.node_name, processes)
+
+    remotes = {remote.name: remote for remote in fleet.targets}
+    orders = fleet.each([remotes[one.host] for one in nodes], order, _AT_ONCE)
+    for host, made in orders.items():
+        if isinstance(made, NodeOrder):
+            found.orders.append(made)
+        elif isinstance(made, (ApiError, ValueError)):
+            found.not_known.append(f"order of eviction: {host}: {made}")
+        else:
+            raise made

@@ -1,0 +1,152 @@
+"""kubeadm's ConfigMaps held against the nodes: what the next `kubeadm upgrade` would write over them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from roles.audit import parsed
+from roles.audit.model import Finding, Setting, Severity
+from roles.audit.versions import gate_then
+from roles.audit.view import GATES, View
+from roles.feature_gates.catalogue import Catalogue
+from roles.formats import FormatError, cluster_configuration, flags, yaml_text
+from roles.kubeadm import Difference, Found, Lasting, gate_differences, kubelet_differences
+from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE
+from roles.kubelet import shown
+
+
+def place_of(name: str) -> str:
+    """How a finding names one of the ConfigMaps as its file: `configmap kube-system/kubelet-config kubelet`."""
+    return f"configmap {NAMESPACE}/{name} {KEYS[name]}"
+
+
+def settings(lasting: Lasting) -> tuple[Setting, ...]:
+    """Each gate that the ConfigMaps set; lines are those of the text under the key."""
+    found: list[Setting] = []
+    for component, gates in lasting.gates.items():
+        source = KUBELET if component == "kubelet" else CLUSTER
+        data = lasting.maps[source].data
+        for name, value in gates.items():
+            line = _kubelet_lines(data).get((GATES, name)) if source == KUBELET else _argument_line(data, component)
+            written = "true" if value else "false"
+            found.append(Setting(component=component, name=name, value=written, source="configmap", file=place_of(source), line=line))
+    return tuple(found)
+
+
+def findings(lasting: Lasting, views: Sequence[View], catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
+    """Of the cluster, and of its nodes that kubeadm made."""
+    for name, problem in lasting.problems.items():
+        yield Finding(
+            severity=Severity.critical,
+            kind="unreadable",
+            node=None,
+            file=place_of(name),
+            rule=f"cannot be read: {problem}; kubeadm could not upgrade the cluster",
+            way_out=f"mend it: kubectl edit configmap -n {NAMESPACE} {name}",
+        )
+    kept = settings(lasting)
+    if target is not None:
+        for place in kept:
+            yield from gate_then(None, place, _oldest(views, place.component), target, catalogue)
+    yield from _splits(lasting, kept, views)
+
+
+def _oldest(views: Sequence[View], component: str) -> int | None:
+    return min((minor for view in views if (minor := view.minor(component)) is not None), default=None)
+
+
+def _splits(lasting: Lasting, kept: Sequence[Setting], views: Sequence[View]) -> Iterator[Finding]:
+    made = [view for view in views if view.kind == "kubeadm" and view.kubelet is not None]
+    by_host = {view.host: view for view in made}
+    gates: list[Found] = []
+    fields: list[Found] = []
+    for view in made:
+        for component in view.processes:
+            # Flags of the operator's own last; what a kubeadm upgrade writes over is the configuration file and the manifests.
+            files = {
+                place.name: place.value == "true"
+                for place in view.gates
+                if place.component == component and place.source in ("file", "manifest")
+            }
+            running = {name: gate.enabled for name, gate in (view.running.get(component) or {}).items()}
+            gates.append(Found(view.host, component, files, running or None))
+        fields.append(Found(view.host, "kubelet", _main(view)))
+    for difference in gate_differences(lasting, gates):
+        if difference.lasting != difference.files:
+            yield _gate(by_host[difference.host], difference, kept)
+    for difference in kubelet_differences(lasting, fields):
+        yield _field(by_host[difference.host], difference, lasting)
+
+
+def _main(view: View) -> Mapping[str, Any]:
+    """The configuration file alone: drop-ins are the operator's own, and kubeadm leaves them."""
+    found = view.kubelet
+    data = view.seen.data(found.config_path) if found and found.config_path else None
+    try:
+        return parsed.read(data) if data is not None else {}
+    except FormatError:
+        return {}
+
+
+def _gate(view: View, difference: Difference, kept: Sequence[Setting]) -> Finding:
+    name, component = difference.setting, difference.component
+    place = next((one for one in view.gates if (one.component, one.name) == (component, name) and one.source != "flag"), None)
+    place = place or next((one for one in kept if (one.component, one.name) == (component, name)), None)
+    return _finding(view, difference, place, f"{name}={shown(difference.files)}", "deploys/feature_gates.py")
+
+
+def _field(view: View, difference: Difference, lasting: Lasting) -> Finding:
+    place = next((one for one in view.settings if one.name == difference.setting and one.source == "file"), None)
+    if place is None:
+        lines = _kubelet_lines(lasting.maps[KUBELET].data)
+        line = next((line for path, line in lines.items() if ".".join(path) == difference.setting), None)
+        place = Setting(component="kubelet", name=difference.setting, value="", source="configmap", file=place_of(KUBELET), line=line)
+    return _finding(view, difference, place, f"{difference.setting}: {shown(difference.files)}", "deploys/kubelet_config.py")
+
+
+def _finding(view: View, difference: Difference, place: Setting | None, value: str, deploy: str) -> Finding:
+    running = f", and {shown(difference.process)} in the process" if difference.process is not None else ""
+    what = "takes it away again" if difference.lasting is None else f"writes {shown(difference.lasting)} over it"
+    if difference.files is None:
+        what = "brings it to this node"
+    return Finding(
+        severity=Severity.warning,
+        kind="split-brain",
+        node=view.host,
+        component=difference.component,
+        name=difference.setting,
+        file=place.file if place else None,
+        line=place.line if place else None,
+        value=value,
+        rule=f"{shown(difference.lasting)} in {NAMESPACE}/{difference.source}, {shown(difference.files)} in the node's file{running}:"
+        f" the next kubeadm upgrade {what}",
+        way_out=f"set it for the whole cluster ({deploy} writes the ConfigMap last), keep it per node as a kubeadm patch, or take it out",
+    )
+
+
+def _kubelet_lines(data: bytes) -> Mapping[tuple[str, ...], int]:
+    try:
+        return parsed.lines(data)
+    except FormatError:
+        return {}
+
+
+def _argument_line(data: bytes, component: str) -> int | None:
+    """The line of a component's feature-gates among its extraArgs, in either form."""
+    try:
+        node = yaml_text.parse(data).root
+    except FormatError:
+        return None
+    for name in (cluster_configuration.SECTIONS[component], "extraArgs"):
+        below = next((value for key, value in node.pairs if yaml_text.key_name(key) == name), None)
+        if below is None:
+            return None
+        node = below
+    for key, _ in node.pairs:
+        if yaml_text.key_name(key).replace("_", "-") == flags.FEATURE_GATES:
+            return key.line
+    for item in node.items:
+        if any(value.text.replace("_", "-") == flags.FEATURE_GATES for _, value in item.pairs):
+            return item.line
+    return None

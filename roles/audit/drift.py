@@ -1,0 +1,312 @@
+"""Nodes held against what the inventory wants, against their own other sources, and against each other. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from roles.audit.model import Finding, Setting, Severity
+from roles.audit.view import View, flat
+from roles.change.refusal import Refusal
+from roles.eviction import wanted as eviction_wanted
+from roles.eviction.model import Desired as Eviction
+from roles.feature_gates.model import Desired as Gates
+from roles.kubelet import in_effect, lookup, same_setting, shown
+from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.kubelet_config import State
+from roles.kubelet_config.model import Desired as Fields
+from roles.kubelet_config.plan import settle
+
+# Fields that are a node's own: they say which node it is.
+ITS_OWN = (
+    "address",
+    "healthzBindAddress",
+    "podCIDR",
+    "providerID",
+    "registerWithTaints",
+    "registerNode",
+    "resolvConf",
+    "tlsCertFile",
+    "tlsPrivateKeyFile",
+    "staticPodURL",
+    "reservedSystemCPUs",
+    "reservedMemory",
+    "volumePluginDir",
+)
+# Fields that mean the same on every node of a group, however it was set up; others hold paths and addresses of its kind.
+_WHATEVER_KIND = (
+    "evictionHard",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "evictionMinimumReclaim",
+    "evictionMaxPodGracePeriod",
+    "evictionPressureTransitionPeriod",
+    "mergeDefaultEvictionSettings",
+    "maxPods",
+    "podsPerCore",
+    "podPidsLimit",
+    "containerLogMaxSize",
+    "containerLogMaxFiles",
+    "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent",
+    "imageMinimumGCAge",
+    "serializeImagePulls",
+    "maxParallelImagePulls",
+    "shutdownGracePeriod",
+    "shutdownGracePeriodCriticalPods",
+    "cpuManagerPolicy",
+    "memoryManagerPolicy",
+    "topologyManagerPolicy",
+    "failSwapOn",
+    "nodeStatusUpdateFrequency",
+    "kubeAPIQPS",
+    "kubeAPIBurst",
+)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the inventory's data wants of one host; None: it says nothing. `problems`: data that cannot be meant."""
+
+    gates: Gates | None = None
+    fields: Fields | None = None
+    eviction: Eviction | None = None
+    problems: tuple[str, ...] = field(default=())
+
+
+def findings(view: View, wishes: Wishes) -> Iterator[Finding]:
+    """Of one node: the inventory, and flags that beat a file."""
+    for problem in wishes.problems:
+        yield Finding(
+            severity=Severity.warning,
+            kind="inventory",
+            node=view.host,
+            rule=problem,
+            way_out="mend the inventory's data: no deploy takes it",
+        )
+    if view.kubelet is not None:
+        yield from _gates(view, wishes.gates)
+        yield from _fields(view, wishes)
+        yield from _flags(view)
+
+
+# ---- the inventory
+
+
+def _gates(view: View, desired: Gates | None) -> Iterator[Finding]:
+    if desired is None or (desired.only is not None and view.host not in desired.only):
+        return
+    for component in desired.components:
+        if component not in view.processes:
+            continue
+        for name, wanted in desired.feature_gates.items():
+            place, running = view.winner(component, name), view.running.get(component, {}).get(name)
+            if wanted is None:
+                if place is not None:
+                    yield _drift(view, component, name, place, f"{name}={place.value}", f"{name} absent", "feature_gates")
+                continue
+            found = view.gate(component, name)
+            if found != wanted:
+                told = "not set" if found is None else f"{name}={_text(found)}{'' if place or running is None else ' by default'}"
+                if running is not None and place is not None and place.value != _text(running.enabled):
+                    told = f"{name}={_text(running.enabled)} in the process, {place.value} in the file"
+                yield _drift(view, component, name, place, told, f"{name}={_text(wanted)}", "feature_gates")
+
+
+def _fields(view: View, wishes: Wishes) -> Iterator[Finding]:
+    found = view.kubelet
+    assert found is not None  # findings() has looked
+    configuration = view.effective
+    expected: dict[str, tuple[Any, str]] = {}
+    desired, eviction = wishes.fields, wishes.eviction
+    try:
+        if desired is not None and (desired.only is None or view.host in desired.only):
+            state = State(view.host, found, configuration, {}, [], {})
+            expected |= {name: (value, "kubelet_config") for name, value in settle(desired, state).expected.items()}
+        if eviction is not None and (eviction.only is None or view.host in eviction.only):
+            defaults = DEFAULT_HARD if found.config_path else {}
+            written = eviction_wanted.fields(eviction, configuration, defaults)
+            meant = eviction_wanted.expected(eviction, configuration, defaults)
+            expected |= {name: (meant[name], "eviction") for name in written}
+    except Refusal as refusal:
+        yield Finding(
+            severity=Severity.warning,
+            kind="inventory",
+            node=view.host,
+            component="kubelet",
+            rule=refusal.message,
+            way_out=refusal.way_out or "mend the inventory's data: no deploy takes it",
+        )
+        return
+    for name, (wanted, deploy) in expected.items():
+        now = lookup(configuration, name)
+        if in_effect(wanted, now):
+            continue
+        parts = [(name, wanted, now)]
+        if isinstance(wanted, Mapping) and isinstance(now, Mapping):
+            # Of a map only what differs is told.
+            keys = [key for key in {**wanted, **now} if not same_setting(wanted.get(key), now.get(key))]
+            parts = [(f"{name}.{key}", wanted.get(key), now.get(key)) for key in keys]
+        for part, meant_part, now_part in parts:
+            place = view.setting(part) or view.setting(name)
+            yield _drift(view, "kubelet", part, place, f"{part}: {shown(now_part, name)}", f"{part}: {shown(meant_part, name)}", deploy)
+
+
+def _drift(view: View, component: str, name: str, place: Setting | None, value: str, wanted: str, deploy: str) -> Finding:
+    file = place.file if place else _home(view, component)
+    return Finding(
+        severity=Severity.warning,
+        kind="drift",
+        node=view.host,
+        component=component,
+        name=name,
+        file=file,
+        line=place.line if place else None,
+        value=value,
+        rule=f"the inventory wants {wanted}",
+        way_out=f"deploys/{deploy}.py --dry shows what it would change; or bring the inventory's data up to date",
+    )
+
+
+def _home(view: View, component: str) -> str | None:
+    """The file that would set it, where none does."""
+    if component != "kubelet":
+        return view.components[component].file.path or None
+    found = view.kubelet
+    return (found.config_path or found.service.command_path) if found else None
+
+
+# ---- a flag that beats a file
+
+
+def _flags(view: View) -> Iterator[Finding]:
+    """Two places of one node that want different things: nobody who reads the file sees what counts."""
+    for listed, what in ((view.gates, "--feature-gates"), (view.settings, "")):
+        for winner in listed:
+            if winner.source != "flag" or not winner.counts:
+                continue
+            for place in listed:
+                if place.source in ("file", "drop-in") and place.name == winner.name and not _alike(place.value, winner.value):
+                    flag = what or _flag_of(view, winner)
+                    variable = f" ({winner.variable})" if winner.variable else ""
+                    yield Finding(
+                        severity=Severity.warning,
+                        kind="flag-beats-file",
+                        node=view.host,
+                        component="kubelet",
+                        name=place.name,
+                        file=place.file,
+                        line=place.line,
+                        value=f"{place.name}: {place.value}",
+                        rule=f"{flag} of {winner.place}{variable} says {winner.value}, and a flag beats"
+                        " the file: what stands here has no effect",
+                        way_out="take one of them out; deploys/kubelet_config.py --data move_flags=true moves a flag to the file"
+                        if not what
+                        else "take one of them out (deploys/feature_gates.py changes the flag)",
+                    )
+
+
+def _flag_of(view: View, winner: Setting) -> str:
+    flag = next((one for one in view.flags if not one.masked and one.place.place == winner.place), None)
+    return f"--{flag.name}" if flag else "a flag"
+
+
+def _alike(one: str, other: str) -> bool:
+    return same_setting(one, other)
+
+
+# ---- siblings
+
+
+def siblings(views: Sequence[View]) -> Iterator[Finding]:
+    """Nodes of one group, with one version and the same components, of which one has another value than the most; of two that differ,
+    the one that a file or flag makes so. Fields with paths and addresses are held only against nodes of the same kind."""
+    alike: dict[tuple[object, ...], list[View]] = {}
+    for view in views:
+        if view.kubelet is not None:
+            alike.setdefault((view.groups, frozenset(view.components), view.minor("kubelet")), []).append(view)
+    for group in alike.values():
+        if len(group) > 1:
+            yield from _unlike_gates(group)
+            yield from _unlike_fields(group)
+
+
+def _unlike_gates(group: Sequence[View]) -> Iterator[Finding]:
+    for component in group[0].processes:
+        # Of a process that could not be asked, gates that no file sets are not known.
+        asked = all(view.running.get(component) for view in group)
+        names = {place.name for view in group for place in view.gates if place.component == component}
+        if asked:
+            names |= {name for view in group for name in view.running[component]}
+        for name in sorted(names):
+            values = {view.host: _gate_value(view, component, name) for view in group}
+            for view in _outliers(group, values, lambda one: one.winner(component, name) is not None):  # noqa: B023 - used at once
+                place = view.winner(component, name)
+                yield _unlike(view, component, name, place, f"{name}={values[view.host]}", values, _home(view, component))
+
+
+def _gate_value(view: View, component: str, name: str) -> str:
+    found = view.gate(component, name)
+    return "not set" if found is None else _text(found)
+
+
+def _unlike_fields(group: Sequence[View]) -> Iterator[Finding]:
+    configurations = {view.host: flat(view.effective) for view in group}
+    names = {name for found in configurations.values() for name in found}
+    for name in sorted(names):
+        top = name.partition(".")[0]
+        if top in ITS_OWN:
+            continue
+        kinds = {view.kind for view in group} if top not in _WHATEVER_KIND else {None}
+        for kind in kinds:
+            among = [view for view in group if kind is None or view.kind == kind]
+            values = {view.host: shown(configurations[view.host].get(name), name) for view in among}
+            for view in _outliers(among, values, lambda one: one.setting(name) is not None):  # noqa: B023 - used at once
+                yield _unlike(view, "kubelet", name, view.setting(name), f"{name}: {values[view.host]}", values, _home(view, "kubelet"))
+
+
+def _outliers(group: Sequence[View], values: Mapping[str, str], is_set: Any) -> list[View]:
+    """Those that are unlike the most; where there are no most, those where a source says so, or all."""
+    distinct: list[str] = []
+    for value in values.values():
+        if not any(same_setting(value, other) for other in distinct):
+            distinct.append(value)
+    if len(group) < 2 or len(distinct) < 2:
+        return []
+    counts = Counter({value: sum(same_setting(value, other) for other in values.values()) for value in distinct})
+    value, most = counts.most_common(1)[0]
+    if most * 2 > len(group):
+        return [view for view in group if not same_setting(values[view.host], value)]
+    return [view for view in group if is_set(view)] or list(group)
+
+
+def _unlike(
+    view: View, component: str, name: str, place: Setting | None, value: str, values: Mapping[str, str], home: str | None
+) -> Finding:
+    others: dict[str, list[str]] = {}
+    for host, other in values.items():
+        if host != view.host and other != values[view.host]:
+            others.setdefault(other, []).append(host)
+    told = "; ".join(f"{_hosts(hosts)} {'have' if len(hosts) > 1 else 'has'} {other}" for other, hosts in others.items())
+    return Finding(
+        severity=Severity.warning,
+        kind="sibling",
+        node=view.host,
+        component=component,
+        name=name,
+        file=place.file if place else home,
+        line=place.line if place else None,
+        value=value,
+        rule=f"unlike its siblings of the same group and version: {told}",
+        way_out="make them alike, or give the node a group of its own if it is meant",
+    )
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts) if len(hosts) <= 4 else f"{', '.join(hosts[:3])} and {len(hosts) - 3} more"
+
+
+def _text(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,121 @@
+"""From what was seen to the report. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+
+from roles.audit import configmaps, drift, stale, strays, versions
+from roles.audit.drift import Wishes
+from roles.audit.model import Component, Finding, Node, Report, Severity, Source, in_order
+from roles.audit.view import View, flat
+from roles.eviction.order import NodeOrder, as_json
+from roles.feature_gates.catalogue import Catalogue
+from roles.kubeadm import Lasting
+from roles.kubelet import shown
+
+
+def report(
+    views: Sequence[View],
+    wishes: Mapping[str, Wishes],
+    lasting: Lasting | None,
+    catalogue: Catalogue,
+    *,
+    made: str,
+    target: int | None = None,
+    orders: Sequence[NodeOrder] = (),
+    not_known: Sequence[str] = (),
+    failures: Sequence[str] = (),
+) -> Report:
+    """All findings of all nodes. `made`: when, RFC 3339; `target`: the minor that the cluster is to be upgraded to."""
+    found: list[Finding] = []
+    for view in views:
+        found += _of_node(view, wishes.get(view.host, Wishes()), catalogue, target)
+    found += drift.siblings(views)
+    if lasting is not None:
+        found += configmaps.findings(lasting, views, catalogue, target)
+    return Report(
+        made=made,
+        target_version=None if target is None else f"v1.{target}",
+        nodes=tuple(_node(view) for view in views),
+        configmaps=configmaps.settings(lasting) if lasting else (),
+        findings=in_order(found, [view.host for view in views]),
+        eviction=tuple(as_json(order) for order in orders),
+        not_known=tuple(dict.fromkeys([*not_known, *_not_known(views, catalogue)])),
+        failures=tuple(failures),
+    )
+
+
+def _of_node(view: View, wishes: Wishes, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
+    if view.kind == "unreadable":
+        yield Finding(
+            severity=Severity.critical,
+            kind="unreadable",
+            node=view.host,
+            component="kubelet",
+            file=_named(view),
+            rule=view.why,
+            way_out="see systemctl status kubelet and its journal; the rest of this node could not be judged",
+        )
+    yield from stale.findings(view)
+    yield from strays.findings(view)
+    yield from drift.findings(view, wishes)
+    yield from versions.findings(view, catalogue, target)
+
+
+def _named(view: View) -> str | None:
+    """The file that the reason names first."""
+    first = view.why.partition(":")[0].split(" ")[-1].partition(",")[0]
+    return first if posixpath.isabs(first) else None
+
+
+def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
+    for view in views:
+        if view.kind == "unsupported":
+            yield f"{view.host}: {view.why}"
+        if view.kubelet is not None and view.known_minor is None:
+            version = view.processes["kubelet"].version or "version unknown"
+            yield f"fields and flags of {view.host}: its kubelet ({version}) is not in the table"
+        for component, process in view.processes.items():
+            if process.minor is None or not catalogue.covers(process.minor):
+                yield f"gates of {view.host} {component}: {process.version or 'version unknown'} is not in the catalogue"
+
+
+def _node(view: View) -> Node:
+    components = [
+        Component(
+            name=name,
+            version=process.version,
+            pid=process.pid,
+            effective={gate: found.enabled for gate, found in sorted(view.running[name].items())} if view.running.get(name) else None,
+        )
+        for name, process in view.processes.items()
+    ]
+    configuration = view.configuration
+    return Node(
+        name=view.host,
+        node_name=view.kubelet.node_name if view.kubelet else None,
+        groups=view.groups,
+        kind=view.kind,
+        why=view.why or None,
+        os=view.seen.os,
+        components=tuple(components),
+        gates=view.gates,
+        settings=view.settings,
+        effective=None if configuration is None else {name: shown(value, name) for name, value in sorted(flat(configuration).items())},
+        sources=tuple(_sources(view)),
+    )
+
+
+def _sources(view: View) -> Iterator[Source]:
+    found = view.kubelet
+    if found is None:
+        return
+    paths = [unit.path for unit in (found.sources.fragment, *found.sources.dropins)]
+    paths += [file.path for file in found.service.environment_files]
+    paths += [*([found.config_path] if found.config_path else []), *found.dropin_paths]
+    paths += [manifest.path for manifest in view.manifests]
+    for path in dict.fromkeys(paths):
+        file = view.seen.file(path)
+        there = file is not None and file.sha256 is not None
+        yield Source(path=path, mode=f"{file.mode:04o}" if file and there else "", sha256=file.sha256 if file else None)

@@ -1,0 +1,190 @@
+"""What an audit tells: typed, so that the form for machines (docs/reference/audit.schema.json) is made from it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: The form of the document. It grows when a program that reads it would have to change.
+FORM = 1
+
+
+class Severity(StrEnum):
+    """`critical`: the next restart or upgrade breaks something, or has. `warning`: something is not as people believe it is.
+    `note`: of no consequence today."""
+
+    critical = "critical"
+    warning = "warning"
+    note = "note"
+
+
+SEVERITIES = tuple(Severity)
+
+Kind = Literal[
+    "unreadable",
+    "in-flight",
+    "daemon-reload",
+    "stale",
+    "stray",
+    "backup",
+    "drift",
+    "sibling",
+    "flag-beats-file",
+    "gate",
+    "field",
+    "target-version",
+    "split-brain",
+    "inventory",
+]
+
+#: Each kind as people call it, in the order in which they are shown.
+TITLES: dict[str, str] = {
+    "unreadable": "cannot be read",
+    "in-flight": "unconfirmed change",
+    "daemon-reload": "daemon-reload forgotten",
+    "stale": "runs with something older",
+    "stray": "stray among the manifests",
+    "backup": "backup where it is read",
+    "drift": "not as the inventory has it",
+    "sibling": "unlike its siblings",
+    "flag-beats-file": "flag beats file",
+    "gate": "gate at this version",
+    "field": "field at this version",
+    "target-version": "in the way of the target version",
+    "split-brain": "ConfigMap and node differ",
+    "inventory": "the inventory's data",
+}
+
+NodeKind = Literal["kubeadm", "plain", "unsupported", "unreadable"]
+SourceKind = Literal["file", "drop-in", "flag", "manifest", "configmap"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Finding(_Model):
+    """One thing that is not as it should be. `line` is None where the whole file is meant, `file` where no file is."""
+
+    severity: Severity
+    kind: Kind
+    node: str | None = Field(description="host of the inventory; null: the cluster")
+    component: str | None = Field(default=None, description="kubelet, kube-apiserver, kube-controller-manager or kube-scheduler")
+    name: str | None = Field(default=None, description="the gate, flag or field (dotted)")
+    file: str | None = Field(default=None, description="path on the node, or `configmap NAMESPACE/NAME KEY`")
+    line: int | None = Field(default=None, description="1-based")
+    value: str | None = Field(default=None, description="what was found")
+    rule: str = Field(description="what is the matter, and why")
+    way_out: str = Field(description="what an operator can do")
+
+    @property
+    def place(self) -> str:
+        """FILE:LINE, as far as it is known."""
+        return f"{self.file or ''}{f':{self.line}' if self.file and self.line else ''}"
+
+
+class Setting(_Model):
+    """One place that sets a gate or a field. `counts` is False where another place beats it."""
+
+    component: str
+    name: str
+    value: str
+    source: SourceKind
+    file: str
+    line: int | None = None
+    variable: str | None = Field(default=None, description="the variable of an environment file or unit that holds the flag")
+    counts: bool = True
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}{f':{self.line}' if self.line else ''}"
+
+
+class Source(_Model):
+    """One file that a component's settings can come from. `sha256` is None where there is no such file."""
+
+    path: str
+    mode: str
+    sha256: str | None
+
+
+class Component(_Model):
+    """One process. `effective` are all its gates as it runs them (/metrics), None where that is not known."""
+
+    name: str
+    version: str | None
+    pid: int
+    effective: dict[str, bool] | None = None
+
+
+class Node(_Model):
+    """One node. `settings` are the fields of the kubelet's configuration that its sources set, `effective` those it runs with
+    (/configz, flat, by dotted names), None where that is not known."""
+
+    name: str
+    node_name: str | None
+    groups: tuple[str, ...]
+    kind: NodeKind
+    why: str | None = Field(default=None, description="why it is unsupported or unreadable")
+    os: str
+    components: tuple[Component, ...] = ()
+    gates: tuple[Setting, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    effective: dict[str, str] | None = None
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def version(self) -> str:
+        return next((one.version or "" for one in self.components if one.name == "kubelet"), "")
+
+
+class Report(_Model):
+    """The whole audit. `not_known` is what could not be told, such as effective values without access to the API; `failures` are nodes
+    that could not be looked at at all."""
+
+    form: Literal[1] = FORM  # type: ignore[assignment]
+    made: str = Field(description="RFC 3339, the operator's clock")
+    target_version: str | None = None
+    nodes: tuple[Node, ...]
+    configmaps: tuple[Setting, ...] = Field(default=(), description="gates in kubeadm-config and kubelet-config")
+    findings: tuple[Finding, ...]
+    eviction: tuple[dict[str, Any], ...] = Field(default=(), description="the order of eviction, as deploys/eviction_order.py has it")
+    not_known: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """The exit code: 1 where something could not be looked at, 2 where something was found, else 0."""
+        return 1 if self.failures else 2 if self.findings else 0
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity == severity for finding in self.findings)
+
+
+def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding, ...]:
+    """The worst first; then by kind, node (as in the inventory) and place; each once."""
+    place = {host: number for number, host in enumerate(hosts)}
+    kinds = {kind: number for number, kind in enumerate(TITLES)}
+    return tuple(
+        sorted(
+            dict.fromkeys(findings),
+            key=lambda one: (
+                SEVERITIES.index(one.severity),
+                kinds[one.kind],
+                one.name or "",
+                place.get(one.node or "", -1),
+                one.file or "",
+                one.line or 0,
+            ),
+        )
+    )
+
+
+def schema() -> str:
+    """The JSON schema of the report, as docs/reference/audit.schema.json has it."""
+    made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Report.model_json_schema(mode="serialization")}
+    return json.dumps(made, indent=2) + "\n"

@@ -1,0 +1,174 @@
+"""The audit as one HTML page that needs nothing else: no font, no server, no network. Pure.
+
+Nodes that are alike are one column, findings that are alike one entry, and of pods the first to go are shown, so that five hundred
+nodes stay a page that opens at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import jinja2
+
+from roles.audit.matrix import Cell, Group, Matrix, Row, matrix
+from roles.audit.model import SEVERITIES, TITLES, Finding, Node, Report
+from roles.audit.text import counted, together, verdict
+from roles.eviction.order import TITLES as SIGNALS
+from roles.eviction.order import NodeOrder, amount, reason
+from roles.eviction.order import Row as Pod
+from roles.eviction.picture import gauges
+from roles.kubelet.thresholds import MEMORY
+from roles.scripts import templates
+
+# Pods of a node that are shown, the first to go first.
+_FIRST = 4
+# Node names that stand beside a finding; the others are behind a click.
+_NAMES = 6
+_GAUGES = ("memory", "disk", "processes")
+
+
+def page(report: Report, orders: Sequence[NodeOrder] = ()) -> str:
+    """The whole page."""
+    found = matrix(report)
+    return _template().render(
+        verdict=verdict(report),
+        code=report.code,
+        made=datetime.fromisoformat(report.made).strftime("%Y-%m-%d %H:%M %Z"),
+        target=report.target_version or "",
+        counts=[
+            {"name": one.value, "count": report.count(one), "title": counted(report.count(one), one).partition(" ")[2]}
+            for one in SEVERITIES
+        ],
+        fleet=list(_fleet(report)),
+        findings=[_finding(one, nodes) for one, nodes in together(report.findings)],
+        groups=[_group(one, number) for number, one in enumerate(found.groups)],
+        sections=list(_sections(found)),
+        alike=[{"title": section, "names": names} for section, names in found.alike.items()],
+        configmaps=report.configmaps,
+        orders=[_order(order) for order in orders],
+        gauge_titles=_GAUGES,
+        sources=[_sources(one) for one in found.groups],
+        not_known=report.not_known,
+        failures=report.failures,
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    # The other templates are shell, where nothing is to be escaped as HTML.
+    return templates().overlay(autoescape=True).get_template("audit.html.j2")
+
+
+def _fleet(report: Report) -> Iterator[dict[str, Any]]:
+    """Every node with its worst finding, by the groups of the inventory."""
+    worst: dict[str, list[str]] = {}
+    for finding in report.findings:
+        worst.setdefault(finding.node or "", []).append(finding.severity.value)
+    everywhere = set.intersection(*(set(node.groups) for node in report.nodes)) if report.nodes else set()
+    order = {node.groups: number for number, node in reversed(list(enumerate(report.nodes)))}
+    for groups, nodes in groupby(sorted(report.nodes, key=lambda node: order[node.groups]), key=lambda node: node.groups):
+        listed = [_chip(node, worst.get(node.name, [])) for node in nodes]
+        yield {
+            "title": ", ".join(group for group in groups if group not in everywhere) or "nodes",
+            "nodes": listed,
+            "dense": len(listed) > 60,
+        }
+
+
+def _chip(node: Node, found: Sequence[str]) -> dict[str, str]:
+    severity = next((one.value for one in SEVERITIES if one.value in found), "clean")
+    told = ", ".join(counted(found.count(one.value), one) for one in SEVERITIES if one.value in found) or "nothing found"
+    about = " ".join(filter(None, (node.kind, node.version)))
+    return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": f"{node.name}: {about}; {told}"}
+
+
+def _finding(finding: Finding, nodes: Sequence[str]) -> dict[str, Any]:
+    words = [finding.kind, finding.component, finding.name, finding.file, finding.value, finding.rule, *nodes]
+    return {
+        "severity": finding.severity.value,
+        "kind": TITLES[finding.kind],
+        "component": finding.component or "",
+        "value": finding.value or "",
+        "place": finding.place,
+        "rule": finding.rule,
+        "way_out": finding.way_out,
+        "nodes": nodes[:_NAMES],
+        "more": nodes[_NAMES:],
+        "words": " ".join(filter(None, words)).lower(),
+    }
+
+
+def _group(one: Group, number: int) -> dict[str, Any]:
+    names = [node.name for node in one.nodes]
+    return {
+        "number": number,
+        "title": one.title,
+        "about": one.about,
+        "names": ", ".join(names),
+        "words": " ".join((*names, one.about)).lower(),
+        "role": "control plane" if len(one.first.components) > 1 else "worker",
+    }
+
+
+def _sections(found: Matrix) -> Iterator[dict[str, Any]]:
+    for title, rows in groupby(found.rows, key=lambda row: row.section):
+        yield {"title": title, "rows": [_row(row) for row in rows]}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "words": f"{row.section} {row.name}".lower(),
+        "differs": row.differs,
+        "cells": [_cell(cell) for cell in row.cells],
+    }
+
+
+def _cell(cell: Cell | None) -> dict[str, str] | None:
+    if cell is None:
+        return None
+    how = f"{cell.source}: {cell.place}" if cell.place else "default" if cell.source == "default" else cell.source
+    classes = [cell.source]
+    if cell.value in ("true", "false"):
+        classes.append("on" if cell.value == "true" else "off")
+    if cell.unlike:
+        classes.append("unlike")
+    if cell.pending:
+        how += f"; the file says {cell.pending}, the process has {cell.value}"
+        classes.append("pending")
+    return {"value": cell.value, "class": " ".join(classes), "title": f"{cell.value} ({how})", "pending": cell.pending}
+
+
+def _order(order: NodeOrder) -> dict[str, Any]:
+    told = gauges(order)
+    going = [row for row in order.rows if not row.protected]
+    by_memory = sorted(going, key=lambda row: row.uses[MEMORY].place if MEMORY in row.uses else 0)
+    return {
+        "name": order.node,
+        "words": order.node.lower(),
+        "gauges": [next((gauge for gauge in told if gauge["title"] == title), None) for title in _GAUGES],
+        "pods": [_pod(row) for row in by_memory[:_FIRST]],
+        "more": len(going) - _FIRST,
+        "kept": len(order.rows) - len(going),
+    }
+
+
+def _pod(row: Pod) -> dict[str, Any]:
+    namespace, _, name = row.pod.partition("/")
+    use = row.uses.get(MEMORY)
+    used = "?" if use is None or use.used is None else amount(MEMORY, use.used)
+    return {
+        "namespace": namespace,
+        "name": name,
+        "used": used,
+        "over": use is not None and (use.over or use.used is None),
+        "title": f"{row.pod}, priority {row.priority}, {row.qos}; {SIGNALS[MEMORY]}: {reason(MEMORY, row)}",
+    }
+
+
+def _sources(one: Group) -> dict[str, Any]:
+    return {"title": one.title, "names": ", ".join(node.name for node in one.nodes), "sources": one.first.sources}

@@ -1,0 +1,304 @@
+"""What runs with something else than its files say, or waits for a hand: changes in flight, a daemon-reload forgotten, a kubelet or a
+static pod that was not restarted since. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+
+from roles.audit.model import Finding, Setting, Severity
+from roles.audit.strays import first_entry
+from roles.audit.view import View
+from roles.change.inflight import in_flight
+from roles.formats import FormatError, flags, manifest, unit
+from roles.kubelet.settings import pending
+from roles.observe import Process
+
+ACTIVE = "/var/lib/daytwo/active"
+# What the node tells of a file's time are whole seconds, and so is its clock.
+_SECONDS = 2
+
+
+def findings(view: View) -> Iterator[Finding]:
+    """Of one node."""
+    yield from _in_flight(view)
+    if view.kubelet is not None:
+        yield from _reload(view)
+        yield from _kubelet(view)
+        yield from _static_pods(view)
+        yield from _gates(view)
+
+
+def _in_flight(view: View) -> Iterator[Finding]:
+    seen = view.seen
+    for name, change in sorted(seen.changes.items()):
+        for sentence in in_flight({name: change}, seen.boot_id, seen.uptime):
+            failed = change.get("state") == "revert-failed"
+            yield Finding(
+                severity=Severity.critical if failed else Severity.warning,
+                kind="in-flight",
+                node=view.host,
+                name=name,
+                file=posixpath.join(ACTIVE, name),
+                value=change.get("state") or "no record",
+                rule=sentence,
+                way_out=f"/var/lib/daytwo/changes/{name}/log says why; change.sh beside it has the verbs status and revert"
+                if failed
+                else "wait until it is over; deploys/changes.py tells how it ended",
+            )
+
+
+# ---- systemd
+
+
+def _reload(view: View) -> Iterator[Finding]:
+    seen = view.seen
+    if seen.unit is None or not seen.unit.needs_daemon_reload:
+        return
+    name = seen.unit.name
+    new = list(_unread(view))
+    gone = [path for path in (seen.unit.fragment, *seen.unit.dropins) if seen.data(path) is None]
+    if not new and not gone:
+        # systemd does not say which; the one that was written last is the best witness.
+        there = [file for path in (seen.unit.fragment, *seen.unit.dropins) if (file := seen.file(path)) is not None]
+        gone = [max(there, key=lambda file: file.mtime).path] if there else [seen.unit.fragment]
+    for path in (*new, *gone):
+        data = seen.data(path)
+        what = "is new" if path in new else "is gone" if data is None else "was written"
+        yield Finding(
+            severity=Severity.critical,
+            kind="daemon-reload",
+            node=view.host,
+            component="kubelet",
+            file=path,
+            line=first_entry(unit.UnitFile(path, data)) if data is not None else None,
+            value=f"NeedDaemonReload=yes, {path} {what}",
+            rule=f"{name} was edited on disk and systemd has not read it: a restart of the kubelet would still use the old one, and"
+            " whoever reloads systemd next brings the new one",
+            way_out="look at the edit, then run `systemctl daemon-reload`, and restart the kubelet for it to take effect",
+        )
+
+
+def _unread(view: View) -> Iterator[str]:
+    """Drop-ins that lie where systemd reads, and that it has not read."""
+    assert view.seen.unit is not None  # _reload has looked
+    read = {posixpath.basename(path) for path in view.seen.unit.dropins}
+    for folder, names in view.seen.directories.items():
+        if posixpath.basename(folder) == f"{view.seen.unit.name}.d":
+            yield from (posixpath.join(folder, name) for name in names if name.endswith(".conf") and name not in read)
+
+
+# ---- processes
+
+
+def _kubelet(view: View) -> Iterator[Finding]:
+    found = view.kubelet
+    assert found is not None  # findings() has looked
+    told: list[Finding] = []
+    argv = found.service.known_argv
+    if argv is not None and argv != found.process.argv:
+        told += _arguments(view, argv)
+    if found.process.binary_replaced:
+        told.append(
+            _stale(
+                view,
+                "kubelet",
+                None,
+                found.process.exe.removesuffix(" (deleted)"),
+                None,
+                f"runs {found.process.version or 'the old one'}",
+                "the kubelet's binary was replaced since it started: its next restart, for whatever reason, brings the new one",
+                "restart it when it suits you, one node at a time",
+            )
+        )
+    if view.configuration is not None and view.known_minor is not None:
+        try:
+            told += _settings(view, pending(found, view.configuration))
+        except FormatError as error:
+            told.append(_unreadable(view, str(error)))
+    yield from told
+    named = {finding.file for finding in (*told, *_gates(view))}
+    yield from (finding for finding in _younger(view) if finding.file not in named)
+
+
+def _unreadable(view: View, why: str) -> Finding:
+    return _stale(view, "kubelet", None, None, None, None, f"what the kubelet's files come to cannot be told: {why}", "mend them first")
+
+
+def _arguments(view: View, argv: Sequence[str]) -> Iterator[Finding]:
+    found = view.kubelet
+    assert found is not None  # findings() has looked
+    running, planned = set(found.process.argv), set(argv)
+    for flag in view.flags:
+        if not flag.masked and not ({f"--{flag.name}={flag.value}", f"--{flag.name}"} & running):
+            yield _stale(
+                view,
+                "kubelet",
+                flag.name,
+                flag.place.file,
+                flag.place.line,
+                f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}",
+                "the kubelet runs without it: the file was changed since its start, and the next restart brings it",
+                "restart the kubelet if it is meant, else put the file back",
+            )
+    for word in found.process.argv:
+        if word not in planned and word.startswith("--"):
+            name = word.removeprefix("--").partition("=")[0]
+            place = next((flag.place for flag in view.flags if flag.name == name and not flag.masked), None)
+            if place is None:
+                yield _stale(
+                    view,
+                    "kubelet",
+                    name,
+                    found.service.command_path,
+                    found.service.command.line,
+                    word,
+                    "the kubelet runs with it, and no file of its unit has it any more: the next restart drops it",
+                    "restart the kubelet if that is meant, else put the flag back",
+                )
+
+
+def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
+    for sentence in differences:
+        name = sentence.partition(" ")[0]
+        if name == "featureGates" and view.running.get("kubelet"):
+            continue  # told by each gate
+        place = view.setting(name)
+        file = place.file if place else view.kubelet.config_path if view.kubelet else None
+        yield _stale(
+            view,
+            "kubelet",
+            name,
+            file,
+            place.line if place else None,
+            f"{place.name}: {place.value}" if place else None,
+            f"the kubelet runs with something older than its files: {sentence}",
+            "restart the kubelet if the file is right, else put it back",
+        )
+
+
+def _younger(view: View) -> Iterator[Finding]:
+    """Files that were written after the process had read them, and of which nothing else is known to differ."""
+    found = view.kubelet
+    assert found is not None  # findings() has looked
+    started = view.seen.started_at(found.process)
+    paths = [*([found.config_path] if found.config_path else []), *found.dropin_paths]
+    paths += [file.path for file in found.service.environment_files if file.present]
+    for path in paths:
+        file = view.seen.file(path)
+        if file is None or file.mtime <= started + _SECONDS:
+            continue
+        known = view.configuration is not None
+        yield _stale(
+            view,
+            "kubelet",
+            None,
+            path,
+            None,
+            f"written {file.mtime - started:.0f} s after the kubelet started",
+            "the file is younger than the process that read it; "
+            + ("what can be compared of it is as the kubelet runs" if known else "whether the kubelet runs with what it says is not known"),
+            "restart the kubelet when it suits you, so that what runs is what is written",
+            Severity.note if known else Severity.warning,
+        )
+
+
+def _static_pods(view: View) -> Iterator[Finding]:
+    for name, component in view.components.items():
+        if not component.file.path:
+            yield _stale(
+                view,
+                name,
+                None,
+                view.kubelet.manifests if view.kubelet else None,
+                None,
+                f"pid {component.process.pid}",
+                f"{name} runs as a static pod, and no manifest that can be read has such a container",
+                "put its manifest back, or mend it",
+            )
+            continue
+        if any("$(" in word for word in component.argv) or component.argv == component.process.argv:
+            continue
+        yield from _other_arguments(view, name, component.argv, component.process)
+
+
+def _other_arguments(view: View, name: str, argv: Sequence[str], process: Process) -> Iterator[Finding]:
+    component = view.components[name]
+    lines = dict(manifest.argument_lines(component.data, name))
+    more = [word for word in argv if word not in process.argv]
+    less = [word for word in process.argv if word not in argv]
+    for word in more or argv[:1]:
+        yield _stale(
+            view,
+            name,
+            _flag_name(word),
+            component.file.path,
+            lines.get(word),
+            word if more else f"without {' '.join(less)}",
+            f"{name} runs with other arguments than its manifest gives"
+            + (f" (it has {' '.join(less)})" if less and more else "")
+            + ": the kubelet has not taken the manifest up",
+            "see the kubelet's journal for why; a kubelet that was restarted while its API was away needs one more restart",
+        )
+
+
+def _flag_name(word: str) -> str | None:
+    found = re.match(r"--([A-Za-z0-9_-]+)", word)
+    return found.group(1) if found else None
+
+
+def _gates(view: View) -> Iterator[Finding]:
+    """Gates that a process runs otherwise than what counts for it says."""
+    for place in view.gates:
+        running = view.running.get(place.component, {}).get(place.name)
+        if not place.counts or running is None or running.enabled == (place.value == "true") or _is_running(view, place):
+            continue
+        yield _stale(
+            view,
+            place.component,
+            place.name,
+            place.file,
+            place.line,
+            f"{place.name}={place.value}",
+            f"{place.component} runs with {'true' if running.enabled else 'false'}: it was not restarted since this was written",
+            "restart it if the file is right, else put the file back",
+        )
+
+
+def _is_running(view: View, place: Setting) -> bool:
+    """The process has the flag, and still another value: nothing that a restart would change."""
+    process = view.processes.get(place.component)
+    try:
+        return (
+            process is not None
+            and place.source != "file"
+            and flags.effective_gates(process.argv).get(place.name) == (place.value == "true")
+        )
+    except FormatError:
+        return False
+
+
+def _stale(
+    view: View,
+    component: str,
+    name: str | None,
+    file: str | None,
+    line: int | None,
+    value: str | None,
+    rule: str,
+    way_out: str,
+    severity: Severity = Severity.warning,
+) -> Finding:
+    return Finding(
+        severity=severity,
+        kind="stale",
+        node=view.host,
+        component=component,
+        name=name,
+        file=file,
+        line=line,
+        value=value,
+        rule=rule,
+        way_out=way_out,
+    )

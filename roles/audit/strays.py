@@ -1,0 +1,235 @@
+"""What lies where a kubelet or systemd reads and does not belong there. Pure.
+
+Sources: pkg/kubelet/config/file.go (all files of the directory but those with a dot before, whatever their extension; no
+subdirectories; of two files with the same pod the lexically last wins at the relist), KEP-3983 (--config-dir: *.conf, recursively),
+systemd.unit(5) (drop-ins: *.conf).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+
+from roles.audit import parsed
+from roles.audit.model import Finding, Kind, Severity
+from roles.audit.view import Manifest, View
+from roles.formats import FormatError, unit
+
+# What people, editors, package managers and tools put behind a name, or before its extension.
+_BACKUP = re.compile(
+    r"(~|[.\-_](bak|backup|bkp|old|orig|original|save|saved|copy|prev|previous|tmp|disabled|swp|swo|"
+    r"rpmsave|rpmnew|rpmorig|dpkg-(old|new|dist|tmp|bak)|ucf-(old|dist|new)|ansible[._-]?tmp.*)[0-9]*"
+    r"|[.\-_]\d{4}-?\d{2}-?\d{2}([T._-]?\d{2}[:._-]?\d{2}([:._-]?\d{2})?)?|\.\d{1,3}| \(?copy\)?.*|\.\d+\.\d{4}-\d{2}-\d{2}@.*~)\Z",
+    re.IGNORECASE,
+)
+_EXTENSIONS = re.compile(r"\.(ya?ml|json|conf)\Z")
+# What packages put into an empty directory to keep it.
+_KEEPERS = frozenset({".kubelet-keep", ".keep", ".gitkeep", ".placeholder"})
+
+
+def looks_like_a_backup(name: str) -> bool:
+    """`kube-apiserver.yaml.bak`, `10-kubelet.bak.conf`, `x.conf.rpmsave`, `x-2024-01-31.yaml`."""
+    return bool(_BACKUP.search(name) or _BACKUP.search(_EXTENSIONS.sub("", name)))
+
+
+def findings(view: View) -> Iterator[Finding]:
+    """Of one node."""
+    if view.kubelet is not None:
+        yield from _manifests(view)
+        yield from _config_dropins(view)
+        yield from _unit_dropins(view)
+
+
+# ---- manifests
+
+
+def _manifests(view: View) -> Iterator[Finding]:
+    folder = view.kubelet.manifests if view.kubelet else None
+    if folder is None:
+        return
+    pods: dict[tuple[str, str], list[Manifest]] = {}
+    for one in view.manifests:
+        if one.pod is None:
+            yield _no_pod(view, one)
+        else:
+            pods.setdefault((one.pod.namespace, one.pod.name), []).append(one)
+    for (namespace, name), listed in pods.items():
+        if len(listed) > 1:
+            yield from _twice(view, f"{namespace}/{name}", listed)
+        elif looks_like_a_backup(posixpath.basename(listed[0].path)):
+            yield _finding(
+                view,
+                "backup",
+                Severity.critical,
+                listed[0].path,
+                f"pod {namespace}/{name}",
+                "by its name it is a backup, and the kubelet runs it: it reads every file here, whatever its extension",
+                f"move it to another directory (mv {listed[0].path} /root/); its pod ends with that",
+                listed[0].line,
+            )
+    for name in view.seen.directories.get(folder, ()):
+        path = posixpath.join(folder, name)
+        file = view.seen.file(path)
+        if name.startswith("."):
+            if name not in _KEEPERS:
+                yield _finding(
+                    view,
+                    "stray",
+                    Severity.note,
+                    path,
+                    name,
+                    "the kubelet skips names that begin with a dot: nothing in it runs",
+                    "take it away, or rename it if its pod is to run",
+                )
+        elif file is not None and file.kind == "directory":
+            yield _finding(
+                view,
+                "stray",
+                Severity.note,
+                path,
+                f"{name}/",
+                "a directory among the manifests: the kubelet reads no subdirectories, and no manifest in it makes a pod",
+                "move it elsewhere, or its manifests up if they are to run",
+            )
+        elif file is not None and file.data is None:
+            yield _finding(
+                view,
+                "stray",
+                Severity.warning,
+                path,
+                name,
+                "among the manifests, and not readable: a link to nothing, a special file, or over 1 MiB",
+                "take it away",
+            )
+
+
+def _no_pod(view: View, one: Manifest) -> Finding:
+    kind: Kind = "backup" if looks_like_a_backup(posixpath.basename(one.path)) else "stray"
+    return _finding(
+        view,
+        kind,
+        Severity.warning,
+        one.path,
+        posixpath.basename(one.path),
+        f"the kubelet reads every file here as a manifest, and this is none ({one.why}): it logs an error at each look,"
+        " and a pod that it was made from before is gone",
+        "mend it, or move it to another directory",
+        one.line,
+    )
+
+
+def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding]:
+    """The kubelet reads them in the order of their names, and the last wins at each relist."""
+    wins = listed[-1].path
+    backups = [one for one in listed if looks_like_a_backup(posixpath.basename(one.path))]
+    usual = [one for one in listed if _EXTENSIONS.sub("", posixpath.basename(one.path)) == pod.partition("/")[2]]
+    keep = next(iter(usual), next((one for one in listed if one not in backups), listed[0]))
+    for one in listed:
+        if one is keep:
+            continue
+        kind: Kind = "backup" if one in backups else "stray"
+        yield _finding(
+            view,
+            kind,
+            Severity.critical,
+            one.path,
+            f"pod {pod}",
+            f"it makes the same pod as {keep.path}; the kubelet takes the lexically last, which is {wins}:"
+            " an edit of the other one is undone",
+            f"move it to another directory (mv {one.path} /root/), then see that the pod still runs: removing it can end the pod until"
+            " the kubelet's next look",
+            one.line,
+        )
+
+
+# ---- drop-ins
+
+
+def _config_dropins(view: View) -> Iterator[Finding]:
+    assert view.kubelet is not None  # findings() has looked
+    folder = view.kubelet.dropin_folder
+    if folder is None:
+        return
+    read = view.kubelet.dropin_paths
+    for path in read:
+        twin = _twin(view, path, read)
+        if looks_like_a_backup(posixpath.basename(path)) or twin:
+            data = view.seen.data(path) or b""
+            why = f"it holds the same as {twin}" if twin else "by its name it is a backup"
+            yield _finding(
+                view,
+                "backup",
+                Severity.critical,
+                path,
+                posixpath.basename(path),
+                f"{why}, and the kubelet reads every *.conf in --config-dir in the order of names, the later over the earlier",
+                "move it out of the directory",
+                _first_field(data),
+            )
+    for name in view.seen.directories.get(folder, ()):
+        path = posixpath.join(folder, name)
+        file = view.seen.file(path)
+        if file is not None and file.kind in ("file", "link") and not name.endswith(".conf"):
+            yield _finding(
+                view,
+                "stray",
+                Severity.note,
+                path,
+                name,
+                "the kubelet reads only *.conf in --config-dir: nothing in it has an effect",
+                "rename it to end in .conf if it is to be read, else take it away",
+            )
+
+
+def _unit_dropins(view: View) -> Iterator[Finding]:
+    assert view.kubelet is not None  # findings() has looked
+    units = view.kubelet.sources.dropins
+    read = tuple(one.path for one in units)
+    for one in units:
+        twin = _twin(view, one.path, read)
+        if looks_like_a_backup(posixpath.basename(one.path)) or twin:
+            why = f"it holds the same as {twin}" if twin else "by its name it is a backup"
+            yield _finding(
+                view,
+                "backup",
+                Severity.critical,
+                one.path,
+                posixpath.basename(one.path),
+                f"{why}, and systemd reads every *.conf here in the order of names, the later over the earlier",
+                "move it out of the directory, then `systemctl daemon-reload` and restart the kubelet",
+                first_entry(one),
+            )
+
+
+def _twin(view: View, path: str, read: Sequence[str]) -> str | None:
+    """An earlier drop-in of the same content: a copy does nothing today, and everything once the first is edited."""
+    data = view.seen.data(path)
+    for other in read:
+        if other == path:
+            return None
+        if data and view.seen.data(other) == data:
+            return other
+    return None
+
+
+def _first_field(data: bytes) -> int | None:
+    try:
+        lines = parsed.lines(data)
+    except FormatError:
+        return None
+    return min((line for path, line in lines.items() if path[0] not in ("apiVersion", "kind")), default=None)
+
+
+def first_entry(file: unit.UnitFile) -> int | None:
+    """The line of the first assignment of a unit; None where there is none."""
+    try:
+        return next((entry.line for entry in unit.entries(file)), None)
+    except FormatError as error:
+        return error.line
+
+
+def _finding(
+    view: View, kind: Kind, severity: Severity, file: str, value: str, rule: str, way_out: str, line: int | None = None
+) -> Finding:
+    return Finding(severity=severity, kind=kind, node=view.host, file=file, line=line, value=value, rule=rule, way_out=way_out)

@@ -1,0 +1,115 @@
+"""The audit for people at a terminal: what was found, the worst first, then the nodes and what is set on them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from roles.audit.matrix import Cell, Matrix, matrix
+from roles.audit.model import SEVERITIES, TITLES, Finding, Report, Severity
+from roles.rollout import table
+
+# More columns than this are not read on a terminal.
+_COLUMNS = 6
+_HEADS = {Severity.critical: "CRITICAL", Severity.warning: "WARNING", Severity.note: "NOTE"}
+
+
+def render(report: Report) -> str:
+    """The whole text."""
+    return "\n".join([*_findings(report), "", *_nodes(report), *_settings(matrix(report)), *_rest(report)])
+
+
+def verdict(report: Report) -> str:
+    """One sentence: how many findings of which severity, on how many nodes."""
+    nodes = len(report.nodes)
+    what = f"{nodes} node{'s' if nodes != 1 else ''}"
+    if report.target_version:
+        what += f", with an upgrade to {report.target_version} in mind"
+    if not report.findings:
+        return f"nothing found on {what}"
+    counts = [counted(report.count(one), one) for one in SEVERITIES if report.count(one)]
+    hit = len({finding.node for finding in report.findings if finding.node})
+    return f"{', '.join(counts)}; on {hit} of {what}"
+
+
+def counted(number: int, severity: Severity) -> str:
+    """`1 critical`, `2 warnings`."""
+    return f"{number} {severity}{'s' if number != 1 and severity is not Severity.critical else ''}"
+
+
+def together(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
+    """Findings that say the same of several nodes are one, with its nodes; in the order in which they come."""
+    found: dict[Finding, list[str]] = {}
+    for finding in findings:
+        found.setdefault(finding.model_copy(update={"node": None}), []).append(finding.node or "the cluster")
+    return list(found.items())
+
+
+def _findings(report: Report) -> Iterator[str]:
+    yield f"Audit: {verdict(report)}"
+    for severity in SEVERITIES:
+        of = together([finding for finding in report.findings if finding.severity == severity])
+        if of:
+            yield f"\n{_HEADS[severity]}"
+        for finding, nodes in of:
+            about = [_names(nodes), finding.component or "", finding.place]
+            yield f"  {'  '.join(filter(None, about))}"
+            yield f"      {TITLES[finding.kind]}: {_one_line(finding.value)}" if finding.value else f"      {TITLES[finding.kind]}"
+            yield f"      {_one_line(finding.rule)}"
+            yield f"      -> {_one_line(finding.way_out)}"
+
+
+def _names(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes) if len(nodes) <= 6 else f"{', '.join(nodes[:5])} and {len(nodes) - 5} more"
+
+
+def _one_line(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _nodes(report: Report) -> Iterator[str]:
+    worst: dict[str, list[Severity]] = {}
+    for finding in report.findings:
+        worst.setdefault(finding.node or "", []).append(finding.severity)
+    rows = []
+    for node in report.nodes:
+        found = worst.get(node.name, [])
+        told = ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found) or "-"
+        rows.append([node.name, node.kind, node.version or "-", ", ".join(one.name for one in node.components) or node.why or "-", told])
+    yield "Nodes"
+    yield table.render(["node", "kind", "version", "runs", "findings"], rows) if rows else "none"
+
+
+def _settings(found: Matrix) -> Iterator[str]:
+    """Nodes that are alike are one column."""
+    yield "\nGates and settings in effect: not the defaults, or not the same everywhere (set by f: file, d: drop-in, F: flag, m: manifest)"
+    rows = found.rows
+    if not rows:
+        yield "none"
+        return
+    for start in range(0, len(found.groups), _COLUMNS):
+        groups = found.groups[start : start + _COLUMNS]
+        lines = []
+        for row in rows:
+            cells = row.cells[start : start + _COLUMNS]
+            if any(cell is not None and (cell.source != "default" or cell.unlike) for cell in cells):
+                lines.append([row.section, row.name, *(_cell(cell) for cell in cells)])
+        yield table.render(["of", "name", *(one.title for one in groups)], lines) + "\n"
+    for one in found.groups:
+        if len(one.nodes) > 1:
+            yield f"alike: {', '.join(node.name for node in one.nodes)}"
+
+
+_LETTERS = {"default": "", "file": "f", "drop-in": "d", "flag": "F", "manifest": "m"}
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    value = cell.value if len(cell.value) <= 40 else cell.value[:37] + "..."
+    letter = _LETTERS[cell.source]
+    return value + (f" [{letter}]" if letter else "") + (f" (file: {cell.pending})" if cell.pending else "")
+
+
+def _rest(report: Report) -> Iterator[str]:
+    for note in report.not_known:
+        yield f"\nnot known: {note}"

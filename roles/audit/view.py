@@ -1,0 +1,374 @@
+"""One node as an audit sees it: every place that sets a gate or a field, with its line. Pure, from one observation.
+
+A role that changes a node refuses what it cannot read for sure; here all that can be read is, and the rest is told.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from roles import kubelet
+from roles.api import GateMetric
+from roles.audit import parsed
+from roles.audit.model import NodeKind, Setting, SourceKind
+from roles.change.refusal import Refusal
+from roles.control_plane import COMPONENTS, Component
+from roles.formats import FormatError, envfile, flags, manifest, unit, words
+from roles.formats.mapped import Mapped, line_of
+from roles.kubelet import Kubelet, schema, shown
+from roles.kubelet.settings import as_value
+from roles.observe import File, Observation, Process
+
+GATES = "featureGates"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One name in the manifests directory that the kubelet reads. `pod` is None where it is no pod; `why` says so."""
+
+    path: str
+    data: bytes
+    pod: manifest.Pod | None
+    why: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of a component's command line, or of a variable that would be one (`masked`: another place beats it)."""
+
+    name: str
+    value: str
+    place: Setting
+    masked: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """A node. `gates` and `settings` hold each place that sets something, weakest first. `running` are gates by component
+    (/metrics) and `configuration` what the kubelet runs with (/configz): None where nobody could be asked."""
+
+    host: str
+    groups: tuple[str, ...]
+    seen: Observation
+    kind: NodeKind
+    why: str = ""
+    kubelet: Kubelet | None = None
+    components: Mapping[str, Component] = field(default_factory=dict)
+    manifests: tuple[Manifest, ...] = ()
+    gates: tuple[Setting, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    running: Mapping[str, Mapping[str, GateMetric]] = field(default_factory=dict)
+    configuration: Mapping[str, Any] | None = None
+
+    @property
+    def processes(self) -> dict[str, Process]:
+        found = {"kubelet": self.kubelet.process} if self.kubelet else {}
+        return found | {name: component.process for name, component in self.components.items()}
+
+    def minor(self, component: str) -> int | None:
+        """36 for v1.36.3; None where the process did not tell its version."""
+        process = self.processes.get(component)
+        return process.minor if process else None
+
+    @property
+    def known_minor(self) -> int | None:
+        """The kubelet's, where its fields and flags are known."""
+        minor = self.minor("kubelet")
+        return minor if minor is not None and schema.OLDEST <= minor <= schema.NEWEST else None
+
+    def winner(self, component: str, gate: str) -> Setting | None:
+        """The place that counts for a gate."""
+        return next((one for one in self.gates if (one.component, one.name, one.counts) == (component, gate, True)), None)
+
+    def setting(self, name: str) -> Setting | None:
+        """The place that counts for a field, or for a part of it."""
+        inside = [one for one in self.settings if one.counts and (one.name == name or one.name.startswith(f"{name}."))]
+        return inside[0] if inside else None
+
+    def gate(self, component: str, name: str) -> bool | None:
+        """A gate as it runs; as its sources have it where that is not known; None where neither says anything."""
+        running = self.running.get(component, {}).get(name)
+        if running is not None:
+            return running.enabled
+        found = self.winner(component, name)
+        return None if found is None else found.value == "true"
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """The kubelet's fields as it runs them, or else as its sources come to; nested."""
+        if self.configuration is not None:
+            return dict(self.configuration)
+        if self.kubelet is None:
+            return {}
+        made = dict(self.kubelet.configuration)
+        minor = self.known_minor
+        for flag in self.flags if minor is not None else ():
+            known = schema.flags(minor or 0).get(flag.name)
+            if known is not None and known.field and known.field != GATES and not flag.masked:
+                _put(made, known.field, _value(known, flag.name, flag.value))
+        return made
+
+
+def wanted(seen: Observation) -> tuple[list[str], list[str]]:
+    """What a kubelet's own look asks for, and all that lies beside its unit's drop-ins and in its configuration's."""
+    files, directories = kubelet.wanted(seen)
+    found = list(directories)
+    if seen.unit is not None:
+        name = seen.unit.name
+        found += [f"{folder}/{name}.d" for folder in ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system")]
+        found += [posixpath.dirname(path) for path in seen.unit.dropins]
+    if seen.kubelet is not None and (folder := flags.last_flag(seen.kubelet.argv, "config-dir")):
+        found.append(posixpath.normpath(folder))
+    return files, [path for path in dict.fromkeys(found) if path in directories or not _listed_whole(seen, path)]
+
+
+def _listed_whole(seen: Observation, path: str) -> bool:
+    # A configuration's drop-in directory is first read for its *.conf only.
+    config_dir = flags.last_flag(seen.kubelet.argv, "config-dir") if seen.kubelet else None
+    return path in seen.directories and path != posixpath.normpath(config_dir or "/")
+
+
+def view(seen: Observation, groups: Sequence[str] = ()) -> View:
+    """What a node is, without what its running processes say. Raises Refusal where it could not be looked at: without root."""
+    if seen.uid != 0:
+        raise Refusal(seen.host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
+    made = View(seen.host, tuple(groups), seen, "unreadable")
+    try:
+        found = kubelet.find(seen, to_change=False)
+    except Refusal as refusal:
+        unsupported = refusal.message.startswith("unsupported kind of node")
+        return replace(made, kind="unsupported" if unsupported else "unreadable", why=_said(refusal))
+    listed = tuple(_manifests(found))
+    made = replace(made, kind=found.style, kubelet=found, manifests=listed, components=_components(found, listed))
+    flag_list = tuple(_flags(found))
+    gates = tuple(_counted([*_kubelet_gates(found), *(gate for one in made.components.values() for gate in _component_gates(one))]))
+    made = replace(made, gates=gates, flags=flag_list)
+    return replace(made, settings=tuple(_settings(made, found)))
+
+
+def _said(refusal: Refusal) -> str:
+    return f"{refusal.message}{'; ' + refusal.way_out if refusal.way_out else ''}"
+
+
+# ---- static pods
+
+
+def _manifests(found: Kubelet) -> Iterator[Manifest]:
+    """What the kubelet reads, in its order: all files but those with a dot before, whatever their extension."""
+    if found.manifests is None:
+        return
+    for name in sorted(found.seen.directories.get(found.manifests, ())):
+        path = posixpath.join(found.manifests, name)
+        data = found.seen.data(path)
+        if name.startswith(".") or data is None:
+            continue
+        try:
+            yield Manifest(path, data, manifest.read(data), line=manifest.name_line(data))
+        except FormatError as error:
+            yield Manifest(path, data, None, str(error), error.line)
+
+
+def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Component]:
+    """The control plane's processes, each with the manifest that counts: the last one by name."""
+    made: dict[str, Component] = {}
+    for name in COMPONENTS:
+        process = found.seen.static_pod_process(name)
+        if process is None:
+            continue
+        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, True, (name,)), process.argv
+        for one in listed:
+            if one.pod is not None and name in one.pod.containers:
+                try:
+                    argv = tuple(manifest.container_argv(one.data, name))
+                except FormatError:
+                    continue
+                file, pod = found.seen.files[one.path], one.pod
+        made[name] = Component(found.seen.host, name, file, pod, argv, process, found.node_name)
+    return made
+
+
+def _component_gates(component: Component) -> Iterator[Setting]:
+    if not component.file.path:
+        return
+    try:
+        arguments = manifest.argument_lines(component.data, component.name)
+        listed = [Mapped.of(word.encode("utf-8", "surrogateescape"), source=str(line)) for word, line in arguments]
+        for flag in flags.gate_flags(listed):
+            for item in flag.items:
+                line = int(flag.value.source)
+                yield Setting(
+                    component=component.name,
+                    name=item.name,
+                    value=_boolean(item.value),
+                    source="manifest",
+                    file=component.file.path,
+                    line=line,
+                )
+    except FormatError:
+        return  # told as a stray, or by the component itself
+
+
+# ---- the kubelet
+
+
+def _kubelet_gates(found: Kubelet) -> Iterator[Setting]:
+    for path, kind in _configs(found):
+        data = found.seen.data(path) or b""
+        lines = parsed.lines(data)
+        for name, value in parsed.gates(data).items():
+            yield Setting(component="kubelet", name=name, value=_boolean(value), source=kind, file=path, line=lines.get((GATES, name)))
+    origins = {id(word.mapped): word.origin for word in found.service.argv}
+    for flag in flags.gate_flags([word.mapped for word in found.service.argv]):
+        for item in flag.items:
+            origin = origins[id(flag.words[-1])]
+            yield _flag_setting(found, item.name, _boolean(item.value), origin, item.whole)
+
+
+def _configs(found: Kubelet) -> Iterator[tuple[str, SourceKind]]:
+    if found.config_path:
+        yield found.config_path, "file"
+    for path in found.dropin_paths:
+        yield path, "drop-in"
+
+
+def _flag_setting(found: Kubelet, name: str, value: str, origin: unit.Origin, mapped: Mapped) -> Setting:
+    line, data = origin.line, found.sources.data(origin.path)
+    if mapped.spans and data is not None:
+        # A command can go on for several lines; the flag's own is told.
+        line = line_of(data, mapped.spans[0][0])
+    return Setting(component="kubelet", name=name, value=value, source="flag", file=origin.path, line=line, variable=origin.variable)
+
+
+def _counted(found: Sequence[Setting]) -> Iterator[Setting]:
+    """Of a thing that is set more than once, the last place counts."""
+    last = {(one.component, one.name): one for one in found}
+    for one in found:
+        yield one if last[(one.component, one.name)] is one else one.model_copy(update={"counts": False})
+
+
+def _flags(found: Kubelet) -> Iterator[Flag]:
+    """The flags of the command line as the unit's files give it, and those of variables that other places beat."""
+    used: set[tuple[str, tuple[int, int]]] = set()
+    argv = list(found.service.argv)
+    origins = {id(word.mapped): word.origin for word in argv}
+    for flag in _found([word.mapped for word in argv]):
+        origin = origins[id(flag[1][0])]
+        used |= {(word.source, word.extent) for word in flag[1]}
+        yield Flag(flag[0], flag[2], _flag_setting(found, flag[0], flag[2], origin, flag[1][0]))
+    for setting in _assignments(found):
+        for name, parts, value in _found(envfile.split_variable(setting.value)):
+            if not {(word.source, word.extent) for word in parts} & used:
+                yield Flag(name, value, _flag_setting(found, name, value, setting.origin, parts[0]), masked=True)
+
+
+def _found(listed: Sequence[Mapped]) -> Iterator[tuple[str, tuple[Mapped, ...], str]]:
+    """The flags of a command line: name, words, value ("" for a switch without one)."""
+    names = dict.fromkeys(
+        word.string.removeprefix("--").partition("=")[0].replace("_", "-") for word in listed if re.match(r"--[A-Za-z]", word.string)
+    )
+    for name in names:
+        for flag in flags.find(listed, name, switch=name in _switches()):
+            yield name, flag.words, flag.value.string if flag.value else ""
+
+
+@cache
+def _switches() -> frozenset[str]:
+    """Flags that never take the next word, in any version."""
+    return frozenset(name for minor in (schema.OLDEST, schema.NEWEST) for name, flag in schema.flags(minor).items() if flag.switch)
+
+
+def _assignments(found: Kubelet) -> Iterator[unit.Setting]:
+    """Each Environment= and each line of an environment file that sets a variable, whether it counts or not."""
+    for file in (found.sources.fragment, *found.sources.dropins):
+        for entry in unit.entries(file):
+            if (entry.section, entry.key) == ("Service", "Environment"):
+                try:
+                    parts = words.split(entry.value, c_escapes=True)
+                except FormatError:
+                    continue
+                for word in parts:
+                    name, equals, _ = word.string.partition("=")
+                    if equals:
+                        value = word.slice(word.text.index(b"=") + 1, len(word.text))
+                        yield unit.Setting(value, unit.Origin("environment", file.path, entry.line, name))
+    for path, data in found.sources.environment_files.items():
+        try:
+            listed = envfile.parse(data or b"", found.sources.systemd, source=path).assignments
+        except FormatError:
+            continue
+        for one in listed:
+            yield unit.Setting(one.value, unit.Origin("environment_file", path, one.line, one.name))
+
+
+def _settings(made: View, found: Kubelet) -> Iterator[Setting]:
+    """Each place that sets a field: by its dotted name, a map's entries each."""
+    listed: list[tuple[str, Setting]] = []
+    for path, kind in _configs(found):
+        data = found.seen.data(path) or b""
+        lines = parsed.lines(data)
+        for parts, value in _leaves(parsed.read(data)):
+            if parts[0] not in (GATES, "apiVersion", "kind"):
+                name = ".".join(parts)
+                line = lines.get(parts)
+                text = shown(value, name)
+                listed.append((name, Setting(component="kubelet", name=name, value=text, source=kind, file=path, line=line)))
+    minor = made.known_minor
+    for flag in made.flags if minor is not None else ():
+        known = schema.flags(minor or 0).get(flag.name)
+        if known is None or known.field is None or known.field == GATES or flag.masked:
+            continue
+        value = _value(known, flag.name, flag.value)
+        for parts, text in _leaves({known.field: value}):
+            name = ".".join(parts)
+            listed.append((known.field, flag.place.model_copy(update={"name": name, "value": shown(text, name)})))
+    beaten = {owner for owner, one in listed if one.source == "flag"}
+    last = {one.name: one for _, one in listed}
+    for _, one in listed:
+        # A flag gives the whole field: of a map in the file nothing is left.
+        lost = one.source != "flag" and any(one.name == owner or one.name.startswith(f"{owner}.") for owner in beaten)
+        yield one if last[one.name] is one and not lost else one.model_copy(update={"counts": False})
+
+
+def _value(known: schema.Flag, name: str, text: str) -> Any:
+    try:
+        return as_value("map[string]" if known.kind == "map" else known.kind, name, text or ("true" if known.switch else text))
+    except FormatError:
+        return text
+
+
+def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping) and inner:
+            yield from _leaves(inner, (*path, str(key)))
+        else:
+            yield (*path, str(key)), inner
+
+
+def flat(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration by dotted names, the entries of maps too; without gates, and without what is empty."""
+    return {
+        ".".join(parts): value
+        for parts, value in _leaves(configuration)
+        if parts[0] not in (GATES, "apiVersion", "kind") and value not in (None, {}, [], "")
+    }
+
+
+def _put(configuration: dict[str, Any], name: str, value: Any) -> None:
+    *parents, last = name.split(".")
+    inner = configuration
+    for part in parents:
+        # Maps on the way may belong to the observation.
+        inner[part] = dict(inner.get(part) or {})
+        inner = inner[part]
+    inner[last] = value
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,126 @@
+"""Make the shipped table of gates (gates.json) anew from the collected facts: python -m roles.feature_gates.refresh FACTS.yaml >gates.json
+
+The facts are a YAML document with `meta` and `gates`; docs/reference/feature-gates.md tells its keys and where each comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+# What the facts call code that more than one component is built from.
+_SHARED = {
+    "client-go(all)": COMPONENTS,
+    "shared-library:component-base": COMPONENTS,
+    "shared-library:controller-manager": ("kube-controller-manager",),
+    "shared-library:pkg/credentialprovider": ("kubelet",),
+    "shared-library:pkg/security": ("kubelet",),
+    "volume-plugins(kubelet,kube-controller-manager)": ("kube-controller-manager", "kubelet"),
+}
+_ABOUT = [
+    "Feature gates of Kubernetes by minor release. Facts only; docs/reference/feature-gates.md tells how to bring them up to date.",
+    "stages: [minor, stage, default] with `locked` (it cannot be set to the other value): from that minor on; 0: before the gate existed.",
+    "shipped: minors whose last patch release has another stage or default than the versions listed later say.",
+    "from, to: the first minor that knows the gate and the first that does not any more. A component stops at a name it does not know.",
+    "readers: the components whose code names the gate, in the newest minor that has any; others: readers that daytwo does not configure.",
+    "kep: components by the gate's KEP. needs: gates that must be on with it, as the minor `in` has it; checked since 1.35.",
+]
+
+
+def table(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The table as gates.json holds it. Raises KeyError or ValueError where the facts are not of the known form."""
+    meta = facts["meta"]
+    sources: dict[str, list[str]] = {}
+    for source in meta["sources"]:
+        what = str(source.get("minor") or source["what"])
+        found = " ".join(str(source[key]) for key in ("repo", "ref", "path") if key in source)
+        commit = source.get("commit") or source.get("commit_1_36")
+        patch = f" ({source['patch']})" if source.get("patch") else ""
+        sources.setdefault(what, []).append(f"{found}{patch} @{commit}")
+    provisional = _minor(meta["provisional_minor"])
+    return {
+        "about": _ABOUT,
+        "as_of": max(str(source["date"]) for source in meta["sources"] if "date" in source),
+        "sources": sources,
+        "minors": [_minor(minor) for minor in meta["kubernetes_minors"]],
+        "newest": _minor(meta["newest_stable_minor"]),
+        "provisional": provisional,
+        "gates": {name: _gate(name, found, provisional) for name, found in sorted(facts["gates"].items())},
+    }
+
+
+def _gate(name: str, facts: Mapping[str, Any], provisional: int) -> dict[str, Any]:
+    stages = [_stage(_minor(step["version"]), step) for step in facts["stages"]]
+    gate: dict[str, Any] = {"from": _minor(facts["first_seen"]) if "first_seen" in facts else provisional}
+    if "removed_in" in facts:
+        gate["to"] = _minor(facts["removed_in"])
+    coming = facts.get(f"dev_1_{provisional}")
+    if coming == "removed":
+        gate["to"] = provisional
+    elif coming is not None and (not stages or stages[-1][1:] != _stage(provisional, coming)[1:]):
+        stages.append(_stage(provisional, coming))
+    if not stages:
+        raise ValueError(f"{name} has no stage in any minor")
+    gate["stages"] = stages
+    if shipped := facts.get("as_shipped_differs"):
+        gate["shipped"] = {str(_minor(minor)): _shipped(said) for minor, said in shipped.items()}
+    if "readers" in facts:
+        of = {component for reader in facts["readers"] for component in _SHARED.get(reader, (reader,))}
+        gate["readers"] = {"in": _minor(facts["readers_in"]), "of": [known for known in COMPONENTS if known in of]}
+        if others := sorted(of - {*COMPONENTS}):
+            gate["others"] = others
+    if kep := sorted({*facts.get("kep_components", ())} & {*COMPONENTS}):
+        gate["kep"] = kep
+    if "depends_on" in facts:
+        gate["needs"] = {"in": _minor(facts["depends_on_in"]), "of": sorted(facts["depends_on"])}
+    return gate
+
+
+def _minor(version: object) -> int:
+    found = re.fullmatch(r"1\.(\d+)", version) if isinstance(version, str) else None
+    if not found:
+        raise ValueError(f"{version!r} is not a minor such as 1.36; quote it, or YAML drops a zero at its end")
+    return int(found.group(1))
+
+
+def _stage(minor: int, facts: Mapping[str, Any]) -> list[Any]:
+    step: list[Any] = [minor, str(facts["stage"]), bool(facts["default"])]
+    if facts["lockToDefault"]:
+        step.append("locked")
+    if "min_compat" in facts:
+        raise ValueError("min_compat: an entry that holds only for a --min-compatibility-version; this table cannot hold it yet")
+    return step
+
+
+def _shipped(said: str) -> list[Any]:
+    stage, _, default = said.partition("/")
+    return [stage, {"true": True, "false": False}[default]]
+
+
+def text(made: Mapping[str, Any]) -> str:
+    """The table as it is written: one gate a line, so that what a new minor changes can be read in a diff."""
+    head = [f' "{key}": {_head(value)},' for key, value in made.items() if key != "gates"]
+    gates = [f"  {json.dumps(name)}: {json.dumps(gate)}" for name, gate in made["gates"].items()]
+    return "\n".join(["{", *head, ' "gates": {', ",\n".join(gates), " }", "}", ""])
+
+
+def _head(value: Any) -> str:
+    """One item a line where there are names or sentences; numbers side by side."""
+    if isinstance(value, dict):
+        return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()) + "\n }"
+    if isinstance(value, list) and isinstance(value[0], str):
+        return "[\n" + ",\n".join(f"  {json.dumps(item)}" for item in value) + "\n ]"
+    return json.dumps(value)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    sys.stdout.write(text(table(YAML(typ="safe").load(Path(sys.argv[1])))))
