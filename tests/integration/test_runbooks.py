@@ -77,9 +77,9 @@ def open_book(desk: Desk, name: str, **names: str) -> Reading:
     return Reading(desk, reading.read(name), nodes=names)
 
 
-def turn_on_by_hand(lab: Lab, node: str) -> None:
-    """The gate as somebody once wrote it into the kubelet's configuration."""
-    lab.run(node, f"printf 'featureGates:\\n  {GATE}: true\\n' >>{CONFIG} && systemctl restart kubelet")
+def turn_on_by_hand(lab: Lab, node: str, gate: str = GATE) -> None:
+    """A gate as somebody once wrote it into the kubelet's configuration."""
+    lab.run(node, f"printf 'featureGates:\\n  {gate}: true\\n' >>{CONFIG} && systemctl restart kubelet")
     wait_for(lambda: lab.run(node, "curl -s http://127.0.0.1:10248/healthz", check=False).stdout == "ok", f"{node}'s kubelet")
 
 
@@ -173,7 +173,8 @@ def test_roll_back(desk: Desk) -> None:
     open_book(desk, "roll-back").all()
 
 
-def test_before_an_upgrade(desk: Desk) -> None:
+def test_before_an_upgrade(lab: Lab, desk: Desk) -> None:
+    turn_on_by_hand(lab, "w1", "PodLifecycleSleepAction")
     open_book(desk, "before-an-upgrade").all()
 
 
