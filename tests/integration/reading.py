@@ -119,7 +119,7 @@ class Reading:
         else:
             status, output = self.desk.run(text)
         where = f"docs/runbooks/{self.book.name}.md:{item.line}: {text}"
-        print(f"{where} ({time.monotonic() - begun:.0f} s)")
+        print(f"{where} ({time.monotonic() - begun:.0f} s)\n{output}")
         why = differs(item.expected, output, self.words)
         if status != item.status:
             why = f"exit status {status}, and the runbook says {item.status}. {why}"
