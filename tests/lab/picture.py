@@ -1,8 +1,8 @@
 """python -m tests.lab.picture FILE.svg: runs daytwo in the lab on a terminal of its own, and draws what was seen there.
 
-Nothing in the picture is made up: each line was printed by a real run, with its colours and in its order. Left out are pyinfra's own
-lines around it and what `CUTS` names (a sign stands in their place), and what reaches beyond the right edge. Lines come in as they
-did then, but faster; a viewer without animation, or who asked for none, sees all of them at once.
+Nothing in the picture is made up: each line was printed by a real run, in its order. Left out are the lines that LEFT_OUT names, and
+what reaches beyond the right edge; outcomes are given a colour. Lines come in as they did then, but faster; a viewer without
+animation, or who asked for none, sees all of them at once.
 """
 
 from __future__ import annotations
@@ -37,16 +37,11 @@ SCENES: tuple[tuple[str, tuple[str, ...], int], ...] = (
         1,
     ),
 )
-# From a line that fits the first to the line before one that fits the second.
-CUTS = (
-    (r"--> ", r"Plan of run "),
-    (r"    \[\w+\] ", r"\[1/|node  |$"),
-    (r"\[2/2\] w2: .*=true$", r"--> "),
-    (r"  w\d kubelet: step: check", r"  w\d kubelet: (process|failed|proving|reverted|confirmed)"),
-    (r"  w\d kubelet: (healthy|step|state)", r"  w\d kubelet: (process|failed|proving|reverted|confirmed)"),
-    (r"etcd: ", r"\[|--> "),
-    (r"Record of the run", r"HALTED|$"),
-    (r"What w\d kept", r"Not touched|    \["),
+# Left out: pyinfra's own lines around the run; the steps between beginning and end of a change; what the picture has no room for.
+LEFT_OUT = re.compile(
+    r"--> |    \[\w+\] |    Loading: |    (Operation|Grand total|Feature gates \|) "
+    r"|  w\d kubelet: (step|state|healthy)|    (--- |@@ )|     \S|    will be proven"
+    r"|etcd: |LEFT OUT|To restart these|Record of the run|All of it lies|WARNING|NOT THE SAME|  \| journal: (?!.*unrecognized)"
 )
 
 
@@ -84,16 +79,11 @@ def plain(text: str) -> str:
 
 
 def cut(lines: Sequence[Line]) -> list[Line]:
-    """Without what CUTS names; runs of empty lines are one, and none stands at the ends."""
+    """Without what LEFT_OUT names; runs of empty lines are one, and none stands at the ends."""
     kept: list[Line] = []
-    until = ""
     for line in lines:
         text = plain(line.text).rstrip()
-        if until and re.match(until, text) and (text or until.endswith("$")):
-            until = ""
-        if not until:
-            until = next((end for begin, end in CUTS if re.match(begin, text)), "")
-        if until or (not text and (not kept or not plain(kept[-1].text).strip())):
+        if LEFT_OUT.match(text) or (not text and (not kept or not plain(kept[-1].text).strip())):
             continue
         kept.append(line)
     while kept and not plain(kept[-1].text).strip():

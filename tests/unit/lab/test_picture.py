@@ -28,8 +28,8 @@ def test_what_a_terminal_shows_is_recorded(tmp_path: Path) -> None:
 
 
 def test_pyinfras_own_lines_are_left_out() -> None:
-    shown = lines("--> Loading", "x", "", "Plan of run r1: 1 changes", "", "", "[1/1] w1: kubelet: A=true", "    --- a", "    [w1]  Ready")
-    assert texts(picture.cut(shown)) == ["Plan of run r1: 1 changes", "", "[1/1] w1: kubelet: A=true", "    --- a"]
+    shown = lines("--> Loading", "x", "", "Plan of run r1: 1 changes", "", "", "[1/1] w1: kubelet: A=true", "    +A", "    [w1]  Ready", "")
+    assert texts(picture.cut(shown)) == ["x", "", "Plan of run r1: 1 changes", "", "[1/1] w1: kubelet: A=true", "    +A"]
 
 
 def test_colours_are_kept_and_the_right_edge_holds() -> None:
