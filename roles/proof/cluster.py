@@ -162,7 +162,7 @@ class Cluster:
                 return api  # it serves; what may be read shows with each request
             except ApiError as error:
                 tried.append(str(error))
-        raise NoApi("; ".join(tried) or "the inventory has no control-plane node (a group named control_plane)")
+        raise NoApi("; ".join(tried) or "no control-plane node could be looked at (the inventory has them in a group named control_plane)")
 
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""
