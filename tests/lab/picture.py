@@ -12,6 +12,7 @@ import html
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -62,6 +63,12 @@ def record(words: Sequence[str], cwd: Path) -> tuple[int, list[Line]]:
     os.close(theirs)
     begun, rest, lines = time.monotonic(), b"", list[Line]()
     while True:
+        ended = child.poll() is not None
+        # The end of the process is looked for, too: with gevent loaded (pyinfra does), the terminal does not tell of it.
+        if not select.select([terminal], [], [], 0 if ended else 0.2)[0]:
+            if ended:
+                break
+            continue
         try:
             got = os.read(terminal, 65536)
         except OSError:  # how Linux says that the other end is closed
