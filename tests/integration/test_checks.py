@@ -22,6 +22,8 @@ PLANT = (Path(__file__).parent / "plant_fault.sh").read_text()
 # What the lab's nodes are like, written down as an operator would.
 WISHES = """
 feature_gates = {"HPAScaleToZero": False}
+# The kubelet and the scheduler do not read it; here they are held to it, too.
+all_components = True
 kubelet_config = {"maxPods": 110}
 eviction_hard = {"memory.available": "50Mi"}
 priority_classes = {"planted-web": 1000}
