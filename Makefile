@@ -7,7 +7,7 @@ export PYINFRA_PROGRESS := off
 # Read by the API server and the kubelets, Alpha and off since 1.32.
 GATE ?= PodLogsQuerySplitStreams=true
 
-.PHONY: help demo picture test test-full lint test-unit test-lab test-wide test-resize lab lab-down wide-lab
+.PHONY: help demo picture test test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,7 +21,7 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 picture: lab ## docs/picture.svg anew, from a real run
 	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
-test: lint test-unit test-lab test-wide ## everything CI runs
+test: lint test-unit test-binaries test-lab test-wide ## everything CI runs
 
 lint: $(READY) ## ruff, mypy, shellcheck
 	@echo "== lint"
@@ -36,10 +36,15 @@ test-unit: $(READY) ## tests that need no host
 	[ -z "$$MISSING" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$MISSING)
 	$(PYTHON) -m pytest tests/unit -q
 
+test-binaries: $(READY) ## daytwo's verdict on every feature gate beside the real binaries' of two minors; no host
+	@echo "== verdicts on feature gates"
+	@$(PYTHON) -m tests.lab fetch
+	$(PYTHON) -m pytest tests/integration -v -raP --durations=5 -m binaries
+
 test-lab: lab ## tests on the real cluster
 	@echo "== tests in the lab"
 	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium)
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow and not wide"
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow and not wide and not binaries"
 
 test-wide: wide-lab ## tests on three control planes and five workers; the lab is another one then
 	@echo "== tests in the wide lab"
@@ -47,9 +52,9 @@ test-wide: wide-lab ## tests on three control planes and five workers; the lab i
 	@$(PYTHON) -m tests.lab down
 
 test-resize: $(READY) ## pods resized in place on Kubernetes 1.32, where the gate for it is off; the lab is another one then
-	@echo "== resizing pods on Kubernetes $(RESIZE_VERSION)"
+	@echo "== resizing pods where the gate for it is off"
 	@$(PYTHON) -m tests.lab down
-	@KUBE_VERSION=$(RESIZE_VERSION) $(PYTHON) -m tests.lab up
+	@KUBE_VERSION=$$($(PYTHON) -c 'from tests.lab import binaries; print(binaries.OLDER_VERSION)') $(PYTHON) -m tests.lab up
 	$(PYTHON) -m pytest tests/integration/test_pod_resize.py -v -raP --durations=15 -k "whole_story or more_than_the_node_has"
 	@$(PYTHON) -m tests.lab down
 
@@ -58,6 +63,7 @@ test-full: test ## everything CI runs, and what takes longer (hours)
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and not wide"
 	@$(MAKE) wide-lab
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and wide"
+	@$(MAKE) test-resize
 
 wide-lab: $(READY)
 	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)

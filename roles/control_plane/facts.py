@@ -63,8 +63,12 @@ class Component:
         return f"{self.pod.namespace}_{self.pod.name}-{self.node_name}"
 
 
-def find(kubelet: Kubelet) -> dict[str, Component]:
-    """The node's control-plane components by name; empty on a worker. Raises Refusal where they cannot be read for sure."""
+def find(kubelet: Kubelet, *, to_change: bool = True) -> dict[str, Component]:
+    """The node's control-plane components by name; empty on a worker. Raises Refusal where they cannot be read for sure.
+
+    Without `to_change` a controller-manager or scheduler that has a manifest and no process is left out: both end when they lose
+    their lease, with an API server that is slow, and then wait up to five minutes for their next start.
+    """
     seen = kubelet.seen
     processes = {name: seen.static_pod_process(name) for name in COMPONENTS}
     if kubelet.manifests is None:
@@ -89,6 +93,8 @@ def find(kubelet: Kubelet) -> dict[str, Component]:
                     )
                 argv = tuple(manifest.container_argv(file.data, component))
                 process = processes[component]
+                if process is None and not to_change and component != COMPONENTS[0]:
+                    continue
                 if process is None:
                     raise Refusal(seen.host, f"{path} makes a {component}, and none runs on the node", "mend that first")
                 found[component] = Component(seen.host, component, file, pod, argv, process, kubelet.node_name)

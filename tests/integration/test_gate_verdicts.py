@@ -26,8 +26,8 @@ from tests.integration.gate_exceptions import DEFAULTS, EXCEPTIONS
 from tests.integration.operator import data, pyinfra
 from tests.lab import Lab, binaries
 
-# The newest minor, and one of before the dependencies; of that the newest patch whose modules can all be had.
-OLDER = "1.32.5"
+# The newest minor, and one of before the dependencies.
+OLDER = binaries.OLDER_VERSION
 VERSIONS = (binaries.DEFAULT_VERSION, OLDER)
 CATALOGUE = load()
 # Names beside the catalogue's: kubeadm's own, and some that no minor has.
@@ -110,7 +110,9 @@ def disagreements(real: Binaries, component: str, emulated: int | None = None) -
     """
     more = [f"--emulated-version=1.{emulated}"] if emulated else []
     subject = Subject(component, real.minor, emulated)
-    cases = list(itertools.product(NAMES, (True, False)))
+    # What a binary does not know at all it knows at no emulated minor either.
+    names = NAMES if emulated is None else [*CATALOGUE.known(real.minor), *SPECIAL]
+    cases = list(itertools.product(names, (True, False)))
     at_once = {
         name: value
         for name, value in cases
@@ -147,6 +149,7 @@ def standing(minor: int, component: str) -> set[tuple[int, str, str, bool]]:
     return {case for case in EXCEPTIONS if case[:2] == (minor, component)}
 
 
+@pytest.mark.binaries
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_every_gate_with_either_value(real: Binaries, component: str) -> None:
     found = disagreements(real, component)
@@ -156,6 +159,7 @@ def test_every_gate_with_either_value(real: Binaries, component: str) -> None:
     assert not gone, f"these agree now; take them out of the exceptions: {sorted(gone)}"
 
 
+@pytest.mark.binaries
 def test_every_gate_of_a_component_that_behaves_as_an_older_minor(real: Binaries) -> None:
     if real.minor < 36:
         pytest.skip("emulation is shown on the newest minor")
@@ -164,6 +168,7 @@ def test_every_gate_of_a_component_that_behaves_as_an_older_minor(real: Binaries
     assert not news, "\n".join(f"{case}: {told}" for case, told in sorted(news.items()))
 
 
+@pytest.mark.binaries
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_what_each_lists_of_its_gates(real: Binaries, component: str) -> None:
     """Alpha and Beta gates, each with its default: a wrong default could not be told from what is taken and what is not."""
@@ -181,6 +186,7 @@ def pairs() -> Iterable[tuple[str, str]]:
     return ((name, other) for name, gate in CATALOGUE.gates.items() for other in gate.needs)
 
 
+@pytest.mark.binaries
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_every_dependency(real: Binaries, component: str) -> None:
     """Both on, only the dependent one on, both off: the same verdict. Before 1.35 nobody checks, and one of the three is enough."""
@@ -197,6 +203,7 @@ def test_every_dependency(real: Binaries, component: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.binaries
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_the_prefix(real: Binaries, component: str) -> None:
     name = next(

@@ -275,6 +275,7 @@ def test_more_than_the_node_has(lab: Lab) -> None:
     assert has(lab, [after], 100, 200) and no_resize_left(after)
 
 
+@pytest.mark.slow
 def test_a_policy_that_restarts(lab: Lab) -> None:
     can_resize(lab)
     make_pod(lab, "t-one", lab.workers[1], SMALL, policy="RestartContainer")
@@ -377,6 +378,7 @@ def test_a_pod_that_goes_in_the_middle(lab: Lab) -> None:
     assert not pods(lab, "t-one")
 
 
+@pytest.mark.slow
 def test_an_api_that_goes_in_the_middle(lab: Lab) -> None:
     """One that comes back is waited for; one that stays away fails the run, which says what to do, and undo then leaves nothing behind."""
     can_resize(lab)

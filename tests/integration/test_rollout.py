@@ -118,7 +118,7 @@ def test_a_member_of_etcd_that_is_down_halts_before_anything_is_touched(lab: Lab
     try:
         told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kube-scheduler", only="cp1,cp2"))
         assert told.code == 1, told.all
-        assert re.search(r"HALTED: cp1, kube-scheduler: not started: .*cp3", told.out), told.out
+        assert re.search(r"HALTED: cp1, kube-scheduler: not started: .*cp3", told.out), told.all
         assert {node: manifests(lab, node) for node in ("cp1", "cp2")} == before
     finally:
         lab.run("cp3", f"mv /root/etcd.yaml {MANIFESTS}/etcd.yaml")
@@ -144,7 +144,7 @@ def test_five_workers_the_third_one_bad(lab: Lab) -> None:
     assert halted.code == 1, halted.all
     outcomes = rows(halted.out)
     print(outcomes)
-    assert set(outcomes) == {(node, "kubelet") for node in WORKERS}, halted.out
+    assert set(outcomes) == {(node, "kubelet") for node in WORKERS}, halted.all
     assert outcomes[("w1", "kubelet")] == "confirmed" and outcomes[("w3", "kubelet")] == "reverted", halted.out
     assert outcomes[("w5", "kubelet")] == "not started", halted.out
     assert halted.out.index("w1 kubelet: confirmed") < halted.out.rindex("[2/5]"), "the canary was not proven first"

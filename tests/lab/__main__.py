@@ -1,4 +1,4 @@
-"""python -m tests.lab up | down | reset [NODE...] | start, stop, kill, reboot NODE | ssh NODE [COMMAND...] | status"""
+"""python -m tests.lab up | down | fetch [VERSION...] | reset [NODE...] | start, stop, kill, reboot NODE | ssh NODE [COMMAND...] | status"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from tests.lab import binaries
 from tests.lab.cluster import Lab
 from tests.lab.tools import LabError, say
 
@@ -19,6 +20,8 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS") or 2))
     verbs.add_parser("down", help="remove everything the lab made")
     verbs.add_parser("status", help="which nodes run")
+    fetch = verbs.add_parser("fetch", help="have Kubernetes' binaries in the cache (of the two minors that tests ask, when none is named)")
+    fetch.add_argument("version", nargs="*", default=[binaries.DEFAULT_VERSION, binaries.OLDER_VERSION])
     reset = verbs.add_parser("reset", help="nodes back to what they were right after `up` (all, when none is named)")
     reset.add_argument("node", nargs="*")
     for verb, text in (
@@ -47,6 +50,9 @@ def main() -> int:
             case "down":
                 lab.down()
                 say(f"gone ({time.monotonic() - begun:.1f} s)")
+            case "fetch":
+                for version in given.version:
+                    say(f"Kubernetes {version}: {binaries.get(version)}")
             case "reset":
                 lab.reset(*given.node)
             case "start":

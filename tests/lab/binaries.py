@@ -15,6 +15,8 @@ from tests.lab.tools import CACHE, LabError, long_step, need_packages, remove_tr
 
 # The newest stable Kubernetes that Go's module proxy has; KUBE_VERSION chooses another.
 DEFAULT_VERSION = "1.36.3"
+# Beside it for what differs by version: gates that are off there, no dependencies between them; a patch whose modules can all be had.
+OLDER_VERSION = "1.32.5"
 KUBERNETES = ("kubeadm", "kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 RELEASES = "https://dl.k8s.io/release"
 # A machine without a way out says so at once; one with a slow way is not waited for.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roles import kubelet
+from roles import control_plane, kubelet
 from roles.change.refusal import Refusal
 from roles.observe import ObservationError, parse
 from roles.scripts import templates
@@ -176,3 +176,14 @@ def test_the_look_tells_that_the_directory_is_a_link(tmp_path: Path) -> None:
     answer = subprocess.run(["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}/link'\n", text=True, capture_output=True, check=True)
     found = parse("n1", node.answer(extra=answer.stdout.splitlines())).file(f"{tmp_path}/link")
     assert found is not None and found.kind == "link"
+
+
+def test_a_component_between_two_starts_matters_where_it_is_to_be_changed() -> None:
+    manifests = {"kube-apiserver.yaml": node.manifest("kube-apiserver"), "kube-scheduler.yaml": node.manifest("kube-scheduler")}
+    found = kubelet.find(parse("n1", node.answer(manifests=manifests, components={"kube-apiserver": ("kube-apiserver",)})))
+    with pytest.raises(Refusal, match="makes a kube-scheduler, and none runs on the node"):
+        control_plane.find(found)
+    assert list(control_plane.find(found, to_change=False)) == ["kube-apiserver"]
+    alone = kubelet.find(parse("n1", node.answer(manifests=manifests)))
+    with pytest.raises(Refusal, match="makes a kube-apiserver, and none runs"):
+        control_plane.find(alone, to_change=False)
