@@ -13,6 +13,7 @@ from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
 from roles.kubelet import ask
+from roles.patience import patient
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -88,7 +89,9 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
     bridge.stop(refusals)
     by_host = {plan.host: plan for plan in plans}
     asked = [node.remote for host, node in found.nodes.items() if planning.ask_script(by_host[host])]
-    answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=120))
+    answers = fleet.each(
+        asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=patient(ask.ALL_SECONDS))
+    )
     for remote in asked:
         answer = answers[remote.name]
         try:
@@ -162,7 +165,7 @@ def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], op
     gates = {
         name: {"before": effective[name].enabled if name in effective else None, "after": value} for name, value in planned.wanted.items()
     }
-    change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout)
+    change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
     return Step(change, prover.ready, prover.prove, prover.watch, Effective(gates))
 
 

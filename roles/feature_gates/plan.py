@@ -16,6 +16,7 @@ from roles.formats import flags
 from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation
+from roles.patience import patient
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _ask_component(component: Component, gates: dict[str, bool]) -> str:
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
     command = shlex.join([*words, "--version"])
     # In the component's own mount namespace its binary is found as its manifest names it.
-    return f"ask {component.name} timeout {ask.SECONDS} nsenter --target {component.process.pid} --mount -- {command}"
+    return f"ask {component.name} timeout {patient(ask.SECONDS):.0f} nsenter --target {component.process.pid} --mount -- {command}"
 
 
 def ask_script(plan: NodePlan) -> str:

@@ -8,13 +8,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from roles.change.model import LEAST_CONFIRM_SECONDS
 from roles.change.refusal import Refusal
+from roles.patience import LEAST, parse
 from roles.rollout.pace import Pace, parse_max_unavailable
 from roles.rollout.remote import Remote, refusals
 
 
 class Options(BaseModel):
     """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose dead
-    holder's lock is taken; `allow_unproven` goes on where something cannot be proven."""
+    holder's lock is taken; `patience` how many times longer than usual everything may take (roles/patience.py); `allow_unproven`
+    goes on where something cannot be proven."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -22,6 +24,7 @@ class Options(BaseModel):
     soak: Annotated[int, Field(ge=0, le=86400)] = 0
     max_unavailable: Annotated[str, BeforeValidator(parse_max_unavailable)] = "1"
     take_over: str = ""
+    patience: Annotated[float, BeforeValidator(parse)] = LEAST
     allow_unproven: bool = False
 
     @property

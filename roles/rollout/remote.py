@@ -37,6 +37,8 @@ from pyinfra.connectors.util import (
     write_stdin,
 )
 
+from roles import patience
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -256,6 +258,10 @@ def current_fleet() -> Fleet:
         active = {host.name for host in state.active_hosts}
         limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
         remotes = {host.name: Remote(host) for host in state.inventory}
+        try:
+            patience.take(remote.data(patience.KEY) for remote in remotes.values())
+        except ValueError as error:
+            raise refusals([error]) from None
         fleet = Fleet(
             targets=[remote for name, remote in remotes.items() if name in active],
             others=[remote for name, remote in remotes.items() if name not in limited],
