@@ -28,7 +28,7 @@ lint: $(READY) ## ruff, mypy, shellcheck
 
 test-unit: $(READY) ## tests that need no host
 	@echo "== unit tests"
-	@for tool in strace faketime; do command -v $$tool >/dev/null || MISSING="$$MISSING $$tool"; done; \
+	@for tool in curl strace faketime; do command -v $$tool >/dev/null || MISSING="$$MISSING $$tool"; done; \
 	[ -z "$$MISSING" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$MISSING)
 	$(PYTHON) -m pytest tests/unit -q
 
