@@ -8,7 +8,7 @@ import sys
 import time
 
 from tests.lab.tools import LabError, say
-from tests.vagrant import machines
+from tests.vagrant import machines, scenario
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,8 +36,6 @@ def main() -> int:
                 say(f"{' and '.join(machines.NAMES)} are up ({time.monotonic() - begun:.0f} s)")
                 say("pyinfra inventories/vagrant.py deploys/status.py -y; ssh -F tests/vagrant/.vagrant/ssh_config cp1")
             case "test":
-                from tests.vagrant import scenario
-
                 return scenario.main(keep=given.keep, only=tuple(filter(None, given.only.split(","))))
             case "down":
                 machines.down()

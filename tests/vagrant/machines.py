@@ -105,10 +105,21 @@ def consoles() -> Path:
 
 
 def _vagrant(*words: str) -> None:
-    """A vagrant command whose output is seen as it comes."""
-    done = subprocess.run(["vagrant", *words], env=environment(), stdin=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise LabError(f"`vagrant {' '.join(words)}` failed with {done.returncode}; the machines' consoles are in {consoles()}")
+    """A vagrant command whose output is seen as it comes, but for its thousands of per cents."""
+    with subprocess.Popen(
+        ["vagrant", *words], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if text := told_line(line):
+                print(text, flush=True)
+    if process.returncode != 0:
+        raise LabError(f"`vagrant {' '.join(words)}` failed with {process.returncode}; the machines' consoles are in {consoles()}")
+
+
+def told_line(line: str) -> str:
+    """A line of Vagrant's without what it wrote over itself: progress, and the codes that erase it."""
+    return re.sub(r"\x1b\[K|Progress: *\d+%", "", line.replace("\r", "")).rstrip()
 
 
 def _write_ssh_config() -> None:
