@@ -31,8 +31,9 @@ def packages() -> tuple[str, ...]:
 
 def name(version: str) -> str:
     """The box's name: another one as soon as anything in it would be another."""
-    parts = [version, SUITE, str(DISK_GIB), INITRD_MODULES, *packages(), *(inspect.getsource(made) for made in (bake, _user, boot_files))]
-    parts += [(FILES / "containerd.toml").read_text(), public_key()]
+    making = [inspect.getsource(made) for made in (bake, preload, _user, boot_files)]
+    parts = [version, SUITE, str(DISK_GIB), INITRD_MODULES, PRELOAD, SSHD, NETWORK, (FILES / "containerd.toml").read_text(), public_key()]
+    parts += [*packages(), *QUIET, *making]
     return f"daytwo-{version}-{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:10]}"
 
 
@@ -72,6 +73,7 @@ def make(version: str) -> str:
             run("tar", "--extract", "--numeric-owner", "--xattrs", "--file", archive, "--directory", root)
         with long_step("baking Kubernetes in"):
             bake(root, folder, version)
+            preload(root, folder, version)
             boot_files(root, box)
         raw, disk, packed = scratch / "box.raw", scratch / "box.img", scratch / "box.tar"
         with long_step("making the box's disk"):
@@ -97,32 +99,71 @@ def bake(root: Path, binaries_folder: Path, version: str) -> None:
     units = root / "usr/lib/systemd/system"
     rootfs.write(units / "kubelet.service", (rootfs.FILES / "kubeadm-kubelet.service").read_text())
     rootfs.write(units / "kubelet.service.d/10-kubeadm.conf", (rootfs.FILES / "10-kubeadm.conf").read_text())
-    rootfs.link(root / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/usr/lib/systemd/system/kubelet.service")
-    rootfs.link(
-        root / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service", "/usr/lib/systemd/system/systemd-networkd.service"
-    )
-    baked = root / "opt/daytwo/images"
-    (baked / "control-plane").mkdir(parents=True)
-    busybox = root / "bin/busybox"
-    (baked / "pause.tar").write_bytes(images.busybox_tar(f"{images.REPOSITORY}/pause:1", busybox))
-    (baked / "app.tar").write_bytes(images.busybox_tar(f"{images.REPOSITORY}/app:1", busybox))
-    for tool, tag in [*((tool, f"v{version}") for tool in CONTROL_PLANE), ("etcd", rootfs.ETCD_TAG)]:
-        image = images.component_tar(f"{images.REPOSITORY}/{tool}:{tag}", binaries_folder / tool)
-        (baked / "control-plane" / f"{tool}.tar").write_bytes(image)
+    # Not the kubelet, which would start again and again until there is a cluster: provision.sh enables it.
+    rootfs.link(root / "etc/systemd/system/multi-user.target.wants/systemd-networkd.service", f"{UNITS}/systemd-networkd.service")
     rootfs.write(root / "etc/containerd/config.toml", (FILES / "containerd.toml").read_text())
+    rootfs.write(root / "etc/daytwo-baked", f"{version}\n")
     rootfs.write(root / "etc/systemd/network/40-eth0.network", "[Match]\nName=eth0\n[Network]\nDHCP=ipv4\n")
     rootfs.write(root / "etc/modules-load.d/kubernetes.conf", "overlay\nbr_netfilter\n")
     rootfs.write(root / "etc/sysctl.d/90-kubernetes.conf", "net.ipv4.ip_forward = 1\nnet.bridge.bridge-nf-call-iptables = 1\n")
     rootfs.write(root / "etc/fstab", "/dev/vda / ext4 rw,relatime 0 1\n")
     rootfs.write(root / "etc/hostname", "box\n")
-    rootfs.write(root / "etc/hosts", "127.0.0.1 localhost\n")
-    # Their timers would only compete with what is tested.
-    for unit in ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service", "systemd-networkd-wait-online.service"):
+    known = "".join(f"{NETWORK}.{number} {host}\n" for host, number in NUMBERS.items())
+    rootfs.write(root / "etc/hosts", f"127.0.0.1 localhost\n{known}")
+    # systemd gives a device or a service 90 s, in which an emulated processor may not have come to it.
+    rootfs.write(root / "etc/systemd/system.conf.d/slow.conf", "[Manager]\nDefaultTimeoutStartSec=900\nDefaultDeviceTimeoutSec=900\n")
+    # They would only compete with what is tested; nobody logs in at the console.
+    for unit in QUIET:
         rootfs.link(root / "etc/systemd/system" / unit, "/dev/null")
+    for host, number in NUMBERS.items():
+        own = f"[Match]\nName=eth1\nHost={host}\n[Network]\nAddress={NETWORK}.{number}/24\n"
+        rootfs.write(root / f"etc/systemd/network/50-{host}.network", own)
     _user(root)
 
 
+def preload(root: Path, binaries_folder: Path, version: str) -> None:
+    """The images, in containerd's store: unpacking them is minutes of an emulated processor's work, and seconds of this one's."""
+    busybox = root / "bin/busybox"
+    archives = {
+        "pause": images.busybox_tar(f"{images.REPOSITORY}/pause:1", busybox),
+        "app": images.busybox_tar(f"{images.REPOSITORY}/app:1", busybox),
+    }
+    for tool, tag in [*((tool, f"v{version}") for tool in CONTROL_PLANE), ("etcd", rootfs.ETCD_TAG)]:
+        archives[tool] = images.component_tar(f"{images.REPOSITORY}/{tool}:{tag}", binaries_folder / tool)
+    folder = root / "var/tmp/images"
+    folder.mkdir(parents=True)
+    for name, data in archives.items():
+        (folder / f"{name}.tar").write_bytes(data)
+    run("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-eu", "-c", PRELOAD, "preload", root, timeout=600)
+    remove_tree(folder)
+
+
+# containerd runs in the root file system, in namespaces that end with the script.
+PRELOAD = """
+mount --make-rprivate /
+mount -t proc proc "$1/proc"
+mount -t tmpfs tmpfs "$1/run"
+printf 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n' >"$1/run/config.toml"
+chroot "$1" containerd --config /run/config.toml >"$1/run/log" 2>&1 &
+tries=0
+until chroot "$1" ctr version >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 600 ] || { tail -n 5 "$1/run/log" >&2; exit 1; }
+    sleep 0.2
+done
+for image in "$1"/var/tmp/images/*.tar; do chroot "$1" ctr -n k8s.io images import "${image#"$1"}" >/dev/null; done
+kill %1 2>/dev/null || kill $!
+wait || true
+"""
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+UNITS = "/usr/lib/systemd/system"
+# As the Vagrantfile has them.
+NETWORK = os.environ.get("DAYTWO_VAGRANT_NETWORK", "192.168.56")
+NUMBERS = {"cp1": 11, "w1": 21}
+QUIET = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service", "systemd-networkd-wait-online.service", "getty.target")
+
+
+SSHD = "UseDNS no\nPasswordAuthentication no\nUsePAM no\nKexAlgorithms curve25519-sha256,ecdh-sha2-nistp256\n"
 
 
 def _user(root: Path) -> None:
@@ -135,7 +176,10 @@ def _user(root: Path) -> None:
         with (root / "etc" / file).open("a") as known:
             known.write(line + "\n")
     rootfs.write(root / "etc/sudoers.d/vagrant", "vagrant ALL=(ALL) NOPASSWD: ALL\n", 0o440)
-    rootfs.write(root / "etc/ssh/sshd_config.d/daytwo.conf", "UseDNS no\nPasswordAuthentication no\n")
+    rootfs.write(root / "etc/ssh/sshd_config.d/daytwo.conf", SSHD)
+    # A session of logind and a systemd of the user's own for each login are dear where each process is.
+    session = root / "etc/pam.d/common-session"
+    session.write_text("".join(line for line in session.read_text().splitlines(True) if "pam_systemd" not in line))
     rootfs.write(root / "home/vagrant/.ssh/authorized_keys", public_key(), 0o600)
     (root / "home/vagrant/.ssh").chmod(0o700)
     for path in (root / "home/vagrant", root / "home/vagrant/.ssh", root / "home/vagrant/.ssh/authorized_keys"):

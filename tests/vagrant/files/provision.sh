@@ -6,7 +6,8 @@
 set -eu
 # Machines of this network only, which are thrown away: a token that everybody knows.
 token=daytwo.throwawaymachine
-baked=/opt/daytwo/images
+# There in a box that was made on the spot: all that is needed is in it.
+baked=/etc/daytwo-baked
 export DEBIAN_FRONTEND=noninteractive
 
 say() { echo "$NAME: $* ($(cut -d ' ' -f 1 /proc/uptime) s since boot)"; }
@@ -33,18 +34,6 @@ install_packages() {
     sed -i '/ swap /d' /etc/fstab
 }
 
-import_images() {
-    until ctr version >/dev/null 2>&1; do sleep 1; done
-    folders=$baked
-    [ "$ROLE" = worker ] || folders="$folders $baked/control-plane"
-    for folder in $folders; do
-        for image in "$folder"/*.tar; do
-            say "imports ${image##*/}"
-            ctr -n k8s.io images import "$image" >/dev/null
-        done
-    done
-}
-
 # Each node has its own pods on a bridge; the way to the other's goes through its address.
 network() {
     mkdir -p /etc/cni/net.d
@@ -64,7 +53,7 @@ CNI
 }
 
 control_plane() {
-    if [ -d "$baked" ]; then repository=registry.local etcd=lab skip=preflight,addon; else repository=registry.k8s.io etcd='' skip=; fi
+    if [ -e "$baked" ]; then repository=registry.local etcd=lab skip=preflight,addon; else repository=registry.k8s.io etcd='' skip=; fi
     # Leases and elections are by the wall clock, and kubeadm's own patience ends after four minutes.
     cat >/root/kubeadm.yaml <<KUBEADM
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -81,7 +70,7 @@ nodeRegistration:
 timeouts:
   controlPlaneComponentHealthCheck: $(patient 240)s
   kubeletHealthCheck: $(patient 240)s
-  kubernetesAPICall: $(patient 60)s
+  kubernetesAPICall: $(patient 240)s
   etcdAPICall: $(patient 120)s
   discovery: $(patient 300)s
   tlsBootstrap: $(patient 300)s
@@ -133,7 +122,7 @@ nodeRegistration:
   criSocket: unix:///run/containerd/containerd.sock
 timeouts:
   kubeletHealthCheck: $(patient 240)s
-  kubernetesAPICall: $(patient 60)s
+  kubernetesAPICall: $(patient 240)s
   discovery: $(patient 300)s
   tlsBootstrap: $(patient 300)s
 KUBEADM
@@ -146,13 +135,14 @@ KUBEADM
         sleep 5
     done
     skip=''
-    [ ! -d "$baked" ] || skip=preflight
+    [ ! -e "$baked" ] || skip=preflight
     say "kubeadm join"
     kubeadm join --config /root/kubeadm.yaml --skip-phases="$skip" >/root/kubeadm.log 2>&1 || { tail -n 30 /root/kubeadm.log; exit 1; }
 }
 
 say "begins"
-if [ -d "$baked" ]; then import_images; else install_packages; fi
+[ -e "$baked" ] || install_packages
+systemctl enable --quiet kubelet
 modprobe -a overlay br_netfilter
 sysctl -q --system
 network
