@@ -92,7 +92,8 @@ def up() -> None:
     replace_text(TOLD, json.dumps(found, indent=1) + "\n")
     (DOT / "known_hosts").unlink(missing_ok=True)
     with long_step("vagrant up"):
-        _vagrant("up", "--provider", "libvirt")
+        # Provisioning that was cut short is taken up again; a machine that is a node is left alone.
+        _vagrant("up", "--provision", "--provider", "libvirt")
     _write_ssh_config()
     with long_step("waiting for the nodes to be Ready"):
         wait_until("both nodes to be Ready", lambda: not not_ready(), waits(300))

@@ -170,8 +170,8 @@ def test_the_token_is_one_that_kubeadm_takes() -> None:
 
 
 def test_a_node_that_is_one_already_is_left_alone(tmp_path: Path) -> None:
-    script = (FOLDER / "files/provision.sh").read_text().replace("/etc/kubernetes/kubelet.conf", str(tmp_path / "kubelet.conf"))
-    (tmp_path / "kubelet.conf").touch()
+    script = (FOLDER / "files/provision.sh").read_text().replace("/etc/kubernetes/daytwo-node", str(tmp_path / "node"))
+    (tmp_path / "node").touch()
     environment = {"NAME": "w1", "ROLE": "worker", "PATIENCE": "1", "VERSION": "1.36.3", "PATH": os.environ["PATH"]}
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("w1: is a node already")

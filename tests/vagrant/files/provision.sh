@@ -8,12 +8,13 @@ set -eu
 token=daytwo.throwawaymachine
 # There in a box that was made on the spot: all that is needed is in it.
 baked=/etc/daytwo-baked
+done=/etc/kubernetes/daytwo-node
 export DEBIAN_FRONTEND=noninteractive
 
 say() { echo "$NAME: $* ($(cut -d ' ' -f 1 /proc/uptime) s since boot)"; }
 patient() { awk "BEGIN { printf \"%d\", $1 * $PATIENCE }"; }
 
-[ ! -e /etc/kubernetes/kubelet.conf ] || { say "is a node already"; exit 0; }
+[ ! -e "$done" ] || { say "is a node already"; exit 0; }
 
 # From the packages that the project itself publishes for all distributions with apt.
 install_packages() {
@@ -78,6 +79,8 @@ timeouts:
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: v$VERSION
+# An API server opens hundreds of connections to etcd at its start; RSA makes each of them dear.
+encryptionAlgorithm: ECDSA-P256
 imageRepository: $repository
 controlPlaneEndpoint: $ADDRESS:6443
 networking:
@@ -141,10 +144,16 @@ KUBEADM
 }
 
 say "begins"
+if [ -e /etc/kubernetes/kubelet.conf ] || [ -e /etc/kubernetes/manifests/etcd.yaml ]; then
+    say "was left half way; kubeadm reset"
+    pkill -x kubeadm || true
+    kubeadm reset --force >/root/reset.log 2>&1 || { tail -n 10 /root/reset.log; exit 1; }
+fi
 [ -e "$baked" ] || install_packages
 systemctl enable --quiet kubelet
 modprobe -a overlay br_netfilter
 sysctl -q --system
 network
 if [ "$ROLE" = control-plane ]; then control_plane; else worker; fi
+touch "$done"
 say "is a node"
