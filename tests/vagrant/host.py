@@ -98,15 +98,21 @@ def _start_libvirtd() -> None:
         )
 
 
+def own_libvirtd() -> int | None:
+    """The PID of the libvirtd that was started here; None where there is none, or it is systemd's."""
+    try:
+        pid = int(_pid_file().read_text())
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return pid if str(_pid_file()).encode() in words else None
+
+
 def stop_libvirtd() -> None:
-    """The libvirtd that was started here ends, and the networks that it made with it; one of systemd's stays."""
-    if not _pid_file().exists():
-        return
-    pid = int(_pid_file().read_text() or 0)
-    words = Path(f"/proc/{pid}/cmdline").read_bytes() if pid and Path(f"/proc/{pid}").exists() else b""
-    if str(_pid_file()).encode() in words:
+    """The libvirtd that was started here ends; one of systemd's stays."""
+    if pid := own_libvirtd():
         os.kill(pid, signal.SIGTERM)
-        wait_until("libvirtd to end", lambda: not Path(f"/proc/{pid}").exists(), 60)
+        wait_until("libvirtd to end", lambda: own_libvirtd() is None, 60)
     _pid_file().unlink(missing_ok=True)
 
 

@@ -21,7 +21,6 @@ DOT = HERE / ".vagrant"
 TOLD = DOT / "daytwo.json"
 SSH_CONFIG = DOT / "ssh_config"
 NAMES = ("cp1", "w1")
-NETWORKS = ("daytwo", "vagrant-libvirt")
 ADMIN = "/etc/kubernetes/admin.conf"
 BOX_SERVER = "https://vagrantcloud.com/api/v2/vagrant/debian/bookworm64"
 REACH_SECONDS = 5
@@ -173,11 +172,11 @@ def down() -> None:
     host.prepare()
     with long_step("vagrant destroy"):
         _vagrant("destroy", "--force")
-    if "box" in told():
-        host.remove_pool()
-        host.remove_networks(*NETWORKS)
-        remove_tree(box.STATE / "pool", box.STATE / "consoles")
-        host.stop_libvirtd()
+    host.remove_pool()
+    # Vagrant's own network may serve machines of others, unless libvirtd itself was only there for ours.
+    host.remove_networks("daytwo", *(["vagrant-libvirt"] if host.own_libvirtd() else []))
+    host.stop_libvirtd()
+    remove_tree(box.STATE / "pool", box.STATE / "consoles")
     remove_tree(DOT)
 
 

@@ -73,6 +73,20 @@ def test_kvm_is_tried_once(boots: bool, driver: str, monkeypatch: pytest.MonkeyP
     assert tried == [Path("/k")]
 
 
+def test_only_a_libvirtd_that_was_started_here_is_ended(own_state: Path) -> None:
+    assert host.own_libvirtd() is None
+    file = own_state / "libvirtd.pid"
+    # A PID that something else has by now.
+    file.write_text(str(os.getpid()))
+    assert host.own_libvirtd() is None
+    with subprocess.Popen(["sh", "-c", "read _", "libvirtd", "--pid-file", str(file)], stdin=subprocess.PIPE) as ours:
+        file.write_text(str(ours.pid))
+        assert host.own_libvirtd() == ours.pid
+        host.stop_libvirtd()
+        assert ours.wait() == -15
+    assert not file.exists()
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [

@@ -8,13 +8,13 @@ set -eu
 token=daytwo.throwawaymachine
 # There in a box that was made on the spot: all that is needed is in it.
 baked=/etc/daytwo-baked
-done=/etc/kubernetes/daytwo-node
+mark=/etc/kubernetes/daytwo-node
 export DEBIAN_FRONTEND=noninteractive
 
 say() { echo "$NAME: $* ($(cut -d ' ' -f 1 /proc/uptime) s since boot)"; }
 patient() { awk "BEGIN { printf \"%d\", $1 * $PATIENCE }"; }
 
-[ ! -e "$done" ] || { say "is a node already"; exit 0; }
+[ ! -e "$mark" ] || { say "is a node already"; exit 0; }
 
 # From the packages that the project itself publishes for all distributions with apt.
 install_packages() {
@@ -155,5 +155,5 @@ modprobe -a overlay br_netfilter
 sysctl -q --system
 network
 if [ "$ROLE" = control-plane ]; then control_plane; else worker; fi
-touch "$done"
+touch "$mark"
 say "is a node"
