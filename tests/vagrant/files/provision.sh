@@ -53,7 +53,21 @@ CNI
     echo "KUBELET_EXTRA_ARGS=--node-ip=$ADDRESS" >/etc/default/kubelet
 }
 
+# kubeadm's liveness probes end a component that is only slow.
+patches() {
+    mkdir -p /root/patches
+    for name in kube-apiserver kube-controller-manager kube-scheduler etcd; do
+        cat >"/root/patches/$name+strategic.yaml" <<PATCH
+spec:
+  containers:
+  - name: $name
+    livenessProbe: {timeoutSeconds: $(patient 15), failureThreshold: $(patient 8)}
+PATCH
+    done
+}
+
 control_plane() {
+    patches
     if [ -e "$baked" ]; then repository=registry.local etcd=lab skip=preflight,addon; else repository=registry.k8s.io etcd='' skip=; fi
     # Leases and elections are by the wall clock, and kubeadm's own patience ends after four minutes.
     cat >/root/kubeadm.yaml <<KUBEADM
@@ -68,6 +82,8 @@ nodeRegistration:
   name: $NAME
   criSocket: unix:///run/containerd/containerd.sock
   imagePullPolicy: IfNotPresent
+patches:
+  directory: /root/patches
 timeouts:
   controlPlaneComponentHealthCheck: $(patient 240)s
   kubeletHealthCheck: $(patient 240)s
