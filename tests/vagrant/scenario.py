@@ -203,9 +203,9 @@ def pod_resize_check() -> None:
 
 STEPS: dict[str, Callable[[], None]] = {
     "machines": real_machines,
-    "feature_gates": feature_gates,
-    "eviction": eviction,
     "reboot": reboot,
+    "eviction": eviction,
+    "feature_gates": feature_gates,
     "history": history,
     "audit": audit,
     "pod_resize_check": pod_resize_check,

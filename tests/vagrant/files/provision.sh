@@ -56,11 +56,11 @@ CNI
 # kubeadm's liveness probes end a component that is only slow.
 patches() {
     mkdir -p /root/patches
-    for name in kube-apiserver kube-controller-manager kube-scheduler etcd; do
-        cat >"/root/patches/$name+strategic.yaml" <<PATCH
+    for component in kube-apiserver kube-controller-manager kube-scheduler etcd; do
+        cat >"/root/patches/$component+strategic.yaml" <<PATCH
 spec:
   containers:
-  - name: $name
+  - name: $component
     livenessProbe: {timeoutSeconds: $(patient 15), failureThreshold: $(patient 8)}
 PATCH
     done
