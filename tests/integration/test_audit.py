@@ -181,8 +181,8 @@ def test_what_cannot_be_looked_at_ends_with_1(clean: Lab, tmp_path: Path) -> Non
         assert refused.out == ""
 
 
-@pytest.mark.parametrize("count", [300])
-def test_the_page_of_three_hundred_nodes_answers_within_a_second(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [300, 500])
+def test_the_page_of_hundreds_of_nodes_answers_within_a_second(count: int, tmp_path: Path) -> None:
     report, orders = many(count)
     written = tmp_path / "many.html"
     written.write_text(page(report, orders), encoding="utf-8")
