@@ -7,7 +7,7 @@ export PYINFRA_PROGRESS := off
 # Read by the API server and the kubelets, Alpha and off since 1.32.
 GATE ?= PodLogsQuerySplitStreams=true
 
-.PHONY: help demo test test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab
+.PHONY: help demo picture test test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -17,6 +17,9 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/feature_gates.py --data feature_gates=$(GATE) -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
+
+picture: lab ## docs/picture.svg anew, from a real run
+	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
 test: lint test-unit test-binaries test-lab test-wide ## everything CI runs
 

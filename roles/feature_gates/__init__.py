@@ -15,6 +15,7 @@ from roles.feature_gates import skew
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
 from roles.feature_gates.skew import Running
+from roles.feature_gates.unmet import unmet, untold, wanted_of
 from roles.kubelet import ask
 from roles.observe import minor_of
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
@@ -353,3 +354,6 @@ def _how(step: Step | None, wanted: bool | None, read: bool) -> tuple[str, str, 
     if step.outcome == "confirmed":
         return "confirmed", f"{step.seconds:.0f}", step.how
     return step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", step.why or step.how or "-"
+
+
+__all__ = ["Desired", "feature_gates", "read", "unmet", "untold", "wanted_of"]

@@ -69,7 +69,7 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
         if name != "kubelet" and name not in components:
             continue
         process = found.process if name == "kubelet" else components[name].process
-        wanted = _concerned(name, process, desired)
+        wanted = concerned(name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
             sourced = _sourced(found if name == "kubelet" else components[name])
             left_out += [LeftOut(seen.host, name, gate, reach.readers(gate, process.minor) or (), sourced.get(gate)) for gate in others]
@@ -84,7 +84,7 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
     return NodePlan(seen.host, found, components, tuple(planned), tuple(warnings), tuple(left_out))
 
 
-def _concerned(component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
+def concerned(component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
     """The wanted gates that a component is to be changed for, in the operator's order."""
     if desired.everywhere:
         return desired.gates

@@ -136,6 +136,8 @@ class Cluster:
         host = node.remote.name
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
+            if transport is None and verify and not node.remote.by_ssh:
+                return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None or not transport.is_active():
                 raise ConnectionLost(host, "/", "there is no SSH connection to go through", "connect to the node again")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
@@ -160,7 +162,7 @@ class Cluster:
                 return api  # it serves; what may be read shows with each request
             except ApiError as error:
                 tried.append(str(error))
-        raise NoApi("; ".join(tried) or "the inventory has no control-plane node (a group named control_plane)")
+        raise NoApi("; ".join(tried) or "no control-plane node could be looked at (the inventory has them in a group named control_plane)")
 
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""
