@@ -18,7 +18,7 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/feature_gates.py --data feature_gates=$(GATE) -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
 
-test: lint test-unit test-binaries test-lab test-wide ## everything CI runs
+test: lint test-unit test-binaries test-lab test-wide test-resize ## everything CI runs
 
 lint: $(READY) ## ruff, mypy, shellcheck
 	@echo "== lint"
@@ -60,7 +60,6 @@ test-full: test ## everything CI runs, and what takes longer (hours)
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and not wide"
 	@$(MAKE) wide-lab
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and wide"
-	@$(MAKE) test-resize
 
 wide-lab: $(READY)
 	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)
