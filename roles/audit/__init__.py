@@ -52,6 +52,7 @@ def _audit(fleet: Fleet) -> int:
         catalogue,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         target=wish.target,
+        drifts=seen.resized,
         orders=seen.orders,
         not_known=seen.not_known,
         failures=seen.failures,
