@@ -21,7 +21,7 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 picture: lab ## docs/picture.svg anew, from a real run
 	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
-test: lint test-unit test-binaries test-lab test-wide ## everything CI runs
+test: lint test-unit test-binaries test-lab test-wide test-resize ## everything CI runs
 
 lint: $(READY) ## ruff, mypy, shellcheck
 	@echo "== lint"
@@ -63,7 +63,6 @@ test-full: test ## everything CI runs, and what takes longer (hours)
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and not wide"
 	@$(MAKE) wide-lab
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and wide"
-	@$(MAKE) test-resize
 
 wide-lab: $(READY)
 	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)

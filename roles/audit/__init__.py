@@ -43,6 +43,7 @@ def _audit(fleet: Fleet) -> int:
         catalogue,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         target=wish.target_version,
+        drifts=seen.resized,
         orders=seen.orders,
         not_known=seen.not_known,
         failures=seen.failures,

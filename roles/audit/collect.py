@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from roles import kubeadm
+from roles import kubeadm, pod_resize
 from roles.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
 from roles.audit.drift import Wishes
 from roles.audit.view import View, view, wanted
@@ -34,6 +34,7 @@ class Collected:
     views: list[View] = field(default_factory=list)
     wishes: dict[str, Wishes] = field(default_factory=dict)
     lasting: Lasting | None = None
+    resized: list[pod_resize.Drift] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
@@ -90,7 +91,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     try:
         api = cluster.api()
     except (NoApi, RemoteError) as error:
-        found.not_known.append(f"what the processes run with, and kubeadm's ConfigMaps: {error}")
+        found.not_known.append(f"what the processes run with, kubeadm's ConfigMaps, and pods unlike their template: {error}")
         return
     remotes = {remote.name: remote for remote in fleet.targets}
     nodes = [one for one in found.views if one.kubelet is not None]
@@ -107,6 +108,10 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         found.lasting = kubeadm.read(api)
     except (ApiError, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
+    try:
+        found.resized = pod_resize.read_drift(api)
+    except (ApiError, RemoteError, ValueError) as error:
+        found.not_known.append(f"pods unlike their template: {error}")
     if with_order:
         _orders(fleet, api, nodes, found)
 

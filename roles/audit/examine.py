@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
-from roles.audit import configmaps, drift, stale, strays, versions
+from roles.audit import configmaps, drift, resized, stale, strays, versions
 from roles.audit.drift import Wishes
 from roles.audit.model import Component, Finding, Node, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
@@ -14,6 +14,7 @@ from roles.eviction.order import NodeOrder, as_json
 from roles.feature_gates.catalogue import Catalogue
 from roles.kubeadm import Lasting
 from roles.kubelet import shown
+from roles.pod_resize import Drift
 
 
 def report(
@@ -24,6 +25,7 @@ def report(
     *,
     made: str,
     target: int | None = None,
+    drifts: Sequence[Drift] = (),
     orders: Sequence[NodeOrder] = (),
     not_known: Sequence[str] = (),
     failures: Sequence[str] = (),
@@ -35,6 +37,7 @@ def report(
     found += drift.siblings(views)
     if lasting is not None:
         found += configmaps.findings(lasting, views, catalogue, target)
+    found += resized.findings(drifts)
     return Report(
         made=made,
         target_version=None if target is None else f"v1.{target}",

@@ -38,6 +38,7 @@ Kind = Literal[
     "field",
     "target-version",
     "split-brain",
+    "resize",
     "inventory",
 ]
 
@@ -56,6 +57,7 @@ TITLES: dict[str, str] = {
     "field": "field at this version",
     "target-version": "in the way of the target version",
     "split-brain": "ConfigMap and node differ",
+    "resize": "pods unlike their template",
     "inventory": "the inventory's data",
 }
 
@@ -74,7 +76,7 @@ class Finding(_Model):
     kind: Kind
     node: str | None = Field(description="host of the inventory; null: the cluster")
     component: str | None = Field(default=None, description="kubelet, kube-apiserver, kube-controller-manager or kube-scheduler")
-    name: str | None = Field(default=None, description="the gate, flag or field (dotted)")
+    name: str | None = Field(default=None, description="the gate, flag or field (dotted), or the workload")
     file: str | None = Field(default=None, description="path on the node, or `configmap NAMESPACE/NAME KEY`")
     line: int | None = Field(default=None, description="1-based")
     value: str | None = Field(default=None, description="what was found")

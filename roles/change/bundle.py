@@ -38,9 +38,13 @@ def directory(change_id: str) -> str:
     return f"{HOME}/changes/{change_id}"
 
 
-def script(change_id: str) -> str:
-    """The change's script on its node, as a shell word: beside the record, or where the change is in flight if that is gone."""
-    return f"$(ls {HOME}/active/{change_id}/change.sh {directory(change_id)}/change.sh 2>/dev/null | head -n 1)"
+def script(change_id: str, home: str = HOME) -> str:
+    """The change's script on its node, as a shell word: beside the record, or where the change is in flight if that is gone.
+
+    The record comes first: what is in flight is moved away the moment the change is over, perhaps between two words of a command.
+    """
+    record, in_flight = f"{home}/changes/{change_id}/change.sh", f"{home}/active/{change_id}/change.sh"
+    return f"$(if [ -e {record} ]; then echo {record}; else echo {in_flight}; fi)"
 
 
 def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:

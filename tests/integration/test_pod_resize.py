@@ -152,6 +152,12 @@ def drift(*arguments: str) -> Outcome:
     return pyinfra("resize_drift", *arguments, "-y")
 
 
+def resized(audit: Outcome) -> list[dict[str, Any]]:
+    """What an audit finds of pods unlike their template."""
+    assert audit.code in (0, 2), audit.all
+    return [one for one in json.loads(audit.out)["findings"] if one["kind"] == "resize"]
+
+
 @pytest.fixture(autouse=True)
 def as_found(lab: Lab) -> Iterator[None]:
     """Whatever a test makes or stops is gone or runs again after it, and whatever one that was killed left is gone before."""
@@ -220,12 +226,14 @@ def test_the_whole_story(lab: Lab) -> None:
     (found,) = document["drift"]
     assert found["name"] == "t-web" and found["template"]["requests"] == {"cpu": "100m", "memory": "200Mi"}
     assert sorted(one["pod"] for one in found["pods"]) == [f"default/{item['metadata']['name']}" for item in after]
+    (found,) = resized(pyinfra("audit", *data(format="json"), "-y"))
+    assert found["name"] == "Deployment default/t-web" and "3 pods have cpu 300m/-, memory 600Mi/600Mi" in found["value"], found
 
     told = resize(deployment="default/t-web", cpu="100m", memory="200Mi", max_in_flight="3")
     assert told.code == 0, told.all
     back = pods(lab)
     assert identities(back) == identities(before) and has(lab, back, 100, 200) and all(map(no_resize_left, back))
-    assert drift().code == 0
+    assert drift().code == 0 and not resized(pyinfra("audit", *data(format="json"), "-y"))
 
     told = resize(deployment="default/t-web", cpu="300m", memory="600Mi", template="update")
     assert told.code == 0, told.all

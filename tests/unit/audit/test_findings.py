@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.audit import configmaps, drift, stale, strays, versions
+from roles.audit import configmaps, drift, stale, strays, text, versions
 from roles.audit.drift import Wishes
 from roles.audit.examine import report
 from roles.audit.model import Finding
@@ -19,6 +19,7 @@ from roles.feature_gates import model as gates_model
 from roles.feature_gates.catalogue import load
 from roles.kubeadm import lasting
 from roles.kubelet_config import model as fields_model
+from roles.pod_resize import Drift
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make
 from tests.unit.observe import node
 
@@ -50,6 +51,24 @@ def test_a_clean_cluster_has_no_findings() -> None:
     wishes = {view.host: Wishes(gates_model.read(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
     found = report(views, wishes, _lasting(), load(), made=MADE, target=37)
     assert found.findings == () and found.code == 0
+
+
+# ---- pods that were resized
+
+
+def test_pods_unlike_their_template_are_the_clusters() -> None:
+    small = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
+    large = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
+    pods = (("shop/web-1", large), ("shop/web-2", large), ("shop/web-3", {}))
+    drifts = [Drift("Deployment", "shop", "web", "app", small, pods), Drift("Job", "shop", "sum", "sum", small, pods[:1])]
+    made = report([make("w1")], {}, None, load(), made=MADE, drifts=drifts)
+    assert made.code == 2 and of(made.findings) == [("warning", "resize", None, None)] * 2
+    web = made.findings[0]
+    assert (web.node, web.name) == (None, "Deployment shop/web")
+    assert web.value == ("Deployment shop/web, container app: 3 pods have cpu 300m/-, memory 600Mi/600Mi; or nothing (request/limit)")
+    assert "its template says cpu 100m/-, memory 200Mi/200Mi" in web.rule and "template=update" in web.way_out
+    assert "container sum: 1 pod has cpu 300m/-, memory 600Mi/600Mi (request" in (made.findings[1].value or "")
+    assert "the cluster\n      pods unlike their template: Deployment shop/web, container app: 3 pods have" in text.render(made)
 
 
 # ---- strays

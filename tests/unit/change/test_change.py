@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.change import Change, FileEdit, Holder, render, report, stage_script
+from roles.change import Change, FileEdit, Holder, bundle, render, report, stage_script
 from roles.change.model import cmdline_sha256
 from roles.scripts import templates
 
@@ -50,8 +50,21 @@ HOSTILE = change(
 @pytest.mark.parametrize("made", [KUBELET, STATIC_POD, HOSTILE], ids=["kubelet", "static-pod", "hostile"])
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_the_script_parses(made: Change, shell: str) -> None:
-    for script in (render(made), stage_script(made, HOLDER, {})):
-        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+    for text in (render(made), stage_script(made, HOLDER, {})):
+        subprocess.run([shell, "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize(("there", "named"), [({"changes", "active"}, "changes"), ({"changes"}, "changes"), ({"active"}, "active")])
+def test_the_script_is_named_where_it_stays(tmp_path: Path, there: set[str], named: str) -> None:
+    """What is in flight is moved away when the change is over: a name of it could be stale when it is used."""
+    for place in there:
+        found = tmp_path / place / KUBELET.id / "change.sh"
+        found.parent.mkdir(parents=True)
+        found.touch()
+    told = subprocess.run(
+        ["sh", "-c", f'echo "{bundle.script(KUBELET.id, str(tmp_path))}"'], capture_output=True, text=True, check=True
+    ).stdout
+    assert told == f"{tmp_path}/{named}/{KUBELET.id}/change.sh\n"
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
