@@ -17,6 +17,7 @@ from roles.formats import flags
 from roles.kubelet import Kubelet
 from roles.observe import Observation, ObservationError
 from roles.observe.look import look
+from roles.patience import patient
 from roles.proof import NoApi
 from roles.rollout.remote import Remote, RemoteError
 from roles.scripts import templates
@@ -155,7 +156,7 @@ def _asked(remote: Remote, found: Evidence) -> dict[str, Any]:
         endpoints.append((name, f"{component.health_url}?verbose", certificate, key))
     unit = found.seen.unit.name if found.seen.unit else _UNIT
     script = templates().get_template("checks.sh.j2").render(unit=unit, seconds=_watch(found.seen), endpoints=endpoints)
-    answer = remote.run(script, timeout=ASK_SECONDS)
+    answer = remote.run(script, timeout=patient(ASK_SECONDS))
     moments, health = parse(remote.name, answer.stdout)
     return {"moments": moments, "health": health}
 

@@ -22,6 +22,7 @@ from roles.formats import FormatError, flags
 from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation, Process
+from roles.patience import patient
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def _ask_component(component: Component, gates: dict[str, bool]) -> str:
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
     # In the component's own mount namespace its binary is found as its manifest names it.
     inside = f"nsenter --target {component.process.pid} --mount --"
-    asked = f"ask {component.name} timeout {ask.SECONDS} {inside} {shlex.join([*words, '--version'])}"
+    asked = f"ask {component.name} timeout {patient(ask.SECONDS):.0f} {inside} {shlex.join([*words, '--version'])}"
     return f"{asked}\n{ask.ask_listed(component.name, f'{inside} {shlex.quote(words[0])}')}"
 
 

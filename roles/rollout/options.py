@@ -9,14 +9,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from roles.change.model import LEAST_CONFIRM_SECONDS
 from roles.change.refusal import Refusal
 from roles.data import Boolean
+from roles.patience import LEAST, MOST, parse
 from roles.rollout.pace import Pace, parse_max_unavailable
 from roles.rollout.remote import Remote, refusals
 
 
 class Options(BaseModel):
     """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose dead
-    holder's lock is taken; `allow_unproven` goes on where something cannot be proven; `persist`: what all nodes share is written to
-    kubeadm's ConfigMaps too, on clusters that kubeadm made."""
+    holder's lock is taken; `patience` how many times longer than usual everything may take (roles/patience.py); `allow_unproven` goes on
+    where something cannot be proven; `persist`: what all nodes share is written to kubeadm's ConfigMaps too, on clusters that kubeadm
+    made."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,6 +53,15 @@ class Options(BaseModel):
             examples=["r20260131-235900-1a2b"],
         ),
     ] = ""
+    patience: Annotated[
+        float,
+        BeforeValidator(parse),
+        WithJsonSchema({"type": "number", "minimum": LEAST, "maximum": MOST}),
+        Field(
+            description="how many times longer than usual everything may take: for nodes that are emulated, or short of processor time",
+            examples=[10],
+        ),
+    ] = LEAST
     allow_unproven: Annotated[
         bool, Field(description="consent: go on where something cannot be proven; the table then says NOT PROVEN", examples=[True])
     ] = False

@@ -41,6 +41,7 @@ from pyinfra.connectors.util import (
     write_stdin,
 )
 
+from roles import patience
 from roles.data import names
 
 T = TypeVar("T")
@@ -302,6 +303,10 @@ def _fleet(state: State) -> Fleet:
     active = {host.name for host in state.active_hosts}
     limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
     remotes = {host.name: Remote(host) for host in state.inventory}
+    try:
+        patience.take(remote.data(patience.KEY) for remote in remotes.values())
+    except ValueError as error:
+        raise refusals([error]) from None
     return Fleet(
         targets=[remote for name, remote in remotes.items() if name in active],
         others=[remote for name, remote in remotes.items() if name not in limited],
