@@ -38,7 +38,7 @@ def test_a_holder_that_has_yet_to_write_its_name_is_waited_for(tmp_path: Path) -
         fcntl.flock(held, fcntl.LOCK_EX)
         second = begun(tmp_path, "r2")
         # It has tried to take the lock once it sleeps before its next look.
-        wait_until("the second run to wait for the name", lambda: b"sleep" in _children(second.pid), 30)
+        wait_until("the second run to wait for the name", lambda: "sleep" in _children(second.pid), 30)
         (tmp_path / "name").write_text("run=r1\nwho=ops@desk\ncommand=c\nexpires=99999999999\n")
         (tmp_path / "name").rename(tmp_path / "cluster")
         told = second.communicate("", timeout=30)[0].splitlines()
@@ -52,6 +52,8 @@ def test_what_a_dead_holder_left_is_taken_over_by_name_only(tmp_path: Path) -> N
     assert begun(tmp_path, "r2", "r1").communicate("q", timeout=30)[0].splitlines() == ["taken over r1 of ops@desk", "locked", "released"]
 
 
-def _children(pid: int) -> bytes:
-    found = subprocess.run(["ps", "--no-headers", "-o", "comm", "--ppid", str(pid)], capture_output=True, check=False)
-    return found.stdout
+def _children(pid: int) -> set[str]:
+    """What the children of a process are called (proc(5))."""
+    numbers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found = (Path(f"/proc/{number}/comm") for number in numbers)
+    return {comm.read_text().strip() for comm in found if comm.exists()}
