@@ -24,6 +24,8 @@ NODES = ("cp1", "w1", "w2")
 GATE = "ReduceDefaultCrashLoopBackOffDecay"
 CONFIG = "/var/lib/kubelet/config.yaml"
 HOME = "/var/lib/daytwo"
+# What kubeadm keeps of a cluster's configuration, in kube-system.
+KEPT_BY_KUBEADM = ("kubeadm-config", "kubelet-config")
 # All that any runbook here changes on a node.
 KEPT = f"{CONFIG} /etc/default /etc/kubernetes /etc/systemd/system"
 
@@ -40,9 +42,16 @@ def kept(lab: Lab) -> Iterator[dict[str, dict[str, str]]]:
         lab.run(node, "rm -f /root/runbooks.tar")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def config_maps(lab: Lab) -> dict[str, str]:
+    """The data of kubeadm's ConfigMaps as they are before the first runbook, in JSON."""
+    return {name: lab.kubectl("get", "configmap", "-n", "kube-system", name, "-o", "jsonpath={.data}") for name in KEPT_BY_KUBEADM}
+
+
 @pytest.fixture(autouse=True)
-def as_found(lab: Lab, kept: dict[str, dict[str, str]]) -> Iterator[None]:
-    """What a runbook has left on the nodes is put back behind daytwo's back, and its records are taken away."""
+def as_found(lab: Lab, kept: dict[str, dict[str, str]], config_maps: dict[str, str]) -> Iterator[None]:
+    """What a runbook has left on the nodes and in kubeadm's ConfigMaps is put back behind daytwo's back, and its records are taken
+    away."""
     yield
     if Started.end_all():
         lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
@@ -62,6 +71,8 @@ def as_found(lab: Lab, kept: dict[str, dict[str, str]]) -> Iterator[None]:
         if any(not path.startswith(MANIFESTS) for path in changed):
             lab.run(node, "systemctl daemon-reload && systemctl restart kubelet")
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API", 180)
+    for name, before in config_maps.items():
+        lab.kubectl("patch", "configmap", "-n", "kube-system", name, "--type=merge", "-p", f'{{"data":{before}}}')
     forgotten = pyinfra("uninstall", "-y")
     assert forgotten.code == 0, forgotten.all
     assert {node: operator.files(lab, node) for node in NODES} == kept
@@ -131,7 +142,7 @@ def test_a_node_did_not_come_back(lab: Lab, desk: Desk) -> None:
     # A file that cannot be put back: what holds it became read-only in mid-change, while the new kubelet fails.
     lab.run(
         "w2",
-        "mkdir -p /run/small && mount -t tmpfs -o size=64k none /run/small && cp -a /etc/default/. /run/small/ && mount --move /run/small /etc/default",
+        "mkdir -p /run/small && mount -t tmpfs -o size=64k none /run/small && cp -a /etc/default/. /run/small/ && mount --bind /run/small /etc/default",
     )
     try:
         bad = Started(
@@ -146,7 +157,7 @@ def test_a_node_did_not_come_back(lab: Lab, desk: Desk) -> None:
         assert "revert-failed" in bad.out, bad.out
         book.all()
     finally:
-        lab.run("w2", f"umount /etc/default; rm -f {HOME}/go; systemctl restart kubelet")
+        lab.run("w2", f"umount /etc/default; umount /run/small; rm -f {HOME}/go; systemctl restart kubelet")
 
 
 def test_an_api_server_down_after_an_edit(lab: Lab, desk: Desk) -> None:
