@@ -373,6 +373,11 @@ def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> No
         assert f"change {change} is revert-failed: it wants a hand" in status.out
         refused = pyinfra("feature_gates", *wanted)
         assert refused.code == 1 and f"change {change} is revert-failed" in refused.all, refused.all
+        # Where no kubelet runs, little else can be told of the node.
+        node.run("systemctl stop kubelet")
+        status = pyinfra("status", "-y")
+        assert status.code == 1 and f"{node.name}: no kubelet runs on this node" in status.all, status.all
+        assert f"{node.name}: change {change} is revert-failed: it wants a hand" in status.all, status.all
         remount(node, "rw")
         node.run(f"sh {HOME}/active/{change}/change.sh revert")
         assert node.state(change) == "reverted" and node.leftovers() == ""
