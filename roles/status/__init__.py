@@ -52,6 +52,9 @@ def _show(fleet: Fleet) -> None:
             cluster.add(remote, seen, node.components)
         except Refusal as refusal:
             failures.append(str(refusal))
+            if not isinstance(seen, Exception):
+                # What is in flight there may be why.
+                failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
     notes = _effective(nodes, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
