@@ -34,8 +34,8 @@ class Holder:
         )
 
 
-def directory(change_id: str) -> str:
-    return f"{HOME}/changes/{change_id}"
+def directory(change_id: str, home: str = HOME) -> str:
+    return f"{home}/changes/{change_id}"
 
 
 def script(change_id: str, home: str = HOME) -> str:
@@ -43,7 +43,7 @@ def script(change_id: str, home: str = HOME) -> str:
 
     The record comes first: what is in flight is moved away the moment the change is over, perhaps between two words of a command.
     """
-    record, in_flight = f"{home}/changes/{change_id}/change.sh", f"{home}/active/{change_id}/change.sh"
+    record, in_flight = f"{directory(change_id, home)}/change.sh", f"{home}/active/{change_id}/change.sh"
     return f"$(if [ -e {record} ]; then echo {record}; else echo {in_flight}; fi)"
 
 
