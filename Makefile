@@ -7,7 +7,7 @@ export PYINFRA_PROGRESS := off
 # Read by the API server and the kubelets, Alpha and off since 1.32.
 GATE ?= PodLogsQuerySplitStreams=true
 
-.PHONY: help demo test test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab
+.PHONY: help demo picture test test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab vagrant-up vagrant-test vagrant-down
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -17,6 +17,9 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/feature_gates.py --data feature_gates=$(GATE) -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
+
+picture: lab ## docs/picture.svg anew, from a real run
+	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
 test: lint test-unit test-binaries test-lab test-wide test-resize ## everything CI runs
 
@@ -69,6 +72,15 @@ lab: $(READY) ## a running cluster on this machine: cp1, w1, w2 (more: CONTROL_P
 
 lab-down: $(READY) ## remove everything the lab made
 	@$(PYTHON) -m tests.lab down
+
+vagrant-up: $(READY) ## real virtual machines, cp1 and w1, with their own kernels (tests/vagrant/README.md)
+	@$(PYTHON) -m tests.vagrant up
+
+vagrant-test: $(READY) ## the deploys against them, one rebooted in mid-change; then they are taken down
+	@$(PYTHON) -m tests.vagrant test
+
+vagrant-down: $(READY) ## remove the machines, and all that was started for them
+	@$(PYTHON) -m tests.vagrant down
 
 $(READY): requirements.txt
 	@python3 -c 'import venv, ensurepip' 2>/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3 python3-venv)

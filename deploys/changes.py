@@ -4,5 +4,7 @@ pyinfra inventories/prod.py deploys/changes.py -y
 """
 
 from roles.history import changes
+from roles.inventory import known_keys
 
+known_keys()
 changes()

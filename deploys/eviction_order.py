@@ -6,5 +6,7 @@ pyinfra inventories/prod.py deploys/eviction_order.py -y --data format=json
 """
 
 from roles.eviction import eviction_order
+from roles.inventory import known_keys
 
+known_keys()
 eviction_order()

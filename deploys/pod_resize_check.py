@@ -3,6 +3,8 @@
 pyinfra inventories/prod.py deploys/pod_resize_check.py -y
 """
 
+from roles.inventory import known_keys
 from roles.pod_resize import pod_resize_check
 
+known_keys()
 pod_resize_check()

@@ -5,6 +5,8 @@ pyinfra inventories/prod.py deploys/priority_classes.py --data priority_classes=
 pyinfra inventories/prod.py deploys/priority_classes.py --data workloads=default/deployment/shop=web -y
 """
 
+from roles.inventory import known_keys
 from roles.objects import priority_classes
 
+known_keys()
 priority_classes()

@@ -5,6 +5,8 @@ pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data 
 pyinfra inventories/prod.py deploys/resize.py --data undo=r20260131-235900-1a2b -y
 """
 
+from roles.inventory import known_keys
 from roles.pod_resize import resize
 
+known_keys()
 resize()

@@ -6,7 +6,9 @@ import difflib
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
 
 from roles.formats import FormatError, flags
 
@@ -32,6 +34,14 @@ def boolean(value: Any) -> Any:
         return flags.parse_bool(str(value))
     except FormatError:
         raise ValueError(f"{written(value)} is not a boolean; write true or false") from None
+
+
+# What an inventory may write for one of these, told to whoever reads the schema (docs/reference/data.schema.json).
+LIST_OR_TEXT = WithJsonSchema({"type": ["array", "string"], "items": {"type": "string"}})
+Names = Annotated[tuple[str, ...] | None, BeforeValidator(names), LIST_OR_TEXT]
+Boolean = Annotated[bool, BeforeValidator(boolean), WithJsonSchema({"type": "boolean"})]
+#: A map, or the text that --data takes for one: `a=1,b=2`.
+MAP_OR_TEXT = WithJsonSchema({"type": ["object", "string"]})
 
 
 def strangers(keys: Iterable[str], known: Iterable[str]) -> list[str]:

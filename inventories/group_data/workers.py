@@ -1,5 +1,8 @@
 """Values for the hosts of the group `workers`. A value here takes the place of the whole value in all.py."""
 
+# Gates of these nodes alone; control_plane.py has those of the control plane.
+# feature_gates = {"HPAScaleToZero": False, "NodeSwap": "absent"}
+
 # Eviction thresholds (docs/eviction.md). A signal that is not named keeps what it has; "absent" gives the kubelet's own back.
 # eviction_hard = {"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%", "pid.available": "5%"}
 

@@ -27,6 +27,7 @@ import paramiko
 
 from roles.api import errors
 from roles.api.kubeconfig import Credentials, parse_kubeconfig, tls_context
+from roles.patience import patient
 
 #: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).
 Run = Callable[[str], tuple[bool, str, str]]
@@ -152,6 +153,7 @@ class _Base:
     def _tried(self, verb: str, path: str, send: Callable[[float], bytes], timeout: float, wait: float) -> bytes:
         if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError(f"not an absolute, percent-encoded path: {path!r}")
+        timeout, wait = patient(timeout), patient(wait)
         begun = time.monotonic()
         until = begun + wait
         settled: float | None = None
@@ -166,7 +168,7 @@ class _Base:
                     error.verb, error.path = verb, path.partition("?")[0]
                 now = time.monotonic()
                 if error.passing:
-                    settled = now + SETTLE
+                    settled = now + patient(SETTLE)
                 elif not isinstance(error, errors.Forbidden) or settled is None or now > settled:
                     raise
                 if now + PAUSE > until:
@@ -245,7 +247,7 @@ class Tunnel:
 
     def probe(self, timeout: float = TIMEOUT) -> None:
         """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead server is no matter."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patient(timeout)
         with contextlib.suppress(errors.Unreachable, errors.Timeout):
             self._open("/", deadline).close()
 

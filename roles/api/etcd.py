@@ -23,6 +23,7 @@ from roles.api import errors
 from roles.api.client import Peer, Run, Tunnel
 from roles.api.kubeconfig import Credentials, tls_context
 from roles.formats.flags import flag_values, last_flag
+from roles.patience import patient
 
 #: Longer than etcd itself waits for a quorum before it says that it has none (7 s by default: server/config, ReqTimeout).
 TIMEOUT = 10.0
@@ -242,6 +243,7 @@ class Members:
 
     def _ask(self, url: str, path: str, timeout: float, body: bytes | None = None) -> tuple[int, bytes]:
         host, url = self._access.host, url.rstrip("/")
+        timeout = patient(timeout)
         try:
             if self._transport is not None and self._forbidden is None:
                 try:

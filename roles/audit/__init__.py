@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
+from pydantic import ValidationError
 from pyinfra.api.deploy import deploy
 
 from roles.audit import page, text
+from roles.audit.asked import Asked
 from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.model import Report
-from roles.audit.versions import parse_target
 from roles.data import strangers
 from roles.eviction.order_deploy import write_whole
 from roles.feature_gates.catalogue import load
 from roles.rollout import remote as bridge
 from roles.rollout.remote import Fleet, show
 
-FORMATS = ("text", "json", "html")
-KEYS = ("format", "output", "target_version")
-
-
-@dataclass(frozen=True)
-class _Wish:
-    format: str
-    output: Path | None
-    target: int | None
+KEYS = tuple(Asked.model_fields)
 
 
 @deploy("Audit")  # type: ignore[untyped-decorator]
@@ -51,7 +42,7 @@ def _audit(fleet: Fleet) -> int:
         seen.lasting,
         catalogue,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        target=wish.target,
+        target=wish.target_version,
         drifts=seen.resized,
         orders=seen.orders,
         not_known=seen.not_known,
@@ -64,7 +55,7 @@ def _audit(fleet: Fleet) -> int:
     return found.code
 
 
-def _write(wish: _Wish, found: Report, html: str) -> None:
+def _write(wish: Asked, found: Report, html: str) -> None:
     document = {"text": lambda: text.render(found), "json": lambda: found.model_dump_json(indent=1), "html": lambda: html}[wish.format]()
     if wish.output is None:
         show(document)
@@ -77,7 +68,7 @@ def _write(wish: _Wish, found: Report, html: str) -> None:
     show(f"\n{wish.format}: {wish.output}")
 
 
-def _read(fleet: Fleet) -> _Wish:
+def _read(fleet: Fleet) -> Asked:
     """The same for all hosts: one document. Raises DeployError."""
     if told := strangers({key for remote in fleet.targets for key in remote.data_keys}, KEYS):
         raise bridge.refuse("; ".join(told))
@@ -85,12 +76,8 @@ def _read(fleet: Fleet) -> _Wish:
     for key, values in given.items():
         if len(values) > 1:
             raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
-    style, path, target = (next(iter(given[key])) for key in KEYS)
-    if style not in (None, *FORMATS):
-        raise bridge.refuse(f"format is {style!r}; there are {', '.join(FORMATS)}")
-    if path is not None and (not isinstance(path, str) or not path):
-        raise bridge.refuse(f"output is {path!r}; give a path: --data output=audit.html")
+    wanted = {key: value for key, (value,) in given.items() if value is not None}
     try:
-        return _Wish(style or FORMATS[0], Path(path).expanduser() if path else None, parse_target(target, load()))
-    except ValueError as error:
-        raise bridge.refuse(str(error)) from None
+        return Asked(**wanted)
+    except ValidationError as error:
+        raise bridge.refuse("; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())) from None

@@ -78,10 +78,10 @@ def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
             container=change.container,
             apply_timeout=change.apply_timeout,
             confirm_timeout=change.confirm_timeout,
-            revert_timeout=model.REVERT_TIMEOUT,
+            revert_timeout=change.revert_timeout,
             retry_seconds=model.RETRY_SECONDS,
             stable_seconds=model.STABLE_SECONDS,
-            settle_seconds=model.SETTLE_SECONDS,
+            settle_seconds=change.settle_seconds,
             keep=model.KEEP,
         )
     )

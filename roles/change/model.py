@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ STATIC_POD_TIMEOUT = 240
 REVERT_TIMEOUT = 120
 STABLE_SECONDS = 12
 # A static pod's grace period is 30 s (kubeadm's manifests, and the default of terminationGracePeriodSeconds): an old process
-# that is still there after it, and healthy, stays.
-SETTLE_SECONDS = 40
+# that is still there after it and a moment, and healthy, stays.
+GRACE_SECONDS = 30
+MOMENT_SECONDS = 10
 # A revert that was ended itself is taken up again after this long.
 RETRY_SECONDS = 30
 # What is left of confirm_timeout once the new process may have used all of its time: for the proof.
@@ -101,7 +103,7 @@ class Change:
     """What one node is to go through in one phase, and how it is seen to have worked.
 
     `old_argv` and `new_argv` are the arguments of the process before and after, None where they cannot be told beforehand;
-    `arguments_sha256` are the sums of both where only those are known ("": not even they).
+    `arguments_sha256` are the sums of both where only those are known ("": not even they). `patience` multiplies the waits.
     `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container.
     """
 
@@ -121,6 +123,7 @@ class Change:
     wanted_confirm_timeout: int | None = None
     soak: int = 0
     arguments_sha256: tuple[str, str] | None = None
+    patience: float = 1.0
 
     @property
     def old_arguments(self) -> str:
@@ -133,11 +136,27 @@ class Change:
     @property
     def confirm_timeout(self) -> int:
         """Seconds from the first touch until the node puts back what is not confirmed; a soak comes on top."""
-        default = (KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT) + PROOF_SECONDS
+        default = self._start_timeout + self._patient(PROOF_SECONDS)
         return (default if self.wanted_confirm_timeout is None else self.wanted_confirm_timeout) + self.soak
 
     @property
     def apply_timeout(self) -> int:
         """Seconds for the new process to become healthy and stay so; never all of the time until the deadline."""
-        usual = KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT
-        return min(usual, self.confirm_timeout - self.soak - 10)
+        return min(self._start_timeout, self.confirm_timeout - self.soak - 10)
+
+    @property
+    def revert_timeout(self) -> int:
+        """Seconds for each rung of the way back."""
+        return self._patient(REVERT_TIMEOUT)
+
+    @property
+    def settle_seconds(self) -> int:
+        """Seconds that an old process, found on the way back, must stay healthy: it may be in its grace period."""
+        return GRACE_SECONDS + self._patient(MOMENT_SECONDS)
+
+    @property
+    def _start_timeout(self) -> int:
+        return self._patient(KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT)
+
+    def _patient(self, seconds: int) -> int:
+        return math.ceil(seconds * self.patience)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 _TELLING = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
 
 # systemd says that it failed, never why.
-_SYSTEMD = re.compile(r"journal: (Failed to start |Starting |.*\.service: )")
+_SYSTEMD = re.compile(r"journal: (Failed to start |Start(ing|ed) |Stopp(ing|ed) |.*\.service: )")
+# With this the journal comes to the end of the process that ran before the change: what stands above it is that one's.
+_STOPPING = "journal: Stopping "
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,14 @@ class Status:
 
     @property
     def telling_line(self) -> str:
-        """The line of the component's own output that says why, or "" where there is none."""
-        telling = [line for line in self.evidence if _TELLING.search(line) and not _SYSTEMD.match(line)]
-        from_container = [line for line in telling if not line.startswith("journal: ")]
-        return _bare((from_container or telling or [""])[-1])
+        """The line of the component's own output that says why, or "" where there is none. Where no line of the new process is of
+        that kind (a unit's own ExecStartPre has its own words), its last one."""
+        journal = [line for line in self.evidence if line.startswith("journal: ")]
+        stopped = [number for number, line in enumerate(journal) if line.startswith(_STOPPING)]
+        new = [line for line in journal[stopped[-1] if stopped else 0 :] if not _SYSTEMD.match(line)]
+        from_container = [line for line in self.evidence if not line.startswith("journal: ") and _TELLING.search(line)]
+        telling = from_container or [line for line in new if _TELLING.search(line)] or (new if stopped else [])
+        return _bare((telling or [""])[-1])
 
     @property
     def last_words(self) -> list[str]:

@@ -12,8 +12,8 @@ from roles.eviction.foresee import foresee
 from roles.eviction.model import Desired, read
 from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.predict import readings
+from roles.eviction.unmet import defaults_of, unmet
 from roles.formats import ABSENT
-from roles.kubelet.thresholds import DEFAULT_HARD
 from roles.kubelet_config import Prepared, Settled, State, Wish, drive, needs_no_more, prepare
 from roles.rollout import remote as bridge
 from roles.rollout.remote import Fleet, Remote
@@ -46,8 +46,7 @@ def _wish(remote: Remote) -> Wish | None:
 
 def _settle(desired: Desired, state: State) -> Settled:
     now = state.configuration
-    # Without --config the kubelet has no default thresholds (cmd/kubelet/app/options: applyLegacyDefaults).
-    defaults = DEFAULT_HARD if state.kubelet.config_path else {}
+    defaults = defaults_of(state.kubelet)
     capacity = {signal: reading.capacity for signal, reading in readings(state.summary).items()}
     problems = wanted.problems(state.host, desired, now, capacity, defaults)
     if problems:
@@ -74,4 +73,4 @@ def _summary(desired: Desired) -> str:
     return ", ".join(parts)
 
 
-__all__ = ["eviction", "eviction_order", "foresee", "node_order"]
+__all__ = ["Desired", "eviction", "eviction_order", "foresee", "node_order", "read", "unmet"]

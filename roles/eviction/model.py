@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.change.refusal import Refusal
-from roles.data import boolean, names, strangers
+from roles.data import Boolean, Names, strangers
 from roles.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -207,6 +207,16 @@ def _transition(value: Any) -> str:
     return str(value)
 
 
+_SIGNALS = WithJsonSchema(
+    {
+        "type": ["object", "string"],
+        "minProperties": 1,
+        "propertyNames": {"enum": [*SIGNALS, *DERIVED]},
+        "additionalProperties": {"type": ["string", "integer"]},
+    }
+)
+
+
 class Desired(BaseModel):
     """The data keys that deploys/eviction.py reads for one host.
 
@@ -219,15 +229,57 @@ class Desired(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    eviction_hard: Annotated[Wishes, _map("eviction_hard", "=<", _threshold)] = {}
-    eviction_soft: Annotated[Wishes, _map("eviction_soft", "=<", _threshold)] = {}
-    eviction_soft_grace_period: Annotated[Wishes, _map("eviction_soft_grace_period", "=", _grace)] = {}
-    eviction_minimum_reclaim: Annotated[Wishes, _map("eviction_minimum_reclaim", "=", _reclaim)] = {}
-    eviction_max_pod_grace_period: Annotated[int | Literal["absent"] | None, BeforeValidator(_pod_grace)] = None
-    eviction_pressure_transition_period: Annotated[str | None, BeforeValidator(_transition)] = None
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
-    allow_evictions: Annotated[bool, BeforeValidator(boolean)] = False
-    move_flags: Annotated[bool, BeforeValidator(boolean)] = False
+    eviction_hard: Annotated[
+        Wishes,
+        _map("eviction_hard", "=<", _threshold),
+        _SIGNALS,
+        Field(
+            description="hard thresholds: a quantity, or a percentage of what the node has; `0%` switches a signal off, `absent` gives the"
+            " kubelet's own back; a signal that is not named keeps what it has",
+            examples=[{"memory.available": "500Mi", "nodefs.available": "10%"}, "memory.available<500Mi,pid.available=5%"],
+        ),
+    ] = {}
+    eviction_soft: Annotated[
+        Wishes,
+        _map("eviction_soft", "=<", _threshold),
+        _SIGNALS,
+        Field(description="soft thresholds, written as hard ones", examples=[{"memory.available": "1Gi"}]),
+    ] = {}
+    eviction_soft_grace_period: Annotated[
+        Wishes,
+        _map("eviction_soft_grace_period", "=", _grace),
+        _SIGNALS,
+        Field(
+            description="how long a soft threshold is reached before pods go: a duration with units",
+            examples=[{"memory.available": "1m30s"}],
+        ),
+    ] = {}
+    eviction_minimum_reclaim: Annotated[
+        Wishes,
+        _map("eviction_minimum_reclaim", "=", _reclaim),
+        _SIGNALS,
+        Field(
+            description="how much more than the threshold is to be free before eviction ends: a quantity or a percentage",
+            examples=[{"memory.available": "200Mi"}],
+        ),
+    ] = {}
+    eviction_max_pod_grace_period: Annotated[
+        int | Literal["absent"] | None,
+        BeforeValidator(_pod_grace),
+        WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, {"const": ABSENT}]}),
+        Field(description="seconds that a pod which a soft threshold evicts may take to end, at most", examples=[60, ABSENT]),
+    ] = None
+    eviction_pressure_transition_period: Annotated[
+        str | None,
+        BeforeValidator(_transition),
+        WithJsonSchema({"type": "string"}),
+        Field(description="how long a node keeps its pressure condition after the pressure: a duration above 0", examples=["5m", ABSENT]),
+    ] = None
+    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
+    allow_evictions: Annotated[Boolean, Field(description="consent: go on where pods would have to go", examples=[True])] = False
+    move_flags: Annotated[
+        Boolean, Field(description="consent: a flag that beats the configuration file is moved there", examples=[True])
+    ] = False
 
     @property
     def maps(self) -> dict[str, Wishes]:

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pyinfra.api.deploy import deploy
 
 from roles import control_plane, kubelet
@@ -28,10 +29,34 @@ from roles.rollout.remote import Fleet, Remote, RemoteError, show
 FORMATS = ("table", "json")
 
 
-@dataclass(frozen=True)
-class _Wish:
-    format: str
-    picture: Path | None
+def _format(value: Any) -> Any:
+    if value not in FORMATS:
+        raise ValueError(f"format is {value!r}; there are {' and '.join(FORMATS)}")
+    return value
+
+
+def _picture(value: Any) -> Any:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"picture is {value!r}; give a path: --data picture=order.html")
+    return Path(value).expanduser()
+
+
+class Wish(BaseModel):
+    """The data keys of deploys/eviction_order.py."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Annotated[
+        Literal["table", "json"],
+        BeforeValidator(_format),
+        Field(description="a table, or one JSON document on standard output", examples=["json"]),
+    ] = "table"
+    picture: Annotated[
+        Path | None,
+        BeforeValidator(_picture),
+        WithJsonSchema({"type": "string"}),
+        Field(description="a path on the operator's machine, where one HTML page is written", examples=["order.html"]),
+    ] = None
 
 
 @deploy("Order of eviction")  # type: ignore[untyped-decorator]
@@ -67,18 +92,17 @@ def _show(fleet: Fleet) -> None:
         raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
 
 
-def _read(fleet: Fleet) -> _Wish:
+def _read(fleet: Fleet) -> Wish:
     """The same for all hosts: one page, one document. Raises DeployError."""
-    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in ("format", "picture")}
-    for key, values in given.items():
-        if len(values) > 1:
-            raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
-    style, path = (next(iter(given[key])) for key in ("format", "picture"))
-    if style not in (None, *FORMATS):
-        raise bridge.refuse(f"format is {style!r}; there are {' and '.join(FORMATS)}")
-    if path is not None and (not isinstance(path, str) or not path):
-        raise bridge.refuse(f"picture is {path!r}; give a path: --data picture=order.html")
-    return _Wish(style or FORMATS[0], Path(path).expanduser() if path else None)
+    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in Wish.model_fields}
+    for key, found in given.items():
+        if len(found) > 1:
+            raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, found)))}; give it by --data")
+    values = {key: next(iter(one)) for key, one in given.items()}
+    try:
+        return Wish(**{key: value for key, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise bridge.refuse("; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())) from None
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from roles.observe.parse import ObservationError
+from roles.patience import patient
 from roles.rollout.remote import Remote
 from roles.scripts import templates
 
@@ -75,7 +76,7 @@ def container_of(cgroup: str) -> tuple[str, str] | None:
 
 def look(remote: Remote) -> tuple[ContainerProcess, ...]:
     """The containers' first processes on a node. Raises ObservationError and RemoteError."""
-    answer = remote.run(script(), timeout=LOOK_SECONDS)
+    answer = remote.run(script(), timeout=patient(LOOK_SECONDS))
     if answer.code != 0:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
         raise ObservationError(f"{remote.name}: could not look at the containers' processes: {said}")

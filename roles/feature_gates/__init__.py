@@ -15,8 +15,10 @@ from roles.feature_gates import skew
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
 from roles.feature_gates.skew import Running
+from roles.feature_gates.unmet import unmet, untold, wanted_of
 from roles.kubelet import ask
 from roles.observe import minor_of
+from roles.patience import patient
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -112,7 +114,9 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
     bridge.stop(refusals)
     by_host = {plan.host: plan for plan in plans}
     asked = [node.remote for host, node in found.nodes.items() if planning.ask_script(by_host[host])]
-    answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=120))
+    answers = fleet.each(
+        asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=patient(ask.ALL_SECONDS))
+    )
     gates = _Gates(found.cluster)
     for host, plan in by_host.items():
         metrics = gates.read(plan)
@@ -291,7 +295,7 @@ def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], op
     gates = {
         name: {"before": effective[name].enabled if name in effective else None, "after": value} for name, value in planned.wanted.items()
     }
-    change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout)
+    change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
     return Step(change, prover.ready, prover.prove, prover.watch, Effective(gates))
 
 
@@ -353,3 +357,6 @@ def _how(step: Step | None, wanted: bool | None, read: bool) -> tuple[str, str, 
     if step.outcome == "confirmed":
         return "confirmed", f"{step.seconds:.0f}", step.how
     return step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", step.why or step.how or "-"
+
+
+__all__ = ["Desired", "feature_gates", "read", "unmet", "untold", "wanted_of"]

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.change.refusal import Refusal
 from roles.control_plane import COMPONENTS as CONTROL_PLANE
-from roles.data import boolean, names
+from roles.data import LIST_OR_TEXT, Boolean, Names, names
 from roles.formats import FormatError, flags
 
 ABSENT = "absent"
@@ -70,12 +70,45 @@ class Desired(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    feature_gates: Annotated[dict[str, bool | None], BeforeValidator(_gates)]
-    components: Annotated[tuple[str, ...], BeforeValidator(_components)] = COMPONENTS
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
-    all_components: Annotated[bool, BeforeValidator(boolean)] = False
-    allow_unknown_gates: Annotated[bool, BeforeValidator(boolean)] = False
-    allow_hazards: Annotated[tuple[str, ...], BeforeValidator(names)] = ()
+    feature_gates: Annotated[
+        dict[str, bool | None],
+        BeforeValidator(_gates),
+        WithJsonSchema(
+            {"type": ["object", "string"], "minProperties": 1, "additionalProperties": {"enum": [True, False, ABSENT, "true", "false"]}}
+        ),
+        Field(
+            description="gates as they should be: true, false, or `absent` to take one out of the node's files again; a gate that is not"
+            " named is left alone",
+            examples=[{"NodeSwap": True, "HPAScaleToZero": "absent"}, "NodeSwap=true,HPAScaleToZero=absent"],
+        ),
+    ]
+    components: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_components),
+        WithJsonSchema({"type": ["array", "string"], "items": {"enum": [*COMPONENTS, *_ALIASES]}}),
+        Field(
+            description=f"only these: {', '.join(f'`{name}`' for name in COMPONENTS)}",
+            examples=[["kubelet"], "kube-apiserver,kubelet"],
+        ),
+    ] = COMPONENTS
+    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
+    all_components: Annotated[
+        Boolean,
+        Field(description="a gate is taken to components that do not read it, too, as naming them in `components` does", examples=[True]),
+    ] = False
+    allow_unknown_gates: Annotated[
+        Boolean,
+        Field(description="consent: write a gate that the component's own binary does not know", examples=[True]),
+    ] = False
+    allow_hazards: Annotated[
+        tuple[str, ...],
+        BeforeValidator(names),
+        LIST_OR_TEXT,
+        Field(
+            description="consent: these gates may do what the plan warns of",
+            examples=[["HPAConfigurableTolerance"], "HPAConfigurableTolerance"],
+        ),
+    ] = ()
 
     @property
     def gates(self) -> dict[str, bool | None]:

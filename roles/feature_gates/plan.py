@@ -22,6 +22,7 @@ from roles.formats import FormatError, flags
 from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation, Process
+from roles.patience import patient
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
         if name != "kubelet" and name not in components:
             continue
         process = found.process if name == "kubelet" else components[name].process
-        wanted = _concerned(name, process, desired)
+        wanted = concerned(name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
             sourced = _sourced(found if name == "kubelet" else components[name])
             left_out += [LeftOut(seen.host, name, gate, reach.readers(gate, process.minor) or (), sourced.get(gate)) for gate in others]
@@ -84,7 +85,7 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
     return NodePlan(seen.host, found, components, tuple(planned), tuple(warnings), tuple(left_out))
 
 
-def _concerned(component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
+def concerned(component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
     """The wanted gates that a component is to be changed for, in the operator's order."""
     if desired.everywhere:
         return desired.gates
@@ -175,7 +176,7 @@ def _ask_component(component: Component, gates: dict[str, bool]) -> str:
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
     # In the component's own mount namespace its binary is found as its manifest names it.
     inside = f"nsenter --target {component.process.pid} --mount --"
-    asked = f"ask {component.name} timeout {ask.SECONDS} {inside} {shlex.join([*words, '--version'])}"
+    asked = f"ask {component.name} timeout {patient(ask.SECONDS):.0f} {inside} {shlex.join([*words, '--version'])}"
     return f"{asked}\n{ask.ask_listed(component.name, f'{inside} {shlex.quote(words[0])}')}"
 
 

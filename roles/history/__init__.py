@@ -21,6 +21,7 @@ from roles.history.facts import Recorded
 from roles.history.plan import Undo
 from roles.kubelet_config import Outlook, Settled, after, state_of, unreadable
 from roles.observe import Observation
+from roles.patience import patient
 from roles.proof import NoApi, Owed, Prover, Survey, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -62,7 +63,7 @@ def _show_changes(fleet: Fleet) -> None:
 
 def _ask(fleet: Fleet, remotes: list[Remote], runs: Sequence[str] = ()) -> tuple[dict[str, list[Recorded]], list[str]]:
     def ask(remote: Remote) -> list[Recorded]:
-        answer = remote.run(facts.question(runs), timeout=facts.QUESTION_SECONDS)
+        answer = remote.run(facts.question(runs), timeout=patient(facts.QUESTION_SECONDS))
         return facts.parse(remote.name, answer.stdout)
 
     answers = fleet.each(remotes, ask)
@@ -239,7 +240,7 @@ def _assemble(
             outlooks[undo.change.node].may_go if undo.settings and undo.change.node in outlooks else frozenset(),
         )
         prover = Prover(found.cluster, owed)
-        change = replace(undo.change, wanted_confirm_timeout=options.confirm_timeout)
+        change = replace(undo.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
         effective = Effective.of(undo.recorded.plan).undone()
         steps.append(Step(change, prover.ready, prover.prove, prover.watch, effective, undo.recorded.id))
     info = this_run(run_id, {"undo": name})
@@ -298,7 +299,7 @@ def _look_before(fleet: Fleet) -> dict[str, Remote]:
 
 def _uninstall(remote: Remote) -> bool:
     script = templates().get_template("uninstall.sh.j2").render(home=HOME, systemd=SYSTEMD)
-    answer = remote.run(script, timeout=UNINSTALL_SECONDS)
+    answer = remote.run(script, timeout=patient(UNINSTALL_SECONDS))
     said = answer.stdout[-1] if answer.stdout else " ".join(answer.stderr[-3:])
     show(f"{remote.name}: {said}")
     return answer.code == 0 and not said.startswith("busy")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.data import boolean
+from roles.data import Boolean
 from roles.rollout.remote import Remote, refusals
+
+_RUN = r"^r\d{8}-\d{6}-[0-9a-f]{4}$"
 
 
 def _run(value: object) -> str:
     text = str(value)
-    if not re.fullmatch(r"r\d{8}-\d{6}-[0-9a-f]{4}", text):
+    if not re.fullmatch(_RUN, text):
         raise ValueError(f"run={text} is not the name of a run (such as r20260131-235900-1a2b; deploys/changes.py lists them)")
     return text
 
@@ -24,9 +26,16 @@ class Wanted(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    run: Annotated[str | None, BeforeValidator(_run)] = None
-    force: Annotated[bool, BeforeValidator(boolean)] = False
-    allow_evictions: Annotated[bool, BeforeValidator(boolean)] = False
+    run: Annotated[
+        str | None,
+        BeforeValidator(_run),
+        WithJsonSchema({"type": "string", "pattern": _RUN}),
+        Field(description="the run that is undone; without it the newest one", examples=["r20260131-235900-1a2b"]),
+    ] = None
+    force: Annotated[Boolean, Field(description="consent: also where a file was changed since", examples=[True])] = False
+    allow_evictions: Annotated[
+        Boolean, Field(description="consent: also where pods would have to go for the settings of before", examples=[True])
+    ] = False
 
 
 def read(remote: Remote) -> Wanted:

@@ -16,6 +16,7 @@ from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting, re
 from roles.kubeadm.plan import Edited, Member
 from roles.kubeadm.write import API_WAIT, write
 from roles.kubelet import ask
+from roles.patience import patient
 from roles.proof import NoApi, Survey
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -111,7 +112,7 @@ def _refused(found: Survey, candidate: bytes) -> str:
         argv = node.kubelet.service.known_argv or node.kubelet.process.argv
         script = ask.script([ask.ask_kubelet(node.kubelet, argv, {node.kubelet.config_path: candidate})])
         try:
-            said = ask.verdicts(node.remote.run("sh -s", stdin=script, timeout=ASK_SECONDS).stdout).get("kubelet")
+            said = ask.verdicts(node.remote.run("sh -s", stdin=script, timeout=patient(ASK_SECONDS)).stdout).get("kubelet")
         except RemoteError as error:
             return str(error)
         if said is None:

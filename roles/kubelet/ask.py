@@ -12,9 +12,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from roles.kubelet.facts import Kubelet
+from roles.patience import patient
 
+# For one binary to judge its candidate, and for all of a node.
 SECONDS = 20
 _LISTED = "[A-Za-z0-9:]+=true[|]false [(](ALPHA|BETA) - default=(true|false)[)]"
+ALL_SECONDS = 120
 # A kubelet of 1.28 or 1.29 takes --config-dir only with this in its environment (cmd/kubelet/app/server.go); others do not look.
 _ALPHA = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 _BAD_VALUE = "--max-pods=-1"
@@ -37,7 +40,7 @@ def ask_kubelet(kubelet: Kubelet, argv: Iterable[str], changed: Mapping[str, byt
                 lines.append(_here_file(f"dropins/{number:04d}.conf", data))
         extra.append('--config-dir="$d/dropins"')
     alpha = f"env {_ALPHA}=yes " if kubelet.dropin_folder else ""
-    lines.append(f"ask kubelet {alpha}timeout {SECONDS} {shlex.join(argv)} {' '.join(extra)}")
+    lines.append(f"ask kubelet {alpha}timeout {patient(SECONDS):.0f} {shlex.join(argv)} {' '.join(extra)}")
     return "\n".join(lines)
 
 

@@ -8,10 +8,11 @@ from pyinfra.api.deploy import deploy
 
 from roles.kubelet_config import plan
 from roles.kubelet_config.carry_out import Prepared, Settled, Wish, after, drive, prepare, state_of, unreadable
-from roles.kubelet_config.model import read
+from roles.kubelet_config.model import Desired, read
 from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import State
+from roles.kubelet_config.unmet import unmet
 from roles.rollout import remote as bridge
 from roles.rollout.remote import Fleet, Remote
 
@@ -41,6 +42,7 @@ def _wish(remote: Remote) -> Wish | None:
 
 
 __all__ = [
+    "Desired",
     "Outlook",
     "Prepared",
     "Settled",
@@ -52,6 +54,8 @@ __all__ = [
     "kubelet_config",
     "needs_no_more",
     "prepare",
+    "read",
     "state_of",
+    "unmet",
     "unreadable",
 ]

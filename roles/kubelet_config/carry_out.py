@@ -17,6 +17,7 @@ from roles.kubelet import Kubelet, ask, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
+from roles.patience import patient
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, settings_differences, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -122,7 +123,7 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
     bridge.stop(refusals)
     questions = {host: ask.script([item.question]) for host, item in planned.items() if item.change is not None}
     asked = [node.remote for host, node in found.nodes.items() if host in questions]
-    answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=questions[remote.name], timeout=120))
+    answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=questions[remote.name], timeout=patient(ask.ALL_SECONDS)))
     for host, answer in answers.items():
         said = str(answer).removeprefix(f"{host}: ") if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
         version = planned[host].state.kubelet.process.version
@@ -261,7 +262,7 @@ def _assemble(
                 name: {"before": lookup(item.state.configuration, name), "after": value} for name, value in item.settled.expected.items()
             }
         )
-        change = replace(item.change, wanted_confirm_timeout=options.confirm_timeout)
+        change = replace(item.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
         ready = partial(ready_still, prover.ready, found.cluster, item, wishes[host], options.allow_unproven)
         steps.append(Step(change, ready, prover.prove, prover.watch, effective))
     stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from roles.change.refusal import Refusal
-from roles.data import boolean, names, strangers, written
+from roles.data import MAP_OR_TEXT, Boolean, Names, strangers, written
 from roles.rollout.options import Options
 
 ABSENT = "absent"
@@ -75,10 +75,21 @@ class Desired(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kubelet_config: Annotated[dict[str, Any], BeforeValidator(_fields)]
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
-    move_flags: Annotated[bool, BeforeValidator(boolean)] = False
-    allow_evictions: Annotated[bool, BeforeValidator(boolean)] = False
+    kubelet_config: Annotated[
+        dict[str, Any],
+        BeforeValidator(_fields),
+        MAP_OR_TEXT,
+        Field(
+            description="fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1, docs/reference/kubelet-fields.md), nested or with"
+            " dots between their parts; `absent` takes one out; a field that is not named is left alone",
+            examples=[{"maxPods": 200, "systemReserved.cpu": "200m"}, "maxPods=200,systemReserved.cpu=200m"],
+        ),
+    ]
+    only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
+    move_flags: Annotated[
+        Boolean, Field(description="consent: a flag that beats the configuration file is moved there", examples=[True])
+    ] = False
+    allow_evictions: Annotated[Boolean, Field(description="consent: go on where pods would have to go", examples=[True])] = False
 
 
 # All keys that deploys/kubelet_config.py reads.

@@ -17,9 +17,10 @@ from roles.objects import rollout
 from roles.objects.connection import connection
 from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
 from roles.objects.live import COLLECTIONS, Live, Object
-from roles.objects.model import KEYS, RESOURCES_OF_KINDS, namespaced_name, read
+from roles.objects.model import KEYS, RESOURCES_OF_KINDS, Desired, namespaced_name, read
 from roles.objects.plan import Action, Plan
 from roles.objects.run import ObjectRun, Turn, read_live
+from roles.objects.unmet import unmet_classes, unmet_workloads
 from roles.proof import NoApi, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -167,6 +168,7 @@ __all__ = [
     "COLLECTIONS",
     "LOOK_AGAIN",
     "RESOURCES_OF_KINDS",
+    "Desired",
     "Errand",
     "Live",
     "NotDone",
@@ -174,5 +176,9 @@ __all__ = [
     "connection",
     "namespaced_name",
     "priority_classes",
+    "read",
+    "read_live",
     "rollout",
+    "unmet_classes",
+    "unmet_workloads",
 ]

@@ -14,6 +14,7 @@ from roles.api import Api, ApiError, ConnectionLost, find_object, list_objects
 from roles.change.record import RunInfo, RunRecord
 from roles.objects import rollout
 from roles.objects.live import COLLECTIONS, Live, Object, uid
+from roles.patience import patient
 from roles.proof import NoApi
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.remote import Fleet, RemoteError, on_interrupt, show
@@ -113,7 +114,7 @@ class Errand:
 
     def asked(self, ask: Callable[[Api], T]) -> T:
         """Ask or write what may be asked twice, over a new connection where the one before was lost. Raises ApiError, NoApi."""
-        until = time.monotonic() + API_WAIT
+        until = time.monotonic() + patient(API_WAIT)
         while True:
             try:
                 return ask(self._connect())

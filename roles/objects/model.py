@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.change.refusal import Refusal
-from roles.data import boolean, names
+from roles.data import MAP_OR_TEXT, Boolean, Names
 from roles.rollout.options import Options
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
@@ -289,14 +289,51 @@ class Desired(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    priority_classes: Annotated[tuple[PriorityClass, ...] | None, BeforeValidator(_classes), AfterValidator(_unique_classes)] = None
-    workloads: Annotated[tuple[Workload, ...], BeforeValidator(_workloads), AfterValidator(_unique_workloads)] = ()
-    replace: Annotated[bool, BeforeValidator(boolean)] = False
-    prune: Annotated[bool, BeforeValidator(boolean)] = False
-    force: Annotated[bool, BeforeValidator(boolean)] = False
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
-    rollout_timeout: Annotated[int, Field(ge=1, le=86400)] = DEFAULT_ROLLOUT_SECONDS
-    kubeconfig: str | None = None
+    priority_classes: Annotated[
+        tuple[PriorityClass, ...] | None,
+        BeforeValidator(_classes),
+        AfterValidator(_unique_classes),
+        WithJsonSchema({"type": ["object", "array", "string"]}),
+        Field(
+            description="the cluster's PriorityClasses: name to value, or to fields (`value`, `description`, `globalDefault`,"
+            " `preemptionPolicy`, `labels`, `annotations`); the same for all hosts",
+            examples=[{"web": 1000, "batch": {"value": -10, "preemptionPolicy": "Never"}}, "web=1000,batch=-10"],
+        ),
+    ] = None
+    workloads: Annotated[
+        tuple[Workload, ...],
+        BeforeValidator(_workloads),
+        AfterValidator(_unique_workloads),
+        MAP_OR_TEXT,
+        Field(
+            description="workloads and the class that their pods should have: NAMESPACE/KIND/NAME; kinds `deployment`, `statefulset`,"
+            " `daemonset`; the same for all hosts",
+            examples=[{"shop/deployment/web": "web"}, "shop/deployment/web=web"],
+        ),
+    ] = ()
+    replace: Annotated[
+        Boolean,
+        Field(description="consent: a class whose value or preemptionPolicy changes is deleted and made anew", examples=[True]),
+    ] = False
+    prune: Annotated[
+        Boolean,
+        Field(description="consent: classes that daytwo made and that were dropped from the data are removed", examples=[True]),
+    ] = False
+    force: Annotated[Boolean, Field(description="consent: fields of other managers are taken over", examples=[True])] = False
+    only: Annotated[
+        Names, Field(description="only these classes and workloads of the data", examples=[["web"], "web,shop/deployment/web"])
+    ] = None
+    rollout_timeout: Annotated[int, Field(ge=1, le=86400, description="seconds for each roll-out", examples=[600])] = (
+        DEFAULT_ROLLOUT_SECONDS
+    )
+    kubeconfig: Annotated[
+        str | None,
+        WithJsonSchema({"type": "string"}),
+        Field(
+            description="a file on the operator's machine whose identity is used, instead of the control plane's own",
+            examples=["~/.kube/config"],
+        ),
+    ] = None
 
     @property
     def classes(self) -> tuple[PriorityClass, ...]:

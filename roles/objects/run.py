@@ -21,6 +21,7 @@ from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
 from roles.objects.plan import Action, Plan
+from roles.patience import patient
 from roles.proof import NoApi
 from roles.rollout.lock import Locked
 from roles.rollout.remote import Fleet, RemoteError, show
@@ -205,14 +206,14 @@ class ObjectRun(Errand):
 
     def _gone(self, path: str, uid: str) -> None:
         """Raises NotDone where the object with this UID is still there after a while."""
-        until = time.monotonic() + REMOVAL
+        until = time.monotonic() + patient(REMOVAL)
         while True:
             found = self.fetch(path)
             if found is None or facts.uid(found) != uid:
                 return
             if time.monotonic() > until:
                 finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
-                raise NotDone(f"it was deleted, and is still there after {REMOVAL:g} s; its finalizers: {finalizers}")
+                raise NotDone(f"it was deleted, and is still there after {patient(REMOVAL):g} s; its finalizers: {finalizers}")
             gevent.sleep(LOOK_AGAIN)
 
     def _remove(self, action: Action) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from roles.observe.model import Observation
 from roles.observe.parse import ObservationError, parse
+from roles.patience import patient
 from roles.rollout.remote import Remote
 from roles.scripts import templates
 
@@ -28,7 +29,7 @@ def look(remote: Remote, wanted: Wanted) -> Observation:
 
 def _ask(remote: Remote, files: list[str], directories: list[str]) -> Observation:
     script = templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories)
-    answer = remote.run(script, timeout=LOOK_SECONDS)
+    answer = remote.run(script, timeout=patient(LOOK_SECONDS))
     if answer.code != 0 or not answer.stdout:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
         raise ObservationError(f"{remote.name}: could not look at the node: {said}")

@@ -13,6 +13,7 @@ from typing import Literal
 
 from roles.kubelet.thresholds import whole
 from roles.observe.parse import ObservationError
+from roles.patience import patient
 from roles.pod_resize.resources import Resources, quantity
 from roles.rollout.remote import Remote
 from roles.scripts import templates
@@ -154,7 +155,7 @@ def parse(host: str, lines: Iterable[str]) -> dict[str, Held]:
 
 def look(remote: Remote, container_ids: Iterable[str]) -> dict[str, Held]:
     """The cgroups of the containers that run on a node. Raises ObservationError and RemoteError."""
-    answer = remote.run(script(container_ids), timeout=LOOK_SECONDS)
+    answer = remote.run(script(container_ids), timeout=patient(LOOK_SECONDS))
     if answer.code != 0:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
         raise ObservationError(f"{remote.name}: could not look at the containers' cgroups: {said}")

@@ -18,6 +18,7 @@ from roles.change.refusal import Refusal
 from roles.data import strangers
 from roles.kubelet import allocatable
 from roles.objects import LOOK_AGAIN, Errand, NotDone, Object
+from roles.patience import patient
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import facts, model, probe, reach
 from roles.pod_resize import resources as res
@@ -203,7 +204,7 @@ class CheckRun(Errand):
     def _clean(self) -> None:
         """No namespace of a check is there any more: the run holds the cluster's lock, so whatever is there is nobody's. Raises NotDone,
         ApiError, NoApi."""
-        until = time.monotonic() + REMOVAL_SECONDS
+        until = time.monotonic() + patient(REMOVAL_SECONDS)
         asked: set[str] = set()
         while True:
             there = self._line.ask("look", lambda api: list_objects(api, _NAMESPACES, labels=probe.LABEL))
@@ -220,7 +221,7 @@ class CheckRun(Errand):
             if time.monotonic() > until:
                 names = ", ".join(str(item["metadata"]["name"]) for item in there)
                 raise NotDone(
-                    f"{names}: still there after {REMOVAL_SECONDS:g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
+                    f"{names}: still there after {patient(REMOVAL_SECONDS):g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
                 )
             gevent.sleep(LOOK_AGAIN)
 
@@ -260,7 +261,7 @@ class CheckRun(Errand):
         """The node's probe, running. Raises NotDone, ApiError, NoApi."""
         manifest = probe.pod(self.info.id, node.name, node.image)
         path = f"{_NAMESPACES}/{self.namespace}/pods/{quote(probe.pod_name(node.name), safe='')}"
-        until = time.monotonic() + START_SECONDS
+        until = time.monotonic() + patient(START_SECONDS)
         uid = str(_patiently(lambda: self._line.ask("make", lambda api: api.apply(path, manifest)), until)["metadata"]["uid"])
         while True:
             pod = self._engine.watcher.look().get(uid)
@@ -272,7 +273,7 @@ class CheckRun(Errand):
             if all(res.identity(pod, name).started for name, _ in probe.POLICIES) and all(res.of(state) for state in states):
                 return pod
             if time.monotonic() > until:
-                raise NotDone(f"the probe pod does not run after {START_SECONDS:g} s: {_waiting(states)}")
+                raise NotDone(f"the probe pod does not run after {patient(START_SECONDS):g} s: {_waiting(states)}")
             gevent.sleep(LOOK_AGAIN)
 
     def _allocated(self, node: str) -> dict[str, Any]:

@@ -7,14 +7,15 @@ import json
 from pyinfra.api.deploy import deploy
 
 from roles.api import Api, ApiError, list_objects
+from roles.change.refusal import Refusal
 from roles.objects import connection
+from roles.pod_resize import model
 from roles.pod_resize.drift import NEEDED, Drift, find
 from roles.proof import NoApi, survey
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.remote import Fleet, show
 
-FORMATS = ("table", "json")
 #: Exit status where there is drift; 0 where there is none, 1 where nobody could look.
 DRIFT = 2
 
@@ -31,19 +32,19 @@ def resize_drift() -> None:
 
 
 def _show(fleet: Fleet) -> bool:
-    style = _same(fleet, "format") or FORMATS[0]
-    if style not in FORMATS:
-        raise bridge.refuse(f"format is {style!r}; there are {' and '.join(FORMATS)}")
-    kubeconfig = _same(fleet, "kubeconfig")
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig else []
+    try:
+        wish = model.read_listed([(remote.name, remote.data) for remote in fleet.targets])
+    except Refusal as refusal:
+        raise bridge.refuse(str(refusal)) from None
+    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if wish.kubeconfig else []
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
-    connect = connection(fleet, found, str(kubeconfig) if kubeconfig else None)
+    connect = connection(fleet, found, wish.kubeconfig)
     try:
         drifts = read(connect())
     except (ApiError, NoApi, ValueError) as error:
         raise bridge.refuse(f"nobody could look: {error}") from None
-    if style == "json":
+    if wish.format == "json":
         show(json.dumps({"drift": [one.as_json() for one in drifts]}, indent=1))
     elif drifts:
         show("\nPods that differ from their template (request/limit); those that are made anew get what the template says")
@@ -56,11 +57,3 @@ def _show(fleet: Fleet) -> bool:
 def read(api: Api) -> list[Drift]:
     """The drift of the whole cluster: one LIST of each kind. Raises ApiError, ValueError."""
     return find({kind: list_objects(api, path) for kind, path in NEEDED.items()})
-
-
-def _same(fleet: Fleet, key: str) -> object:
-    """Raises DeployError where hosts differ in it."""
-    values = {remote.data(key) for remote in fleet.targets} or {None}
-    if len(values) > 1:
-        raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
-    return next(iter(values))

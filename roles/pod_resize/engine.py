@@ -16,6 +16,7 @@ from gevent.lock import BoundedSemaphore
 from roles.api import Api, ApiError, ConnectionLost, Forbidden, NotFound, list_objects, node_lease
 from roles.objects import LOOK_AGAIN, NotDone
 from roles.observe.parse import ObservationError
+from roles.patience import patient
 from roles.pod_resize import cgroup
 from roles.pod_resize import resources as facts
 from roles.pod_resize.ability import Ability
@@ -62,7 +63,7 @@ class Line:
 
     def ask(self, what: str, request: Callable[[Api], T]) -> T:
         """What passes by itself is waited for. Raises ApiError, NoApi."""
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + patient(self._patience)
         settling = False
         while True:
             try:
@@ -187,7 +188,7 @@ class Engine:
             if state.state == "Infeasible" and facts.seen_by_kubelet(pod):
                 raise NotDone(f"Infeasible: {state.message or f'node {step.node} can never take it'}")
             error_since = (error_since or time.monotonic()) if state.state == "Error" else None
-            if error_since is not None and time.monotonic() - error_since > ERROR_SECONDS:
+            if error_since is not None and time.monotonic() - error_since > patient(ERROR_SECONDS):
                 raise NotDone(f"the kubelet fails to carry it out: {state.message or 'it does not say why'}")
             come_back = all(
                 (now := facts.identity(pod, name)).started and (back or now.container_id != identities[name].container_id)
@@ -197,7 +198,7 @@ class Engine:
                 return self._files(step, pod, restarting)
             if passed > timeout:
                 raise NotDone("; ".join([self._late(state, left, timeout), *self._kubelet(step.node)]))
-            if not looked_after and passed > STILL_SECONDS and state.state in ("", "Proposed"):
+            if not looked_after and passed > patient(STILL_SECONDS) and state.state in ("", "Proposed"):
                 looked_after = True
                 for line in self._kubelet(step.node):
                     self.tell(f"{step.where}: {line}")
@@ -234,7 +235,7 @@ class Engine:
         identities = {name: facts.identity(pod, name) for name in step.changes}
         ids = {name: cgroup.bare_id(one.container_id) for name, one in identities.items()}
         node = self.ability.nodes.get(step.node)
-        until = time.monotonic() + FILES_SECONDS
+        until = time.monotonic() + patient(FILES_SECONDS)
         while True:
             found = cgroup.look(remote, ids.values())
             wrong = []
@@ -258,7 +259,7 @@ class Engine:
         remote, unit = self.nodes.get(node), self.units.get(node, "kubelet.service")
         if remote is not None:
             try:
-                answer = remote.run(f"systemctl is-active {unit}", timeout=15)
+                answer = remote.run(f"systemctl is-active {unit}", timeout=patient(15))
                 said = " ".join(answer.stdout).strip()
                 if answer.code != 0:
                     return [f"the kubelet of {node} does not run ({unit} is {said or 'unknown'}): start it there, systemctl start {unit}"]
@@ -288,7 +289,7 @@ class Engine:
             )
         try:
             # Whoever restarted in the middle did so already.
-            seen = replace(self, known={})._seen(back, pod, min(self.timeout, BACK_SECONDS), back=True)
+            seen = replace(self, known={})._seen(back, pod, min(self.timeout, patient(BACK_SECONDS)), back=True)
         except Gone as error:
             return Gone(f"{why}; and {error}")
         except (NotDone, ApiError, NoApi, RemoteError, ObservationError) as error:

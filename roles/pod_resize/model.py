@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.change.refusal import Refusal
-from roles.data import boolean, names
+from roles.data import Boolean, Names
 from roles.kubelet.thresholds import parse_quantity
 from roles.objects import RESOURCES_OF_KINDS, namespaced_name
 from roles.rollout.options import Options
@@ -63,6 +63,21 @@ def _at_once(value: Any) -> int:
     return int(text)
 
 
+_OfWorkload = Annotated[str | None, BeforeValidator(_of_workload), WithJsonSchema({"type": "string", "pattern": "^[^/]+/[^/]+$"})]
+_Amount = Annotated[str | None, BeforeValidator(_amount), WithJsonSchema({"type": ["string", "number"]})]
+_ResizeTimeout = Annotated[
+    int, Field(ge=5, le=86400, description="seconds for each pod until its cgroups have the new amounts", examples=[300])
+]
+_Kubeconfig = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string"}),
+    Field(
+        description="a file on the operator's machine whose identity is used, instead of the control plane's own",
+        examples=["~/.kube/config"],
+    ),
+]
+
+
 class Desired(BaseModel):
     """The data keys of deploys/resize.py.
 
@@ -73,24 +88,59 @@ class Desired(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    deployment: Annotated[str | None, BeforeValidator(_of_workload)] = None
-    statefulset: Annotated[str | None, BeforeValidator(_of_workload)] = None
-    daemonset: Annotated[str | None, BeforeValidator(_of_workload)] = None
-    selector: Annotated[str | None, BeforeValidator(_of_selector)] = None
-    undo: str | None = None
-    cpu: Annotated[str | None, BeforeValidator(_amount)] = None
-    memory: Annotated[str | None, BeforeValidator(_amount)] = None
-    cpu_request: Annotated[str | None, BeforeValidator(_amount)] = None
-    cpu_limit: Annotated[str | None, BeforeValidator(_amount)] = None
-    memory_request: Annotated[str | None, BeforeValidator(_amount)] = None
-    memory_limit: Annotated[str | None, BeforeValidator(_amount)] = None
-    container: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = None
-    max_in_flight: Annotated[int, BeforeValidator(_at_once)] = 1
-    template: Literal["keep", "update"] = "keep"
-    allow_restarts: Annotated[bool, BeforeValidator(boolean)] = False
-    resize_timeout: Annotated[int, Field(ge=5, le=86400)] = DEFAULT_RESIZE_SECONDS
-    rollout_timeout: Annotated[int, Field(ge=1, le=86400)] = DEFAULT_ROLLOUT_SECONDS
-    kubeconfig: str | None = None
+    deployment: Annotated[
+        _OfWorkload, Field(description="the Deployment whose pods are resized: NAMESPACE/NAME", examples=["shop/web"])
+    ] = None
+    statefulset: Annotated[
+        _OfWorkload, Field(description="the StatefulSet whose pods are resized: NAMESPACE/NAME", examples=["shop/db"])
+    ] = None
+    daemonset: Annotated[
+        _OfWorkload, Field(description="the DaemonSet whose pods are resized: NAMESPACE/NAME", examples=["logs/collector"])
+    ] = None
+    selector: Annotated[
+        str | None,
+        BeforeValidator(_of_selector),
+        WithJsonSchema({"type": "string", "pattern": "^[^/]+/."}),
+        Field(description="the pods that are resized, by their labels: NAMESPACE/SELECTOR", examples=["shop/app=web"]),
+    ] = None
+    undo: Annotated[
+        str | None,
+        WithJsonSchema({"type": "string"}),
+        Field(description="the run whose pods get back what they had before it", examples=["r20260131-235900-1a2b"]),
+    ] = None
+    cpu: Annotated[_Amount, Field(description="the CPU request, and the limit where the container has one", examples=["300m", 2])] = None
+    memory: Annotated[_Amount, Field(description="the memory request, and the limit where the container has one", examples=["600Mi"])] = (
+        None
+    )
+    cpu_request: Annotated[_Amount, Field(description="the CPU request alone", examples=["300m"])] = None
+    cpu_limit: Annotated[_Amount, Field(description="the CPU limit alone", examples=["500m"])] = None
+    memory_request: Annotated[_Amount, Field(description="the memory request alone", examples=["400Mi"])] = None
+    memory_limit: Annotated[_Amount, Field(description="the memory limit alone", examples=["600Mi"])] = None
+    container: Annotated[
+        Names,
+        Field(
+            description="the containers that are resized, or `all`; may be left out where a pod has one",
+            examples=[["app"], "app,proxy", "all"],
+        ),
+    ] = None
+    max_in_flight: Annotated[
+        int,
+        BeforeValidator(_at_once),
+        WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": "^0*[1-9][0-9]*$"}),
+        Field(description="how many pods at most are resized at a time", examples=[2]),
+    ] = 1
+    template: Annotated[
+        Literal["keep", "update"],
+        Field(description="whether the workload's template gets the amounts, too, which makes its pods anew", examples=["update"]),
+    ] = "keep"
+    allow_restarts: Annotated[
+        Boolean, Field(description="consent: also containers that are restarted by a resize, as their resizePolicy has it", examples=[True])
+    ] = False
+    resize_timeout: _ResizeTimeout = DEFAULT_RESIZE_SECONDS
+    rollout_timeout: Annotated[int, Field(ge=1, le=86400, description="seconds for the template's roll-out", examples=[600])] = (
+        DEFAULT_ROLLOUT_SECONDS
+    )
+    kubeconfig: _Kubeconfig = None
 
     @property
     def chosen(self) -> list[str]:
@@ -129,12 +179,27 @@ class Probe(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    image: str | None = None
-    resize_timeout: Annotated[int, Field(ge=5, le=86400)] = DEFAULT_RESIZE_SECONDS
-    kubeconfig: str | None = None
+    image: Annotated[
+        str | None,
+        WithJsonSchema({"type": "string"}),
+        Field(description="what the probe pods run; by default a pause image that the node has", examples=["registry.k8s.io/pause:3.10"]),
+    ] = None
+    resize_timeout: _ResizeTimeout = DEFAULT_RESIZE_SECONDS
+    kubeconfig: _Kubeconfig = None
 
 
-M = TypeVar("M", Desired, Probe)
+class Listed(BaseModel):
+    """The data keys of deploys/resize_drift.py."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Annotated[
+        Literal["table", "json"], Field(description="a table, or one JSON document on standard output", examples=["json"])
+    ] = "table"
+    kubeconfig: _Kubeconfig = None
+
+
+M = TypeVar("M", Desired, Probe, Listed)
 KEYS = (*Desired.model_fields, *Options.model_fields)
 PROBE_KEYS = (*Probe.model_fields, *Options.model_fields)
 
@@ -178,6 +243,11 @@ def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired:
 def read_probe(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Probe:
     """Raises Refusal."""
     return _read(hosts, Probe)[1]
+
+
+def read_listed(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Listed:
+    """Raises Refusal."""
+    return _read(hosts, Listed)[1]
 
 
 def _read(hosts: Iterable[tuple[str, Callable[[str], Any]]], model: type[M]) -> tuple[str, M]:

@@ -44,6 +44,7 @@ from roles.api.errors import ConnectionLost
 from roles.control_plane import Component
 from roles.formats.flags import last_flag
 from roles.observe import Observation
+from roles.patience import patient
 from roles.rollout.remote import Remote, RemoteError
 
 # Where kubeadm puts admin identities, beside the controller-manager's own: super-admin.conf (1.29 and later) needs no RBAC.
@@ -53,6 +54,8 @@ API_WAIT_SECONDS = 60.0
 # One look at an apiserver or at etcd before a change, and the pause before the next one.
 LOOK_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 1.0
+# A command on the node, in the place of a tunnel.
+RUN_SECONDS = 60
 # Where each apiserver writes the address it serves at (pkg/controlplane/reconcilers; the label: discovery/v1 LabelServiceName).
 _ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=" + quote(
     "kubernetes.io/service-name=kubernetes", safe=""
@@ -136,6 +139,8 @@ class Cluster:
         host = node.remote.name
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
+            if transport is None and verify and not node.remote.by_ssh:
+                return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None or not transport.is_active():
                 raise ConnectionLost(host, "/", "there is no SSH connection to go through", "connect to the node again")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
@@ -160,7 +165,7 @@ class Cluster:
                 return api  # it serves; what may be read shows with each request
             except ApiError as error:
                 tried.append(str(error))
-        raise NoApi("; ".join(tried) or "the inventory has no control-plane node (a group named control_plane)")
+        raise NoApi("; ".join(tried) or "no control-plane node could be looked at (the inventory has them in a group named control_plane)")
 
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""
@@ -371,7 +376,7 @@ def _reconnect(remote: Remote) -> None:
 
 def _runner(remote: Remote) -> Run:
     def run(command: str) -> tuple[bool, str, str]:
-        answer = remote.run(command, timeout=60)
+        answer = remote.run(command, timeout=patient(RUN_SECONDS))
         return answer.code == 0, "\n".join(answer.stdout), "\n".join(answer.stderr)
 
     return run

@@ -13,6 +13,7 @@ from roles.api import ApiError, GateMetric, Pod
 from roles.change import Status
 from roles.control_plane import COMPONENTS, Component
 from roles.kubelet import in_effect, lookup, shown
+from roles.patience import patient
 from roles.proof.cluster import Cluster, NoApi
 from roles.proof.workload import gone, hurt
 from roles.rollout.run import Proof
@@ -60,12 +61,14 @@ class Prover:
         owed = self._owed
         try:
             if owed.component in COMPONENTS:
-                if problem := self._cluster.control_plane_ready(owed.host, SETTLE_SECONDS, allow_unproven=owed.allow_unproven):
+                if problem := self._cluster.control_plane_ready(owed.host, patient(SETTLE_SECONDS), allow_unproven=owed.allow_unproven):
                     return problem
                 if not self._renewed_from_now():
-                    return f"the kubelet has not renewed its lease within {LEASE_SECONDS} s: it would not take a manifest's edit up"
-                if not _wait(self._component_runs, BACK_OFF_SECONDS):
-                    return f"{owed.component} is not ready now, and was not within {BACK_OFF_SECONDS} s: mend that first"
+                    return (
+                        f"the kubelet has not renewed its lease within {patient(LEASE_SECONDS):g} s: it would not take a manifest's edit up"
+                    )
+                if not _wait(self._component_runs, patient(BACK_OFF_SECONDS)):
+                    return f"{owed.component} is not ready now, and was not within {patient(BACK_OFF_SECONDS):g} s: mend that first"
             self._pods = self._cluster.pods(owed.node_name)
         except (ApiError, NoApi) as error:
             return None if owed.allow_unproven else f"the API cannot be asked: {error}"
@@ -74,7 +77,7 @@ class Prover:
     def _renewed_from_now(self) -> bool:
         """A lease that is renewed while one looks was renewed by the kubelet that runs now."""
         first = self._cluster.lease_renewed(self._owed.node_name)
-        return _wait(lambda: self._cluster.lease_renewed(self._owed.node_name) not in (None, first), LEASE_SECONDS)
+        return _wait(lambda: self._cluster.lease_renewed(self._owed.node_name) not in (None, first), patient(LEASE_SECONDS))
 
     def _component_runs(self) -> bool:
         component = self._owed.components[self._owed.component]
@@ -126,9 +129,9 @@ class Prover:
         if self._owed.component == "kubelet":
             if self._lease is None:
                 self._lease = self._cluster.lease_renewed(name)
-            if _wait(lambda: self._cluster.lease_renewed(name) != self._lease, LEASE_SECONDS):
+            if _wait(lambda: self._cluster.lease_renewed(name) != self._lease, patient(LEASE_SECONDS)):
                 return "lease renewed", []
-            return "", [f"the new kubelet has not renewed its lease within {LEASE_SECONDS} s"]
+            return "", [f"the new kubelet has not renewed its lease within {patient(LEASE_SECONDS):g} s"]
         if self._owed.component == "kube-apiserver":
             self._cluster.ready(self._owed.host)
             return "/readyz 200", []

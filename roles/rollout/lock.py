@@ -7,6 +7,7 @@ from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
 from roles.change.bundle import HOME, Holder
+from roles.patience import patient
 from roles.rollout.remote import Feed, Remote, RemoteError, show
 from roles.scripts import templates
 
@@ -46,8 +47,8 @@ class ClusterLock:
             raise RemoteError(f"{self._remote.name}: unreachable; the cluster's lock lies there")
         self._feed, self._answered, self._said, self._error = Feed(), Event(), {}, ""
         gevent.spawn(self._hold, self._feed, self._answered)
-        if not self._answered.wait(ANSWER_SECONDS):
-            raise RemoteError(f"{self._remote.name}: the cluster's lock was not answered within {ANSWER_SECONDS} s")
+        if not self._answered.wait(patient(ANSWER_SECONDS)):
+            raise RemoteError(f"{self._remote.name}: the cluster's lock was not answered within {patient(ANSWER_SECONDS):g} s")
         if self._error:
             raise RemoteError(self._error)
         if not self._held:
@@ -58,13 +59,15 @@ class ClusterLock:
         if self._held:
             self._answered.clear()
             self._feed.put("q")
-            self._answered.wait(ANSWER_SECONDS)
+            self._answered.wait(patient(ANSWER_SECONDS))
 
     def _hold(self, feed: Feed, answered: Event) -> None:
         script = (
             templates()
             .get_template("lock.sh.j2")
-            .render(home=HOME, run=self._holder.run, take_over=self._take_over, life=LIFE_SECONDS, holder=self._holder.lines)
+            .render(
+                home=HOME, run=self._holder.run, take_over=self._take_over, life=round(patient(LIFE_SECONDS)), holder=self._holder.lines
+            )
         )
 
         def on_line(line: str) -> None:

@@ -4,28 +4,75 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.change.model import LEAST_CONFIRM_SECONDS
 from roles.change.refusal import Refusal
-from roles.data import boolean
+from roles.data import Boolean
+from roles.patience import LEAST, MOST, parse
 from roles.rollout.pace import Pace, parse_max_unavailable
 from roles.rollout.remote import Remote, refusals
 
 
 class Options(BaseModel):
     """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose dead
-    holder's lock is taken; `allow_unproven` goes on where something cannot be proven; `persist`: what all nodes share is written to
-    kubeadm's ConfigMaps too, on clusters that kubeadm made."""
+    holder's lock is taken; `patience` how many times longer than usual everything may take (roles/patience.py); `allow_unproven` goes on
+    where something cannot be proven; `persist`: what all nodes share is written to kubeadm's ConfigMaps too, on clusters that kubeadm
+    made."""
 
     model_config = ConfigDict(frozen=True)
 
-    confirm_timeout: Annotated[int | None, Field(ge=LEAST_CONFIRM_SECONDS, le=86400)] = None
-    soak: Annotated[int, Field(ge=0, le=86400)] = 0
-    max_unavailable: Annotated[str, BeforeValidator(parse_max_unavailable)] = "1"
-    take_over: str = ""
-    allow_unproven: bool = False
-    persist: Annotated[bool, BeforeValidator(boolean)] = True
+    confirm_timeout: Annotated[
+        int | None,
+        Field(
+            ge=LEAST_CONFIRM_SECONDS,
+            le=86400,
+            description="seconds from the first touch of a node until it puts back by itself what was not confirmed; by default 210 for a"
+            " kubelet, 360 for a control-plane component; the soak comes on top",
+            examples=[600],
+        ),
+    ] = None
+    soak: Annotated[
+        int,
+        Field(ge=0, le=86400, description="seconds that the canary is watched, still unconfirmed, before the others' turn", examples=[120]),
+    ] = 0
+    max_unavailable: Annotated[
+        str,
+        BeforeValidator(parse_max_unavailable),
+        WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": "^([1-9][0-9]*|[1-9][0-9]?%|100%)$"}),
+        Field(
+            description="how many workers at most are changed at a time after the canary: a number, or a percentage of the workers of the"
+            " run (rounded down, at least one)",
+            examples=[2, "25%"],
+        ),
+    ] = "1"
+    take_over: Annotated[
+        str,
+        Field(
+            description="the run whose lock is taken, when its operator's side is gone: the refusal names it",
+            examples=["r20260131-235900-1a2b"],
+        ),
+    ] = ""
+    patience: Annotated[
+        float,
+        BeforeValidator(parse),
+        WithJsonSchema({"type": "number", "minimum": LEAST, "maximum": MOST}),
+        Field(
+            description="how many times longer than usual everything may take: for nodes that are emulated, or short of processor time",
+            examples=[10],
+        ),
+    ] = LEAST
+    allow_unproven: Annotated[
+        bool, Field(description="consent: go on where something cannot be proven; the table then says NOT PROVEN", examples=[True])
+    ] = False
+    persist: Annotated[
+        Boolean,
+        Field(
+            description="what is set is written into kubeadm's ConfigMaps, too, so that the next `kubeadm upgrade` keeps it; false leaves"
+            " them alone",
+            examples=[False],
+        ),
+    ] = True
 
     @property
     def pace(self) -> Pace:

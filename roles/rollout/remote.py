@@ -21,10 +21,14 @@ from gevent.event import AsyncResult
 from gevent.pool import Pool
 from gevent.queue import Queue
 from pyinfra import context
-from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, pop_global_arguments
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, all_argument_meta, pop_global_arguments
 from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.config import Config
+from pyinfra.api.connect import connect_all
+from pyinfra.api.connectors import get_all_connectors
 from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
 from pyinfra.api.operation import operation
 from pyinfra.api.output import echo
 from pyinfra.api.state import State
@@ -37,6 +41,9 @@ from pyinfra.connectors.util import (
     write_stdin,
 )
 
+from roles import patience
+from roles.data import names
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -46,6 +53,8 @@ logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 CONTROL_PLANE_GROUP = "control_plane"
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
 KEEPALIVE_SECONDS = 15
+# As config.py has it for pyinfra's own command.
+CONNECT_SECONDS = 20
 
 
 class RemoteError(Exception):
@@ -95,8 +104,19 @@ class Remote:
 
     @property
     def data_keys(self) -> set[str]:
-        """The names of all data of the host, --data too."""
-        return set(self._host.data.dict())
+        """The names of all data of the host, --data too; but not those that `own_keys` names, which are no affair of daytwo's."""
+        return set(self._host.data.dict()) - set(names(self._host.data.get("own_keys")) or ())
+
+    def data_origin(self, key: str) -> str:
+        """Where the value that counts for a key of the host's data stands, in an operator's words."""
+        inventory = self._host.inventory
+        if key in inventory.get_override_data():
+            return "--data"
+        if key in inventory.get_host_data(self.name):
+            return "its own data in the inventory"
+        # The group that comes last wins (pyinfra/api/inventory.py, get_groups_data).
+        groups = [group for group in self.groups if key in inventory.get_group_data(group)]
+        return f"group_data/{(groups or ['all'])[-1]}.py"
 
     @property
     def connected(self) -> bool:
@@ -113,6 +133,11 @@ class Remote:
             self._host.connector.connect()
         except Exception as error:
             raise ConnectionLost(f"{self.name}: {error}") from error
+
+    @property
+    def by_ssh(self) -> bool:
+        """It is reached over SSH, and not by @local, @docker or the like."""
+        return isinstance(self._host.connector, SSHConnector)
 
     @property
     def transport(self) -> paramiko.Transport | None:
@@ -254,17 +279,40 @@ def current_fleet() -> Fleet:
     state = context.host.state
     fleet = _fleets.get(state)
     if fleet is None:
-        active = {host.name for host in state.active_hosts}
-        limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
-        remotes = {host.name: Remote(host) for host in state.inventory}
-        fleet = Fleet(
-            targets=[remote for name, remote in remotes.items() if name in active],
-            others=[remote for name, remote in remotes.items() if name not in limited],
-            unreachable=[remote for name, remote in remotes.items() if name in limited - active],
-            inventory=list(remotes.values()),
-        )
-        _fleets[state] = fleet
+        fleet = _fleets[state] = _fleet(state)
     return fleet
+
+
+def open_inventory(path: str, project: str, connect: bool = True) -> Fleet:
+    """The hosts of an inventory file without pyinfra's own command, for tests of an operator's nodes: connected, or known only.
+
+    group_data is read from beside the file and from `project`, as pyinfra does. A host that does not answer is `unreachable`.
+    """
+    from pyinfra_cli.inventory import make_inventory  # noqa: PLC0415 - the command line's own room, needed here alone
+
+    state = State()
+    with context.ctx_state.use(state):  # the loader notes in it which file it reads
+        inventory: Inventory = make_inventory(path, cwd=project)
+    state.init(inventory, Config(CONNECT_TIMEOUT=CONNECT_SECONDS))
+    if connect:
+        connect_all(state)
+    return _fleet(state)
+
+
+def _fleet(state: State) -> Fleet:
+    active = {host.name for host in state.active_hosts}
+    limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
+    remotes = {host.name: Remote(host) for host in state.inventory}
+    try:
+        patience.take(remote.data(patience.KEY) for remote in remotes.values())
+    except ValueError as error:
+        raise refusals([error]) from None
+    return Fleet(
+        targets=[remote for name, remote in remotes.items() if name in active],
+        others=[remote for name, remote in remotes.items() if name not in limited],
+        unreachable=[remote for name, remote in remotes.items() if name in limited - active],
+        inventory=list(remotes.values()),
+    )
 
 
 def once(key: str, work: Callable[[Fleet], T]) -> T:
@@ -323,6 +371,12 @@ def leave(code: int) -> None:
 def current_host() -> str:
     """Name of the host whose deploy code runs now."""
     return str(context.host.name)
+
+
+def pyinfra_keys() -> frozenset[str]:
+    """The data keys that mean something to pyinfra itself: how to connect, how to become root, how to run an operation."""
+    connectors = {key for connector in get_all_connectors().values() for key in getattr(connector, "data_meta", {})}
+    return frozenset(connectors | (all_argument_meta.keys() - {"name"}))
 
 
 def on_interrupt(handle: Callable[[], None]) -> None:

@@ -18,6 +18,7 @@ from roles.change import Change, Status, keep_script, script, stage_script
 from roles.change import report as change_report
 from roles.change.model import change_id
 from roles.change.record import Effective, RunInfo, RunRecord, cluster_record, end_record, plan_record
+from roles.patience import patient
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.pace import Pace, Stage, stages
 from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show
@@ -248,7 +249,7 @@ class Run:
         """Raises RemoteError."""
         if not self._keeper.connected and not self._keeper.connect():
             raise RemoteError(f"{self._keeper.name}: unreachable; it keeps the record of what is no node's")
-        answer = self._keeper.run("sh -s", stdin=keep_script(name, self.info.holder, state, events), timeout=CONFIRM_SECONDS)
+        answer = self._keeper.run("sh -s", stdin=keep_script(name, self.info.holder, state, events), timeout=patient(CONFIRM_SECONDS))
         if answer.code != 0:
             said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
             raise RemoteError(f"{self._keeper.name}: the record could not be written, and nothing is done without: {said}")
@@ -319,7 +320,7 @@ class Run:
 
         lines: list[str] = []
         step.touched = True
-        budget = change.confirm_timeout + REVERT_SECONDS
+        budget = change.confirm_timeout + patient(REVERT_SECONDS)
         staged = stage_script(change, self.info.holder, planned)
         status = self._ask(remote, "sh -s", budget, on_line, again=f'sh "{script(change.id)}" watch', stdin=staged, feed=feed)
         if status.state == "applied":
@@ -350,7 +351,7 @@ class Run:
             step.seconds = time.monotonic() - begun
             encoded = base64.b64encode(json.dumps(self._end_of(step)).encode()).decode()
             with contextlib.suppress(RemoteError):
-                remote.run(f'sh "{script(change.id)}" record {encoded}', timeout=CONFIRM_SECONDS)
+                remote.run(f'sh "{script(change.id)}" record {encoded}', timeout=patient(CONFIRM_SECONDS))
 
     def _prove(self, step: Step, status: Status) -> Proof:
         self._say(step, "proving")
@@ -396,7 +397,7 @@ class Run:
             answer = remote.run(command, stdin=stdin, timeout=seconds, on_line=only_new, feed=feed)
         except ConnectionLost as lost:
             show(f"{lost}; connecting anew, the node goes on by itself")
-            give_up = min(end, time.monotonic() + RECONNECT_SECONDS)
+            give_up = min(end, time.monotonic() + patient(RECONNECT_SECONDS))
             while answer is None:
                 try:
                     remote.reconnect()

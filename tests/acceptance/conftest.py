@@ -1,23 +1,28 @@
-"""The nodes to check, seen through testinfra's connection by daytwo's own look, and the gates they are expected to have."""
+"""The nodes to check, seen through testinfra's connection or pyinfra's by daytwo's own look, and what is expected of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import testinfra
 from testinfra.host import Host
 
-from roles import control_plane, kubelet
+from roles import control_plane
 from roles.change.refusal import Refusal
-from roles.observe import ObservationError
-from roles.observe.look import look
-from roles.rollout.remote import Answer, Remote
+from roles.checks import CHECKS, CLUSTER_CHECKS, Result, Wishes, gather, judge, of_the_cluster, wishes
+from roles.inventory import refusals
+from roles.proof import Cluster
+from roles.rollout.remote import Answer, Fleet, Remote, open_inventory, pyinfra_keys
 
+ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = ("kubelet", *control_plane.COMPONENTS)
+WHICH = "which nodes? Name them: --inventory=inventories/prod.py, or --hosts='ssh://cp1,ssh://w1' (with --ssh-config=FILE where needed)"
 
 
 @dataclass(frozen=True)
@@ -40,50 +45,13 @@ class Gate:
             )
         return cls(component, name, values[value])
 
-    def __str__(self) -> str:
-        return f"{self.component}:{self.name}={'absent' if self.value is None else str(self.value).lower()}"
-
-
-@dataclass(frozen=True, repr=False)
-class Node:
-    """A node, and how to look at it again."""
-
-    host: Host
-    kubelet: kubelet.Kubelet
-
-    @classmethod
-    def of(cls, host: Host) -> Node:
-        # A look needs a name and a way to run a script, which is all that testinfra's connection has.
-        with _told():
-            return cls(host, kubelet.find(look(cast(Remote, _Connection(host)), kubelet.wanted)))
-
-    @property
-    def components(self) -> dict[str, control_plane.Component]:
-        """The control-plane components by name; none on a worker."""
-        with _told():
-            return control_plane.find(self.kubelet)
-
-    def again(self) -> Node:
-        return Node.of(self.host)
-
-    def __repr__(self) -> str:
-        # Not what was seen: it holds kubeconfigs, and pytest prints the arguments of a test that fails.
-        return f"Node({self.host.backend.hostname})"
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Why a node cannot be understood is the whole report: one sentence."""
-    why = ""
-    try:
-        yield
-    except (Refusal, ObservationError) as error:
-        why = str(error)
-    if why:
-        pytest.fail(why, pytrace=False)
-
 
 class _Connection:
+    """A host as testinfra reaches it, for what is made for roles.rollout.remote.Remote. Nothing can be tunnelled through it."""
+
+    transport = None
+    by_ssh = False
+
     def __init__(self, host: Host) -> None:
         self._host = host
         self.name = str(host.backend.hostname)
@@ -94,8 +62,109 @@ class _Connection:
         return Answer(done.rc, done.stdout.splitlines(), done.stderr.splitlines())
 
 
+def _at_once(remotes: Sequence[Remote], work: Callable[[Remote], Any]) -> dict[str, Any]:
+    with ThreadPoolExecutor(20) as pool:
+        return dict(zip([remote.name for remote in remotes], pool.map(work, remotes), strict=True))
+
+
+class Nodes:
+    """All that is to be checked. Who they are is known at once; they are looked at once, all together, when the first test asks."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._gates = [Gate.parse(text) for text in [*os.environ.get("DAYTWO_GATES", "").split(), *config.getoption("gate")]]
+        self._inventory: str | None = config.getoption("inventory")
+        self._hosts: list[Host] = testinfra.get_hosts(
+            config.option.hosts.split(","),
+            connection=config.option.connection,
+            ssh_config=config.option.ssh_config,
+            ssh_identity_file=config.option.ssh_identity_file,
+            sudo=config.option.sudo,
+            sudo_user=config.option.sudo_user,
+            ansible_inventory=config.option.ansible_inventory,
+            force_ansible=config.option.force_ansible,
+        ) if config.option.hosts else []  # fmt: skip
+        # Only workers were named, so that the API cannot be asked: what it would tell is not what this run is about.
+        self.without_api = False
+        self._fleet: Fleet | None = None
+        self._results: dict[str, dict[str, Result]] | None = None
+        if self._inventory:
+            self._fleet = open_inventory(self._inventory, str(ROOT), connect=False)
+            if problems := refusals(self._fleet.inventory, pyinfra_keys()):
+                raise pytest.UsageError("\n".join(map(str, problems)))
+        # As pytest shows them -> as the results name them.
+        self.targets = {host.backend.get_pytest_id(): str(host.backend.hostname) for host in self._hosts}
+        if not self._hosts and self._fleet:
+            self.targets = {remote.name: remote.name for remote in self._fleet.inventory}
+
+    def result(self, target: str, check: str) -> Result | None:
+        """None where the node could not be looked at far enough for this check to be judged."""
+        if self._results is None:
+            self._results = self._look()
+        return self._results[target].get(check)
+
+    def never_told(self, check: str) -> bool:
+        """It cannot be seen in this way of looking: by testinfra nothing is tunnelled, so two components' /metrics are out of reach."""
+        return check != "looked-at" and (self.without_api or (bool(self._hosts) and check.endswith("-gates")))
+
+    def why_not(self, target: str) -> str:
+        assert self._results is not None
+        return next(iter(self._results[target].values())).why
+
+    def _look(self) -> dict[str, dict[str, Result]]:
+        try:
+            results = self._judged()
+        except Refusal as refusal:
+            raise pytest.UsageError(str(refusal)) from None
+        found: dict[str, dict[str, Result]] = {}
+        for result in results:
+            found.setdefault(result.node, {})[result.check] = result
+        return found
+
+    def _judged(self) -> list[Result]:
+        data = self._data()
+        wanted = {name: self._wishes(name, data.get(name)) for name in self.targets.values()}
+        desired = of_the_cluster([(name, remote.data) for name, remote in data.items()])
+        results = []
+        cluster = Cluster()
+        if self._hosts:
+            found = gather([cast(Remote, _Connection(host)) for host in self._hosts], cluster, _at_once)
+        else:
+            fleet = open_inventory(cast(str, self._inventory), str(ROOT))
+            results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
+            found = gather(fleet.targets, cluster, fleet.each)
+        self.without_api = bool(self._hosts) and not cluster.apiservers
+        for name, evidence in found.nodes.items():
+            results += judge.node(evidence, wanted[name])
+        return results + judge.cluster(desired, found.live(desired))
+
+    def _data(self) -> dict[str, Remote]:
+        """The inventory's hosts, whose data says what is wanted. Raises pytest.UsageError where one of --hosts is not among them."""
+        known = {remote.name: remote for remote in self._fleet.inventory} if self._fleet else {}
+        if known and (strangers := sorted(set(self.targets.values()) - set(known))):
+            raise pytest.UsageError(f"{', '.join(strangers)}: no such host in {self._inventory}; it has {', '.join(known)}")
+        return known
+
+    def _wishes(self, name: str, remote: Remote | None) -> Wishes:
+        wanted = wishes(name, remote.data, remote.data_keys) if remote else Wishes()
+        more: dict[str, dict[str, bool | None]] = {}
+        for gate in self._gates:
+            more.setdefault(gate.component, {})[gate.name] = gate.value
+        return replace(wanted, more_gates=more)
+
+
+_NODES = pytest.StashKey[Nodes]()
+
+
+def nodes(config: pytest.Config) -> Nodes:
+    if _NODES not in config.stash:
+        config.stash[_NODES] = Nodes(config)
+    return config.stash[_NODES]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("daytwo").addoption(
+    group = parser.getgroup("daytwo")
+    group.addoption("--inventory", metavar="FILE", help="an inventory of pyinfra: which nodes, and what they should run with")
+    group.addoption(
         "--gate",
         action="append",
         default=[],
@@ -105,13 +174,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "gate" in metafunc.fixturenames:
-        wanted = [*os.environ.get("DAYTWO_GATES", "").split(), *metafunc.config.getoption("gate", [])]
-        metafunc.parametrize("gate", [Gate.parse(text) for text in wanted], ids=str)
+    if "node_check" in metafunc.fixturenames:
+        targets: Mapping[str, str] = nodes(metafunc.config).targets
+        pairs = [(shown, name, check.name) for shown, name in targets.items() for check in CHECKS] or [("nobody", "", "")]
+        metafunc.parametrize("node_check", [pair[1:] for pair in pairs], ids=[f"{shown}-{check}" for shown, _, check in pairs])
+    if "cluster_check" in metafunc.fixturenames:
+        metafunc.parametrize("cluster_check", [(judge.CLUSTER, check) for check in CLUSTER_CHECKS], ids=list(CLUSTER_CHECKS))
 
 
-@pytest.fixture(scope="module")
-def node(request: pytest.FixtureRequest, host: Host) -> Node:
-    if not request.config.getoption("hosts"):
-        pytest.fail("which nodes? Name them: --hosts='ssh://cp1,ssh://w1' (with --ssh-config=FILE where needed)", pytrace=False)
-    return Node.of(host)
+def hold(config: pytest.Config, target: str, check: str) -> str:
+    """The evidence that a check passed; else the test ends with one sentence that says why."""
+    found = nodes(config)
+    if not found.targets:
+        pytest.fail(WHICH, pytrace=False)
+    result = found.result(target, check)
+    if result is None:
+        pytest.fail(f"{target} could not be looked at: {found.why_not(target)}", pytrace=False)
+    if result.outcome == "skip" or (result.outcome == "unknown" and found.never_told(check)):
+        pytest.skip(result.why)
+    if result.outcome != "pass":
+        pytest.fail(f"{target}: {check}: {'could not be seen: ' if result.outcome == 'unknown' else ''}{result.why}", pytrace=False)
+    return result.why

@@ -845,7 +845,7 @@ def test_secrets_are_told_nowhere(node: Node, tmp_path: Path, monkeypatch: pytes
     more = f"HTTPS_PROXY=http://u:{secrets[0]}@127.0.0.1:9\nNO_PROXY=*\nFOO_TOKEN={secrets[1]}\n"
     with gate_on_the_command_line(node, more):
         wanted = gates(node) if good else gates(node, gate=f"{GATE}=absent,{UNKNOWN_GATE}=true", allow_unknown_gates="true")
-        told = pyinfra("feature_gates", *wanted, *data(registry_token=secrets[2]))
+        told = pyinfra("feature_gates", *wanted, *data(x_registry_token=secrets[2]))
         assert told.code == (0 if good else 1), told.all
         change = node.change()
         texts = {

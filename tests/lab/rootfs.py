@@ -25,7 +25,20 @@ LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr
 
 def debian(suite: str) -> Path:
     """The unpacked root file system of a Debian release: made once, kept in the cache as a tar."""
-    key = hashlib.sha256(" ".join([suite, *PACKAGES, *LEFT_OUT]).encode()).hexdigest()[:12]
+    cached = archive(suite, PACKAGES)
+    root = STATE / "base" / cached.stem
+    if not (root / ".complete").exists():
+        remove_tree(root)
+        root.mkdir(parents=True)
+        with long_step(f"unpacking {suite}"):
+            run("tar", "--extract", "--numeric-owner", "--xattrs", "--file", cached, "--directory", root)
+        (root / ".complete").touch()
+    return root
+
+
+def archive(suite: str, packages: tuple[str, ...]) -> Path:
+    """A tar in the cache: the root file system of a Debian release with these packages, made once."""
+    key = hashlib.sha256(" ".join([suite, *packages, *LEFT_OUT]).encode()).hexdigest()[:12]
     cached = CACHE / "rootfs" / f"{suite}-{key}.tar"
     if not cached.exists():
         need_packages({"mmdebstrap": "mmdebstrap"})
@@ -36,21 +49,14 @@ def debian(suite: str) -> Path:
             run(
                 "mmdebstrap",
                 "--variant=minbase",
-                f"--include={','.join(PACKAGES)}",
+                f"--include={','.join(packages)}",
                 '--aptopt=APT::Install-Recommends "false"',
                 *(f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT),
                 suite,
                 unfinished,
             )
         unfinished.rename(cached)
-    root = STATE / "base" / f"{suite}-{key}"
-    if not (root / ".complete").exists():
-        remove_tree(root)
-        root.mkdir(parents=True)
-        with long_step(f"unpacking {suite}"):
-            run("tar", "--extract", "--numeric-owner", "--xattrs", "--file", cached, "--directory", root)
-        (root / ".complete").touch()
-    return root
+    return cached
 
 
 def keys() -> Path:
@@ -66,25 +72,25 @@ def keys() -> Path:
 def common_layer() -> Path:
     """What all nodes have beside Debian: the lab's early unit, containerd's configuration, users and the SSH key."""
     layer = _fresh("common")
-    _write(layer / "etc/containerd/config.toml", (FILES / "containerd.toml").read_text())
-    _write(layer / "etc/systemd/system/lab-early.service", (FILES / "lab-early.service").read_text())
-    _write(layer / "opt/lab/early.sh", (FILES / "early.sh").read_text(), 0o755)
-    _link(layer / "etc/systemd/system/sysinit.target.wants/lab-early.service", "/etc/systemd/system/lab-early.service")
+    write(layer / "etc/containerd/config.toml", (FILES / "containerd.toml").read_text())
+    write(layer / "etc/systemd/system/lab-early.service", (FILES / "lab-early.service").read_text())
+    write(layer / "opt/lab/early.sh", (FILES / "early.sh").read_text(), 0o755)
+    link(layer / "etc/systemd/system/sysinit.target.wants/lab-early.service", "/etc/systemd/system/lab-early.service")
     # A container has no clock, console or swap of its own to manage.
     for unit in ("systemd-timesyncd.service", "e2scrub_reap.service", "systemd-resolved.service", "console-getty.service"):
-        _link(layer / f"etc/systemd/system/{unit}", "/dev/null")
+        link(layer / f"etc/systemd/system/{unit}", "/dev/null")
     # VERBOSE tells of each command a session runs: tests count them.
-    _write(layer / "etc/ssh/sshd_config.d/lab.conf", "LogLevel VERBOSE\nUseDNS no\nMaxSessions 50\nMaxStartups 100\n")
+    write(layer / "etc/ssh/sshd_config.d/lab.conf", "LogLevel VERBOSE\nUseDNS no\nMaxSessions 50\nMaxStartups 100\n")
     public = (keys() / "id_ed25519.pub").read_text()
-    _write(layer / "root/.ssh/authorized_keys", public, 0o600)
+    write(layer / "root/.ssh/authorized_keys", public, 0o600)
     (layer / "root/.ssh").chmod(0o700)
     (layer / "root").chmod(0o700)
-    _write(layer / "etc/sudoers.d/ops", "ops ALL=(ALL) ALL\n", 0o440)
-    _write(layer / "home/ops/.ssh/authorized_keys", public, 0o600)
+    write(layer / "etc/sudoers.d/ops", "ops ALL=(ALL) ALL\n", 0o440)
+    write(layer / "home/ops/.ssh/authorized_keys", public, 0o600)
     for folder in (layer / "home/ops", layer / "home/ops/.ssh", layer / "home/ops/.ssh/authorized_keys"):
         os.chown(folder, 1000, 1000)
     (layer / "home/ops/.ssh").chmod(0o700)
-    _write(layer / "etc/tmpfiles.d/lab.conf", "d /run/lab 0755 root root -\n")
+    write(layer / "etc/tmpfiles.d/lab.conf", "d /run/lab 0755 root root -\n")
     return layer
 
 
@@ -98,7 +104,7 @@ def user_layer(base: Path, suite: str) -> Path:
         ("shadow", f"ops:{hashed}:20000:0:99999:7:::"),
     ):
         original = base / "etc" / name
-        _write(layer / "etc" / name, original.read_text() + line + "\n", original.stat().st_mode & 0o777)
+        write(layer / "etc" / name, original.read_text() + line + "\n", original.stat().st_mode & 0o777)
         os.chown(layer / "etc" / name, original.stat().st_uid, original.stat().st_gid)
     return layer
 
@@ -107,20 +113,20 @@ def kubeadm_layer(binaries: Path) -> Path:
     """kubeadm's own packaging: binaries in /usr/bin, its unit and its drop-in in /usr/lib/systemd/system."""
     layer = _fresh("kubeadm")
     for name in ("kubeadm", "kubelet", "kubectl"):
-        _copy(binaries / name, layer / "usr/bin" / name)
+        copy(binaries / name, layer / "usr/bin" / name)
     units = layer / "usr/lib/systemd/system"
-    _write(units / "kubelet.service", (FILES / "kubeadm-kubelet.service").read_text())
-    _write(units / "kubelet.service.d/10-kubeadm.conf", (FILES / "10-kubeadm.conf").read_text())
-    _link(layer / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/usr/lib/systemd/system/kubelet.service")
+    write(units / "kubelet.service", (FILES / "kubeadm-kubelet.service").read_text())
+    write(units / "kubelet.service.d/10-kubeadm.conf", (FILES / "10-kubeadm.conf").read_text())
+    link(layer / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/usr/lib/systemd/system/kubelet.service")
     return layer
 
 
 def plain_layer(binaries: Path) -> Path:
     """A worker that somebody made by hand: binary in /usr/local/bin, a unit of its own, nothing of kubeadm."""
     layer = _fresh("plain")
-    _copy(binaries / "kubelet", layer / "usr/local/bin/kubelet")
-    _write(layer / "etc/systemd/system/kubelet.service", (FILES / "plain-kubelet.service").read_text())
-    _link(layer / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/etc/systemd/system/kubelet.service")
+    copy(binaries / "kubelet", layer / "usr/local/bin/kubelet")
+    write(layer / "etc/systemd/system/kubelet.service", (FILES / "plain-kubelet.service").read_text())
+    link(layer / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/etc/systemd/system/kubelet.service")
     return layer
 
 
@@ -156,18 +162,18 @@ def _fresh(name: str) -> Path:
     return layer
 
 
-def _write(path: Path, text: str, mode: int = 0o644) -> None:
+def write(path: Path, text: str, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(mode)
 
 
-def _link(path: Path, target: str) -> None:
+def link(path: Path, target: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(target)
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(0o755)

@@ -11,23 +11,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
+from pyinfra.connectors.base import host_to_connector_data
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.sshuserclient.client import SSHClient
 from pyinfra.context import ctx_state
 from pyinfra_cli.inventory import make_inventory
 
 from roles import kubelet_config
 from roles.change.refusal import Refusal
+from roles.control_plane import COMPONENTS as CONTROL_PLANE
+from roles.data import names
 from roles.eviction import model as eviction_model
 from roles.eviction import wanted
 from roles.feature_gates import model
 from roles.formats import ABSENT
+from roles.inventory import registry
+from roles.inventory.strangers import unknown
 from roles.kubelet import find, schema, thresholds
 from roles.kubelet_config import model as kubelet_config_model
 from roles.kubelet_config import plan as kubelet_config_plan
 from roles.objects import model as objects_model
 from roles.observe import parse
+from roles.rollout.options import Options
+from roles.rollout.remote import pyinfra_keys
 from tests.lab.cluster import ssh_config
 from tests.unit.observe import node
 
@@ -35,8 +44,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of inventories/ in a folder without a lab."""
+    monkeypatch.setenv("SUDO_PASSWORD", "sesame")
     shutil.copytree(ROOT / "inventories", tmp_path / "inventories", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
@@ -58,8 +68,8 @@ def desired(inventory: Inventory, host: str) -> model.Desired | None:
 def uncommented(project: Path) -> None:
     """Every example of group_data is put in force: a value's first line, and the lines that belong to it."""
     for path in sorted((project / "inventories/group_data").glob("*.py")):
-        text, examples = re.subn(r"^# (?=\w+ = |    \"|\})", "", path.read_text(), flags=re.MULTILINE)
-        assert examples >= 4, path
+        text, examples = re.subn(r"^# (?=\w+ = |from \w+ import |    \"|\})", "", path.read_text(), flags=re.MULTILINE)
+        assert examples >= 2, path
         path.write_text(text)
 
 
@@ -81,7 +91,8 @@ def test_the_example_for_production(project: Path) -> None:
     control_plane = [f"cp{number}.example.net" for number in (1, 2, 3)]
     workers = [f"w{number}.example.net" for number in (1, 2, 3)]
     everyone = [*control_plane, *workers]
-    assert groups(inventory) == {"control_plane": control_plane, "workers": workers, "all": everyone, "prod": everyone}
+    canaries = {"canaries": ["w1.example.net"]}
+    assert groups(inventory) == {"control_plane": control_plane, "workers": workers, **canaries, "all": everyone, "prod": everyone}
     data = {host.name: host.data.dict() for host in inventory}
     assert [values.pop("ssh_hostname") for values in data.values()] == [f"10.20.0.{last}" for last in (11, 12, 13, 21, 22, 23)]
     # As it stands the example asks for one gate on one host, and nothing else.
@@ -99,14 +110,74 @@ def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None
     inventory = load(project, "prod")
     data = inventory.get_host("cp1.example.net").data
     assert (data.get("ssh_user"), data.get("_sudo"), data.get("ssh_hostname")) == ("ops", True, "10.20.0.11")
-    wanted = desired(inventory, "cp1.example.net")
-    assert wanted is not None
-    assert (wanted.feature_gates, wanted.components) == ({"HPAScaleToZero": True}, ("kubelet",))
+    wanted = {host.name: desired(inventory, host.name) for host in inventory}
+    found = {name.partition(".")[0]: (gates.feature_gates, gates.components) for name, gates in wanted.items() if gates}
+    on_control_plane = {"HPAScaleToZero": True, "NodeSwap": None}, CONTROL_PLANE
+    # A group's value takes the place of that for all, and of that for all only.
+    assert found["cp1"] == found["cp3"] == on_control_plane
+    assert found["w1"] == found["w2"] == ({"HPAScaleToZero": False, "NodeSwap": None}, ("kubelet",))
     # A host's own value takes the place of the group's whole value, and --data of both.
     own = desired(inventory, "w3.example.net")
     assert own is not None and own.feature_gates == {"NodeSwap": True}
     given = desired(load(project, "prod", feature_gates="A=absent"), "w3.example.net")
     assert given is not None and given.feature_gates == {"A": None}
+
+
+def test_every_example_is_taken_by_the_model_that_reads_it(project: Path) -> None:
+    uncommented(project)
+    inventory = load(project, "prod")
+    named = set()
+    for path in (ROOT / "inventories/group_data").glob("*.py"):
+        named |= set(re.findall(r"^# (\w+) = ", path.read_text(), re.MULTILINE))
+    known = {key.name: key for key in registry.every()}
+    read = set()
+    for host in inventory:
+        data = host.data.dict()
+        assert unknown(data, registry.names(), pyinfra_keys(), names(data["own_keys"]) or ()) == {}
+        # pyinfra's own types, as its connector checks them.
+        host_to_connector_data(SSHConnector.data_cls, SSHConnector.data_meta, host.data)
+        for key, value in data.items():
+            read.add(key)
+            if key in known:
+                TypeAdapter(known[key].declared.fields.model_fields[key].rebuild_annotation()).validate_python(value)
+            else:
+                assert key.startswith("x_") or key in pyinfra_keys()
+        assert data["_sudo_password"] == "sesame" and "environ" not in data
+    assert named == read - {"ssh_hostname"}
+
+
+def test_the_pace_of_the_examples_is_the_same_for_all(project: Path) -> None:
+    uncommented(project)
+    found = {
+        Options(**{key: host.data.get(key) for key in ("max_unavailable", "soak", "confirm_timeout")}) for host in load(project, "prod")
+    }
+    assert {(options.max_unavailable, options.soak, options.confirm_timeout) for options in found} == {("25%", 120, 600)}
+
+
+def test_the_jump_host_of_the_example_is_understood(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines for ssh_config, as pyinfra's own client reads them: each host by its ssh_hostname, through the bastion."""
+    text = (ROOT / "inventories/group_data/all.py").read_text()
+    lines = re.findall(r"^#     (Host .*|    .*)$", text, re.MULTILINE)
+    config = project / "inventories/ssh_config"
+    config.write_text("\n".join(lines) + "\n")
+    uncommented(project)
+    inventory = load(project, "prod")
+    hops = []
+
+    class Client(SSHClient):
+        def connect(self, hostname: str, **arguments: object) -> None:  # type: ignore[override]
+            hops.append((hostname, arguments["username"]))
+
+        def gateway(self, hostname: str, host_port: int, target: str, target_port: int, timeout: object = None) -> str:
+            return f"through {hops[-1][0]} to {target}:{target_port}"
+
+    monkeypatch.setattr("pyinfra.connectors.sshuserclient.client.SSHClient", Client)
+    monkeypatch.chdir(project)
+    for host in inventory:
+        data = host.data
+        hostname, found, *_ = Client().parse_config(data.get("ssh_hostname"), {}, data.get("ssh_config_file"))
+        assert (hostname, found["sock"]) == (data.get("ssh_hostname"), f"through bastion to {data.get('ssh_hostname')}:22")
+    assert set(hops) == {("bastion", "ops")}
 
 
 def test_the_examples_of_eviction_can_be_used(project: Path) -> None:

@@ -13,6 +13,7 @@ import paramiko
 import pytest
 
 from roles import api as face
+from roles import patience
 from roles.api import open_api
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
 
@@ -143,6 +144,17 @@ def test_a_slow_answer_is_cut_off(api: face.Api, server: ApiServer) -> None:
         api.get_raw("/", timeout=0.7)
     assert time.monotonic() - begun < 3
     released.set()
+
+
+def test_with_patience_a_slow_answer_is_waited_for(api: face.Api, server: ApiServer) -> None:
+    server.answer = lambda path, who: (threading.Event().wait(1), (200, b"late"))[1]
+    with pytest.raises(face.Timeout):
+        api.get_raw("/", timeout=0.3)
+    patience.take([30])
+    try:
+        assert api.get_raw("/", timeout=0.3) == b"late"
+    finally:
+        patience.take([])
 
 
 def test_a_lost_ssh_connection_is_not_waited_on(api: face.Api, ssh: SshServer) -> None:

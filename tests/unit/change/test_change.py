@@ -154,5 +154,20 @@ def test_a_status_is_read_back() -> None:
     assert status.last_words == [status.evidence[0]]
 
 
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (["preflight: no gates here", "kubelet.service: Failed with result 'exit-code'."], "preflight: no gates here"),
+        (['E0101 00:00:00.1  1 run.go:72] "command failed" err="new"', "I0101 done"], '"command failed" err="new"'),
+        ([], ""),
+    ],
+)
+def test_the_line_that_tells_why_is_not_one_of_the_old_process(new: list[str], why: str) -> None:
+    old = ['E0101 00:00:00.1  1 kubelet.go:2] "Skipping pod synchronization" err="old"', "Stopping kubelet.service - Kubernetes kubelet..."]
+    lines = [*old, "Stopped kubelet.service - Kubernetes kubelet.", "Starting kubelet.service - Kubernetes kubelet...", *new]
+    status = report.Status("reverted", evidence=tuple(f"journal: {line}" for line in lines))
+    assert status.telling_line == why
+
+
 def test_no_answer_is_no_status() -> None:
     assert report.parse([]).state == "unknown"

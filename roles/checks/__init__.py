@@ -1,0 +1,153 @@
+"""Does each node run as it should, and as the inventory wants it? Looked at and told, with an exit status for CI. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic import ValidationError
+from pyinfra.api.deploy import deploy
+
+from roles import objects
+from roles.api import ApiError
+from roles.change.refusal import Refusal
+from roles.checks import evidence, judge, junit
+from roles.checks.evidence import Evidence
+from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
+from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
+from roles.proof import Cluster, NoApi
+from roles.rollout import remote as bridge
+from roles.rollout import table
+from roles.rollout.remote import Fleet, Remote, RemoteError, show
+
+# Exit statuses beside 0: all that could be checked passed.
+COULD_NOT_LOOK, FAILED = 1, 2
+
+
+@deploy("Checks")  # type: ignore[untyped-decorator]
+def checks() -> None:
+    """Check all nodes of the run, and the cluster's objects.
+
+    Data keys: junit (roles/checks/model.py), and what the other deploys want of a node. Exit status 0: nothing failed; 2: a check failed;
+    1: none did, and something could not be looked at. Raises DeployError (1) where the data cannot be read.
+    """
+    if code := bridge.once("checks", _check):
+        bridge.leave(code)
+
+
+def _check(fleet: Fleet) -> int:
+    asked, wanted, cluster_wanted = _read(fleet)
+    results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
+    # With --limit the control plane is looked at as well: it is who knows.
+    helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
+    found = gather([*fleet.targets, *helpers], Cluster(), fleet.each)
+    for remote in fleet.targets:
+        results += judge.node(found.nodes[remote.name], wanted[remote.name])
+    results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
+    rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
+    show("\n" + table.render(["node", "check", "result", "why"], rows))
+    show(f"\n{judge.summary(results)}")
+    if asked.junit is not None:
+        try:
+            _write(asked.junit, junit.xml(results))
+        except OSError as error:
+            raise bridge.refuse(f"junit={asked.junit}: the report could not be written: {error.strerror or error}") from None
+        show(f"report: {asked.junit}")
+    return exit_code(results)
+
+
+def exit_code(results: Iterable[Result]) -> int:
+    """0: nothing failed; 2: a check failed; 1: none did, and something could not be looked at."""
+    outcomes = {result.outcome for result in results}
+    return FAILED if "fail" in outcomes else COULD_NOT_LOOK if "unknown" in outcomes else 0
+
+
+class Gathered:
+    """The nodes as they were seen, by host, and the way to the API (`no_api`: why there is none)."""
+
+    def __init__(self, nodes: Mapping[str, Evidence], cluster: Cluster, no_api: str) -> None:
+        self.nodes, self.no_api = dict(nodes), no_api
+        self._cluster = cluster
+
+    def live(self, wanted: objects.Desired | None) -> objects.Live | str:
+        """The cluster's objects, where some are wanted; or why they could not be read."""
+        if wanted is None or self.no_api:
+            return self.no_api or "not asked"
+        try:
+            return objects.read_live(self._cluster.api())
+        except (ApiError, NoApi, RemoteError) as error:
+            return str(error)
+
+
+Each = Callable[[Sequence[Remote], Callable[[Remote], Evidence]], Mapping[str, Evidence | Exception]]
+
+
+def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
+    """Everything that the checks need of these nodes; `each` looks at many at once. What is no fault of a node is raised."""
+    seen = _whole(each(remotes, evidence.of_node))
+    for remote in remotes:
+        if (observed := seen[remote.name].seen) is not None:
+            cluster.add(remote, observed, dict(seen[remote.name].components))
+    no_api = ""
+    try:
+        cluster.api()
+    except (NoApi, RemoteError) as error:
+        no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be looked at"
+    return Gathered(_whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
+
+
+def _whole(answers: Mapping[str, Evidence | Exception]) -> dict[str, Evidence]:
+    found = {}
+    for host, answer in answers.items():
+        if isinstance(answer, Exception):
+            raise answer
+        found[host] = answer
+    return found
+
+
+def _read(fleet: Fleet) -> tuple[Asked, dict[str, Wishes], objects.Desired | None]:
+    """What is asked of all, of each node, of the cluster. Raises DeployError with all that is wrong in the data."""
+    reasons: list[object] = []
+    wanted: dict[str, Wishes] = {}
+    for remote in fleet.targets:
+        try:
+            wanted[remote.name] = wishes(remote.name, remote.data, remote.data_keys)
+        except Refusal as refusal:
+            reasons.append(refusal)
+    cluster_wanted = None
+    try:
+        cluster_wanted = of_the_cluster([(remote.name, remote.data) for remote in fleet.inventory])
+    except Refusal as refusal:
+        reasons.append(refusal)
+    asked = Asked()
+    given = {remote.data("junit") for remote in fleet.targets} - {None}
+    try:
+        if len(given) > 1:
+            raise Refusal("junit", "it is not the same on all hosts", "give it by --data junit=checks.xml")
+        asked = Asked(junit=next(iter(given))) if given else asked
+    except (Refusal, ValidationError) as error:
+        told = error.errors() if isinstance(error, ValidationError) else []
+        reasons += [str(item["msg"]).removeprefix("Value error, ") for item in told] or [error]
+    bridge.stop(reasons)
+    return asked, wanted, cluster_wanted
+
+
+def _shown(result: Result) -> str:
+    return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
+
+
+def _write(path: Path, text: str) -> None:
+    """A whole file or none: who watches it never reads half a report."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+__all__ = ["CHECKS", "CLUSTER_CHECKS", "Gathered", "Result", "Wishes", "checks", "gather", "judge", "of_the_cluster", "wishes"]

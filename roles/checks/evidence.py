@@ -1,0 +1,226 @@
+"""What is seen of a node and of the cluster, once and read-only; `judge` makes verdicts of it."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
+
+from roles import control_plane, kubelet
+from roles.api import Api, ApiError, GateMetric
+from roles.change.refusal import Refusal
+from roles.control_plane import Component
+from roles.formats import flags
+from roles.kubelet import Kubelet
+from roles.observe import Observation, ObservationError
+from roles.observe.look import look
+from roles.patience import patient
+from roles.proof import NoApi
+from roles.rollout.remote import Remote, RemoteError
+from roles.scripts import templates
+
+KUBELET = "kubelet"
+# A kubelet that cannot go on ends within seconds of its start, and systemd starts the next one 10 s later (RestartSec in the
+# packaged unit): one that is this old is none of those.
+STABLE_SECONDS = 30
+LEAST_WATCH_SECONDS = 2
+ASK_SECONDS = 120
+# Where a unit cannot be found by its process: as all packagings name it.
+_UNIT = "kubelet.service"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The kubelet's unit at one moment, as `systemctl show` tells it; `uptime` in seconds since boot, `start_ticks` of its main process
+    (0: none)."""
+
+    uptime: float
+    start_ticks: int
+    properties: Mapping[str, str]
+
+    @property
+    def identity(self) -> tuple[str, int, str]:
+        return self.properties.get("MainPID", ""), self.start_ticks, self.properties.get("NRestarts", "")
+
+
+@dataclass(frozen=True)
+class Health:
+    """The answer of a health endpoint: HTTP status (000: none), and what it said."""
+
+    status: str
+    said: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One node. Where something could not be seen a text says why: `why_not` of the whole node, `refused` of its kubelet's files,
+    `control_plane_refused` of its control plane, and a text in the place of what the API was asked for."""
+
+    host: str
+    why_not: str = ""
+    seen: Observation | None = None
+    kubelet: Kubelet | None = None
+    refused: str = ""
+    components: Mapping[str, Component] = field(default_factory=dict)
+    control_plane_refused: str = ""
+    moments: tuple[Moment, ...] = ()
+    health: Mapping[str, Health] = field(default_factory=dict)
+    effective: Mapping[str, Mapping[str, GateMetric] | str] = field(default_factory=dict)
+    configuration: Mapping[str, Any] | str = ""
+    node: Mapping[str, Any] | str = ""
+
+    @property
+    def running(self) -> bool:
+        """A kubelet runs, as the main process of a unit of systemd."""
+        return self.seen is not None and self.seen.unit is not None and self.seen.kubelet is not None
+
+    @property
+    def restarting(self) -> str:
+        """Why the kubelet does not stay: "" where it does."""
+        last = self.moments[-1].properties if self.moments else {}
+        if last.get("SubState") == "auto-restart":
+            return f"it ended ({last.get('Result', '?')}) and systemd starts it again: {last.get('NRestarts', '?')} restarts"
+        identities = list(dict.fromkeys(moment.identity for moment in self.moments))
+        if self.running and self.seen is not None and self.seen.kubelet is not None and identities:
+            process = self.seen.kubelet
+            identities = list(dict.fromkeys([(str(process.pid), process.start_ticks, identities[0][2]), *identities]))
+        if len(identities) > 1:
+            (old, _, before), (new, _, now) = identities[0], identities[-1]
+            return f"PID {old} became {new if new not in ('', '0') else 'none'} while it was watched, restarts {before} became {now}"
+        return ""
+
+    @property
+    def well(self) -> bool:
+        """The kubelet stays, and says that it is healthy: only then is the API asked about it."""
+        return self.kubelet is not None and not self.restarting and self.health.get(KUBELET, Health("", "")).status == "200"
+
+
+class Cluster(Protocol):
+    """Of roles.proof.Cluster what is asked here."""
+
+    def api(self) -> Api: ...
+    def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]: ...
+    def configuration(self, node_name: str) -> dict[str, Any]: ...
+
+
+def of_node(remote: Remote) -> Evidence:
+    """What the node itself shows: two looks, and as long in between as it takes to tell a kubelet that stays from one that does not."""
+    try:
+        seen = look(remote, kubelet.wanted)
+        found = of_observation(seen)
+        if found.why_not:
+            return found
+        return replace(found, **_asked(remote, found))
+    except (ObservationError, RemoteError) as error:
+        return Evidence(remote.name, why_not=str(error).removeprefix(f"{remote.name}: "))
+
+
+def of_observation(seen: Observation) -> Evidence:
+    """Pure: the kubelet and the control plane of a node, as far as they can be understood."""
+    if seen.uid != 0:
+        return Evidence(
+            seen.host, why_not=f"root is needed on the node, and uid {seen.uid} looks; set _sudo = True in the inventory's data"
+        )
+    made = Evidence(seen.host, seen=seen)
+    if not made.running:
+        return made
+    assert seen.unit is not None  # it runs
+    # That systemd should read its unit again is a check of its own, and hides no other.
+    settled = replace(seen, unit=replace(seen.unit, properties={**seen.unit.properties, "NeedDaemonReload": ["no"]}))
+    try:
+        made = replace(made, kubelet=kubelet.find(settled))
+    except Refusal as refusal:
+        return replace(made, refused=_why(refusal))
+    assert made.kubelet is not None
+    try:
+        return replace(made, components=control_plane.find(made.kubelet))
+    except Refusal as refusal:
+        return replace(made, control_plane_refused=_why(refusal))
+
+
+def _why(refusal: Refusal) -> str:
+    return f"{refusal.message}; {refusal.way_out}" if refusal.way_out else refusal.message
+
+
+def _asked(remote: Remote, found: Evidence) -> dict[str, Any]:
+    """The moments and the health of a node. Raises ObservationError, RemoteError."""
+    assert found.seen is not None
+    endpoints = [(KUBELET, found.kubelet.health_url, "", "")] if found.kubelet else []
+    for name, component in found.components.items():
+        argv = component.process.argv
+        # Where anonymous requests are refused, the API server's own client certificate may ask: /readyz is open to all it knows.
+        certificate, key = (flags.last_flag(argv, f"kubelet-client-{part}") or "" for part in ("certificate", "key"))
+        endpoints.append((name, f"{component.health_url}?verbose", certificate, key))
+    unit = found.seen.unit.name if found.seen.unit else _UNIT
+    script = templates().get_template("checks.sh.j2").render(unit=unit, seconds=_watch(found.seen), endpoints=endpoints)
+    answer = remote.run(script, timeout=patient(ASK_SECONDS))
+    moments, health = parse(remote.name, answer.stdout)
+    return {"moments": moments, "health": health}
+
+
+def _watch(seen: Observation) -> int:
+    """For how many seconds the kubelet must be watched until it is old enough."""
+    if seen.kubelet is None:
+        return LEAST_WATCH_SECONDS
+    age = seen.uptime - seen.kubelet.start_ticks / seen.ticks_per_second
+    return max(LEAST_WATCH_SECONDS, math.ceil(STABLE_SECONDS - age))
+
+
+def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str, Health]]:
+    """Read the records that templates/checks.sh.j2 writes. Raises ObservationError where they are cut short or odd."""
+    moments: list[Moment] = []
+    health: dict[str, Health] = {}
+    whole = False
+    for line in lines:
+        kind, *fields = line.split(" ")
+        try:
+            if kind == "moment":
+                uptime, start, properties = fields
+                pairs = (pair.partition("=") for pair in _text(properties).splitlines())
+                moments.append(Moment(float(uptime), int(start), {key: value for key, _, value in pairs}))
+            elif kind == "health":
+                name, status, said = fields
+                health[name] = Health(status[-3:], " ".join(_text(said).split()))
+            elif kind == "end":
+                whole = True
+        except ValueError as error:
+            raise ObservationError(f"{host}: the node's answer is not understood: {line[:120]!r}") from error
+    if not whole:
+        raise ObservationError(f"{host}: the look at the node was cut short; try again")
+    return tuple(moments), health
+
+
+def _text(field: str) -> str:
+    body = field.rstrip("=")
+    return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
+
+
+def with_api(found: Evidence, cluster: Cluster, no_api: str) -> Evidence:
+    """The evidence with what the API knows of the node, as far as it may be asked; `no_api` says why there is none."""
+    if found.kubelet is None:
+        return found
+    name = found.kubelet.node_name
+
+    def ask(what: Callable[[], Any], because: str = "") -> Any:
+        if no_api or because:
+            return no_api or because
+        try:
+            return what()
+        except (ApiError, NoApi, RemoteError) as error:
+            return str(error)
+
+    because = "" if found.well else "its kubelet is not well, and was not asked"
+    effective: dict[str, Mapping[str, GateMetric] | str] = {KUBELET: ask(lambda: cluster.effective(found.host, KUBELET, name), because)}
+    for component in found.components:
+        health = found.health.get(component)
+        reason = "" if health is not None and health.status == "200" else "it is not well, and was not asked"
+        effective[component] = ask(partial(cluster.effective, found.host, component, name), reason)
+    return replace(
+        found,
+        effective=effective,
+        configuration=ask(lambda: cluster.configuration(name), because),
+        node=ask(lambda: cluster.api().get_json(f"/api/v1/nodes/{name}"), because),
+    )

@@ -1,0 +1,34 @@
+"""The results as JUnit XML, as CI systems read it (https://github.com/testmoapp/junitxml). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from roles.checks.judge import Result
+
+# What ends a check otherwise than by passing -> the element that says so.
+_ELEMENTS = {"fail": "failure", "unknown": "error", "skip": "skipped"}
+
+
+def xml(results: Sequence[Result]) -> str:
+    """One test case for each result, its class the node and its name the check; a check that could not be made is an error."""
+    counts = Counter(result.outcome for result in results)
+    numbers = {"tests": len(results), "failures": counts["fail"], "errors": counts["unknown"], "skipped": counts["skip"]}
+    suite = ElementTree.Element("testsuite", {"name": "daytwo checks", **{key: str(number) for key, number in numbers.items()}})
+    for result in results:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": _plain(result.node), "name": _plain(result.check), "time": "0"})
+        if result.outcome in _ELEMENTS:
+            ElementTree.SubElement(case, _ELEMENTS[result.outcome], {"message": _plain(result.why)})
+        else:
+            ElementTree.SubElement(case, "system-out").text = _plain(result.why)
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def _plain(text: str) -> str:
+    """Control characters, which no XML 1.0 can hold, are shown escaped; surrogates too."""
+    return "".join(character if character.isprintable() or character == "\n" else repr(character)[1:-1] for character in text)

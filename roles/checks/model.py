@@ -1,0 +1,56 @@
+"""What the checks are asked: the wishes of the inventory that they hold the nodes to, and where the report goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from roles import eviction, feature_gates, kubelet_config, objects
+
+
+def _junit(value: Any) -> Any:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"junit is {value!r}; give a path: --data junit=checks.xml")
+    return Path(value).expanduser()
+
+
+class Asked(BaseModel):
+    """The data keys of deploys/checks.py that are its own; it reads what the others want, too."""
+
+    model_config = ConfigDict(frozen=True)
+
+    junit: Annotated[
+        Path | None,
+        BeforeValidator(_junit),
+        WithJsonSchema({"type": "string"}),
+        Field(description="a path on the operator's machine, where the results are written as JUnit XML", examples=["checks.xml"]),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the inventory wants of one node: gates, fields and thresholds of the kubelet; and `more_gates` by component (None: absent),
+    which are asked for beside the inventory."""
+
+    gates: feature_gates.Desired | None = None
+    more_gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
+    fields: kubelet_config.Desired | None = None
+    eviction: eviction.Desired | None = None
+
+
+def wishes(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Wishes:
+    """From one host's inventory data, as the deploys read it. Raises Refusal."""
+    return Wishes(
+        gates=feature_gates.read(host, data),
+        fields=kubelet_config.read(host, data, keys),
+        eviction=eviction.read(host, data, keys),
+    )
+
+
+def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> objects.Desired | None:
+    """The objects that the inventory wants. Raises Refusal."""
+    return objects.read(hosts)

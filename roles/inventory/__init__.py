@@ -1,0 +1,48 @@
+"""The inventory's data as a whole: every key that any deploy reads, and the refusal of one that none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyinfra.api.deploy import deploy
+
+from roles.change.refusal import Refusal
+from roles.data import names
+from roles.inventory import registry
+from roles.inventory.strangers import WAY_OUT, unknown
+from roles.rollout import remote as bridge
+from roles.rollout.remote import Fleet, Remote
+
+
+@deploy("Data keys")  # type: ignore[untyped-decorator]
+def known_keys() -> None:
+    """Every deploy begins with this: raises DeployError, before a command runs on any host, where a host's data has a key that no deploy
+    reads. Hosts of the run, and the control plane, which is looked at in any case."""
+    bridge.once("data keys", _check)
+
+
+def _check(fleet: Fleet) -> None:
+    remotes = [remote for remote in fleet.inventory if remote not in fleet.others or remote.is_control_plane]
+    bridge.stop([*refusals(remotes, bridge.pyinfra_keys())])
+
+
+def refusals(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Refusal]:
+    """One for each unknown key and place it stands in, with the hosts that have it from there."""
+    found: dict[tuple[str, str], list[str]] = {}
+    problems: list[Refusal] = []
+    for remote in remotes:
+        try:
+            own = names(remote.data("own_keys")) or ()
+        except ValueError as error:
+            problems.append(Refusal(remote.name, f"own_keys: {error}"))
+            continue
+        for key, why in unknown(remote.data_keys, registry.names(), pyinfra, own).items():
+            found.setdefault((remote.data_origin(key), why), []).append(remote.name)
+    return problems + [Refusal(_hosts(hosts), f"{where}: {why}", WAY_OUT) for (where, why), hosts in found.items()]
+
+
+def _hosts(hosts: list[str]) -> str:
+    return ", ".join(hosts) if len(hosts) <= 3 else f"{hosts[0]} and {len(hosts) - 1} more"
+
+
+__all__ = ["known_keys", "refusals"]

@@ -1,0 +1,106 @@
+"""All data keys that deploys read, gathered from the models that read them. Pure.
+
+A role declares its keys in its own model, where each has a description and examples; here it has one line. The models are named by
+text and imported when they are asked for: this room is above all others, and none of them imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from roles.data import Names
+
+EVERY_DEPLOY = "every deploy"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A pydantic model whose fields are data keys (`package.module:Class`), and the deploys that read them."""
+
+    model: str
+    deploys: tuple[str, ...]
+
+    @property
+    def fields(self) -> type[BaseModel]:
+        module, _, name = self.model.partition(":")
+        found: type[BaseModel] = getattr(import_module(module), name)
+        return found
+
+
+class Own(BaseModel):
+    """What says which keys are not daytwo's affair."""
+
+    model_config = ConfigDict(frozen=True)
+
+    own_keys: Annotated[
+        Names,
+        Field(
+            description="keys of your own deploys that stand in the same data, which daytwo then passes over; `*` stands for any text",
+            examples=[["rack", "dns_*"], "rack,dns_*"],
+        ),
+    ] = None
+
+
+# One line for each model.
+DECLARED = (
+    Declared("roles.feature_gates.model:Desired", ("feature_gates",)),
+    Declared("roles.eviction.model:Desired", ("eviction",)),
+    Declared("roles.eviction.order_deploy:Wish", ("eviction_order",)),
+    Declared("roles.kubelet_config.model:Desired", ("kubelet_config",)),
+    Declared("roles.objects.model:Desired", ("priority_classes",)),
+    Declared("roles.pod_resize.model:Desired", ("resize",)),
+    Declared("roles.pod_resize.model:Listed", ("resize_drift",)),
+    Declared("roles.pod_resize.model:Probe", ("pod_resize_check",)),
+    Declared("roles.history.model:Wanted", ("rollback",)),
+    Declared(
+        "roles.rollout.options:Options",
+        ("feature_gates", "eviction", "kubelet_config", "priority_classes", "resize", "pod_resize_check", "rollback"),
+    ),
+    Declared("roles.audit.asked:Asked", ("audit",)),
+    Declared("roles.checks.model:Asked", ("checks",)),
+    Declared("roles.inventory.registry:Own", (EVERY_DEPLOY,)),
+)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One data key as one model has it. `schema`: what an inventory may write for it, as JSON schema. `default` is None where there is
+    none that is constant."""
+
+    name: str
+    description: str
+    examples: tuple[Any, ...]
+    schema: Mapping[str, Any]
+    default: Any
+    declared: Declared
+
+
+@cache
+def every() -> tuple[Key, ...]:
+    """Every key of every model, in their order; a name that several models read is there several times."""
+    return tuple(key for declared in DECLARED for key in of(declared))
+
+
+def of(declared: Declared) -> list[Key]:
+    """The keys of one model."""
+    model = declared.fields
+    whole = model.model_json_schema()
+    found = []
+    for name, field in model.model_fields.items():
+        told = whole["properties"][name]
+        schema = {key: value for key, value in told.items() if key not in ("title", "description", "examples", "default")}
+        default = None if field.is_required() else field.get_default(call_default_factory=False)
+        found.append(Key(name, field.description or "", tuple(field.examples or ()), schema, default, declared))
+    return found
+
+
+@cache
+def names() -> frozenset[str]:
+    """The names of all keys."""
+    return frozenset(key.name for key in every())

@@ -1,0 +1,38 @@
+"""How many times longer than on an ordinary machine everything may take: one factor for all waits of a run.
+
+A node that is emulated, or starved of processor time, does everything that another does, and is well; it only takes 10 or 50 times as
+long. What daytwo waits for with a limit of its own (an answer, a look, a start, a proof) gets so many times that limit there. What
+others decide stays: the kubelet's grace periods and back-offs, the pauses between two looks, how long a process must stay healthy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+KEY = "patience"
+LEAST, MOST = 1.0, 100.0
+
+_factor = LEAST
+
+
+def parse(value: object) -> float:
+    """A number from 1 to 100, also as text. Raises ValueError."""
+    try:
+        found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        found = math.nan
+    if not LEAST <= found <= MOST:
+        raise ValueError(f"{KEY}={value!r} is not a number from {LEAST:g} to {MOST:g}")
+    return found
+
+
+def take(values: Iterable[object]) -> None:
+    """From now on this process is as patient as the most patient of the hosts' `values`; None: not set. Raises ValueError."""
+    global _factor  # noqa: PLW0603  # one process is one run
+    _factor = max((parse(value) for value in values if value is not None), default=LEAST)
+
+
+def patient(seconds: float) -> float:
+    """The limit of a wait, from its limit on an ordinary machine."""
+    return seconds * _factor

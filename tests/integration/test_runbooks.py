@@ -1,0 +1,251 @@
+"""Every runbook, done as it stands on a real cluster; what it says is seen, is seen.
+
+What a runbook is for (a gate that is on, a node that is lost) is planted here by hands that know nothing of daytwo, or by a run that is
+disturbed. Each test leaves the nodes as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import operator, reading
+from tests.integration.operator import MANIFESTS, Started, data, pyinfra, wait_for
+from tests.integration.reading import Desk, Reading
+from tests.lab import Lab
+
+pytestmark = pytest.mark.lab
+
+NODES = ("cp1", "w1", "w2")
+GATE = "ReduceDefaultCrashLoopBackOffDecay"
+CONFIG = "/var/lib/kubelet/config.yaml"
+HOME = "/var/lib/daytwo"
+# What kubeadm keeps of a cluster's configuration, in kube-system.
+KEPT_BY_KUBEADM = ("kubeadm-config", "kubelet-config")
+# All that any runbook here changes on a node.
+KEPT = f"{CONFIG} /etc/default /etc/kubernetes /etc/systemd/system"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept(lab: Lab) -> Iterator[dict[str, dict[str, str]]]:
+    """The files of each node, and their sums, as they are before the first runbook."""
+    forgotten = pyinfra("uninstall", "-y")
+    assert forgotten.code == 0, forgotten.all
+    for node in NODES:
+        lab.run(node, f"tar -C / -cpf /root/runbooks.tar $(ls -d {KEPT} 2>/dev/null | sed 's|^/||')")
+    yield {node: operator.files(lab, node) for node in NODES}
+    for node in NODES:
+        lab.run(node, "rm -f /root/runbooks.tar")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def config_maps(lab: Lab) -> dict[str, str]:
+    """The data of kubeadm's ConfigMaps as they are before the first runbook, in JSON."""
+    return {name: lab.kubectl("get", "configmap", "-n", "kube-system", name, "-o", "jsonpath={.data}") for name in KEPT_BY_KUBEADM}
+
+
+@pytest.fixture(autouse=True)
+def as_found(lab: Lab, kept: dict[str, dict[str, str]], config_maps: dict[str, str]) -> Iterator[None]:
+    """What a runbook has left on the nodes and in kubeadm's ConfigMaps is put back behind daytwo's back, and its records are taken
+    away."""
+    yield
+    if Started.end_all():
+        lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    for node in NODES:
+        lab.run(node, f"for change in {HOME}/active/*/change.sh; do test ! -e $change || sh $change revert; done")
+        now = operator.files(lab, node)
+        changed = [path for path in {*now, *kept[node]} if now.get(path) != kept[node].get(path)]
+        new = [path for path in changed if path not in kept[node]]
+        old = [path for path in changed if path in kept[node]]
+        if new:
+            lab.run(node, f"rm -f {' '.join(new)}")
+        if old:
+            names = " ".join(path.lstrip("/") for path in old)
+            lab.run(
+                node, f"mkdir /root/back && tar -C /root/back -xpf /root/runbooks.tar {names} && cp -a /root/back/. / && rm -r /root/back"
+            )
+        if any(not path.startswith(MANIFESTS) for path in changed):
+            lab.run(node, "systemctl daemon-reload && systemctl restart kubelet")
+    wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API", 180)
+    for name, before in config_maps.items():
+        lab.kubectl("patch", "configmap", "-n", "kube-system", name, "--type=merge", "-p", f'{{"data":{before}}}')
+    forgotten = pyinfra("uninstall", "-y")
+    assert forgotten.code == 0, forgotten.all
+    assert {node: operator.files(lab, node) for node in NODES} == kept
+
+
+@pytest.fixture
+def desk(lab: Lab, tmp_path: Path) -> Desk:
+    return Desk.made(lab, tmp_path)
+
+
+def open_book(desk: Desk, name: str, **names: str) -> Reading:
+    """A runbook; `names` are the nodes that it calls otherwise."""
+    return Reading(desk, reading.read(name), nodes=names)
+
+
+def turn_on_by_hand(lab: Lab, node: str, gate: str = GATE) -> None:
+    """A gate as somebody once wrote it into the kubelet's configuration."""
+    lab.run(node, f"printf 'featureGates:\\n  {gate}: true\\n' >>{CONFIG} && systemctl restart kubelet")
+    wait_for(lambda: lab.run(node, "curl -s http://127.0.0.1:10248/healthz", check=False).stdout == "ok", f"{node}'s kubelet")
+
+
+def test_turn_a_gate_on(desk: Desk) -> None:
+    open_book(desk, "gate-on").all()
+
+
+def test_turn_a_gate_off(lab: Lab, desk: Desk) -> None:
+    turn_on_by_hand(lab, "w1")
+    open_book(desk, "gate-off").all()
+
+
+PREFLIGHT = """#!/bin/sh
+# No feature gates on our nodes.
+if grep -q feature-gates /etc/default/kubelet 2>/dev/null; then
+    echo "kubelet-preflight: /etc/default/kubelet sets feature gates"
+    exit 1
+fi
+"""
+
+
+def test_a_roll_out_halted(lab: Lab, desk: Desk) -> None:
+    dropin = "/etc/systemd/system/kubelet.service.d/20-preflight.conf"
+    script = "/usr/local/sbin/kubelet-preflight"
+    lab.run("w2", f"cat >{script} && chmod 755 {script} && mkdir -p $(dirname {dropin})", input=PREFLIGHT)
+    lab.run("w2", f"printf '[Service]\\nExecStartPre={script}\\n' >{dropin} && systemctl daemon-reload")
+    try:
+        open_book(desk, "roll-out-halted").all()
+    finally:
+        lab.run("w2", f"rm -rf {script} $(dirname {dropin}); systemctl daemon-reload")
+
+
+def test_a_node_did_not_come_back(lab: Lab, desk: Desk) -> None:
+    book = open_book(desk, "node-did-not-come-back")
+    wish = data(feature_gates=f"{GATE}=true", components="kubelet")
+    run = Started("feature_gates", "-y", *wish, *data(only="w1"))
+    run.wait_for("w1 kubelet: step: wait")
+    lab.kill("w1")
+    run.wait_for("connecting anew")
+    run.send(signal.SIGINT)
+    run.wait_for("halting: ")
+    run.send(signal.SIGINT)
+    assert run.end(30).code == 130
+    book.section("While it is away")
+    lab.start("w1")
+    wait_for(lambda: "state=reverted" in lab.run("w1", f"cat {HOME}/changes/*/state").stdout, "the change on w1 to be put back", 120)
+    book.section("When it is back", "Go on")
+
+    # A file that cannot be put back: what holds it became read-only in mid-change, while the new kubelet fails.
+    lab.run(
+        "w2",
+        "mkdir -p /run/small && mount -t tmpfs -o size=64k none /run/small && cp -a /etc/default/. /run/small/ && mount --bind /run/small /etc/default",
+    )
+    try:
+        bad = Started(
+            "feature_gates",
+            "-y",
+            *data(feature_gates="NoSuchGate=true", allow_unknown_gates="true", components="kubelet", only="w2"),
+            hold="wait",
+        )
+        bad.wait_for("w2 kubelet: held\n")
+        lab.run("w2", f"mount -o remount,ro /etc/default && touch {HOME}/go")
+        assert bad.end().code == 1
+        assert "revert-failed" in bad.out, bad.out
+        book.all()
+    finally:
+        lab.run("w2", f"umount /etc/default; umount /run/small; rm -f {HOME}/go; systemctl restart kubelet")
+
+
+def test_an_api_server_down_after_an_edit(lab: Lab, desk: Desk) -> None:
+    manifest = f"{MANIFESTS}/kube-apiserver.yaml"
+    lab.run(
+        "cp1",
+        f"sed 's/- kube-apiserver$/&\\n    - --feature-gates=HPAScaleToZeroo=true/' {manifest} >/root/edited && chmod 600 /root/edited",
+    )
+    # Its grace period of 30 s is nothing that a reader waits for.
+    lab.run("cp1", f"old=$(pidof kube-apiserver); mv /root/edited {manifest}; kill -9 $old")
+    said = "cat $(ls -t /var/log/pods/kube-system_kube-apiserver-*/kube-apiserver/*.log | head -n 1) | grep -q 'unrecognized feature gate'"
+    wait_for(
+        lambda: lab.run("cp1", said, check=False).returncode == 0 and not lab.run("cp1", "pidof kube-apiserver", check=False).stdout,
+        "the API server to be gone",
+        120,
+    )
+    book = open_book(desk, "api-server-down")
+    book.all()
+
+
+def test_roll_back(desk: Desk) -> None:
+    made = pyinfra("kubelet_config", "-y", *data(kubelet_config="maxPods=120", only="w1"))
+    assert made.code == 0, made.all
+    open_book(desk, "roll-back").all()
+
+
+def test_before_an_upgrade(lab: Lab, desk: Desk) -> None:
+    turn_on_by_hand(lab, "w1", "PodLifecycleSleepAction")
+    open_book(desk, "before-an-upgrade").all()
+
+
+def test_set_eviction_thresholds(desk: Desk) -> None:
+    open_book(desk, "eviction-thresholds").all()
+
+
+WEB = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "web",
+                        "image": "registry.local/app:1",
+                        "imagePullPolicy": "Never",
+                        "resources": {"requests": {"cpu": "50m", "memory": "50Mi"}, "limits": {"cpu": "100m", "memory": "100Mi"}},
+                    }
+                ],
+            },
+        },
+    },
+}
+
+
+@pytest.fixture
+def shop(lab: Lab) -> Iterator[None]:
+    """A namespace with a Deployment of two pods."""
+    lab.kubectl("create", "namespace", "shop")
+    lab.kubectl("apply", "-f", "-", input=json.dumps(WEB))
+    lab.kubectl("rollout", "status", "deployment/web", "-n", "shop", "--timeout=120s")
+    yield
+    lab.kubectl("delete", "namespace", "shop", "--wait", "--timeout=120s")
+
+
+def test_introduce_priority_classes(lab: Lab, desk: Desk, shop: None) -> None:
+    try:
+        open_book(desk, "priority-classes").all()
+    finally:
+        lab.kubectl("delete", "priorityclass", "batch", "web", "--ignore-not-found")
+
+
+def test_resize_in_place(desk: Desk, shop: None) -> None:
+    open_book(desk, "resize").all()
+
+
+def test_an_air_gapped_node(lab: Lab, desk: Desk) -> None:
+    """The twin plays the node as well: between the two it is put back to what it was, and forgets the change."""
+    book = open_book(desk, "air-gapped-node", far="w1")
+    book.section("On the twin")
+    lab.run("w1", f"tar -C / -xpf /root/runbooks.tar {CONFIG.lstrip('/')} && systemctl restart kubelet && rm -rf {HOME}")
+    wait_for(lambda: lab.run("w1", "curl -s http://127.0.0.1:10248/healthz", check=False).stdout == "ok", "w1's kubelet")
+    medium = desk.project / "change.tgz"
+    lab.run("w1", "base64 -d >/root/change.tgz", input=reading.encoded(medium))
+    book.all()
+    lab.run("w1", "rm /root/change.tgz")

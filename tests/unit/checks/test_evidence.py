@@ -1,0 +1,126 @@
+"""The node's answer as it is read, and the script that gives it, run for real."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.api import Unreachable
+from roles.checks.evidence import KUBELET, Health, of_node, of_observation, parse, with_api
+from roles.observe import ObservationError
+from roles.observe import parse as observe
+from roles.proof import NoApi
+from roles.rollout.remote import Answer
+from roles.scripts import templates
+from tests.unit.checks.world import APISERVER, evidence
+from tests.unit.observe import node
+
+
+def answer(*lines: str) -> list[str]:
+    return [*lines, "end"]
+
+
+def test_moments_and_health() -> None:
+    properties = node.b64("ActiveState=active\nMainPID=7\nNRestarts=0\n")
+    moments, health = parse("w1", answer(f"moment 10.5 77 {properties}", f"health kubelet 200 {node.b64('ok')}=", "health x 000 ="))
+    assert moments[0].identity == ("7", 77, "0") and moments[0].uptime == 10.5
+    assert health == {"kubelet": Health("200", "ok"), "x": Health("000", "")}
+
+
+@pytest.mark.parametrize("lines", [[], ["moment 1 2 ="], ["moment x 2 =", "end"], ["health kubelet 200", "end"]])
+def test_an_answer_that_is_cut_short_or_odd_is_no_answer(lines: list[str]) -> None:
+    with pytest.raises(ObservationError, match="w1: "):
+        parse("w1", lines)
+
+
+def test_the_script_asks_and_answers_on_any_posix_shell() -> None:
+    endpoints = [("kubelet", "http://127.0.0.1:1/healthz", "", ""), ("a'b", "http://127.0.0.1:1/it's", "/no/such", "/no/such")]
+    script = templates().get_template("checks.sh.j2").render(unit="no-such.service", seconds=1, endpoints=endpoints)
+    done = subprocess.run(["sh", "-s"], input=script, text=True, capture_output=True, check=True)
+    moments, health = parse("w1", done.stdout.splitlines())
+    assert len(moments) == 2 and moments[0].start_ticks == 0
+    assert {name: found.status for name, found in health.items()} == {"kubelet": "000", "a'b": "000"}
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
+@pytest.mark.parametrize("what", ["checks", "plant"])
+def test_shellcheck_has_nothing_to_say(what: str) -> None:
+    endpoints = [("kubelet", "http://127.0.0.1:1/healthz", "", "")]
+    script = templates().get_template("checks.sh.j2").render(unit="kubelet.service", seconds=1, endpoints=endpoints)
+    if what == "plant":
+        script = (Path(__file__).resolve().parents[2] / "integration/plant_fault.sh").read_text()
+    told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
+    assert told.stdout == ""
+
+
+def test_root_is_needed() -> None:
+    assert "root is needed on the node, and uid 1000 looks" in of_observation(observe("w1", node.answer(uid=1000))).why_not
+
+
+class Cluster:
+    """A cluster that counts what it is asked."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[str] = []
+        self._error = error
+
+    def _answer(self, what: str) -> dict[str, Any]:
+        self.asked.append(what)
+        if self._error:
+            raise self._error
+        return {}
+
+    def effective(self, host: str, component: str, node_name: str) -> dict[str, Any]:
+        return self._answer(f"gates of {component}")
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        return self._answer("configz")
+
+    def api(self) -> Any:
+        self._answer("api")
+        return self
+
+    def get_json(self, path: str) -> dict[str, Any]:
+        return {"path": path}
+
+
+def test_only_what_is_well_is_asked_through_the_api() -> None:
+    found = evidence(components={"kube-apiserver": APISERVER, "kube-scheduler": ("kube-scheduler",)})
+    cluster = Cluster()
+    made = with_api(replace(found, health={**found.health, "kube-scheduler": Health("000", "")}), cluster, "")
+    assert cluster.asked == ["gates of kubelet", "gates of kube-apiserver", "configz", "api"]
+    assert made.effective["kube-scheduler"] == "it is not well, and was not asked" and made.effective[KUBELET] == {}
+    assert made.node == {"path": "/api/v1/nodes/node"}
+    cluster = Cluster()
+    made = with_api(replace(found, health={**found.health, KUBELET: Health("500", "")}), cluster, "")
+    assert made.configuration == made.node == "its kubelet is not well, and was not asked"
+    assert cluster.asked == ["gates of kube-apiserver", "gates of kube-scheduler"]
+
+
+@pytest.mark.parametrize("error", [NoApi("all are away"), Unreachable("cp1", "/", "no answer", "look")])
+def test_an_api_that_does_not_answer_is_told_and_raises_nothing(error: Exception) -> None:
+    made = with_api(evidence(), Cluster(error), "")
+    assert made.configuration == made.node == made.effective[KUBELET] == str(error)
+
+
+def test_where_there_is_no_api_none_is_asked() -> None:
+    cluster = Cluster()
+    assert with_api(evidence(), cluster, "there is none").configuration == "there is none" and cluster.asked == []
+
+
+def test_a_node_that_is_looked_at_without_root_is_told_and_not_asked_more() -> None:
+    class Remote:
+        name = "w1"
+        asked = 0
+
+        def run(self, script: str, **more: object) -> Answer:
+            self.asked += 1
+            return Answer(0, node.answer(uid=1000), [])
+
+    remote: Any = Remote()
+    assert "root is needed" in of_node(remote).why_not and remote.asked == 1

@@ -1,0 +1,298 @@
+"""Each kind of fault is told once, by the check that names it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles import objects
+from roles.api import GateMetric
+from roles.checks import exit_code, judge
+from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
+from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
+from roles.checks.model import Wishes, of_the_cluster, wishes
+from roles.control_plane import COMPONENTS
+from roles.objects.live import Live
+from roles.observe import parse
+from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
+from tests.unit.observe import node
+
+SCHEDULER = ("kube-scheduler",)
+CONTROL_PLANE = {"kube-apiserver": APISERVER, "kube-scheduler": SCHEDULER}
+
+
+def wanting(**data: Any) -> Wishes:
+    return wishes("w1", data.get, data)
+
+
+def test_a_node_that_is_well_fails_nothing() -> None:
+    found = evidence(components=CONTROL_PLANE)
+    told = verdicts(found, wanting(feature_gates="A=absent", kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi"))
+    assert {outcome for outcome, _ in told.values()} == {"pass", "skip"}, told
+    skipped = {check for check, (outcome, _) in told.items() if outcome == "skip"}
+    assert skipped == {"kube-controller-manager-healthy", "kube-controller-manager-gates"}
+    assert list(told) == [check.name for check in CHECKS]
+
+
+def test_a_worker_has_no_control_plane_to_check() -> None:
+    told = verdicts(evidence())
+    skipped = {check for check, (outcome, _) in told.items() if outcome == "skip"}
+    assert {"control-plane-runs", "kube-apiserver-healthy", "kubelet-gates", "kubelet-settings", "eviction-thresholds"} <= skipped
+    assert failed(evidence()) == {}
+
+
+EXTRA_DROPIN = {"/etc/systemd/system/kubelet.service.d/20-more.conf": b"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--v=4\n"}
+
+
+def not_running() -> Evidence:
+    lines = [line for line in node.answer() if not line.startswith(("process kubelet", "version", "unit"))]
+    stopped = {"ActiveState": "inactive", "SubState": "dead", "MainPID": "0"}
+    return replace(of_observation(parse("w1", lines)), moments=moments(stopped, stopped, start=0))
+
+
+def looping() -> Evidence:
+    waiting = {"ActiveState": "activating", "SubState": "auto-restart", "MainPID": "0", "NRestarts": "7", "Result": "exit-code"}
+    return replace(not_running(), moments=moments(waiting, waiting, start=0))
+
+
+def unwell() -> Evidence:
+    return replace(
+        evidence(), health={KUBELET: Health("000", "Connection refused")}, node="its kubelet is not well", configuration="not asked"
+    )
+
+
+def with_change(state: str) -> Evidence:
+    record = node.b64(f"state={state}\nrun=r1\nwho=me\ncommand=x\n")
+    return evidence(extra=[f"change {node.b64('r1-w1-kubelet')} {record}="])
+
+
+NOT_READY = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "cni is gone"}]}}
+POD = node.manifest("web")
+
+
+@pytest.mark.parametrize(
+    ("found", "check", "why"),
+    [
+        (not_running(), "kubelet-running", r"kubelet\.service is inactive \(dead"),
+        (looping(), "kubelet-stable", r"it ended \(exit-code\) and systemd starts it again: 7 restarts"),
+        (replace(evidence(), moments=moments({}, {"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID 100 became 101"),
+        (replace(evidence(), moments=moments({"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID 100 became 101"),
+        (replace(evidence(), moments=moments({"UnitFileState": "disabled"})), "kubelet-enabled", "is-enabled says disabled"),
+        (evidence(needs_reload="yes", dropins=EXTRA_DROPIN), "kubelet-unit", "systemd has not read it"),
+        (evidence(files={"/var/lib/kubelet/config.yaml": None}), "kubelet-files", r"/var/lib/kubelet/config\.yaml: .*cannot be read now"),
+        (unwell(), "kubelet-healthy", r"http://127\.0\.0\.1:10248/healthz answers nothing: Connection refused"),
+        (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", r"--v=4: a restart brings a surprise"),
+        (evidence(configuration={**CONFIGURATION, "staticPodPath": "/x"}), "kubelet-configuration", "staticPodPath is /etc/kubernetes/manifests by its files"),
+        (replace(evidence(), node=NOT_READY), "node-ready", r"Ready is False \(KubeletNotReady\): cni is gone"),
+        (evidence(manifests={"web.yaml~": POD}), "manifests-clean", r"holds what is no manifest: web\.yaml~"),
+        (evidence(manifests={"web.yaml": POD, "web-old.yml": POD}), "manifests-pods", r"web-old\.yml, web\.yaml in .* all make the pod kube-system/web"),
+        (evidence(manifests={"web.yaml": b"kind: [Pod"}), "manifests-pods", r"web\.yaml"),
+        (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", "all make the pod"),
+        (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", "makes a kube-scheduler, and none runs"),
+        (with_change("revert-failed"), "changes-settled", "revert-failed: it wants a hand"),
+    ],
+)  # fmt: skip
+def test_a_fault_fails_exactly_the_check_that_names_it(found: Evidence, check: str, why: str) -> None:
+    told = failed(found, wanting(feature_gates="A=absent", kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi"))
+    assert list(told) == [check], told
+    assert re.search(why, told[check]), told[check]
+
+
+@pytest.mark.parametrize("component", ["kube-apiserver", "kube-scheduler"])
+@pytest.mark.parametrize(("status", "outcome"), [("000", "fail"), ("500", "fail"), ("403", "unknown"), ("401", "unknown"), ("200", "pass")])
+def test_a_component_that_is_not_well(component: str, status: str, outcome: str) -> None:
+    found = evidence(components=CONTROL_PLANE)
+    told = verdicts(replace(found, health={**found.health, component: Health(status, "[-]etcd failed")}))
+    assert told[f"{component}-healthy"][0] == outcome
+    assert [check for check, (ended, _) in told.items() if ended in ("fail", "unknown")] == (
+        [] if status == "200" else [f"{component}-healthy"]
+    )
+
+
+def test_a_program_that_was_replaced() -> None:
+    lines = node.answer()
+    exe = node.b64("/usr/bin/kubelet")
+    replaced = [
+        line.replace(f" {exe}=", f" {node.b64('/usr/bin/kubelet (deleted)')}=") if line.startswith("process") else line for line in lines
+    ]
+    good = evidence()
+    found = of_observation(parse("w1", replaced))
+    made = replace(found, moments=good.moments, health=good.health, effective=good.effective, configuration=good.configuration, node=READY)
+    assert list(failed(made)) == ["kubelet-binary"]
+
+
+def test_what_could_not_be_looked_at_is_one_unknown() -> None:
+    assert verdicts(Evidence("w1", why_not="no answer within 60 s")) == {"looked-at": ("unknown", "no answer within 60 s")}
+
+
+def test_without_the_api_what_it_would_tell_is_unknown_and_all_else_is_judged() -> None:
+    away = "the API is away"
+    found = replace(evidence(), effective={KUBELET: away}, configuration=away, node=away)
+    told = verdicts(
+        found, wanting(feature_gates={"A": True, "B": "absent"}, kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi")
+    )
+    assert {check for check, (outcome, _) in told.items() if outcome == "unknown"} == {
+        "kubelet-settings",
+        "eviction-thresholds",
+        "node-ready",
+    }
+    # Gates are held to the files and the command line then.
+    assert told["kubelet-gates"] == ("fail", "kubelet: A is absent where it is set, wanted true")
+
+
+def test_without_the_api_a_file_that_is_newer_than_the_process_tells_that_it_was_not_read() -> None:
+    found = replace(evidence(), configuration="the API is away")
+    assert found.seen is not None and found.kubelet is not None
+    path = "/var/lib/kubelet/config.yaml"
+    started = found.seen.started_at(found.kubelet.process)
+    files = {**found.seen.files, path: replace(found.seen.files[path], mtime=int(started) + 5)}
+    newer = replace(found, kubelet=replace(found.kubelet, seen=replace(found.kubelet.seen, files=files)))
+    assert list(failed(newer, wanting(feature_gates={"A": "absent"}))) == ["kubelet-configuration"]
+
+
+def gate(enabled: bool) -> GateMetric:
+    return GateMetric(**{**dict.fromkeys(GateMetric.__dataclass_fields__, ""), "enabled": enabled})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "enabled", "problem"),
+    [
+        (True, True, None),
+        (False, False, None),
+        (True, False, "kubelet runs with A=false, wanted true"),
+        (False, True, "kubelet runs with A=true, wanted false"),
+        (True, None, "kubelet does not publish A"),
+    ],
+)
+def test_gates_are_held_to_the_metrics(wanted: bool, enabled: bool | None, problem: str | None) -> None:
+    metrics = {} if enabled is None else {"A": gate(enabled)}
+    told = failed(replace(evidence(), effective={KUBELET: metrics}), wanting(feature_gates={"A": wanted}))
+    assert list(told) == (["kubelet-gates"] if problem else [])
+    assert problem is None or problem in told["kubelet-gates"]
+
+
+def test_a_gate_that_is_wanted_absent_must_be_set_nowhere() -> None:
+    config = node.CONFIG + b"featureGates:\n  A: true\n"
+    found = evidence(files={"/var/lib/kubelet/config.yaml": config}, configuration={**CONFIGURATION, "featureGates": {"A": True}})
+    assert failed(found, wanting(feature_gates="A=absent")) == {"kubelet-gates": "kubelet: A=true is set, wanted absent"}
+    apiserver = evidence(components={"kube-apiserver": (*APISERVER, "--feature-gates=A=false")})
+    assert failed(apiserver, wanting(feature_gates="A=absent")) == {"kube-apiserver-gates": "kube-apiserver: A=false is set, wanted absent"}
+
+
+def test_a_component_is_held_to_the_gates_that_the_deploy_gives_it() -> None:
+    """A gate that only the API server and the controller manager read is no affair of the kubelet, unless it is named."""
+    found = replace(evidence(), effective={KUBELET: {"A": gate(True)}})
+    read_elsewhere = {"A": True, "HPAScaleToZero": True}
+    assert verdicts(found, wanting(feature_gates=read_elsewhere))["kubelet-gates"][0] == "pass"
+    assert verdicts(found, wanting(feature_gates={"HPAScaleToZero": True}))["kubelet-gates"][0] == "skip"
+    assert list(failed(found, wanting(feature_gates=read_elsewhere, components="kubelet"))) == ["kubelet-gates"]
+
+
+def test_only_the_components_that_are_chosen_are_held_to_the_gates() -> None:
+    found = evidence(components={"kube-apiserver": (*APISERVER, "--feature-gates=A=false")})
+    assert failed(found, wanting(feature_gates="A=absent", components="kubelet")) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "check", "why"),
+    [
+        ({"kubelet_config": {"maxPods": 200}}, "kubelet-settings", "kubelet runs with maxPods=110, wanted 200"),
+        ({"kubelet_config": {"maxPodz": 200}}, "kubelet-settings", "maxPodz"),
+        ({"eviction_hard": {"memory.available": "90Mi"}}, "eviction-thresholds", "evictionHard: memory.available is 100Mi, wanted 90Mi"),
+        ({"eviction_soft": {"memory.available": "1Gi"}}, "eviction-thresholds", "evictionSoft: memory.available is (not set), wanted 1Gi"),
+    ],
+)
+def test_what_the_inventory_wants_of_a_kubelet(data: dict[str, Any], check: str, why: str) -> None:
+    told = failed(evidence(), wanting(**data))
+    assert list(told) == [check] and why in told[check]
+
+
+@pytest.mark.parametrize("text", ["102400Ki", "100Mi", "104857600"])
+def test_the_same_threshold_in_other_words_is_as_wanted(text: str) -> None:
+    assert failed(evidence(), wanting(eviction_hard={"memory.available": text})) == {}
+
+
+CLASS = {"metadata": {"name": "web", "managedFields": []}, "value": 1000}
+
+
+@pytest.mark.parametrize(
+    ("live", "why"),
+    [
+        ({"web": CLASS}, None),
+        ({}, "web: there is none"),
+        ({"web": {**CLASS, "value": 5}}, "web: value differs (it is 5, wanted 1000)"),
+        ({"web": {**CLASS, "globalDefault": True}}, "web: globalDefault differs"),
+    ],
+)
+def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
+    data = {"priority_classes": {"web": {"value": 1000, "globalDefault": False}}}
+    found = judge.cluster(of_the_cluster([("w1", data.get)]), Live(live))
+    assert [(one.check, one.outcome) for one in found] == [("priority-classes", "fail" if why else "pass"), ("workload-classes", "skip")]
+    assert why is None or found[0].why == why
+
+
+def test_workloads_and_their_class() -> None:
+    data = {"workloads": {"shop/deployment/web": "web", "shop/deployment/db": "web"}}
+    web = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"template": {"spec": {"priorityClassName": "batch"}}}}
+    told = judge.cluster(of_the_cluster([("w1", data.get)]), Live({}, {"Deployment": [web]}))[1]
+    assert (told.outcome, told.why) == ("fail", "shop/deployment/web: its class is batch, wanted web; shop/deployment/db: there is none")
+
+
+def test_the_cluster_without_an_api_or_without_wishes() -> None:
+    desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
+    assert isinstance(desired, objects.Desired)
+    assert [one.outcome for one in judge.cluster(desired, "the API is away")] == ["unknown", "skip"]
+    assert {one.outcome for one in judge.cluster(None, Live({}))} == {"skip"}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [([], 0), (["pass", "skip"], 0), (["pass", "unknown"], 1), (["fail", "pass"], 2), (["unknown", "fail"], 2)],
+)
+def test_the_exit_status(outcomes: list[Any], code: int) -> None:
+    assert exit_code([Result("w1", "x", outcome, "") for outcome in outcomes]) == code
+
+
+def test_what_a_check_needs_comes_before_it() -> None:
+    before: list[str] = []
+    for check in CHECKS:
+        assert set(check.needs) <= set(before), check.name
+        before.append(check.name)
+
+
+def test_the_page_for_operators_has_every_check() -> None:
+    table = (Path(__file__).resolve().parents[3] / "docs/checks.md").read_text().partition("| check |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    told = {name: meaning for names, meaning in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert list(told) == [*(check.name for check in CHECKS), *CLUSTER_CHECKS]
+    generic = re.compile("|".join(COMPONENTS))
+    assert told == {check.name: generic.sub("it", check.meaning) for check in CHECKS} | CLUSTER_CHECKS
+
+
+def test_a_gate_that_is_asked_for_beside_the_inventory() -> None:
+    asked = replace(wanting(feature_gates="A=absent"), more_gates={KUBELET: {"B": True}})
+    told = failed(replace(evidence(), effective={KUBELET: {"B": gate(False)}}), asked)
+    assert told == {"kubelet-gates": "kubelet runs with B=false, wanted true"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "outcome"), [((), "unknown"), (("--feature-gates=A=false",), "pass"), (("--feature-gates=A=true",), "fail")]
+)
+def test_without_metrics_a_gate_that_is_set_nowhere_is_not_known_to_be_off(flags: tuple[str, ...], outcome: str) -> None:
+    found = evidence(components={"kube-apiserver": (*APISERVER, *flags)})
+    told = verdicts(
+        replace(found, effective={**found.effective, "kube-apiserver": "no tunnel"}),
+        wanting(feature_gates={"A": False}, components="kube-apiserver"),
+    )
+    assert told["kube-apiserver-gates"][0] == outcome, told["kube-apiserver-gates"]
+
+
+def test_without_its_api_server_the_rest_of_a_control_plane_is_not_judged() -> None:
+    found = evidence(components=CONTROL_PLANE)
+    told = verdicts(replace(found, health={**found.health, "kube-apiserver": Health("000", ""), "kube-scheduler": Health("000", "")}))
+    assert told["kube-scheduler-healthy"] == ("skip", "judged once kube-apiserver-healthy passes")
+    assert told["kube-scheduler-gates"] == ("skip", "judged once kube-scheduler-healthy passes")

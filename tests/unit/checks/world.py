@@ -1,0 +1,62 @@
+"""Nodes for the checks, made from the answers of tests/unit/observe/node.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from roles.checks import judge
+from roles.checks.evidence import KUBELET, Evidence, Health, Moment, of_observation
+from roles.checks.model import Wishes
+from roles.observe import parse
+from tests.unit.observe import node
+
+APISERVER = ("kube-apiserver", "--secure-port=6443")
+CONFIGURATION = {
+    "staticPodPath": "/etc/kubernetes/manifests",
+    "maxPods": 110,
+    "evictionHard": {
+        "memory.available": "100Mi",
+        "nodefs.available": "10%",
+        "nodefs.inodesFree": "5%",
+        "imagefs.available": "15%",
+        "imagefs.inodesFree": "5%",
+    },
+}
+READY = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}
+UNIT = {"ActiveState": "active", "SubState": "running", "UnitFileState": "enabled", "NRestarts": "0", "MainPID": "100", "Result": "success"}
+
+
+def moments(*changes: Mapping[str, str], start: int = 5000) -> tuple[Moment, ...]:
+    return tuple(Moment(1000.5 + number, start, {**UNIT, **change}) for number, change in enumerate(changes or ({}, {}, {})))
+
+
+def evidence(
+    *,
+    components: Mapping[str, Sequence[str]] | None = None,
+    manifests: Mapping[str, bytes] | None = None,
+    configuration: Any = None,
+    **answer: Any,
+) -> Evidence:
+    """A node on which all is well, unless the arguments say otherwise; with `components` a control-plane node."""
+    components = dict(components or {})
+    files = {f"{name}.yaml": node.manifest(name, *argv[1:]) for name, argv in components.items()}
+    found = of_observation(parse("w1", node.answer(components=components, manifests={**files, **(manifests or {})}, **answer)))
+    return replace(
+        found,
+        moments=moments(),
+        health=dict.fromkeys([KUBELET, *components], Health("200", "ok")),
+        effective={name: {} for name in (KUBELET, *components)},
+        configuration=CONFIGURATION if configuration is None else configuration,
+        node=READY,
+    )
+
+
+def verdicts(found: Evidence, wishes: Wishes | None = None) -> dict[str, tuple[str, str]]:
+    return {result.check: (result.outcome, result.why) for result in judge.node(found, wishes or Wishes())}
+
+
+def failed(found: Evidence, wishes: Wishes | None = None) -> dict[str, str]:
+    """Why each check that fails does."""
+    return {check: why for check, (outcome, why) in verdicts(found, wishes).items() if outcome == "fail"}

@@ -1,0 +1,41 @@
+"""What the documents for people name is there: make's targets, deploys, tests, and the jobs of CI."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_is_named_is_there(path: Path) -> None:
+    text = path.read_text()
+    assert set(re.findall(r"(?m)(?:^ +|`)make ([a-z-]+)\b", text)) <= TARGETS
+    for name in re.findall(r"deploys/([a-z_]+)\.py", text):
+        assert (ROOT / f"deploys/{name}.py").exists(), f"deploys/{name}.py"
+    for name in re.findall(r"\b(tests/[\w/]+\.(?:py|md))", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_every_deploy_is_in_the_table_of_deploys() -> None:
+    told = set(re.findall(r"(?m)^\| `(\w+)\.py` \|", (ROOT / "docs/deploys.md").read_text()))
+    assert {path.stem for path in (ROOT / "deploys").glob("*.py")} == told
+
+
+def test_ci_runs_what_a_change_is_judged_by() -> None:
+    jobs = YAML(typ="safe").load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    text = str(jobs)
+    run = set(re.findall(r"make ([a-z-]+)'", text)) | set(jobs["lab"]["strategy"]["matrix"]["target"])
+    assert {"lint", "test-unit", "test-lab", "test-wide"} <= run <= TARGETS | {"vagrant-test"}
+
+
+def test_no_row_of_the_comparison_is_empty() -> None:
+    table = (ROOT / "README.md").read_text().partition("| | daytwo |")[2].partition("\n\n")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines()[2:]]
+    assert rows and all(len(row) == 6 and all(cell.strip() for cell in row) for row in rows)
