@@ -7,7 +7,7 @@ export PYINFRA_PROGRESS := off
 # Read by the API server and the kubelets, Alpha and off since 1.32.
 GATE ?= PodLogsQuerySplitStreams=true
 
-.PHONY: help demo picture test test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab vagrant-up vagrant-test vagrant-down
+.PHONY: help demo picture test no-host with-lab tools test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab vagrant-up vagrant-test vagrant-down
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,19 +21,25 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 picture: lab ## docs/picture.svg anew, from a real run
 	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
-test: lint test-unit test-binaries test-lab test-wide test-resize ## everything CI runs
+# What needs no host runs beside the labs, on what they leave of the processors: they mostly wait. apt-get, before: one at a time.
+test: lint tools lab ## everything CI runs
+	@logs=$$(mktemp -d); MAKEFLAGS= $(MAKE) --no-print-directory --jobs=2 no-host with-lab LOGS=$$logs; ended=$$?; echo "== in short"; \
+	grep -hE '^(FAILED|ERROR) |^=+ .* in [0-9.]+s|^make.*\*\*\*|^[0-9]+ (passed|failed).* in ' $$logs/*; rm -r $$logs; exit $$ended
 
-lint: $(READY) ## ruff, mypy, shellcheck
+no-host with-lab:
+	@set -o pipefail; MAKEFLAGS= $(BESIDE_$@) $(MAKE) --no-print-directory $(TESTS_$@) 2>&1 | tee $(LOGS)/$@ | sed -u 's/^/$@: /'
+TESTS_no-host := test-unit test-binaries
+BESIDE_no-host := nice -n 19
+TESTS_with-lab := test-lab test-wide test-resize
+
+lint: $(READY) tools ## ruff, mypy, shellcheck
 	@echo "== lint"
-	@command -v shellcheck >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq shellcheck)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-test-unit: $(READY) ## tests that need no host
+test-unit: $(READY) tools ## tests that need no host
 	@echo "== unit tests"
-	@for tool in curl strace faketime; do command -v $$tool >/dev/null || MISSING="$$MISSING $$tool"; done; \
-	[ -z "$$MISSING" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$MISSING)
 	$(PYTHON) -m pytest tests/unit -q
 
 test-binaries: $(READY) ## daytwo's verdict on every feature gate beside the real binaries' of two minors; no host
@@ -41,9 +47,8 @@ test-binaries: $(READY) ## daytwo's verdict on every feature gate beside the rea
 	@$(PYTHON) -m tests.lab fetch
 	$(PYTHON) -m pytest tests/integration -v -raP --durations=5 -m binaries
 
-test-lab: lab ## tests on the real cluster
+test-lab: lab tools ## tests on the real cluster
 	@echo "== tests in the lab"
-	@command -v chromium >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium)
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow and not wide and not binaries"
 
 test-wide: wide-lab ## tests on three control planes and five workers; the lab is another one then
@@ -57,6 +62,10 @@ test-resize: $(READY) ## pods resized in place on Kubernetes 1.32, where the gat
 	@KUBE_VERSION=$$($(PYTHON) -c 'from tests.lab import binaries; print(binaries.OLDER_VERSION)') $(PYTHON) -m tests.lab up
 	$(PYTHON) -m pytest tests/integration/test_pod_resize.py -v -raP --durations=15 -k "whole_story or more_than_the_node_has"
 	@$(PYTHON) -m tests.lab down
+
+tools: # what the tests call, besides Python
+	@for tool in shellcheck curl strace faketime chromium; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	[ -z "$$missing" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing)
 
 test-full: test ## everything CI runs, and what takes longer (hours)
 	@$(PYTHON) -m tests.lab up
