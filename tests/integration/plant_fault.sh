@@ -90,7 +90,8 @@ no-network-)
     mkdir -p "$aside/cni"
     mv /etc/cni/net.d/* "$aside/cni/"
     ;;
-no-network-mend) mv "$aside"/cni/* /etc/cni/net.d/ ;;
+# containerd reads its network anew when a file there is written, not when one is moved to it.
+no-network-mend) cp "$aside"/cni/* /etc/cni/net.d/ ;;
 stray-) echo 'remember the milk' >"$manifests/note.txt~" ;;
 stray-mend) rm -f "$manifests/note.txt~" ;;
 twins-)
