@@ -9,13 +9,15 @@ from roles.change.mask import mask_text
 from roles.change.model import STABLE_SECONDS, Change
 from roles.rollout.remote import show
 from roles.rollout.run import ClusterStep, Run, Step
+from roles.rollout.table import counted
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
 
 def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
     """Every change in its order: diff, restarts, what will be proven; then `notes`."""
-    show(f"\nPlan of run {run.info.id}: {len(run.steps)} changes on {len({step.change.node for step in run.steps})} nodes{_beside(run)}")
+    nodes = {step.change.node for step in run.steps}
+    show(f"\nPlan of run {run.info.id}: {counted(len(run.steps), 'change')} on {counted(len(nodes), 'node')}{_beside(run)}")
     _show_cluster_steps("First, before any node", run.first)
     for stage in run.stages:
         for step in stage.steps:

@@ -20,5 +20,10 @@ def short(text: str, most: int = CELL) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 change`, `2 changes`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def _plain(text: str) -> str:
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
