@@ -159,8 +159,6 @@ ROUNDS: dict[str, Round] = {
         "w1": ("looping", "kubelet-stable", "systemd starts it again"),
         "w2": ("no-process", "control-plane-runs", "kube-scheduler.yaml makes a kube-scheduler, and none runs on the node"),
     },
-}
-MORE_ROUNDS: dict[str, Round] = {
     "fifth": {
         "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 by its files, and the kubelet runs with 110"),
         "w1": ("frozen", "kubelet-healthy", "10248/healthz answers nothing"),
@@ -200,25 +198,16 @@ def ready(lab: Lab, node: str) -> str:
     return lab.kubectl("get", "node", node, "-o", 'jsonpath={.status.conditions[?(@.type=="Ready")].status}', check=False).strip()
 
 
-def each_is_named(lab: Lab, inventory: Path, folder: Path, faults: Round) -> None:
+@pytest.mark.parametrize("name", ["first", *(pytest.param(name, marks=pytest.mark.slow) for name in ROUNDS if name != "first")])
+def test_each_fault_fails_exactly_the_check_that_names_it(lab: Lab, inventory: Path, tmp_path: Path, name: str) -> None:
+    faults = ROUNDS[name]
     with planted(lab, faults):
-        told, accepted = both(inventory, folder)
+        told, accepted = both(inventory, tmp_path)
     expected = {(node, check): why for node, (_, check, why) in faults.items()}
     for report, code in ((told, 2), (accepted, 1)):
         assert report.failed.keys() == expected.keys(), report.output
         assert {place: why for place, why in expected.items() if why not in report.failed[place]} == {}, report.failed
         assert (report.code, report.errors) == (code, {}), report.output
-
-
-@pytest.mark.parametrize("faults", ROUNDS.values(), ids=ROUNDS)
-def test_each_fault_fails_exactly_the_check_that_names_it(lab: Lab, inventory: Path, tmp_path: Path, faults: Round) -> None:
-    each_is_named(lab, inventory, tmp_path, faults)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("faults", MORE_ROUNDS.values(), ids=MORE_ROUNDS)
-def test_each_other_fault_fails_exactly_the_check_that_names_it(lab: Lab, inventory: Path, tmp_path: Path, faults: Round) -> None:
-    each_is_named(lab, inventory, tmp_path, faults)
 
 
 @pytest.mark.slow
