@@ -339,9 +339,21 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
         result.set_exception(error)
 
 
+class Refused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
+    """A refusal is no accident: pyinfra would tell in which file and line it was raised, which is one of gevent's."""
+
+    @property
+    def __traceback__(self) -> None:
+        return None
+
+    @__traceback__.setter
+    def __traceback__(self, traceback: object) -> None:
+        """Kept by Python all the same, for those who ask sys.exc_info()."""
+
+
 def refuse(message: str) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, under -y too."""
-    return DeployError(message)
+    return Refused(message)
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
