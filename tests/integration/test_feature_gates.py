@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -158,64 +159,69 @@ def test_works_for_a_user_with_sudo_and_password(lab: Lab) -> None:
 # ---- unusual paths
 
 
-def test_unusual_paths(lab: Lab) -> None:
+@dataclass(frozen=True)
+class Moved:
+    """Commands that move what daytwo edits on a node to where nobody would guess it, and back; then the paths that a run touches."""
+
+    away: str
+    back: str
+    components: str
+    touched: frozenset[str]
+
+
+PATHS = "/etc/systemd/system/kubelet.service.d/50-paths.conf"
+UNIT = "/etc/systemd/system/kubelet.service"
+RESTART = "systemctl daemon-reload && systemctl restart kubelet"
+UNUSUAL = {
+    "w1": Moved(
+        f"mkdir -p {PATHS.rpartition('/')[0]} '/srv/kube let' && cp /var/lib/kubelet/config.yaml '/srv/kube let/kubelet conf' && printf '%s\\n'"
+        f" '[Service]' \"Environment=\\\"KUBELET_CONFIG_ARGS='--config=/srv/kube let/kubelet conf'\\\"\" >{PATHS} && {RESTART}",
+        f"rm -rf {PATHS} '/srv/kube let'; {RESTART}",
+        "kubelet",
+        frozenset({"/srv/kube let/kubelet conf"}),
+    ),
+    "w2": Moved(
+        f"mkdir -p /srv/env && sed -i 's|^EnvironmentFile=.*|EnvironmentFile=-/srv/env/kubelet words|' {UNIT}"
+        f" && printf '# mine\\nKUBELET_EXTRA_ARGS=--v=3' >'/srv/env/kubelet words' && {RESTART}",
+        f"sed -i 's|^EnvironmentFile=.*|EnvironmentFile=-/etc/default/kubelet|' {UNIT}; rm -rf /srv/env; {RESTART}",
+        "kubelet",
+        frozenset({"/srv/env/kubelet words"}),
+    ),
+    "cp1": Moved(
+        f"mkdir -p /srv/static && cp -a {MANIFESTS}/. /srv/static/ && sed -i 's|^staticPodPath:.*|staticPodPath: /srv/static|'"
+        " /var/lib/kubelet/config.yaml && systemctl restart kubelet",
+        f"sed -i 's|^staticPodPath:.*|staticPodPath: {MANIFESTS}|' /var/lib/kubelet/config.yaml; systemctl restart kubelet; rm -rf /srv/static",
+        "kube-scheduler,kubelet",
+        frozenset({"/srv/static/kube-scheduler.yaml", "/var/lib/kubelet/config.yaml"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("node", ["w1", "w2", pytest.param("cp1", marks=pytest.mark.slow)])
+def test_unusual_paths(lab: Lab, node: str) -> None:
     """Configuration, environment file and manifests directory where nobody would guess them."""
-    moved: dict[str, tuple[str, ...]] = {}
-    at_home = operator.processes(lab, "cp1")
+    here = UNUSUAL[node]
+    moved = at_home = operator.processes(lab, node)
     try:
-        dropin = "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS='--config=/srv/kube let/kubelet conf'\"\n"
-        lab.run(
-            "w1", "mkdir -p /etc/systemd/system/kubelet.service.d && cat >/etc/systemd/system/kubelet.service.d/50-paths.conf", input=dropin
-        )
-        lab.run(
-            "w1",
-            "mkdir -p '/srv/kube let' && cp /var/lib/kubelet/config.yaml '/srv/kube let/kubelet conf' && systemctl daemon-reload && systemctl restart kubelet",
-        )
-        lab.run(
-            "w2",
-            "mkdir -p /srv/env && sed -i 's|^EnvironmentFile=.*|EnvironmentFile=-/srv/env/kubelet words|' /etc/systemd/system/kubelet.service"
-            " && printf '# mine\\nKUBELET_EXTRA_ARGS=--v=3' >'/srv/env/kubelet words' && systemctl daemon-reload && systemctl restart kubelet",
-        )
-        lab.run(
-            "cp1",
-            f"mkdir -p /srv/static && cp -a {MANIFESTS}/. /srv/static/ && sed -i 's|^staticPodPath:.*|staticPodPath: /srv/static|' /var/lib/kubelet/config.yaml"
-            " && systemctl restart kubelet",
-        )
-        wait_for(
-            lambda: control_plane_is_whole(lab, other_than=at_home),
-            "the moved static pods",
-            180,
-        )
-        moved = operator.processes(lab, "cp1")
-        before = {node: operator.files(lab, node) for node in NODES}
-        for node, components in (("w1", "kubelet"), ("w2", "kubelet"), ("cp1", "kube-scheduler,kubelet")):
-            chosen = {"only": node, "components": components}
-            on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **chosen))
-            assert on.code == 0, on.all
-            assert operator.effective(lab, node, GATE)
-            again = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **chosen))
-            assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
-            touched = {path for path, digest in operator.files(lab, node).items() if before[node].get(path) != digest}
-            expected = {"w1": {"/srv/kube let/kubelet conf"}, "w2": {"/srv/env/kubelet words"}}
-            assert touched == expected.get(node, {"/srv/static/kube-scheduler.yaml", "/var/lib/kubelet/config.yaml"})
-            absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **chosen))
-            assert absent.code == 0, absent.all
-            assert operator.files(lab, node) == before[node]
+        lab.run(node, here.away)
+        if node == "cp1":
+            wait_for(lambda: control_plane_is_whole(lab, other_than=at_home), "the moved static pods", 180)
+        moved = operator.processes(lab, node)
+        before = operator.files(lab, node)
+        chosen = {"only": node, "components": here.components}
+        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **chosen))
+        assert on.code == 0, on.all
+        assert operator.effective(lab, node, GATE)
+        again = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **chosen))
+        assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
+        assert {path for path, digest in operator.files(lab, node).items() if before.get(path) != digest} == here.touched
+        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **chosen))
+        assert absent.code == 0, absent.all
+        assert operator.files(lab, node) == before
     finally:
-        lab.run(
-            "w1",
-            "rm -rf /etc/systemd/system/kubelet.service.d/50-paths.conf '/srv/kube let'; systemctl daemon-reload; systemctl restart kubelet",
-        )
-        lab.run(
-            "w2",
-            "sed -i 's|^EnvironmentFile=.*|EnvironmentFile=-/etc/default/kubelet|' /etc/systemd/system/kubelet.service; rm -rf /srv/env;"
-            " systemctl daemon-reload; systemctl restart kubelet",
-        )
-        lab.run(
-            "cp1",
-            f"sed -i 's|^staticPodPath:.*|staticPodPath: {MANIFESTS}|' /var/lib/kubelet/config.yaml; systemctl restart kubelet; rm -rf /srv/static",
-        )
-        wait_for(lambda: control_plane_is_whole(lab, other_than=moved), "the control plane at its old place", 330)
+        lab.run(node, here.back)
+        if node == "cp1":
+            wait_for(lambda: control_plane_is_whole(lab, other_than=moved), "the control plane at its old place", 330)
 
 
 def test_a_unit_that_reads_no_variable_is_given_a_dropin(lab: Lab) -> None:

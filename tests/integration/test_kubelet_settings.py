@@ -166,6 +166,7 @@ def test_one_signal_where_the_kubelet_adds_its_defaults(lab: Lab) -> None:
         wait_for(lambda: eviction(lab, "w2").get("evictionHard", {}).get("memory.available") != "51Mi", "the kubelet as it was")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("flagged")
 def test_a_flag_in_the_way(lab: Lab) -> None:
     files = operator.files(lab, "w1")

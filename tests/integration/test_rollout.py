@@ -112,6 +112,7 @@ def test_an_edit_that_breaks_the_first_apiserver_halts_there(lab: Lab, client: R
     assert max(client.failed["cp1"]) < time.monotonic() - 0.1
 
 
+@pytest.mark.slow
 def test_a_member_of_etcd_that_is_down_halts_before_anything_is_touched(lab: Lab) -> None:
     """It hangs: the worst way to be down, since it takes every connection and answers none."""
     before = {node: manifests(lab, node) for node in ("cp1", "cp2")}
