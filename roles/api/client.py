@@ -600,6 +600,7 @@ _UNTYPED = "failed to create typed patch object"
 _DONE = frozenset({200, 201, 202})
 #: Reasons as kubectl prints them (apimachinery meta/v1/types.go: StatusReason) where they mean more than "not now".
 _REASONS = {"Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "BadRequest": 400, "MethodNotAllowed": 405, "Expired": 410}
+_NOBODY = "system:anonymous"
 _BUSY = frozenset({429, 500, 502, 503, 504})
 
 
@@ -627,6 +628,13 @@ def _by_status(host: str, path: str, status: int, body: bytes) -> errors.ApiErro
 
 def _forbidden(host: str, path: str, said: str) -> errors.Forbidden:
     refusal = errors.rbac_refusal(said)
+    if refusal is not None and refusal.identity == _NOBODY:
+        # apiserver/pkg/server/options/authentication.go (TolerateInClusterLookupFailure): for as long as that process lives.
+        return errors.Forbidden(
+            host, path, f"403 Forbidden: it takes these credentials for nobody's ({said})",
+            "a controller-manager or scheduler that started while the API was away knows no credentials until it is started again "
+            "(`crictl stop $(crictl ps -q --name NAME)` on its node); of an API server, look at the kubeconfig's user",
+        )  # fmt: skip
     if refusal is not None:
         error = errors.Forbidden(
             host, path,
