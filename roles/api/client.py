@@ -629,12 +629,15 @@ def _by_status(host: str, path: str, status: int, body: bytes) -> errors.ApiErro
 def _forbidden(host: str, path: str, said: str) -> errors.Forbidden:
     refusal = errors.rbac_refusal(said)
     if refusal is not None and refusal.identity == _NOBODY:
-        # apiserver/pkg/server/options/authentication.go (TolerateInClusterLookupFailure): for as long as that process lives.
-        return errors.Forbidden(
+        # A controller-manager or scheduler that started while the API was away: it reads the clients' CA from there as soon as it can
+        # (apiserver/pkg/server/dynamiccertificates/configmap_cafile_content.go), which took 80 s.
+        error = errors.Forbidden(
             host, path, f"403 Forbidden: it takes these credentials for nobody's ({said})",
-            "a controller-manager or scheduler that started while the API was away knows no credentials until it is started again "
-            "(`crictl stop $(crictl ps -q --name NAME)` on its node); of an API server, look at the kubeconfig's user",
+            "a component that started while the API was away knows no credentials until it has read the cluster's CA: try again in two "
+            "minutes; of an API server, look at the kubeconfig's user",
         )  # fmt: skip
+        error.passing = True
+        return error
     if refusal is not None:
         error = errors.Forbidden(
             host, path,

@@ -128,12 +128,25 @@ def test_it_waits_for_an_api_that_is_away_and_for_its_rules(
     back[0].close()
 
 
-def test_one_that_knows_no_credentials_is_to_be_started_again(api: face.Api, server: ApiServer) -> None:
-    """The way out is never to grant anything to everybody."""
-    server.answer = lambda path, who: (403, b'forbidden: User "system:anonymous" cannot get path "/metrics"')
+NOBODY = b'forbidden: User "system:anonymous" cannot get path "/metrics"'
+
+
+def test_one_that_knows_no_credentials_yet_is_waited_for(api: face.Api, server: ApiServer) -> None:
+    asked: list[str] = []
+
+    def answer(path: str, who: object) -> tuple[int, bytes]:
+        asked.append(path)
+        return (403, NOBODY) if len(asked) < 3 else (200, b"back")
+
+    server.answer = answer
+    assert api.get_raw("/metrics", wait=30) == b"back"
+
+
+def test_one_that_never_knows_them_is_told_without_asking_for_rights_for_everybody(api: face.Api, server: ApiServer) -> None:
+    server.answer = lambda path, who: (403, NOBODY)
     with pytest.raises(face.Forbidden) as caught:
         api.get_raw("/metrics")
-    assert "for nobody's" in str(caught.value) and "crictl stop" in str(caught.value) and "grant" not in str(caught.value)
+    assert "for nobody's" in str(caught.value) and "try again" in str(caught.value) and "grant" not in str(caught.value)
 
 
 def test_a_403_is_not_waited_on_when_the_api_was_never_away(api: face.Api, server: ApiServer) -> None:
