@@ -64,7 +64,7 @@ test-resize: $(READY) ## pods resized in place on Kubernetes 1.32, where the gat
 	@$(PYTHON) -m tests.lab down
 
 tools: # what the tests call, besides Python
-	@for tool in shellcheck curl strace faketime chromium; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	@for tool in shellcheck curl git strace faketime chromium; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	[ -z "$$missing" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing)
 
 test-full: test ## everything CI runs, and what takes longer (hours)
