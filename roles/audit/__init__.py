@@ -13,8 +13,8 @@ from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.model import Report
 from roles.data import strangers
-from roles.eviction.order_deploy import write_whole
 from roles.feature_gates.catalogue import load
+from roles.files import write_whole
 from roles.rollout import remote as bridge
 from roles.rollout.remote import Fleet, show
 

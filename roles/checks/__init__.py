@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 
 from pydantic import ValidationError
 from pyinfra.api.deploy import deploy
@@ -17,6 +14,7 @@ from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
+from roles.files import write_whole
 from roles.proof import Cluster, NoApi
 from roles.rollout import remote as bridge
 from roles.rollout import table
@@ -51,7 +49,7 @@ def _check(fleet: Fleet) -> int:
     show(f"\n{judge.summary(results)}")
     if asked.junit is not None:
         try:
-            _write(asked.junit, junit.xml(results))
+            write_whole(asked.junit, junit.xml(results))
         except OSError as error:
             raise bridge.refuse(f"junit={asked.junit}: the report could not be written: {error.strerror or error}") from None
         show(f"report: {asked.junit}")
@@ -136,18 +134,6 @@ def _read(fleet: Fleet) -> tuple[Asked, dict[str, Wishes], objects.Desired | Non
 
 def _shown(result: Result) -> str:
     return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
-
-
-def _write(path: Path, text: str) -> None:
-    """A whole file or none: who watches it never reads half a report."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
 
 
 __all__ = ["CHECKS", "CLUSTER_CHECKS", "Gathered", "Result", "Wishes", "checks", "gather", "judge", "of_the_cluster", "wishes"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +16,7 @@ from roles.api import Api, ApiError, kubelet_config, node_usage
 from roles.change.refusal import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, as_json, as_table, order
+from roles.files import write_whole
 from roles.kubelet.thresholds import Threshold, effective
 from roles.observe import Observation
 from roles.observe.look import look
@@ -103,18 +102,6 @@ def _read(fleet: Fleet) -> Wish:
         return Wish(**{key: value for key, value in values.items() if value is not None})
     except ValidationError as error:
         raise bridge.refuse("; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())) from None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A whole file or none: whoever watches the page never sees half of it. Raises OSError."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
 
 
 def _nodes(fleet: Fleet, problems: list[str]) -> list[NodeOrder]:
