@@ -93,7 +93,8 @@ def _show_failure(step: Step) -> None:
         show(f"What {change.node} kept as evidence (its last lines):")
         show("\n".join(f"  | {mask_text(line)}" for line in status.last_words))
     if step.outcome != "refused":
-        show(f"All of it lies on {change.node} in {directory(change.id)}/ (log, evidence, before/, after/).")
+        evidence = "evidence, " if status is not None and status.last_words else ""
+        show(f"All of it lies on {change.node} in {directory(change.id)}/ (log, {evidence}before/, after/).")
     if step.outcome == "unknown":
         show(
             f"{change.node} could not be asked to the end. It keeps to its word: unconfirmed, {change.id} is put back by the node itself "

@@ -342,7 +342,8 @@ class Run:
         step.outcome = _outcome(status)
         if step.outcome == "confirmed":
             return
-        telling = status.telling_line
+        # A new process that came to be judged was healthy: what speaks against it is the judgement, not some line of its output.
+        telling = "" if proof else status.telling_line
         if status.state == "staged":
             step.why = "the node ended it before anything was touched; nothing was changed"
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 import shutil
@@ -477,6 +478,34 @@ def test_a_revert_is_killed_and_started_again(node: Scratch, moment: str) -> Non
     assert node.verb("revert") == 0
     is_over(node, "reverted")
     untouched(node)
+
+
+def evidence(node: Scratch) -> str:
+    """What `status` tells of it."""
+    return base64.b64decode(status(node).get("evidence", "")).decode().strip()
+
+
+def test_what_is_kept_as_evidence_was_said_by_the_new_process(node: Scratch) -> None:
+    """Not by the old one, which speaks last when a change is put back that was applied and not proven."""
+    node.hook("job-restart", 'echo "started with $(cat "$S/etc/first")" >>"$S/journal"')
+    assert node.verb("apply") == 0
+    assert node.verb("revert", "not proven") == 0
+    assert node.state == "reverted" and node.argv == node.change.old_argv
+    said = [f"started with {text.decode().strip()}" for text in (AFTER, BEFORE)]
+    assert (node.root / "journal").read_text().splitlines() == said, "the old process should have said something"
+    assert evidence(node) == f"journal: {said[0]}"
+
+
+def test_after_a_restart_of_the_node_nothing_is_evidence(node: Scratch) -> None:
+    """All that the journal has of this boot was said by the old process."""
+    assert node.verb("apply") == 0
+    node.boot()
+    (node.root / "journal").write_text("E0101 the old one complains\n")
+    assert node.verb("recover") == 0
+    node.systemctl("start", node.change.unit)
+    assert node.verb("deadline") == 0
+    assert node.state == "reverted"
+    assert evidence(node) == "" and not (node.here / "evidence").exists()
 
 
 def test_what_is_confirmed_is_not_reverted(node: Scratch) -> None:
