@@ -28,10 +28,11 @@ from roles.rollout.remote import Remote, RemoteError
 
 T = TypeVar("T")
 
-# Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, but
-# one that stays is one; how soon a kubelet that does not move is looked at; a pod is put back.
+# Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, and
+# an Infeasible may be about what was asked for before, but one that stays is one; how soon a kubelet that does not move is looked at; a
+# pod is put back.
 FILES_SECONDS = 15.0
-ERROR_SECONDS = 10.0
+STAYS_SECONDS = 10.0
 STILL_SECONDS = 15.0
 BACK_SECONDS = 60.0
 
@@ -177,7 +178,7 @@ class Engine:
         restarting = tuple(name for name, change in step.changes.items() if change.restarts)
         identities = {name: facts.identity(before, name) for name in names}
         begun = time.monotonic()
-        told, error_since, looked_after = "", None, back
+        told, failing_since, looked_after = "", None, back
         while True:
             pod = self._there(step)
             self._no_restart(pod, {name: one for name, one in identities.items() if name not in restarting})
@@ -185,11 +186,13 @@ class Engine:
             if str(state) != told and (state.state or told):
                 told = str(state)
                 self.tell(f"{step.where}: {told or 'going on'}")
-            if state.state == "Infeasible" and facts.seen_by_kubelet(pod):
-                raise NotDone(f"Infeasible: {state.message or f'node {step.node} can never take it'}")
-            error_since = (error_since or time.monotonic()) if state.state == "Error" else None
-            if error_since is not None and time.monotonic() - error_since > patient(ERROR_SECONDS):
-                raise NotDone(f"the kubelet fails to carry it out: {state.message or 'it does not say why'}")
+            # On the way back its time alone decides: what is told may still be of what was asked for before.
+            current = facts.is_of_this_spec(pod)
+            failure = "" if back or current is False else _failure(state, step.node)
+            failing_since = (failing_since or time.monotonic()) if failure else None
+            certain = state.state == "Infeasible" and current
+            if failing_since is not None and (certain or time.monotonic() - failing_since > patient(STAYS_SECONDS)):
+                raise NotDone(failure)
             come_back = all(
                 (now := facts.identity(pod, name)).started and (back or now.container_id != identities[name].container_id)
                 for name in restarting
@@ -295,6 +298,15 @@ class Engine:
         except (NotDone, ApiError, NoApi, RemoteError, ObservationError) as error:
             return RevertFailed(f"{why}; its spec has again what it had, but that was not seen to be so on {step.node}: {error}")
         return Undone(f"{why}; put back: {seen}")
+
+
+def _failure(state: facts.Progress, node: str) -> str:
+    """Why the kubelet will not carry it out; "": it may."""
+    if state.state == "Infeasible":
+        return f"Infeasible: {state.message or f'node {node} can never take it'}"
+    if state.state == "Error":
+        return f"the kubelet fails to carry it out: {state.message or 'it does not say why'}"
+    return ""
 
 
 def _json(value: Any) -> str:

@@ -192,9 +192,23 @@ def progress(pod: Object) -> Progress:
 
 
 def seen_by_kubelet(pod: Object) -> bool:
-    """status.observedGeneration (1.33 and later) is that of the spec; True where the pod has none."""
-    observed = (pod.get("status") or {}).get("observedGeneration")
-    return observed is None or int(observed) >= int(pod["metadata"].get("generation") or 0)
+    """status.observedGeneration (1.34 and later; alpha in 1.33) is that of the spec; True where the pod has none."""
+    return _is_current(pod, (pod.get("status") or {}).get("observedGeneration")) is not False
+
+
+def is_of_this_spec(pod: Object) -> bool | None:
+    """What `progress` tells of a pending resize is about the spec as it is, and not about what was asked for before; None where the
+    kubelet tells no generation (before 1.34), so that only time can show it.
+
+    The condition's own generation counts before that of the status: pkg/kubelet/allocation/allocation_manager.go sets it when it decides.
+    """
+    status = pod.get("status") or {}
+    pending = next((one for one in status.get("conditions") or () if one.get("type") == PENDING), {})
+    return _is_current(pod, pending.get("observedGeneration") or status.get("observedGeneration"))
+
+
+def _is_current(pod: Object, observed: int | None) -> bool | None:
+    return None if observed is None else int(observed) >= int(pod["metadata"].get("generation") or 0)
 
 
 def unlike(pod: Object, wanted: Mapping[str, Resources]) -> list[str]:

@@ -89,7 +89,7 @@ class World:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LOOK_AGAIN", 0.01)
     monkeypatch.setattr(engine, "FILES_SECONDS", 0.1)
-    monkeypatch.setattr(engine, "ERROR_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "STAYS_SECONDS", 0.1)
     monkeypatch.setattr(engine, "BACK_SECONDS", 0.5)
 
 
@@ -132,12 +132,70 @@ def test_a_cgroup_alone_is_nothing() -> None:
         world.engine().resize(STEP)
 
 
-@pytest.mark.parametrize("reason", ["Infeasible"])
-def test_infeasible_is_put_back_at_once(reason: str) -> None:
-    world = World(lambda one: one.say("PodResizePending", reason), World.actuate)
+def test_infeasible_is_put_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kubelet tells which spec it looked at."""
+    monkeypatch.setattr(engine, "STAYS_SECONDS", 60)
+
+    def infeasible(world: World) -> None:
+        world.say("PodResizePending", "Infeasible")
+        world.pod["status"]["observedGeneration"] = world.pod["metadata"]["generation"]
+
+    world = World(infeasible, World.actuate)
     with pytest.raises(Undone, match="Infeasible: in its words; put back"):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL and "shop/web-1: Infeasible: in its words" in world.told
+
+
+def old_infeasible(world: World) -> None:
+    """As kubelets before 1.33 say it: of no spec in particular."""
+    world.pod["status"]["resize"] = "Infeasible"
+
+
+def done(world: World) -> None:
+    world.pod["status"].pop("resize", None)
+    world.actuate()
+
+
+def test_an_infeasible_of_no_spec_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "BACK_SECONDS", 60)
+    world = World(old_infeasible, *[idle] * 40, done)
+    with pytest.raises(Undone, match="Infeasible: node w1 can never take it; put back"):
+        world.engine(60).resize(STEP)
+    assert asked(world) == SMALL
+
+
+def test_an_infeasible_of_what_was_asked_for_before() -> None:
+    """The API server sets it to Proposed with each request, and a kubelet that has not seen the request yet writes it anew."""
+    assert World(old_infeasible, idle, done).engine(60).resize(STEP)
+
+
+def test_an_infeasible_of_an_older_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "STAYS_SECONDS", 0)
+
+    def infeasible(world: World) -> None:
+        world.pod["metadata"]["generation"] = 3
+        world.say("PodResizePending", "Infeasible")
+        world.pod["status"]["conditions"][0]["observedGeneration"] = 2
+        world.pod["status"]["observedGeneration"] = 3
+
+    assert World(infeasible, idle, idle, World.actuate).engine(60).resize(STEP)
+
+
+def test_an_infeasible_that_outlives_the_way_back_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of what was asked for first, and no reason to say that the pod could not be put back."""
+    monkeypatch.setattr(engine, "BACK_SECONDS", 60)
+    monkeypatch.setattr(engine, "STAYS_SECONDS", 0)
+    world = World(old_infeasible, *[idle] * 20, done)
+    with pytest.raises(Undone, match=r"Infeasible: node w1 can never take it; put back: app: cpu\.shares 102"):
+        world.engine(60).resize(STEP)
+    assert asked(world) == SMALL
+
+
+def test_an_infeasible_that_stays_on_the_way_back() -> None:
+    world = World(old_infeasible)
+    with pytest.raises(RevertFailed, match=r"that was not seen to be so on w1: .* not carried out within 0\.5 s \(Infeasible; "):
+        world.engine(60).resize(STEP)
+    assert asked(world) == SMALL
 
 
 def test_deferred_is_told_waited_for_and_done() -> None:

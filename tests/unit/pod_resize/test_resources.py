@@ -103,6 +103,25 @@ def test_the_kubelet_has_seen_the_spec() -> None:
     assert not facts.seen_by_kubelet(pod(metadata={"generation": 2}, status={"observedGeneration": 1}))
 
 
+@pytest.mark.parametrize(
+    ("generations", "current"),
+    [
+        ({}, None),
+        ({"status": 2}, True),
+        ({"status": 1}, False),
+        ({"condition": 2, "status": 1}, True),
+        ({"condition": 1, "status": 2}, False),
+    ],
+)
+def test_what_spec_a_pending_resize_is_of(generations: dict[str, int], current: bool | None) -> None:
+    status = condition("PodResizePending", "Infeasible")
+    if "condition" in generations:
+        status["conditions"][0]["observedGeneration"] = generations["condition"]
+    if "status" in generations:
+        status["observedGeneration"] = generations["status"]
+    assert facts.is_of_this_spec(pod(metadata={"generation": 2}, status=status)) is current
+
+
 def test_what_the_status_still_lacks() -> None:
     wanted = {"app": {"requests": {"cpu": "300m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}}
     assert facts.unlike(pod(), {"app": SMALL}) == []
