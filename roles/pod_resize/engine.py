@@ -211,7 +211,7 @@ class Engine:
         if state.state == "Deferred":
             return f"still Deferred after {timeout:g} s: {state.message or 'there is no room for it now'}"
         detail = ", ".join(left) or "it did not say that it has seen it"
-        return f"the API took the request, and it was not carried out within {timeout:g} s ({state.state or 'no word of it'}; {detail})"
+        return f"the API took the request, and it was not carried out within {timeout:g} s ({str(state) or 'no word of it'}; {detail})"
 
     def _there(self, step: Step) -> Object:
         pod = self.watcher.look().get(step.uid)

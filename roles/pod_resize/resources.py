@@ -203,7 +203,7 @@ def is_of_this_spec(pod: Object) -> bool | None:
     The condition's own generation counts before that of the status: pkg/kubelet/allocation/allocation_manager.go sets it when it decides.
     """
     status = pod.get("status") or {}
-    pending = next((one for one in status.get("conditions") or () if one.get("type") == PENDING), {})
+    pending: Object = next((one for one in status.get("conditions") or () if one.get("type") == PENDING), {})
     return _is_current(pod, pending.get("observedGeneration") or status.get("observedGeneration"))
 
 

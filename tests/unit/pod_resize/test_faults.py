@@ -213,8 +213,9 @@ def test_deferred_for_too_long() -> None:
 
 def test_an_error_that_stays() -> None:
     world = World(lambda one: one.say("PodResizeInProgress", "Error"))
-    with pytest.raises(RevertFailed, match="the kubelet fails to carry it out: in its words"):
+    with pytest.raises(RevertFailed, match=r"the kubelet fails to carry it out: in its words; .* \(Error: in its words; ") as caught:
         world.engine(60).resize(STEP)
+    assert "that was not seen to be so on w1: the API took the request" in str(caught.value)
 
 
 def test_an_error_that_passes() -> None:
