@@ -60,7 +60,7 @@ test-resize: $(READY) ## pods resized in place on Kubernetes 1.32, where the gat
 	@echo "== resizing pods where the gate for it is off"
 	@$(PYTHON) -m tests.lab down
 	@KUBE_VERSION=$$($(PYTHON) -c 'from tests.lab import binaries; print(binaries.OLDER_VERSION)') $(PYTHON) -m tests.lab up
-	$(PYTHON) -m pytest tests/integration/test_pod_resize.py -v -raP --durations=15 -k "whole_story or more_than_the_node_has"
+	$(PYTHON) -m pytest tests/integration/test_pod_resize.py -v -raP --durations=15 -k "whole_story or more_than_the_node_has or infeasible"
 	@$(PYTHON) -m tests.lab down
 
 tools: # what the tests call, besides Python

@@ -285,6 +285,36 @@ def test_more_than_the_node_has(lab: Lab) -> None:
 
 
 @pytest.mark.slow
+def test_an_infeasible_that_comes_late(lab: Lab) -> None:
+    """Before 1.33 a kubelet that has not yet seen that a pod is put back can write anew what it said before: here, while it is held."""
+    can_resize(lab)
+    if minor(lab) >= 33:
+        pytest.skip("a status says here of which spec it is")
+    node = lab.workers[0]
+    make_pod(lab, "t-one", node, SMALL)
+    (before,) = pods(lab, "t-one")
+    started = Started("resize", *data(selector="default/app=t-one", cpu="100", resize_timeout="60"), "-y")
+    started.wait_for("t-one: Infeasible")
+    lab.run(node, "pkill -STOP -x kubelet")
+    try:
+        back = "putting back what it had"
+        started.wait_for(back)
+        wait_for(lambda: asked(pods(lab, "t-one")[0]) == asked(before), "the pod's spec to be as it was")
+        lab.kubectl(
+            "patch", "pod", "t-one", "-n", "default", "--subresource=status", "--type=merge", "-p", '{"status":{"resize":"Infeasible"}}'
+        )
+        wait_for(lambda: "t-one: Infeasible\n" in started.out.partition(back)[2], "the run to have seen it")
+    finally:
+        lab.run(node, "pkill -CONT -x kubelet")
+    told = started.end()
+    assert told.code == 1, told.all
+    assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all
+    (after,) = pods(lab, "t-one")
+    assert asked(after) == asked(before) and identities([after]) == identities([before])
+    assert has(lab, [after], 100, 200) and no_resize_left(after)
+
+
+@pytest.mark.slow
 def test_a_policy_that_restarts(lab: Lab) -> None:
     can_resize(lab)
     make_pod(lab, "t-one", lab.workers[1], SMALL, policy="RestartContainer")
