@@ -197,9 +197,13 @@ class Engine:
                 (now := facts.identity(pod, name)).started and (back or now.container_id != identities[name].container_id)
                 for name in restarting
             )
-            if not state.state and not left and come_back and (back or facts.seen_by_kubelet(pod)):
+            as_asked = not left and come_back
+            if as_asked and not state.state and (back or facts.seen_by_kubelet(pod)):
                 return self._files(step, pod, restarting)
             if passed > timeout:
+                if as_asked and back and state.state == "Proposed":
+                    # The API server's own word (before 1.33), which a kubelet that does not run leaves: of what the pod has already.
+                    return self._files(step, pod, restarting)
                 raise NotDone("; ".join([self._late(state, left, timeout), *self._kubelet(step.node)]))
             if not looked_after and passed > patient(STILL_SECONDS) and state.state in ("", "Proposed"):
                 looked_after = True

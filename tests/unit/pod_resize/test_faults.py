@@ -198,6 +198,23 @@ def test_an_infeasible_that_stays_on_the_way_back() -> None:
     assert asked(world) == SMALL
 
 
+def test_a_kubelet_that_never_looks_and_an_api_that_says_proposed() -> None:
+    """On the way back it is of what the pod has, which its cgroup shows; on the way there it is nothing."""
+    world = World(lambda one: one.pod["status"].update(resize="Proposed"))
+    with pytest.raises(Undone, match=r"not carried out within 0\.5 s \(Proposed; .*; put back: app: cpu\.shares 102"):
+        world.engine().resize(STEP)
+    assert asked(world) == SMALL
+
+
+def test_proposed_and_not_what_it_had() -> None:
+    def half(world: World) -> None:
+        world.pod["status"]["resize"] = "Proposed"
+        world.kernel = LARGE
+
+    with pytest.raises(RevertFailed, match="its status says that it is done, and its cgroup on w1 does not"):
+        World(half).engine().resize(STEP)
+
+
 def test_deferred_is_told_waited_for_and_done() -> None:
     world = World(lambda one: one.say("PodResizePending", "Deferred"), idle, idle, World.actuate)
     assert world.engine(60).resize(STEP)
