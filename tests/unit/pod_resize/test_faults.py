@@ -164,8 +164,9 @@ def test_an_infeasible_of_no_spec_that_stays(monkeypatch: pytest.MonkeyPatch) ->
     assert asked(world) == SMALL
 
 
-def test_an_infeasible_of_what_was_asked_for_before() -> None:
+def test_an_infeasible_of_what_was_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """The API server sets it to Proposed with each request, and a kubelet that has not seen the request yet writes it anew."""
+    monkeypatch.setattr(engine, "STAYS_SECONDS", 60)
     assert World(old_infeasible, idle, done).engine(60).resize(STEP)
 
 
@@ -235,7 +236,8 @@ def test_an_error_that_stays() -> None:
     assert "that was not seen to be so on w1: the API took the request" in str(caught.value)
 
 
-def test_an_error_that_passes() -> None:
+def test_an_error_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "STAYS_SECONDS", 60)
     world = World(lambda one: one.say("PodResizeInProgress", "Error"), idle, World.actuate)
     assert world.engine(60).resize(STEP)
 
