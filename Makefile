@@ -79,8 +79,8 @@ wide-lab: $(READY)
 lab: $(READY) ## a running cluster on this machine: cp1, w1, w2 (more: CONTROL_PLANES=3 WORKERS=5)
 	@$(PYTHON) -m tests.lab up
 
-lab-down: $(READY) ## remove everything the lab made
-	@$(PYTHON) -m tests.lab down
+lab-down: $(READY) ## remove everything that the labs of this checkout made
+	@$(PYTHON) -m tests.lab down --all
 
 vagrant-up: $(READY) ## real virtual machines, cp1 and w1, with their own kernels (tests/vagrant/README.md)
 	@$(PYTHON) -m tests.vagrant up

@@ -1,9 +1,10 @@
-"""The lab of this machine (make lab): its nodes, read from .lab/ssh_config."""
+"""The lab of this checkout (make lab), or the one that LAB names: its nodes, read from .lab/ssh_config."""
 
+import os
 import re
 from pathlib import Path
 
-_CONFIG = Path(__file__).resolve().parents[1] / ".lab" / "ssh_config"
+_CONFIG = Path(__file__).resolve().parents[1] / ".lab" / os.environ.get("LAB", "") / "ssh_config"
 if not _CONFIG.exists():
     raise SystemExit(f"{_CONFIG} is missing: the lab is not up; run `make lab` first")
 

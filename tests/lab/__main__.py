@@ -1,4 +1,5 @@
-"""python -m tests.lab up | down | fetch [VERSION...] | reset [NODE...] | start, stop, kill, reboot NODE | ssh NODE [COMMAND...] | status"""
+"""python -m tests.lab up | down [--all] | list | fetch [VERSION...] | reset [NODE...] | start, stop, kill, reboot NODE |
+ssh NODE [COMMAND...] | status"""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ import argparse
 import os
 import sys
 import time
+from pathlib import Path
 
-from tests.lab import binaries
-from tests.lab.cluster import Lab
+from tests.lab import binaries, registry
+from tests.lab.cluster import REPOSITORY_ROOT, Lab, Shape, down_all
 from tests.lab.tools import LabError, say
 
 
@@ -18,7 +20,10 @@ def parser() -> argparse.ArgumentParser:
     up = verbs.add_parser("up", help="make or start the cluster; does only what is missing")
     up.add_argument("--control-planes", type=int, default=int(os.environ.get("CONTROL_PLANES") or 1))
     up.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS") or 2))
-    verbs.add_parser("down", help="remove everything the lab made")
+    down = verbs.add_parser("down", help="remove everything the lab made")
+    down.add_argument("--all", action="store_true", help="every lab of this checkout, and what is left of broken ones")
+    down.add_argument("--checkout", type=Path, default=REPOSITORY_ROOT, help="of another checkout of the project")
+    verbs.add_parser("list", help="the labs of this machine")
     verbs.add_parser("status", help="which nodes run")
     fetch = verbs.add_parser("fetch", help="have Kubernetes' binaries in the cache (of the two minors that tests ask, when none is named)")
     fetch.add_argument("version", nargs="*", default=[binaries.DEFAULT_VERSION, binaries.OLDER_VERSION])
@@ -44,12 +49,19 @@ def main() -> int:
         lab = Lab()
         match given.verb:
             case "up":
-                lab.up(given.control_planes, given.workers)
+                lab.up(Shape.common(given.control_planes, given.workers))
                 say(f"Kubernetes {lab.version} runs on {', '.join(lab.nodes)} ({time.monotonic() - begun:.1f} s)")
-                say(f"ssh -F .lab/ssh_config {lab.nodes[0]}; kubectl --kubeconfig .lab/kubeconfig get nodes")
+                ssh, kubectl = (path.relative_to(REPOSITORY_ROOT) for path in (lab.ssh_config, lab.kubeconfig))
+                say(f"ssh -F {ssh} {lab.nodes[0]}; kubectl --kubeconfig {kubectl} get nodes")
             case "down":
-                lab.down()
-                say(f"gone ({time.monotonic() - begun:.1f} s)")
+                gone = [f"{lab}"] if not given.all else down_all(given.checkout.resolve())
+                if not given.all:
+                    Lab(None, given.checkout.resolve()).down()
+                say(f"gone: {', '.join(gone) or 'nothing, there was no lab'} ({time.monotonic() - begun:.1f} s)")
+            case "list":
+                for entry in registry.entries():
+                    made = Lab(entry.name, Path(entry.checkout))
+                    print(f"{entry.site.group}\t{entry.name or '-'}\t{made.shape or 'not complete'}\t{entry.checkout}")
             case "fetch":
                 for version in given.version:
                     say(f"Kubernetes {version}: {binaries.get(version)}")

@@ -11,7 +11,7 @@ import shutil
 import urllib.request
 from pathlib import Path
 
-from tests.lab.tools import CACHE, LabError, long_step, need_packages, remove_tree, run, say
+from tests.lab.tools import CACHE, LabError, locked, long_step, need_packages, remove_tree, run, say
 
 # The newest stable Kubernetes that Go's module proxy has; KUBE_VERSION chooses another.
 DEFAULT_VERSION = "1.36.3"
@@ -74,11 +74,18 @@ def get(version: str) -> Path:
     folder = CACHE / "kubernetes" / f"v{version}-{architecture()}"
     if (folder / "complete").exists():
         return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    if not _download(version, folder):
-        _build(version, folder)
-    (folder / "complete").touch()
+    with locked(CACHE / "lock", "another process makes Kubernetes' binaries; waiting for it"):
+        if not (folder / "complete").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            if not _download(version, folder):
+                _build(version, folder)
+            (folder / "complete").touch()
     return folder
+
+
+def cached(version: str) -> bool:
+    """`get` has nothing to do for this version."""
+    return bool(os.environ.get("KUBE_BIN_DIR")) or (CACHE / "kubernetes" / f"v{version}-{architecture()}" / "complete").exists()
 
 
 def _download(version: str, folder: Path) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
+import hashlib
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -12,28 +13,29 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.lab import binaries, images, rootfs
-from tests.lab.machine import API_PORT, Balancer, Machine, Network, leftovers, supervisors, unified, unmount_below
+from tests.lab import binaries, images, registry, rootfs
+from tests.lab.machine import API_PORT, Balancer, Machine, Network, Site, unified, unmount_below
 from tests.lab.tools import (
-    CACHE,
     STATE,
     LabError,
+    locked,
     long_step,
     need_packages,
     parallel,
     remove_tree,
     replace_text,
     run,
-    say,
+    spent,
     wait_until,
 )
 
 REPOSITORY_ROOT = Path(__file__).resolve().parents[2]
-FREE_GIB = 8
+NAME = re.compile(r"[a-z][a-z0-9]{0,7}|")
 CONTROL_PLANE_SUITE = "bookworm"  # systemd 252
 KUBEADM_WORKER_SUITE = "bookworm"
 PLAIN_WORKER_SUITE = "trixie"  # systemd 257
@@ -43,6 +45,9 @@ ADMIN = "/etc/kubernetes/admin.conf"
 OFF_TIMEOUT = 180
 # kubeadm's checks fail on a node that is no whole machine; its pull of images from nowhere alone takes 50 s.
 PREFLIGHT = "preflight"
+SUITES = (CONTROL_PLANE_SUITE, PLAIN_WORKER_SUITE)
+# A test's own commands go over one connection a node. One that is dead for 15 s is given up, one that nobody uses is closed.
+ONE_CONNECTION = ("ControlMaster=auto", "ControlPersist=60", "ServerAliveInterval=5", "ServerAliveCountMax=3")
 
 
 def check_machine() -> None:
@@ -56,35 +61,109 @@ def check_machine() -> None:
         run("modprobe", "overlay", check=False) if shutil.which("modprobe") else None
         if "overlay" not in Path("/proc/filesystems").read_text():
             raise LabError("this kernel has no overlay file system, which the lab's disks are made of")
-    for folder in (STATE, CACHE):
-        folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder).free / 2**30
-        if free < FREE_GIB:
-            raise LabError(f"{folder} has {free:.1f} GiB free, and the lab needs {FREE_GIB}")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a lab is made of."""
+
+    control_planes: int = 1
+    workers: int = 2
+    version: str = field(default_factory=binaries.version)  # of Kubernetes
+    # --shutdown-watch-termination-grace-period of the API servers. Without it, as kubeadm leaves it, each stop of one takes the whole
+    # 30 s of its pod's grace period, since watches are waited for.
+    watch_grace: str = ""
+
+    def __str__(self) -> str:
+        planes = f"{self.control_planes} control plane{'s' if self.control_planes > 1 else ''}"
+        return f"Kubernetes {self.version}, {planes}, {self.workers} worker{'s' if self.workers > 1 else ''}"
+
+    @classmethod
+    def common(cls, control_planes: int, workers: int) -> Shape:
+        """With the version that the environment names. One control plane comes back quickly; several are as kubeadm makes them."""
+        return cls(control_planes, workers, watch_grace="5s" if control_planes == 1 else "")
+
+
+def shape(name: str) -> Shape:
+    """The shapes that tests ask for. LabError for another name."""
+    match name:
+        case "small":
+            return Shape.common(1, 2)
+        case "wide":
+            return Shape.common(3, 5)
+        case "older":
+            return Shape(1, 2, binaries.OLDER_VERSION)
+    raise LabError(f"no test asks for a lab called {name!r}; there are {', '.join(SHAPES)}")
+
+
+SHAPES = ("small", "wide", "older")
+
+
+LOOK = f"export KUBECONFIG={ADMIN}; kubectl get --raw /readyz >/dev/null && kubectl get nodes,pods,leases --all-namespaces -o json"
+EVIDENCE = {
+    "kubelet.log": "journalctl -u kubelet --no-pager -o short-precise --lines 5000",
+    "journal.log": "journalctl --no-pager -o short-precise --lines 10000",
+    "containers.tar.gz": "tar -C /var/log -czf - pods",
+    "daytwo.tar.gz": "[ ! -d /var/lib/daytwo ] || tar -C /var/lib -czf - daytwo",
+    "processes.txt": "ps -eo pid,ppid,lstart,args; df -h; free -m",
+}
 
 
 class Lab:
-    """The one lab of this machine. `nodes` are names in the order control planes, then workers."""
+    """A checkout's lab of this name (LAB in the environment; none is the usual one). `nodes` are names in the order control planes,
+    then workers."""
 
-    def __init__(self) -> None:
-        self._plan: dict[str, Any] = {}
+    def __init__(self, name: str | None = None, checkout: Path = REPOSITORY_ROOT) -> None:
+        self.name = os.environ.get("LAB", "") if name is None else name
+        if not NAME.fullmatch(self.name):
+            raise LabError(f"LAB={self.name!r} cannot be a lab's name: at most 8 small letters and digits, a letter first")
+        self.checkout = checkout
+        self._entry: registry.Entry | None = None
         self._load()
 
     # ---- what there is
 
     def _load(self) -> None:
-        try:
-            self._plan = json.loads((STATE / "lab.json").read_text())
-        except FileNotFoundError:
-            self._plan = {}
+        self._entry = registry.find(self.checkout, self.name)
+
+    @property
+    def _plan(self) -> dict[str, Any]:
+        return self._entry.plan if self._entry else {}
+
+    @property
+    def _site(self) -> Site:
+        if self._entry is None:
+            raise LabError(f"there is no {self}; `{self._make} lab` makes one")
+        return self._entry.site
+
+    @property
+    def _network(self) -> Network:
+        return Network(self._site, self._plan.get("network", ""))
+
+    def __str__(self) -> str:
+        return f"lab {self.name}" if self.name else "lab"
+
+    @property
+    def _make(self) -> str:
+        return f"LAB={self.name} make" if self.name else "make"
 
     @property
     def exists(self) -> bool:
         return bool(self._plan.get("complete"))
 
     @property
+    def shape(self) -> Shape | None:
+        """What the lab was made as; None where there is none."""
+        return Shape(**self._plan["shape"]) if self.exists else None
+
+    @property
+    def shape_name(self) -> str | None:
+        """Which of SHAPES the lab has; None where there is no lab, or one of another shape."""
+        return next((name for name in SHAPES if shape(name) == self.shape), None)
+
+    @property
     def version(self) -> str:
-        return str(self._plan["version"])
+        return str(self._plan["shape"]["version"])
 
     @property
     def nodes(self) -> list[str]:
@@ -103,7 +182,7 @@ class Lab:
             node = self._plan["nodes"][name]
         except KeyError:
             raise LabError(f"the lab has no node {name}; it has {', '.join(self.nodes) or 'none'}") from None
-        return Machine(name, node["number"], Network(self._plan["network"]), tuple(Path(path) for path in node["layers"]))
+        return Machine(name, node["number"], self._network, tuple(Path(path) for path in node["layers"]))
 
     def address(self, name: str) -> str:
         return self.machine(name).address
@@ -114,7 +193,7 @@ class Lab:
         if len(self.control_planes) < 2:
             return None
         backends = tuple(self.address(name) for name in self.control_planes)
-        return Balancer("lb", 5, Network(self._plan["network"]), (), backends)
+        return Balancer("lb", 5, self._network, (), backends)
 
     @property
     def endpoint(self) -> str:
@@ -122,25 +201,44 @@ class Lab:
         return f"{(self.balancer or self.machine(self.control_planes[0])).address}:{API_PORT}"
 
     @property
+    def access(self) -> Path:
+        """The folder that says how to get in."""
+        return self.checkout / ".lab" / self.name
+
+    @property
     def ssh_config(self) -> Path:
-        return REPOSITORY_ROOT / ".lab/ssh_config"
+        return self.access / "ssh_config"
 
     @property
     def kubeconfig(self) -> Path:
-        return REPOSITORY_ROOT / ".lab/kubeconfig"
+        return self.access / "kubeconfig"
 
     # ---- what tests do with nodes
 
     def run(
         self, node: str, command: str, *, input: str | None = None, check: bool = True, user: str = "root", timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on a node over ssh; LabError when it fails, unless check is False."""
-        return run(
-            *("ssh", "-F", self.ssh_config, "-o", "LogLevel=ERROR", "-l", user, node, command),
-            input=input if input is not None else "",
-            check=check,
-            timeout=timeout,
-        )
+        """Run a shell command on a node over ssh; LabError when it fails, unless check is False. All commands of a user to a node share
+        one connection (`hang_up` ends it)."""
+        options = [word for option in (*ONE_CONNECTION, f"ControlPath={self._site.sockets}/%r@%h") for word in ("-o", option)]
+        with spent("commands of tests on nodes"):
+            return run(
+                *("ssh", "-F", self.ssh_config, "-o", "LogLevel=ERROR", *options, "-l", user, node, command),
+                input=input if input is not None else "",
+                check=check,
+                timeout=timeout,
+            )
+
+    def hang_up(self, *names: str) -> None:
+        """End the shared connections to these nodes (all, when none is named): before they would only be found dead."""
+        if self._entry is None or not self._site.sockets.is_dir():
+            return
+        addresses = {self.address(name) for name in names or self.nodes}
+        for socket in self._site.sockets.iterdir():
+            user, _, address = socket.name.partition("@")
+            if address in addresses:
+                run("ssh", "-o", f"ControlPath={socket}", "-O", "exit", f"{user}@{address}", check=False, timeout=30)
+                socket.unlink(missing_ok=True)
 
     def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:
         """kubectl with the lab's admin rights, run on the first control-plane node."""
@@ -164,12 +262,14 @@ class Lab:
         self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
 
     def start(self, name: str) -> None:
+        self.hang_up(name)
         self._network_up()
         self.machine(name).start()
         self.machine(name).wait_ssh()
 
     def kill(self, name: str) -> None:
         self.machine(name).kill()
+        self.hang_up(name)
 
     def stop(self, name: str) -> None:
         """Shut a node down in order; returns when it is off."""
@@ -178,14 +278,17 @@ class Lab:
             self.run(name, "systemctl poweroff", check=False)
             wait_until(f"{name} to power off (see {machine.folder}/console.log)", lambda: machine.supervisor is None, OFF_TIMEOUT)
         machine.kill()  # what is left of it: its cable, its disk's mount
+        self.hang_up(name)
 
     def reboot(self, name: str) -> None:
         """Reboot a node in order; returns when it answers ssh under a new boot id."""
         before = self.boot_id(name)
         if before is None:
             raise LabError(f"{name} does not answer; `start {name}` boots a node that is off")
-        self.run(name, "systemctl reboot", check=False)
-        wait_until(f"{name} to be back", lambda: self.boot_id(name) not in (None, before), OFF_TIMEOUT)
+        with spent("nodes restarted"):
+            self.run(name, "systemctl reboot", check=False)
+            self.hang_up(name)
+            wait_until(f"{name} to be back", lambda: self.boot_id(name) not in (None, before), OFF_TIMEOUT)
 
     def boot_id(self, name: str) -> str | None:
         """The id of the boot a node runs in; None while it does not answer."""
@@ -200,12 +303,12 @@ class Lab:
         go back together: LabError otherwise, and nothing is touched."""
         with self._locked():
             chosen = self._resettable(names)
-            with long_step(f"putting {', '.join(chosen)} back to pristine"):
+            with long_step(f"putting {', '.join(chosen)} back to pristine"), spent("labs reset"):
                 self._reset(chosen)
 
     def _resettable(self, names: Sequence[str]) -> list[str]:
         if not self.exists:
-            raise LabError("there is no lab; `make lab` makes one")
+            raise LabError(f"there is no {self}; `{self._make} lab` makes one")
         for name in names:
             self.machine(name)
         chosen = list(dict.fromkeys(names)) or self.nodes
@@ -238,21 +341,14 @@ class Lab:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        STATE.mkdir(parents=True, exist_ok=True)
-        with (STATE / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                say("another process works on the lab; waiting for it")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        place = f"{hashlib.sha256(str(self.checkout).encode()).hexdigest()[:12]}-{self.name or 'lab'}"
+        with locked(STATE / "locks" / place, f"another process works on the {self}; waiting for it"):
             self._load()
-            foreign = sorted({folder.parent.parent for folder in supervisors().values() if folder.parent != STATE / "nodes"})
-            if foreign:
-                raise LabError(f"a machine has room for one lab, and one runs from {foreign[0]}; take it down there first")
             yield
 
-    def up(self, control_planes: int = 1, workers: int = 2) -> None:
+    def up(self, wanted: Shape | None = None) -> None:
         """A running cluster of this shape; makes only what is missing."""
+        wanted = wanted or Shape.common(1, 2)
         check_machine()
         need_packages(
             {
@@ -264,81 +360,120 @@ class Lab:
             }
         )
         with self._locked():
-            version = binaries.version()
-            shape = {"version": version, "control_planes": control_planes, "workers": workers}
             if self.exists:
-                if {key: self._plan[key] for key in shape} != shape:
-                    raise LabError(
-                        f"a lab with Kubernetes {self.version}, {self._plan['control_planes']} control planes and "
-                        f"{self._plan['workers']} workers is there already; `make lab-down` first for {shape}"
-                    )
+                if self.shape != wanted:
+                    raise LabError(f"a {self} of another shape is there already ({self.shape}); `{self._make} lab-down` first for {wanted}")
             else:
                 self._destroy()
-                self._create(shape)
-            self._network_up()
-            for name in self.nodes:
-                self.machine(name).plug_in()
-            stopped = [name for name in self.nodes if self.machine(name).supervisor is None]
-            for name in stopped:
-                self.machine(name).start()
-            parallel(*(self.machine(name).wait_ssh for name in self.nodes))
-            self._write_access()
-            if stopped:
-                with long_step(f"waiting for {', '.join(stopped)} to be Ready"):
-                    self._wait_ready(stopped)
-            else:
-                self._wait_ready([])
+                registry.check_room(wanted.control_planes, wanted.workers, binaries.cached(wanted.version))
+                with spent("labs made"):
+                    self._create(wanted)
+            self._start_all()
+
+    def _start_all(self) -> None:
+        self._network_up()
+        for name in self.nodes:
+            self.machine(name).plug_in()
+        stopped = [name for name in self.nodes if self.machine(name).supervisor is None]
+        for name in stopped:
+            self.machine(name).start()
+        parallel(*(self.machine(name).wait_ssh for name in self.nodes))
+        self._write_access()
+        if stopped:
+            with long_step(f"waiting for {', '.join(stopped)} to be Ready"):
+                self._wait_ready(stopped)
+        else:
+            self._wait_ready([])
+
+    def become(self, name: str) -> None:
+        """A lab of this one of SHAPES, whole and pristine, whatever was there before."""
+        wanted = shape(name)
+        if self.exists and self.shape == wanted:
+            self.reset()
+            return
+        self.down()
+        self.up(wanted)
+
+    def pristine(self) -> None:
+        """All nodes as they were right after `up`."""
+        self.reset()
+
+    def well(self) -> str:
+        """What is wrong with the lab, in one line; nothing where all nodes are Ready and the control planes whole."""
+        if not self.exists:
+            return f"there is no {self}"
+        stopped = [name for name in self.nodes if self.machine(name).supervisor is None]
+        if stopped:
+            return f"{', '.join(stopped)} is off"
+        try:
+            told = self.run(self.control_planes[0], LOOK, check=False, timeout=15)
+            if told.returncode != 0:
+                return f"the API does not answer: {told.stderr.strip()[-200:]}"
+            return "; ".join(self.unready(json.loads(told.stdout)["items"], {}, []))
+        except (LabError, ValueError) as error:
+            return str(error)
+
+    def evidence(self, folder: Path) -> None:
+        """What the nodes have to say about a failure, a folder for each: console, journals, logs of containers, daytwo's own state.
+        What cannot be had is named in `missing.txt`."""
+        parallel(*(partial(self._evidence, name, folder / name) for name in self.nodes))
+
+    def _evidence(self, name: str, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        missing = []
+        for file, command in EVIDENCE.items():
+            try:
+                with (folder / file).open("wb") as target:
+                    options = ["-o", "LogLevel=ERROR", "-o", "ConnectTimeout=5"]
+                    asked = ["timeout", "30", "ssh", "-F", str(self.ssh_config), *options, name, command]
+                    ended = subprocess.run(asked, stdin=subprocess.DEVNULL, stdout=target, stderr=subprocess.STDOUT, check=False)
+                if ended.returncode:
+                    missing.append(f"{file}: `{command}` ended with {ended.returncode}")
+            except OSError as error:
+                missing.append(f"{file}: {error}")
+        try:
+            shutil.copy(self.machine(name).folder / "console.log", folder / "console.log")
+        except (OSError, LabError) as error:
+            missing.append(f"console.log: {error}")
+        if missing:
+            (folder / "missing.txt").write_text("\n".join(missing) + "\n")
 
     def down(self) -> None:
-        """Everything the lab made on this machine is gone, but the cache."""
+        """Everything this lab made on this machine is gone, but the cache."""
         if os.geteuid() != 0:
             raise LabError("the lab needs root (try sudo make lab-down)")
-        with self._locked():
+        with self._locked(), spent("labs removed"):
             self._destroy()
         for path in (self.ssh_config, self.kubeconfig):
             path.unlink(missing_ok=True)
-        if self.ssh_config.parent.is_dir() and not any(self.ssh_config.parent.iterdir()):
-            self.ssh_config.parent.rmdir()
-        remove_tree(STATE)
+        for empty in (self.access, self.checkout / ".lab"):
+            if empty.is_dir() and not any(empty.iterdir()):
+                empty.rmdir()
 
     def _destroy(self) -> None:
         """What is found is removed, whether or not the plan still knows it."""
-        parallel(*(Machine(name, 0, Network(""), ()).kill for name in {*self.nodes, *leftovers()}))
-        Network.down()
-        unmount_below(STATE)
-        instances = STATE / "inotify"
-        if instances.exists():
-            Path("/proc/sys/fs/inotify/max_user_instances").write_text(instances.read_text())
-        remove_tree(STATE / "nodes", STATE / "layers", STATE / "base")
-        for name in ("lab.json", "inotify"):
-            (STATE / name).unlink(missing_ok=True)
-        self._plan = {}
+        if self._entry is None:
+            return
+        self.hang_up()
+        remove(self._site, self.nodes)
+        self._entry = None
 
-    def _create(self, shape: dict[str, Any]) -> None:
-        version = shape["version"]
-        bases: dict[str, Path] = {}
-
-        def make_base(suite: str) -> None:
-            bases[suite] = rootfs.debian(suite)
-
-        parallel(lambda: binaries.get(version), *(partial(make_base, suite) for suite in ("bookworm", "trixie")))
-        folder = binaries.get(version)
-        common = rootfs.common_layer()
-        image_layer = rootfs.image_layer(folder, bases["bookworm"], version)
-        styles = {"kubeadm": rootfs.kubeadm_layer(folder), "plain": rootfs.plain_layer(folder)}
-        users = {suite: rootfs.user_layer(base, suite) for suite, base in bases.items()}
-        network = Network.choose()
+    def _create(self, wanted: Shape) -> None:
+        plan = {"checkout": str(self.checkout), "name": self.name, "shape": asdict(wanted), "complete": False, "nodes": {}}
+        self._entry = registry.take(plan)
+        with locked(STATE / "layers.lock", "another process makes the nodes' file systems; waiting for it"):
+            parallel(partial(binaries.get, wanted.version), *(partial(rootfs.debian, suite) for suite in SUITES))
+            layers = rootfs.layers(wanted.version, binaries.get(wanted.version), SUITES)
         nodes: dict[str, dict[str, Any]] = {}
-        for index in range(1, shape["control_planes"] + 1):
+        for index in range(1, wanted.control_planes + 1):
             nodes[f"cp{index}"] = {"number": 10 + index, "style": "kubeadm", "suite": CONTROL_PLANE_SUITE}
-        for index in range(1, shape["workers"] + 1):
+        for index in range(1, wanted.workers + 1):
             plain = index == 2
             suite = PLAIN_WORKER_SUITE if plain else KUBEADM_WORKER_SUITE
             nodes[f"w{index}"] = {"number": 20 + index, "style": "plain" if plain else "kubeadm", "suite": suite}
         for node in nodes.values():
-            layers = (common, users[node["suite"]], styles[node["style"]], image_layer, bases[node["suite"]])
-            node["layers"] = [str(layer) for layer in layers]
-        self._plan = {**shape, "network": network.prefix, "nodes": nodes, "complete": False}
+            node["layers"] = [str(layer) for layer in layers.of(node["suite"], node["style"])]
+        plan.update(network=Network.choose(self._site).prefix, nodes=nodes)
         self._save()
         self._network_up()
         for name in self.nodes:
@@ -348,11 +483,12 @@ class Lab:
         parallel(*(self.machine(name).wait_ssh for name in self.nodes))
         self._write_access()
         with long_step("making the cluster"):
-            self._make_cluster(version)
+            self._make_cluster(wanted)
         with long_step("keeping the nodes as they are now, to go back to"):
             # An orderly end, so that what is kept is what a node has after a proper shutdown.
             stop = "systemctl stop kubelet containerd; sync"
             parallel(*(partial(self.run, name, stop, check=False) for name in self.nodes))
+            self.hang_up()
             parallel(*(self.machine(name).kill for name in self.nodes))
             for name in self.nodes:
                 self.machine(name).freeze()
@@ -360,18 +496,14 @@ class Lab:
         self._save()
 
     def _save(self) -> None:
-        STATE.mkdir(parents=True, exist_ok=True)
-        replace_text(STATE / "lab.json", json.dumps(self._plan, indent=1) + "\n")
+        assert self._entry is not None
+        registry.save(self._entry)
 
     def _network_up(self) -> None:
         """The network, the load balancer where there is one, and what of this machine's limits all nodes share."""
-        Network(self._plan["network"]).up()
-        # Each systemd and kubelet holds inotify instances, and root's count is shared by all nodes.
-        limit = Path("/proc/sys/fs/inotify/max_user_instances")
-        if int(limit.read_text()) < 1024:
-            if not (STATE / "inotify").exists():
-                (STATE / "inotify").write_text(limit.read_text())
-            limit.write_text("1024")
+        self._network.up()
+        registry.raise_limits()
+        self._site.sockets.mkdir(mode=0o700, exist_ok=True)
         if self.balancer:
             self.balancer.plug_in()
             self.balancer.start()
@@ -379,9 +511,9 @@ class Lab:
 
     def _write_access(self) -> None:
         key = rootfs.keys() / "id_ed25519"
-        known = rootfs.keys() / "known_hosts"
+        known = self._site.folder / "known_hosts"
         replace_text(known, "".join(f"{self.address(name)},{name} {self.machine(name).host_key}\n" for name in self.nodes))
-        self.ssh_config.parent.mkdir(exist_ok=True)
+        self.access.mkdir(parents=True, exist_ok=True)
         replace_text(self.ssh_config, ssh_config({name: self.address(name) for name in self.nodes}, key, known))
         admin = self.machine(self.control_planes[0]).disk / ADMIN.lstrip("/")
         if admin.exists():
@@ -389,11 +521,11 @@ class Lab:
 
     # ---- the cluster
 
-    def _make_cluster(self, version: str) -> None:
+    def _make_cluster(self, wanted: Shape) -> None:
         parallel(*(partial(self._prepare_node, name) for name in self.nodes))
         first, *further = self.control_planes
         key = secrets.token_hex(32) if further else ""
-        self.run(first, "umask 077; cat >/root/kubeadm.yaml", input=self.kubeadm_config(version, key))
+        self.run(first, "umask 077; cat >/root/kubeadm.yaml", input=self.kubeadm_config(wanted, key))
         upload = " --upload-certs" if further else ""
         self.run(
             first,
@@ -425,10 +557,14 @@ class Lab:
             f"for image in {folders}; do ctr -n k8s.io images import $image >/dev/null || exit 1; done",
         )
 
-    def kubeadm_config(self, version: str, certificate_key: str = "") -> str:
+    def kubeadm_config(self, wanted: Shape, certificate_key: str = "") -> str:
         """What `kubeadm init` is given. `certificate_key` (64 hex digits) encrypts the certificates that further control
         planes fetch; without one there are none."""
-        api = "kubeadm.k8s.io/v1beta4" if int(version.split(".")[1]) >= 31 else "kubeadm.k8s.io/v1beta3"
+        version = wanted.version
+        latest = int(version.split(".")[1]) >= 31
+        api = "kubeadm.k8s.io/v1beta4" if latest else "kubeadm.k8s.io/v1beta3"
+        grace = {"shutdown-watch-termination-grace-period": wanted.watch_grace} if wanted.watch_grace else {}
+        arguments: Any = [{"name": name, "value": value} for name, value in grace.items()] if latest else grace
         documents: list[dict[str, Any]] = [
             {
                 "apiVersion": api,
@@ -447,6 +583,7 @@ class Lab:
                 "imageRepository": images.REPOSITORY,
                 # kubeadm puts its address into every API server's certificate.
                 "controlPlaneEndpoint": self.endpoint,
+                **({"apiServer": {"extraArgs": arguments}} if grace else {}),
                 "etcd": {"local": {"imageTag": rootfs.ETCD_TAG}},
                 "networking": {"podSubnet": "10.244.0.0/16"},
             },
@@ -510,12 +647,7 @@ class Lab:
         wrong = ["the API does not answer"]
 
         def look() -> bool:
-            told = self.run(
-                first,
-                f"export KUBECONFIG={ADMIN}; "
-                "kubectl get --raw /readyz >/dev/null && kubectl get nodes,pods,leases --all-namespaces -o json",
-                check=False,
-            )
+            told = self.run(first, LOOK, check=False)
             if told.returncode != 0:
                 return False
             items = json.loads(told.stdout)["items"]
@@ -551,6 +683,30 @@ class Lab:
                 if not any(item["kind"] == "Pod" and item["metadata"]["name"] == f"{component}-{name}" for item in items):
                     wrong.append(f"pod {component}-{name} is missing")
         return wrong
+
+
+def remove(site: Site, nodes: Sequence[str] = ()) -> None:
+    """Everything of the lab of this number, whether or not its state file still knows it."""
+    parallel(*(Machine(name, 0, Network(site, ""), ()).kill for name in {*nodes, *site.leftovers()}))
+    Network(site, "").down()
+    unmount_below(site.folder)
+    remove_tree(site.sockets)
+    registry.give_back(site)
+
+
+def down_all(checkout: Path = REPOSITORY_ROOT) -> list[str]:
+    """Take down every lab of a checkout, and what is left of labs that no state file knows. Returns what went."""
+    gone = []
+    for entry in registry.entries():
+        if entry.checkout == str(checkout):
+            lab = Lab(entry.name, checkout)
+            lab.down()
+            gone.append(str(lab))
+    for site in registry.orphans(checkout):
+        remove(site)
+        gone.append(f"what was left of {site.group}")
+    Lab("", checkout).down()  # its files of access, where the rest is gone
+    return gone
 
 
 def kubelet_configuration(version: str) -> dict[str, Any]:
@@ -595,4 +751,4 @@ def ssh_config(addresses: dict[str, str], key: Path, known_hosts: Path) -> str:
     )
 
 
-__all__ = ["Lab", "check_machine", "kubelet_configuration", "ssh_config"]
+__all__ = ["SHAPES", "Lab", "Shape", "check_machine", "down_all", "kubelet_configuration", "ssh_config"]

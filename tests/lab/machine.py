@@ -1,4 +1,7 @@
-"""One node: a systemd-nspawn machine with an overlay disk, a network namespace and cgroups of its own."""
+"""One node: a systemd-nspawn machine with an overlay disk, a network namespace and cgroups of its own.
+
+Several labs run beside each other: what a lab is called on this machine has its number in it (`Site`).
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from pathlib import Path
 
 from tests.lab.tools import STATE, LabError, remove_tree, run, wait_until
 
-BRIDGE_NAMESPACE = "daytwo-lab"
+PREFIX = "daytwo-lab"
 BRIDGE = "labbr0"
-HOST_LEG = "daytwolab0"
 CGROUPS = Path("/sys/fs/cgroup")
 NAMESPACES = Path("/run/netns")
-# The lab's own group in each cgroup hierarchy; nothing outside it is touched.
-GROUP = "daytwo-lab"
+LABS = STATE / "labs"
+# Of the names that hold it, a link's is the shortest: at most 15 letters. Nobody runs more labs on one machine.
+NUMBERS = range(60)
 # File systems that overlayfs cannot hold: containerd's own overlays, and what must survive with its locks and mounts.
 OWN_FOLDERS = {"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet", "etcd": "/var/lib/etcd"}
 # Sysctls of the whole machine that a kubelet or systemd writes: each node gets files of its own in their place.
@@ -58,8 +61,60 @@ def hierarchies() -> list[Path]:
     return [CGROUPS] if unified() else sorted({path.resolve() for path in CGROUPS.iterdir() if path.is_dir()})
 
 
+@dataclass(frozen=True)
+class Site:
+    """What the lab of this number is called on this machine; nothing that is called otherwise is touched."""
+
+    number: int
+
+    @property
+    def folder(self) -> Path:
+        return LABS / str(self.number)
+
+    @property
+    def nodes(self) -> Path:
+        """The folder with a folder for each node."""
+        return self.folder / "nodes"
+
+    @property
+    def group(self) -> str:
+        """Its group in each cgroup hierarchy, and the network namespace of its bridge."""
+        return f"{PREFIX}-{self.number}"
+
+    @property
+    def leg(self) -> str:
+        """This machine's link into its network."""
+        return f"daytwolab{self.number}"
+
+    @property
+    def sockets(self) -> Path:
+        """Where its SSH connections are shared. (A socket's path has at most 108 letters.)"""
+        return Path(f"/run/{self.group}")
+
+    def leftovers(self) -> list[str]:
+        """Names of all nodes of which anything is there: a folder, a supervisor, a network namespace or a cgroup."""
+        names = {folder.name for folder in supervisors().values() if folder.parent == self.nodes}
+        for folder, prefix in ((self.nodes, ""), (NAMESPACES, f"{self.group}-")):
+            if folder.is_dir():
+                names |= {entry.name.removeprefix(prefix) for entry in folder.iterdir() if entry.name.startswith(prefix)}
+        if unified():
+            listed = run("systemctl", "list-units", "--all", "--plain", "--no-legend", f"{self.group}-*.scope", check=False).stdout
+            names |= set(re.findall(rf"^{self.group}-(\S+)\.scope", listed, re.MULTILINE))
+        else:
+            for hierarchy in hierarchies():
+                if (hierarchy / self.group).is_dir():
+                    names |= {entry.name for entry in (hierarchy / self.group).iterdir() if entry.is_dir()}
+        return sorted(names)
+
+    @property
+    def used(self) -> bool:
+        """Anything of this number is there, whoever made it: another root of this machine has state files of its own."""
+        places = [self.folder, NAMESPACES / self.group, Path("/sys/class/net") / self.leg]
+        return any(place.exists() for place in places) or bool(self.leftovers())
+
+
 def supervisors() -> dict[int, Path]:
-    """The node folder of every supervisor in this network namespace, by PID: of this lab, and of any other state folder.
+    """The node folder of every supervisor in this network namespace, by PID: of all labs, and of any other state folder.
 
     Under another root (a chroot, a container on the host's network) the same path is another folder: /proc/PID/root/...
     """
@@ -78,22 +133,6 @@ def supervisors() -> dict[int, Path]:
     return found
 
 
-def leftovers() -> list[str]:
-    """Names of all nodes of which anything is there: a folder, a supervisor, a network namespace or a cgroup."""
-    names = {folder.name for folder in supervisors().values() if folder.parent == STATE / "nodes"}
-    for folder, prefix in ((STATE / "nodes", ""), (NAMESPACES, f"{BRIDGE_NAMESPACE}-")):
-        if folder.is_dir():
-            names |= {entry.name.removeprefix(prefix) for entry in folder.iterdir() if entry.name.startswith(prefix)}
-    if unified():
-        listed = run("systemctl", "list-units", "--all", "--plain", "--no-legend", f"{GROUP}-*.scope", check=False).stdout
-        names |= set(re.findall(rf"^{GROUP}-(\S+)\.scope", listed, re.MULTILINE))
-    else:
-        for hierarchy in hierarchies():
-            if (hierarchy / GROUP).is_dir():
-                names |= {entry.name for entry in (hierarchy / GROUP).iterdir() if entry.is_dir()}
-    return sorted(names)
-
-
 def unmount_below(folder: Path) -> None:
     """Unmount whatever is mounted in a folder, the innermost first."""
     inside = str(folder.resolve()) + "/"
@@ -104,11 +143,15 @@ def unmount_below(folder: Path) -> None:
         run("umount", point)
 
 
-# In this order; the last is set aside for measurements (RFC 2544), for a machine whose VPN routes all private ranges.
-CANDIDATES = ("10.77.0", "10.99.77", "172.27.77", "192.168.177", "198.18.77")
+def candidates(number: int) -> tuple[str, ...]:
+    """The /24 networks for the lab of this number, in this order; the last is set aside for measurements (RFC 2544), for a machine
+    whose VPN routes all private ranges."""
+    return tuple(
+        f"{net}.{first + number}" for net, first in (("10.77", 0), ("10.99", 77), ("172.27", 77), ("192.168", 177), ("198.18", 77))
+    )
 
 
-def free_prefix(routes: Iterable[str]) -> str | None:
+def free_prefix(routes: Iterable[str], number: int = 0) -> str | None:
     """The first candidate whose /24 overlaps no destination in `routes` (`10.0.0.0/8`, `192.168.1.7`, `default`)."""
     taken = []
     for route in routes:
@@ -116,7 +159,7 @@ def free_prefix(routes: Iterable[str]) -> str | None:
         # A default route, in one piece or in two halves as VPNs write it, gives way to the lab's own.
         if network.prefixlen > 1:
             taken.append(network)
-    for prefix in CANDIDATES:
+    for prefix in candidates(number):
         if not any(ipaddress.ip_network(f"{prefix}.0/24").overlaps(network) for network in taken):
             return prefix
     return None
@@ -139,8 +182,9 @@ def _has_link(namespace: str | None, link: str) -> bool:
 
 @dataclass(frozen=True)
 class Network:
-    """The lab's /24: its first three numbers with dots, such as 10.77.0."""
+    """A lab's /24: its first three numbers with dots, such as 10.77.0."""
 
+    site: Site
     prefix: str
 
     @property
@@ -148,33 +192,34 @@ class Network:
         return f"{self.prefix}.1"
 
     @staticmethod
-    def choose() -> Network:
+    def choose(site: Site) -> Network:
         """A private /24 that no route of this machine covers."""
         # All tables: a VPN keeps its routes in one of its own.
         routes = json.loads(run("ip", "-json", "-4", "route", "show", "table", "all").stdout or "[]")
-        prefix = free_prefix(route["dst"] for route in routes)
+        prefix = free_prefix((route["dst"] for route in routes), site.number)
         if prefix is None:
-            raise LabError(f"the lab's network finds no free /24 on this machine: routes cover all of {', '.join(CANDIDATES)}")
-        return Network(prefix)
+            tried = ", ".join(candidates(site.number))
+            raise LabError(f"the lab's network finds no free /24 on this machine: routes cover all of {tried}")
+        return Network(site, prefix)
 
     def up(self) -> None:
         """The bridge and this machine's leg in it; of a network that is half there, what is missing is made."""
-        _namespace_up(BRIDGE_NAMESPACE)
-        if not _has_link(BRIDGE_NAMESPACE, BRIDGE):
-            run("ip", "-n", BRIDGE_NAMESPACE, "link", "add", BRIDGE, "type", "bridge")
-        run("ip", "-n", BRIDGE_NAMESPACE, "link", "set", BRIDGE, "up")
-        if not (_has_link(None, HOST_LEG) and _has_link(BRIDGE_NAMESPACE, "uplink")):
-            run("ip", "link", "del", HOST_LEG, check=False)
-            run("ip", "link", "add", HOST_LEG, "type", "veth", "peer", "name", "uplink", "netns", BRIDGE_NAMESPACE)
-        run("ip", "-n", BRIDGE_NAMESPACE, "link", "set", "uplink", "master", BRIDGE, "up")
-        run("ip", "addr", "replace", f"{self.gateway}/24", "dev", HOST_LEG)
-        run("ip", "link", "set", HOST_LEG, "up")
+        inside, leg = self.site.group, self.site.leg
+        _namespace_up(inside)
+        if not _has_link(inside, BRIDGE):
+            run("ip", "-n", inside, "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "-n", inside, "link", "set", BRIDGE, "up")
+        if not (_has_link(None, leg) and _has_link(inside, "uplink")):
+            run("ip", "link", "del", leg, check=False)
+            run("ip", "link", "add", leg, "type", "veth", "peer", "name", "uplink", "netns", inside)
+        run("ip", "-n", inside, "link", "set", "uplink", "master", BRIDGE, "up")
+        run("ip", "addr", "replace", f"{self.gateway}/24", "dev", leg)
+        run("ip", "link", "set", leg, "up")
 
-    @staticmethod
-    def down() -> None:
-        run("ip", "link", "del", HOST_LEG, check=False)
-        if (NAMESPACES / BRIDGE_NAMESPACE).exists():
-            run("ip", "netns", "del", BRIDGE_NAMESPACE)
+    def down(self) -> None:
+        run("ip", "link", "del", self.site.leg, check=False)
+        if (NAMESPACES / self.site.group).exists():
+            run("ip", "netns", "del", self.site.group)
 
 
 @dataclass(frozen=True)
@@ -188,7 +233,7 @@ class Machine:
 
     @property
     def folder(self) -> Path:
-        return STATE / "nodes" / self.name
+        return self.network.site.nodes / self.name
 
     @property
     def address(self) -> str:
@@ -196,7 +241,7 @@ class Machine:
 
     @property
     def namespace(self) -> str:
-        return f"{BRIDGE_NAMESPACE}-{self.name}"
+        return f"{self.network.site.group}-{self.name}"
 
     @property
     def disk(self) -> Path:
@@ -217,9 +262,9 @@ class Machine:
         self.plug_in()
         self._make_groups()
         log = (self.folder / "console.log").open("ab")
-        command = [sys.executable, "-m", SUPERVISOR, self.name, str(self.folder), *self._command()]
+        command = [sys.executable, "-m", SUPERVISOR, self.name, str(self.folder), self.network.site.group, *self._command()]
         if unified():
-            scope = ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={GROUP}-{self.name}", "--property=Delegate=yes"]
+            scope = ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={self.namespace}", "--property=Delegate=yes"]
             command = [*scope, "--", *command]
         started = subprocess.Popen(
             command,
@@ -321,7 +366,7 @@ class Machine:
         pristine = self.folder / "pristine/upper"
         lower = ":".join(str(layer) for layer in ((pristine, *self.layers) if pristine.exists() else self.layers))
         options = f"lowerdir={lower},upperdir={self.folder}/upper,workdir={self.folder}/work"
-        run("mount", "-t", "overlay", f"{GROUP}-{self.name}", "-o", options, self.disk)
+        run("mount", "-t", "overlay", self.namespace, "-o", options, self.disk)
 
     def _unmount(self) -> None:
         def gone() -> bool:
@@ -335,16 +380,16 @@ class Machine:
 
     def plug_in(self) -> None:
         """The node's cable to the bridge; where it is only half there, or was torn off a running node, it is made anew."""
-        port = f"p-{self.name}"
+        port, bridge = f"p-{self.name}", self.network.site.group
         _namespace_up(self.namespace)
-        if not (_has_link(self.namespace, "eth0") and _has_link(BRIDGE_NAMESPACE, port)):
-            run("ip", "-n", BRIDGE_NAMESPACE, "link", "del", port, check=False)
+        if not (_has_link(self.namespace, "eth0") and _has_link(bridge, port)):
+            run("ip", "-n", bridge, "link", "del", port, check=False)
             run("ip", "-n", self.namespace, "link", "del", "eth0", check=False)
             # A fixed MAC: with a random one the neighbours' caches are wrong for many seconds after a reset.
-            mac = f"02:77:00:00:00:{self.number:02x}"
+            mac = f"02:77:00:00:{self.network.site.number:02x}:{self.number:02x}"
             add = ["ip", "link", "add", "eth0", "netns", self.namespace, "address", mac, "type", "veth"]
-            run(*add, "peer", "name", port, "netns", BRIDGE_NAMESPACE)
-        run("ip", "-n", BRIDGE_NAMESPACE, "link", "set", port, "master", BRIDGE, "up")
+            run(*add, "peer", "name", port, "netns", bridge)
+        run("ip", "-n", bridge, "link", "set", port, "master", BRIDGE, "up")
         run("ip", "-n", self.namespace, "addr", "replace", f"{self.address}/24", "dev", "eth0")
         run("ip", "-n", self.namespace, "link", "set", "eth0", "up")
         run("ip", "-n", self.namespace, "route", "replace", "default", "via", self.network.gateway)
@@ -362,7 +407,9 @@ class Machine:
             "systemd-nspawn",
             "--quiet",
             "--boot",
-            f"--machine={self.name}",
+            # nspawn keeps a folder for each machine's name; the node itself is called as in the other labs.
+            f"--machine={self.namespace}",
+            f"--hostname={self.name}",
             "--register=no",
             "--keep-unit",
             f"--directory={self.disk}",
@@ -381,8 +428,8 @@ class Machine:
     def groups(self) -> list[Path]:
         """The node's cgroups: one a hierarchy on v1; on v2 the delegated scope systemd made for it."""
         if not unified():
-            return [hierarchy / GROUP / self.name for hierarchy in hierarchies()]
-        found = run("systemctl", "show", f"{GROUP}-{self.name}.scope", "--property=ControlGroup", "--value", check=False)
+            return [hierarchy / self.network.site.group / self.name for hierarchy in hierarchies()]
+        found = run("systemctl", "show", f"{self.namespace}.scope", "--property=ControlGroup", "--value", check=False)
         path = found.stdout.strip().lstrip("/")
         return [CGROUPS / path] if path else []
 

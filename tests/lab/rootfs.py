@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import images
@@ -19,6 +20,8 @@ PACKAGES = (
     "e2fsprogs", "python3-minimal", "strace", "inotify-tools", "acl",
 )
 # fmt: on
+# OpenSSH's own first choice takes ten times the processor time of a login, and a test logs in a hundred times.
+KEY_EXCHANGE = "curve25519-sha256,curve25519-sha256@libssh.org"
 # What an ordinary node has no use for and a container image or a test never reads.
 LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/info/*")
 
@@ -26,7 +29,7 @@ LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/doc/*", "/usr
 def debian(suite: str) -> Path:
     """The unpacked root file system of a Debian release: made once, kept in the cache as a tar."""
     cached = archive(suite, PACKAGES)
-    root = STATE / "base" / cached.stem
+    root = base(suite)
     if not (root / ".complete").exists():
         remove_tree(root)
         root.mkdir(parents=True)
@@ -36,10 +39,19 @@ def debian(suite: str) -> Path:
     return root
 
 
+def base(suite: str) -> Path:
+    """Where `debian` unpacks."""
+    return STATE / "base" / _cached(suite, PACKAGES).stem
+
+
+def _cached(suite: str, packages: tuple[str, ...]) -> Path:
+    key = hashlib.sha256(" ".join([suite, *packages, *LEFT_OUT]).encode()).hexdigest()[:12]
+    return CACHE / "rootfs" / f"{suite}-{key}.tar"
+
+
 def archive(suite: str, packages: tuple[str, ...]) -> Path:
     """A tar in the cache: the root file system of a Debian release with these packages, made once."""
-    key = hashlib.sha256(" ".join([suite, *packages, *LEFT_OUT]).encode()).hexdigest()[:12]
-    cached = CACHE / "rootfs" / f"{suite}-{key}.tar"
+    cached = _cached(suite, packages)
     if not cached.exists():
         need_packages({"mmdebstrap": "mmdebstrap"})
         cached.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +72,7 @@ def archive(suite: str, packages: tuple[str, ...]) -> Path:
 
 
 def keys() -> Path:
-    """The folder with the lab's SSH key, made when missing."""
+    """The folder with the SSH key of this machine's labs, made when missing."""
     folder = STATE / "keys"
     if not (folder / "id_ed25519").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,9 +81,41 @@ def keys() -> Path:
     return folder
 
 
-def common_layer() -> Path:
+@dataclass(frozen=True)
+class Layers:
+    """The read-only folders that the disks of all labs of one Kubernetes version lie over."""
+
+    folder: Path
+
+    def of(self, suite: str, style: str) -> list[Path]:
+        """For a node of this Debian suite and style (`kubeadm`, `plain`), the uppermost first."""
+        own = ("common", f"user-{suite}", style, "images")
+        return [*(self.folder / name for name in own), base(suite)]
+
+
+def layers(version: str, binaries: Path, suites: tuple[str, ...]) -> Layers:
+    """Make what is missing of the layers; one caller at a time. Another state of this file makes other layers, so that checkouts with
+    different ones do not meet."""
+    made_of = [Path(__file__), Path(images.__file__), *sorted(path for path in FILES.rglob("*") if path.is_file())]
+    content = hashlib.sha256(f"{version} {binaries} {' '.join(str(base(suite)) for suite in suites)}".encode())
+    for path in made_of:
+        content.update(path.read_bytes())
+    found = STATE / "layers" / content.hexdigest()[:12]
+    if not (found / ".complete").exists():
+        remove_tree(found)
+        common_layer(found / "common")
+        for suite in suites:
+            user_layer(found / f"user-{suite}", base(suite))
+        kubeadm_layer(found / "kubeadm", binaries)
+        plain_layer(found / "plain", binaries)
+        image_layer(found / "images", binaries, base(suites[0]), version)
+        (found / ".complete").touch()
+    return Layers(found)
+
+
+def common_layer(layer: Path) -> None:
     """What all nodes have beside Debian: the lab's early unit, containerd's configuration, users and the SSH key."""
-    layer = _fresh("common")
+    _fresh(layer)
     write(layer / "etc/containerd/config.toml", (FILES / "containerd.toml").read_text())
     write(layer / "etc/systemd/system/lab-early.service", (FILES / "lab-early.service").read_text())
     write(layer / "opt/lab/early.sh", (FILES / "early.sh").read_text(), 0o755)
@@ -80,7 +124,10 @@ def common_layer() -> Path:
     for unit in ("systemd-timesyncd.service", "e2scrub_reap.service", "systemd-resolved.service", "console-getty.service"):
         link(layer / f"etc/systemd/system/{unit}", "/dev/null")
     # VERBOSE tells of each command a session runs: tests count them.
-    write(layer / "etc/ssh/sshd_config.d/lab.conf", "LogLevel VERBOSE\nUseDNS no\nMaxSessions 50\nMaxStartups 100\n")
+    sshd = ("LogLevel VERBOSE", "UseDNS no", "MaxSessions 50", "MaxStartups 100", f"KexAlgorithms {KEY_EXCHANGE}")
+    write(layer / "etc/ssh/sshd_config.d/lab.conf", "\n".join(sshd) + "\n")
+    # Else each first login starts root's own systemd, and each last logout stops it.
+    write(layer / "var/lib/systemd/linger/root", "")
     public = (keys() / "id_ed25519.pub").read_text()
     write(layer / "root/.ssh/authorized_keys", public, 0o600)
     (layer / "root/.ssh").chmod(0o700)
@@ -91,12 +138,11 @@ def common_layer() -> Path:
         os.chown(folder, 1000, 1000)
     (layer / "home/ops/.ssh").chmod(0o700)
     write(layer / "etc/tmpfiles.d/lab.conf", "d /run/lab 0755 root root -\n")
-    return layer
 
 
-def user_layer(base: Path, suite: str) -> Path:
+def user_layer(layer: Path, base: Path) -> None:
     """The user `ops` (password `ops`, sudo with password), which needs the suite's own passwd files."""
-    layer = _fresh(f"user-{suite}")
+    _fresh(layer)
     hashed = run("openssl", "passwd", "-6", "-salt", "daytwolab", "ops").stdout.strip()
     for name, line in (
         ("passwd", "ops:x:1000:1000::/home/ops:/bin/bash"),
@@ -106,33 +152,30 @@ def user_layer(base: Path, suite: str) -> Path:
         original = base / "etc" / name
         write(layer / "etc" / name, original.read_text() + line + "\n", original.stat().st_mode & 0o777)
         os.chown(layer / "etc" / name, original.stat().st_uid, original.stat().st_gid)
-    return layer
 
 
-def kubeadm_layer(binaries: Path) -> Path:
+def kubeadm_layer(layer: Path, binaries: Path) -> None:
     """kubeadm's own packaging: binaries in /usr/bin, its unit and its drop-in in /usr/lib/systemd/system."""
-    layer = _fresh("kubeadm")
+    _fresh(layer)
     for name in ("kubeadm", "kubelet", "kubectl"):
         copy(binaries / name, layer / "usr/bin" / name)
     units = layer / "usr/lib/systemd/system"
     write(units / "kubelet.service", (FILES / "kubeadm-kubelet.service").read_text())
     write(units / "kubelet.service.d/10-kubeadm.conf", (FILES / "10-kubeadm.conf").read_text())
     link(layer / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/usr/lib/systemd/system/kubelet.service")
-    return layer
 
 
-def plain_layer(binaries: Path) -> Path:
+def plain_layer(layer: Path, binaries: Path) -> None:
     """A worker that somebody made by hand: binary in /usr/local/bin, a unit of its own, nothing of kubeadm."""
-    layer = _fresh("plain")
+    _fresh(layer)
     copy(binaries / "kubelet", layer / "usr/local/bin/kubelet")
     write(layer / "etc/systemd/system/kubelet.service", (FILES / "plain-kubelet.service").read_text())
     link(layer / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/etc/systemd/system/kubelet.service")
-    return layer
 
 
-def image_layer(binaries: Path, base: Path, version: str) -> Path:
+def image_layer(layer: Path, binaries: Path, base: Path, version: str) -> None:
     """Image archives in /opt/lab/images (all nodes) and /opt/lab/images/control-plane."""
-    layer = _fresh("images")
+    _fresh(layer)
     folder = layer / "opt/lab/images"
     folder.mkdir(parents=True)
     busybox = base / "bin/busybox"
@@ -147,19 +190,15 @@ def image_layer(binaries: Path, base: Path, version: str) -> Path:
         (control_plane / f"{name}.tar").write_bytes(image)
     image = images.component_tar(f"{images.REPOSITORY}/etcd:{ETCD_TAG}", binaries / "etcd")
     (control_plane / "etcd.tar").write_bytes(image)
-    return layer
 
 
 # kubeadm only wants a tag; which etcd is in the image is told by the binary.
 ETCD_TAG = "lab"
 
 
-def _fresh(name: str) -> Path:
-    layer = STATE / "layers" / name
-    remove_tree(layer)
+def _fresh(layer: Path) -> None:
     layer.mkdir(parents=True)
     layer.chmod(0o755)
-    return layer
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:

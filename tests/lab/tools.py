@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +20,11 @@ T = TypeVar("T")
 STATE = Path(os.environ.get("DAYTWO_LAB_DIR", "/var/tmp/daytwo-lab"))
 CACHE = Path(os.environ.get("DAYTWO_CACHE", Path.home() / ".cache" / "daytwo"))
 
+# Seconds that this process has waited for the lab, by cause.
+SPENT: Counter[str] = Counter()
+
 _apt = threading.Lock()
+_spending = threading.Lock()
 
 
 class LabError(Exception):
@@ -46,6 +52,41 @@ def long_step(text: str) -> Iterator[None]:
     finally:
         done.set()
     say(f"{text}: done in {time.monotonic() - begun:.1f} s")
+
+
+@contextmanager
+def spent(cause: str) -> Iterator[None]:
+    """Count the seconds of what is done here for `cause`. Of causes within each other, and of threads side by side, only the first
+    counts: the sum is never more than the time that went by."""
+    if not _spending.acquire(blocking=False):
+        yield
+        return
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        SPENT[cause] += time.monotonic() - begun
+        _spending.release()
+
+
+@contextmanager
+def locked(path: Path, waiting: str) -> Iterator[None]:
+    """One process at a time; `waiting` is said by those that have to wait. The file may be removed by whoever holds the lock."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = False
+    while True:
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if not said:
+                    say(waiting)
+                    said = True
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                yield
+                return
+        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def run(

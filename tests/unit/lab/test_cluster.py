@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import threading
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import paramiko
 import pytest
 from ruamel.yaml import YAML
 
-from tests.lab import Lab, LabError, cluster, tools
+from tests.lab import Lab, LabError, Shape, cluster, machine, registry, tools
+from tests.lab.machine import Site
 
 
 def test_ssh_config_is_read_as_meant(tmp_path: Path) -> None:
@@ -42,23 +46,33 @@ def test_only_a_kubelet_on_cgroup_v1_is_told_to_bear_it(monkeypatch: pytest.Monk
     assert (cluster.kubelet_configuration(version).get("failCgroupV1") is False) == said
 
 
-def planned(folder: Path, **numbers: int) -> Lab:
-    nodes = {name: {"number": number, "layers": []} for name, number in numbers.items()}
-    (folder / "lab.json").write_text(json.dumps({"network": "10.77.0", "nodes": nodes, "complete": True, "version": "1.36.3"}))
-    return Lab()
+def planned(number: int = 0, name: str = "", checkout: Path = cluster.REPOSITORY_ROOT, **numbers: int) -> Lab:
+    planes = sum(node.startswith("cp") for node in numbers)
+    shape = asdict(Shape(planes, len(numbers) - planes, "1.36.3"))
+    nodes = {node: {"number": place, "layers": []} for node, place in numbers.items()}
+    plan = {"checkout": str(checkout), "name": name, "shape": shape, "network": f"10.77.{number}", "nodes": nodes, "complete": True}
+    registry.save(registry.Entry(Site(number), plan))
+    return Lab(name, checkout)
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The state folder of a machine without labs."""
+    monkeypatch.setattr(machine, "LABS", tmp_path / "labs")
+    for module in (cluster, registry):
+        monkeypatch.setattr(module, "STATE", tmp_path)
+    return tmp_path
 
 
 @pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
-    monkeypatch.setattr(cluster, "STATE", tmp_path)
-    return planned(tmp_path, cp1=11, w1=21)
+def lab() -> Lab:
+    return planned(cp1=11, w1=21)
 
 
 @pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
+def large() -> Lab:
     """Three control planes: nothing of it runs."""
-    monkeypatch.setattr(cluster, "STATE", tmp_path)
-    return planned(tmp_path, cp1=11, cp2=12, cp3=13, w1=21, w2=22)
+    return planned(cp1=11, cp2=12, cp3=13, w1=21, w2=22)
 
 
 def node(name: str, ready: str = "True") -> dict[str, Any]:
@@ -130,7 +144,7 @@ def test_several_control_planes_stand_behind_a_balancer(large: Lab) -> None:
 
 @pytest.mark.parametrize(("version", "api"), [("1.36.3", "kubeadm.k8s.io/v1beta4"), ("1.30.1", "kubeadm.k8s.io/v1beta3")])
 def test_what_kubeadm_is_told(lab: Lab, version: str, api: str) -> None:
-    init, told, kubelet = YAML(typ="safe").load_all(lab.kubeadm_config(version))
+    init, told, kubelet = YAML(typ="safe").load_all(lab.kubeadm_config(Shape(1, 1, version)))
     assert (init["apiVersion"], init["kind"], told["apiVersion"], told["kind"]) == (api, "InitConfiguration", api, "ClusterConfiguration")
     assert init["localAPIEndpoint"] == {"advertiseAddress": "10.77.0.11"}
     assert "certificateKey" not in init
@@ -139,7 +153,7 @@ def test_what_kubeadm_is_told(lab: Lab, version: str, api: str) -> None:
 
 
 def test_what_kubeadm_is_told_when_there_are_several_control_planes(large: Lab) -> None:
-    init, told, _ = YAML(typ="safe").load_all(large.kubeadm_config("1.36.3", "00" * 32))
+    init, told, _ = YAML(typ="safe").load_all(large.kubeadm_config(Shape(3, 2, "1.36.3"), "00" * 32))
     assert init["localAPIEndpoint"] == {"advertiseAddress": "10.77.0.11"}
     assert init["certificateKey"] == "00" * 32
     assert told["controlPlaneEndpoint"] == "10.77.0.5:6443"
@@ -156,7 +170,6 @@ def test_what_kubeadm_is_told_when_there_are_several_control_planes(large: Lab) 
 def test_a_reset_that_is_refused_touches_nothing(large: Lab, monkeypatch: pytest.MonkeyPatch, names: list[str], message: str) -> None:
     touched: list[list[str]] = []
     monkeypatch.setattr(large, "_reset", touched.append)
-    monkeypatch.setattr(cluster, "supervisors", dict)
     with pytest.raises(LabError, match=message):
         large.reset(*names)
     assert touched == []
@@ -173,7 +186,6 @@ def test_a_reset_that_is_refused_touches_nothing(large: Lab, monkeypatch: pytest
 def test_what_may_be_reset(large: Lab, monkeypatch: pytest.MonkeyPatch, names: list[str], chosen: list[str]) -> None:
     touched: list[list[str]] = []
     monkeypatch.setattr(large, "_reset", touched.append)
-    monkeypatch.setattr(cluster, "supervisors", dict)
     large.reset(*names)
     assert touched == [chosen]
 
@@ -181,14 +193,11 @@ def test_what_may_be_reset(large: Lab, monkeypatch: pytest.MonkeyPatch, names: l
 def test_the_only_control_plane_may_be_reset(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[list[str]] = []
     monkeypatch.setattr(lab, "_reset", touched.append)
-    monkeypatch.setattr(cluster, "supervisors", dict)
     lab.reset("cp1")
     assert touched == [["cp1"]]
 
 
-def test_without_a_lab_nothing_is_reset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cluster, "STATE", tmp_path)
-    monkeypatch.setattr(cluster, "supervisors", dict)
+def test_without_a_lab_nothing_is_reset() -> None:
     with pytest.raises(LabError, match="there is no lab"):
         Lab().reset()
 
@@ -202,3 +211,119 @@ def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("version", "given"),
+    [
+        ("1.36.3", [{"name": "shutdown-watch-termination-grace-period", "value": "5s"}]),
+        ("1.30.1", {"shutdown-watch-termination-grace-period": "5s"}),
+    ],
+)
+def test_an_api_server_that_does_not_wait_long_for_watches(lab: Lab, version: str, given: object) -> None:
+    _, quick, _ = YAML(typ="safe").load_all(lab.kubeadm_config(Shape(1, 2, version, watch_grace="5s")))
+    assert quick["apiServer"] == {"extraArgs": given}
+    _, plain, _ = YAML(typ="safe").load_all(lab.kubeadm_config(Shape(1, 2, version)))
+    assert "apiServer" not in plain
+
+
+def test_a_lab_is_of_one_name_and_one_checkout(lab: Lab, tmp_path: Path) -> None:
+    second = planned(1, "a", cp1=11)
+    foreign = planned(2, "", tmp_path / "clone", cp1=11, w1=21, w2=22)
+    assert [lab.address("cp1"), second.address("cp1"), foreign.address("cp1")] == ["10.77.0.11", "10.77.1.11", "10.77.2.11"]
+    assert (lab.access, second.access) == (cluster.REPOSITORY_ROOT / ".lab", cluster.REPOSITORY_ROOT / ".lab/a")
+    assert foreign.ssh_config == tmp_path / "clone/.lab/ssh_config"
+    assert len({lab.machine("cp1").namespace, second.machine("cp1").namespace, foreign.machine("cp1").namespace}) == 3
+    assert not Lab("b").exists
+
+
+def test_the_environment_names_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB", "a")
+    assert (Lab().name, Lab("").name) == ("a", "")
+    monkeypatch.setenv("LAB", "../b")
+    with pytest.raises(LabError, match=r"LAB='\.\./b' cannot be a lab's name"):
+        Lab()
+
+
+def test_down_takes_all_labs_of_one_checkout(monkeypatch: pytest.MonkeyPatch, lab: Lab, tmp_path: Path) -> None:
+    planned(1, "a", cp1=11)
+    planned(2, "", tmp_path / "clone", cp1=11)
+    removed: list[int] = []
+
+    def remove(site: Site, nodes: object = ()) -> None:
+        removed.append(site.number)
+        registry.give_back(site)
+
+    monkeypatch.setattr(cluster, "remove", remove)
+    monkeypatch.setattr(registry, "orphans", lambda checkout: [])
+    assert cluster.down_all() == ["lab", "lab a"]
+    assert removed == [0, 1]
+    assert [entry.site.number for entry in registry.entries()] == [2]
+
+
+def test_what_all_labs_share_goes_with_the_last(lab: Lab, state: Path) -> None:
+    second = planned(1, "a", cp1=11)
+    (state / "layers").mkdir()
+    registry.give_back(Site(0))
+    assert (state / "layers").exists()
+    assert second.name == "a"
+    registry.give_back(Site(1))
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("memory", "disk", "cached", "said"),
+    [
+        (2.0, 5.0, True, None),
+        (
+            1.8,
+            50.0,
+            True,
+            "has 1.8 GiB of memory to spare, and a lab of 1 control plane and 2 workers needs 1.9; take a lab down first: lab of ",
+        ),
+        (8.0, 3.4, True, "has 3.4 GiB free, and a lab of 1 control plane and 2 workers needs 3.5; take a lab down first: "),
+        (8.0, 5.0, False, "has 5.0 GiB free, and a lab of 1 control plane and 2 workers needs 9.5; take a lab down first: "),
+    ],
+)
+def test_room_for_one_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lab: Lab, memory: float, disk: float, cached: bool, said: str | None
+) -> None:
+    monkeypatch.setattr(registry, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(registry, "available_memory", lambda: memory)
+    monkeypatch.setattr(registry.shutil, "disk_usage", lambda folder: SimpleNamespace(free=disk * 2**30))
+    if said is None:
+        registry.check_room(1, 2, cached)
+        return
+    with pytest.raises(LabError) as caught:
+        registry.check_room(1, 2, cached)
+    assert said in str(caught.value)
+
+
+def test_one_process_at_a_time_and_the_file_may_go(tmp_path: Path) -> None:
+    """Whoever waits for a lock whose file is removed meanwhile holds the new one."""
+    path, seen = tmp_path / "place/lock", []
+    first = tools.locked(path, "waiting")
+    first.__enter__()
+
+    def second() -> None:
+        with tools.locked(path, "waiting"):
+            seen.append(path.exists())
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    tools.remove_tree(path.parent)
+    assert not seen
+    first.__exit__(None, None, None)
+    thread.join(timeout=60)
+    assert seen == [True]
+
+
+def test_seconds_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 100, 10))
+    monkeypatch.setattr(tools, "SPENT", Counter())
+    monkeypatch.setattr(tools.time, "monotonic", lambda: next(clock))
+    with tools.spent("outer"), tools.spent("inner"):
+        pass
+    with tools.spent("outer"):
+        pass
+    assert tools.SPENT == {"outer": 20}

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tests.lab.machine import CANDIDATES, free_prefix
+from tests.lab.machine import NUMBERS, candidates, free_prefix
 
 HOME = ["default", "192.168.1.0/24", "192.168.1.7", "127.0.0.0/8", "127.0.0.1", "169.254.0.0/16"]
 
@@ -37,7 +37,17 @@ def test_free_prefix(routes: list[str], prefix: str | None) -> None:
 def test_no_route_leads_into_the_chosen_network(pairs: list[tuple[ipaddress.IPv4Address, int]]) -> None:
     routes = [ipaddress.ip_network(f"{address}/{length}", strict=False) for address, length in pairs]
     prefix = free_prefix([str(route) for route in routes])
-    for candidate in CANDIDATES[: CANDIDATES.index(prefix) if prefix else None]:
+    for candidate in candidates(0)[: candidates(0).index(prefix) if prefix else None]:
         assert any(route.overlaps(ipaddress.ip_network(f"{candidate}.0/24")) for route in routes)
     if prefix:
         assert not any(route.overlaps(ipaddress.ip_network(f"{prefix}.0/24")) for route in routes)
+
+
+def test_no_two_labs_have_a_candidate_in_common() -> None:
+    numbered = [candidate for number in NUMBERS for candidate in candidates(number)]
+    assert len({*numbered}) == len(numbered) == 5 * len(NUMBERS)
+    assert all(ipaddress.ip_network(f"{candidate}.0/24").is_private for candidate in numbered)
+
+
+def test_a_second_lab_takes_a_network_beside_the_first() -> None:
+    assert free_prefix([*HOME, "10.77.0.0/24"], number=1) == "10.77.1"
