@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import Counter
 from dataclasses import asdict
@@ -299,21 +300,21 @@ def test_room_for_one_more(
     assert said in str(caught.value)
 
 
-def test_one_process_at_a_time_and_the_file_may_go(tmp_path: Path) -> None:
+def test_one_process_at_a_time_and_the_file_may_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whoever waits for a lock whose file is removed meanwhile holds the new one."""
-    path, seen = tmp_path / "place/lock", []
-    first = tools.locked(path, "waiting")
-    first.__enter__()
+    path, seen, waits = tmp_path / "place/lock", [], threading.Event()
+    monkeypatch.setattr(tools, "say", lambda text: waits.set())
 
     def second() -> None:
         with tools.locked(path, "waiting"):
             seen.append(path.exists())
 
-    thread = threading.Thread(target=second)
-    thread.start()
-    tools.remove_tree(path.parent)
-    assert not seen
-    first.__exit__(None, None, None)
+    thread = threading.Thread(target=second, daemon=True)
+    with tools.locked(path, "waiting"):
+        thread.start()
+        assert waits.wait(60)
+        shutil.rmtree(path.parent)
+        assert not seen
     thread.join(timeout=60)
     assert seen == [True]
 
