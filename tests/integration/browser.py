@@ -81,7 +81,7 @@ def _run(folder: Path, page: Path, *options: str, dark: bool) -> subprocess.Comp
     words += [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND"]
     words.append(f"--blink-settings=preferredColorScheme={0 if dark else 1}")
     return subprocess.run(
-        [*words, *options, page.as_uri()], text=True, capture_output=True, timeout=120, check=True, env={**os.environ, "HOME": str(folder)}
+        [*words, *options, page.as_uri()], text=True, capture_output=True, timeout=600, check=True, env={**os.environ, "HOME": str(folder)}
     )
 
 

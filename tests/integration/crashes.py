@@ -165,7 +165,7 @@ class Lane:
 
     component = "kubelet"
     # Seconds until a change has come to a step.
-    patience = 120
+    patience = 300
 
     def __init__(self, lab: Lab, node: str, style: str, lock_host: str, folder: Path) -> None:
         self.lab, self.node, self.style, self.lock_host = lab, node, style, lock_host
@@ -173,11 +173,16 @@ class Lane:
         self.good = f"{GATE}=true" if style == "config" else f"{GATE}=true,{SECOND_GATE}=true"
         self.bad = {"plain": f"{BAD}=true,{SECOND_GATE}=true", "flag": f"{GATE}=true,{BAD}=true", "config": f"{BAD}=true"}[style]
         self.inventory = folder / f"{node}.py"
-        source = str(operator.ROOT / "inventories/lab.py")
         planes = list(dict.fromkeys([lock_host, lab.control_planes[0]]))
+        others = [name for name in [node] if name not in planes]
         self.inventory.write_text(
-            f"import runpy\n_access = runpy.run_path({source!r})['_access']\ncontrol_plane = [(name, _access) for name in {planes}]\n"
-            f"workers = [(name, _access) for name in {[name for name in [node] if name not in planes]}]\n"
+            operator.inventory_of_the_lab(
+                "_all = {**dict(control_plane), **dict(workers)}",
+                *(
+                    f"{group} = [(_name, _all[_name]) for _name in {names}]"
+                    for group, names in (("control_plane", planes), ("workers", others))
+                ),
+            )
         )
         self.before = self.after = Side({}, ())
         self.trace: set[str] = set()
@@ -220,12 +225,12 @@ class Lane:
         self.before = self.look()
         # systemd may have started the kubelet again just when its files were back: then nothing was left to restart, once in a while.
         for _ in range(5 if failing else 0):
-            assert self.start(self.bad, 90).end(300).code == 1
+            assert self.start(self.bad, 90).end().code == 1
             self.trace |= self.steps()
             self.clean()
             if "restart-old" in self.trace:
                 break
-        done = self.start(self.good, 90).end(300)
+        done = self.start(self.good, 90).end()
         assert done.code == 0, done.out
         self.trace |= self.steps()
         self.after = self.look()
@@ -293,7 +298,7 @@ class Lane:
         return ready == "True" and bool(lease) and datetime.fromisoformat(lease).timestamp() >= int(told) - 1
 
     def at_rest(self) -> None:
-        wait_for(self.serves, f"the kubelet of {self.node} to serve", 120)
+        wait_for(self.serves, f"the kubelet of {self.node} to serve")
 
     # ---- a case
 
@@ -333,7 +338,7 @@ class Lane:
                     raise AssertionError(f"it never came to this step:\n{run.out}") from None
                 raise
             alive = self._strike(case, run)
-            told = run.end(400) if alive else None
+            told = run.end() if alive else None
             state = self._judge(case, told, container)
             self.clean(confirmed=state == "confirmed")
             return state
@@ -386,7 +391,7 @@ class Lane:
             case "SSH lost":
                 operator.cut_ssh(self.lab, self.node)
                 if case.context in (APPLY, FAILED):
-                    run.wait_for("connecting anew", 60)
+                    run.wait_for("connecting anew")
                 self.run(f"touch {HOME}/go")
             case "operator killed":
                 run.process.kill()
@@ -437,7 +442,7 @@ class Lane:
 
     def _check_pod(self, before: tuple[bool, int, str], node_restarted: bool) -> None:
         if node_restarted:
-            wait_for(lambda: self.container()[0] and self.container()[2] != before[2], "the pod to run again after the restart", 120)
+            wait_for(lambda: self.container()[0] and self.container()[2] != before[2], "the pod to run again after the restart")
         else:
             assert self.container() == before, f"the working pod was {before} and is {self.container()}"
 
@@ -501,7 +506,7 @@ class ControlPlane(Lane):
 
     def at_rest(self) -> None:
         # A controller-manager that lost its API server is started again after up to 5 minutes.
-        wait_for(self.serves, "the control plane to be whole", 400)
+        wait_for(self.serves, "the control plane to be whole", 600)
 
     def container(self) -> tuple[bool, int, str]:
         return True, 0, ""

@@ -11,13 +11,13 @@ import sys
 from roles.change import bundle
 
 PLAIN = 'step() { say "step: $*"; }'
-# A directory is made once: what is begun anew after a fault does not hold again. After a minute it goes on in any case.
+# A directory is made once: what is begun anew after a fault does not hold again. After two minutes it goes on in any case.
 HOLDING = r"""step() {
     say "step: $*"
     if [ "$*" = '@STEP@' ] && mkdir "$home/held" 2>/dev/null; then
         say held
         moments=0
-        while [ ! -e "$home/go" ] && [ "$moments" -lt 600 ]; do sleep 0.1; moments=$((moments + 1)); done
+        while [ ! -e "$home/go" ] && [ "$moments" -lt 1200 ]; do sleep 0.1; moments=$((moments + 1)); done
     fi
 }"""
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -48,11 +49,19 @@ def command(deploy: str, *arguments: str, inventory: str = "inventories/lab.py")
     return [str(PYINFRA), inventory, f"deploys/{deploy}.py", *arguments]
 
 
+def inventory_of_the_lab(*more: str) -> str:
+    """The text of an inventory for another folder: the groups `control_plane` and `workers` as inventories/lab.py has them, which knows
+    which lab is meant, and then the lines of `more`."""
+    source = str(ROOT / "inventories/lab.py")
+    lines = ["import runpy", f"_lab = runpy.run_path({source!r})", "control_plane = _lab['control_plane']", "workers = _lab['workers']"]
+    return "\n".join([*lines, *more, ""])
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "PYINFRA_PROGRESS": "off"}
 
 
-def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 900) -> Outcome:
+def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 1800) -> Outcome:
     done = subprocess.run(
         command(deploy, *arguments, inventory=inventory),
         cwd=ROOT,
@@ -93,15 +102,16 @@ class Started:
     def out(self) -> str:
         return "".join(self.lines)
 
-    def wait_for(self, text: str, seconds: float = 300) -> None:
+    def wait_for(self, text: str, seconds: float = 600) -> None:
         """Until the output has `text`; AssertionError when the command ends without, or after `seconds`."""
-        wait_for(lambda: text in self.out or not self._reader.is_alive(), f"{text!r} in the output:\n{self.out}", seconds)
+        # It costs nothing to look here: what is to be done at this word should be done soon.
+        wait_for(lambda: text in self.out or not self._reader.is_alive(), f"{text!r} in the output:\n{self.out}", seconds, every=0.05)
         assert text in self.out, f"it ended without {text!r}:\n{self.out}"
 
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def end(self, seconds: float = 900) -> Outcome:
+    def end(self, seconds: float = 1800) -> Outcome:
         code = self.process.wait(timeout=seconds)
         self._reader.join(timeout=30)
         return Outcome(code, self.out, "")
@@ -117,11 +127,12 @@ class Started:
         return any(code not in (0, 1) for code in codes)
 
 
-def wait_for(check: Callable[[], object], what: str, seconds: float = 90) -> None:
+def wait_for(check: Callable[[], object], what: str, seconds: float = 300, every: float = 0.5) -> None:
+    """Until `check()` is true. AssertionError after `seconds`, which are many: a machine may have other work."""
     end = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
-        time.sleep(0.5)
+        time.sleep(every)
 
 
 def data(**values: str) -> list[str]:
@@ -174,6 +185,14 @@ def pods(lab: Lab) -> dict[str, tuple[int, str, str]]:
         state = item["status"]["containerStatuses"][0]
         found[item["metadata"]["name"]] = (state["restartCount"], state["containerID"], state["state"]["running"]["startedAt"])
     return found
+
+
+def forget(lab: Lab, *nodes: str) -> None:
+    """As if daytwo had never been on these nodes (all, when none is named): no record, no unit at boot. No change may be in flight."""
+    boot = "daytwo-recover.service"
+    gone = f"rm -rf /var/lib/daytwo /etc/systemd/system/{boot} /etc/systemd/system/multi-user.target.wants/{boot}; systemctl daemon-reload"
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda node: lab.run(node, gone), nodes or lab.nodes))
 
 
 def ssh_uses(lab: Lab, node: str, since: str) -> int:

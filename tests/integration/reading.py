@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.integration.operator import ROOT
+from tests.integration.operator import ROOT, inventory_of_the_lab
 from tests.lab import Lab
 from tests.runbooks import Command, File, Runbook, Words, differs, parse
 
 FOLDER = ROOT / "docs/runbooks"
 # What a command may take at most: a roll-out over all nodes.
-TIMEOUT = 600
+TIMEOUT = 1800
 
 
 def encoded(path: Path) -> str:
@@ -47,9 +47,9 @@ class Desk:
         project, tools = folder / "daytwo", folder / "bin"
         (project / "inventories").mkdir(parents=True)
         tools.mkdir()
-        for name in ("deploys", "roles", "templates", "tests", "config.py", "pyproject.toml", ".lab"):
+        for name in ("deploys", "roles", "templates", "tests", "config.py", "pyproject.toml"):
             (project / name).symlink_to(ROOT / name)
-        shutil.copy(ROOT / "inventories/lab.py", project / "inventories/prod.py")
+        (project / "inventories/prod.py").write_text(inventory_of_the_lab())
         shutil.copytree(ROOT / "inventories/group_data", project / "inventories/group_data", ignore=shutil.ignore_patterns("__pycache__"))
         remote = 'words=; for word do words="$words $(printf %q "$word")"; done\n'
         admin = "kubectl --kubeconfig=/etc/kubernetes/admin.conf"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import operator
 from tests.integration.operator import GATE, data, pyinfra
 from tests.lab import Lab
 
@@ -44,7 +45,7 @@ def acceptance(lab: Lab, folder: Path, nodes: str, *options: str) -> Result:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     return Result(done.returncode, done.stdout, report)
 
@@ -111,6 +112,7 @@ def gate_on(lab: Lab) -> Iterator[None]:
     finally:
         off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1,w2"))
         assert off.code == 0, off.all
+        operator.forget(lab)
 
 
 def test_gates_that_run_are_found_where_they_are_set(lab: Lab, tmp_path: Path, gate_on: None) -> None:

@@ -21,7 +21,10 @@ def ssh(lab: Lab) -> Iterator[paramiko.SSHClient]:
     where = paramiko.SSHConfig.from_path(str(lab.ssh_config)).lookup("cp1")
     client = paramiko.SSHClient()
     client.load_host_keys(where["userknownhostsfile"])
-    client.connect(where["hostname"], username=where["user"], key_filename=where["identityfile"], look_for_keys=False)
+    patient = {"timeout": 60, "banner_timeout": 120, "auth_timeout": 120}
+    client.connect(
+        where["hostname"], username=where["user"], key_filename=where["identityfile"], look_for_keys=False, allow_agent=False, **patient
+    )
     yield client
     client.close()
 

@@ -36,7 +36,9 @@ def lanes(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[L
     styles = {"w1": "config", "w2": "plain"}
     lock_hosts = [*lab.control_planes, *workers[len(lab.control_planes) :]]
     made = [Lane(lab, name, styles.get(name, "flag"), host, folder) for name, host in zip(workers, lock_hosts, strict=False)]
-    lab.reset(*workers)
+    # Where DAYTWO_LAB=1 says so, the fixture `lab` has made sure of pristine nodes.
+    if os.environ.get("DAYTWO_LAB") != "1":
+        lab.reset(*workers)
     try:
         parallel(*(lane.set_up for lane in made))
         parallel(*((lambda lane=lane: lane.learn(failing=lane.style != "flag")) for lane in made))
@@ -143,7 +145,7 @@ def test_a_kubelet_that_does_not_come_back_at_first(lanes: list[Lane]) -> None:
     # A kubelet that systemd has started again just when its files were back needs no restart: then once more.
     for _ in range(4):
         run = lane.start(lane.bad, 90, hold="restart-old")
-        wait_for(lambda run=run: "held\n" in run.out or run.process.poll() is not None, "the step", 120)
+        wait_for(lambda run=run: "held\n" in run.out or run.process.poll() is not None, "the step")
         if "held\n" in run.out:
             break
         lane.at_rest()
@@ -155,7 +157,7 @@ def test_a_kubelet_that_does_not_come_back_at_first(lanes: list[Lane]) -> None:
     run.wait_for("step: wait-old\n")
     wait_for(lambda: "sleep" in lane.run("ps -o args= -p $(systemctl show -P MainPID kubelet)", check=False), "the wrong process")
     lane.run(f"rm -r {runtime} && systemctl daemon-reload")
-    told = run.end(400)
+    told = run.end()
     assert told.code == 1 and "step: restart-again" in told.out and "state: reverted" in told.out, told.out
     lane.at_rest()
     # The deadline passed meanwhile; its unit finds nothing left to do.

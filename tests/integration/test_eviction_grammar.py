@@ -64,7 +64,7 @@ class Kubelet:
             told[:] = self.lab.run(NODE, look, check=False).stdout.split()
             return "auto-restart" in told or "failed" in told or "ok" in told
 
-        wait_for(came_to_an_end, f"the kubelet of {NODE} to start or to end", 60)
+        wait_for(came_to_an_end, f"the kubelet of {NODE} to start or to end")
         return "ok" in told
 
     def why(self) -> str:

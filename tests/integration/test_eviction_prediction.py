@@ -368,7 +368,7 @@ def filled(node: Node, scenario: Scenario, own: list[Wanted], static: Wanted | N
         part = summary["node"]["memory" if scenario.short_of == "memory" else "fs"]
         return "full" in saved and bool(part["time"] > saved["full"])
 
-    wait_for(all_there, f"the pods of {scenario.name} to use what they should", 150)
+    wait_for(all_there, f"the pods of {scenario.name} to use what they should", 400)
     saved["pods"] = node.pods()
     saved["node"] = node.get(f"/api/v1/nodes/{node.name}")
     return saved
@@ -376,7 +376,7 @@ def filled(node: Node, scenario: Scenario, own: list[Wanted], static: Wanted | N
 
 def removed(node: Node, scenario: Scenario, own: list[Wanted]) -> None:
     names = [pod.name for pod in own]
-    node.lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--wait=true", "--timeout=60s", *names, check=False)
+    node.lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--wait=true", "--timeout=280s", *names, check=False)
     wait_for(lambda: not node.pods(), f"the pods of {scenario.name} to be gone from {node.name}")
 
 
@@ -402,7 +402,7 @@ def play(node: Node, scenario: Scenario) -> Result:
             node.configure(**{MEMORY.replace(".", "_"): node.limits[MEMORY] + more})
         else:
             ballast(node, scenario, more)
-        wait_for(lambda: settled(node.log(cursor)), f"evictions on {node.name} for {scenario.name} to be over", 180)
+        wait_for(lambda: settled(node.log(cursor)), f"evictions on {node.name} for {scenario.name} to be over", 400)
         found.log = node.log(cursor)
         found.ranked = [re.findall(r'"([^"]+)"', line) for line in RANKED.findall(found.log)]
         found.evicted = EVICTED.findall(found.log)
@@ -613,5 +613,5 @@ def test_the_order_of_a_real_node(lab: Lab, tmp_path: Path) -> None:
         table = pyinfra("eviction_order", "-y")
         assert table.code == 0 and re.search(r"^\S+ +\S+ +\S+ +default/shown-best ", table.out, re.MULTILINE), table.all
     finally:
-        lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--timeout=60s", *(pod.name for pod in pods), check=False)
+        lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--timeout=280s", *(pod.name for pod in pods), check=False)
         wait_for(lambda: not any(pod["metadata"]["name"].startswith("shown-") for pod in node.pods()), "the pods to be gone")

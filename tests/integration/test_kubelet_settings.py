@@ -48,6 +48,7 @@ def working_pods(lab: Lab) -> Iterator[None]:
     yield
     after = operator.pods(lab)
     lab.kubectl("delete", "pod", *names, "--now")
+    operator.forget(lab)
     assert after == before, "a working pod was restarted"
 
 
@@ -219,8 +220,9 @@ def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
     assert now["maxPods"] == 77 and now["systemReserved"]["cpu"] == "120m" and now["containerLogMaxSize"] == "11Mi"
     # With parallel pulls allowed the kubelet may set their number beside.
     assert found <= {"maxPods", "systemReserved", "containerLogMaxSize", "serializeImagePulls", "maxParallelImagePulls"}, found
-    status = json.loads(lab.kubectl("get", "node", node, "-o", "json"))["status"]
-    assert status["allocatable"]["pods"] == "77"
+    # The kubelet tells the API with its next look at the node.
+    allocatable = ["get", "node", node, "-o", "jsonpath={.status.allocatable.pods}"]
+    wait_for(lambda: lab.kubectl(*allocatable) == "77", f"the API to have maxPods of {node}")
     again = pyinfra("kubelet_config", "-y", *wish)
     assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
     back = pyinfra("rollback", "-y")

@@ -120,6 +120,8 @@ def world(lab: Lab) -> Iterator[World]:
     finally:
         if not made.undone:
             lab.reset()
+        else:
+            operator.forget(lab)
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def test_a_node_that_joins_has_it(lab: Lab, in_both: World) -> None:
     assert lab.run("w1", f"ls {CONFIG}", check=False).returncode != 0, "reset left the old configuration"
     lab.run("w1", f"{joining} --skip-phases=preflight >/root/kubeadm.log 2>&1 || {{ cat /root/kubeadm.log >&2; exit 1; }}")
     ready = ["wait", "--for=condition=Ready", "node/w1", "--timeout=10s"]
-    wait_for(lambda: "condition met" in lab.kubectl(*ready, check=False), "w1 to be a node again", 120)
+    wait_for(lambda: "condition met" in lab.kubectl(*ready, check=False), "w1 to be a node again", 600)
     assert kubelet_config.gates(lab.run("w1", f"cat {CONFIG}").stdout.encode())[GATE] is True
     assert operator.effective(lab, "w1", GATE)
     told = pyinfra("feature_gates", "-y", *ON)
@@ -249,7 +251,7 @@ def test_without_persist_kubeadm_drops_it(lab: Lab, in_none: World, tried: bool)
     finally:
         lab.run("cp1", f"mv /root/config.yaml {CONFIG}; mv /root/scheduler.yaml {manifest}")
         gate = f"{GATE}=true"
-        wait_for(lambda: operator.gates_of(operator.processes(lab, "cp1").get(SCHEDULER, ())) == gate, "the scheduler with its gate", 120)
+        wait_for(lambda: operator.gates_of(operator.processes(lab, "cp1").get(SCHEDULER, ())) == gate, "the scheduler with its gate", 600)
 
 
 def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
@@ -352,7 +354,7 @@ def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(l
 
     lab.run("w1", f"rm -rf {HOME}/held {HOME}/go")
     run = Started("feature_gates", "-y", *ON, hold="confirm")
-    wait_for(lambda: lab.run("w1", f"test ! -d {HOME}/held || echo held").stdout == "held\n", f"w1 to be about to confirm:\n{run.out}", 240)
+    wait_for(lambda: lab.run("w1", f"test ! -d {HOME}/held || echo held").stdout == "held\n", f"w1 to be about to confirm:\n{run.out}", 600)
     run.process.kill()
     run.end()
     lab.run("w1", f"touch {HOME}/go")
@@ -383,11 +385,8 @@ def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(l
 
 def test_what_is_per_node_comes_with_its_patch(lab: Lab, in_both: World, tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.py"
-    inventory.write_text(
-        (operator.ROOT / "inventories/lab.py").read_text().replace("Path(__file__).resolve().parents[1]", f"Path({str(operator.ROOT)!r})")
-        + 'workers = [(name, {**_access, "kubelet_config": {"maxPods": 77}}) for name in _names if not name.startswith("cp")]\n'
-        + 'control_plane = [(name, {**_access, "kubelet_config": {"maxPods": 78}}) for name in _names if name.startswith("cp")]\n'
-    )
+    with_fields = "{0} = [(_name, {{**_data, 'kubelet_config': {{'maxPods': {1}}}}}) for _name, _data in {0}]"
+    inventory.write_text(operator.inventory_of_the_lab(with_fields.format("workers", 77), with_fields.format("control_plane", 78)))
     told = pyinfra("kubelet_config", "--dry", inventory=str(inventory))
     assert told.code == 0, told.all
     found = re.search(r"w1 kubelet: maxPods=77 does not last .*kubeletconfiguration\+merge\.yaml:\n((?:    .*\n)+)", told.out)

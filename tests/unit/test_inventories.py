@@ -47,6 +47,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of inventories/ in a folder without a lab."""
     monkeypatch.setenv("SUDO_PASSWORD", "sesame")
+    monkeypatch.delenv("LAB", raising=False)
     shutil.copytree(ROOT / "inventories", tmp_path / "inventories", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
