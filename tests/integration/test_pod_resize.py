@@ -80,7 +80,7 @@ def make_pod(lab: Lab, name: str, node: str, resources: dict[str, Any], app: str
     spec = {**manifest(resources, **more), "nodeName": node}
     item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": spec}
     lab.kubectl("create", "-f", "-", input=json.dumps(item))
-    lab.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=90s")
+    lab.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=280s")
 
 
 def make_workload(lab: Lab, replicas: int, resources: dict[str, Any], kind: str = "Deployment") -> None:
@@ -94,7 +94,7 @@ def make_workload(lab: Lab, replicas: int, resources: dict[str, Any], kind: str 
     spec |= {"serviceName": "t-web"} if kind == "StatefulSet" else {}
     item = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "t-web", "namespace": "default"}, "spec": spec}
     lab.kubectl("apply", "-f", "-", input=json.dumps(item))
-    lab.kubectl("rollout", "status", f"{kind.lower()}/t-web", "--timeout=180s")
+    lab.kubectl("rollout", "status", f"{kind.lower()}/t-web", "--timeout=280s")
 
 
 def pods(lab: Lab, app: str = "t-web") -> list[dict[str, Any]]:
@@ -158,10 +158,15 @@ def resized(audit: Outcome) -> list[dict[str, Any]]:
     return [one for one in json.loads(audit.out)["findings"] if one["kind"] == "resize"]
 
 
-@pytest.fixture(autouse=True)
-def as_found(lab: Lab) -> Iterator[None]:
-    """Whatever a test makes or stops is gone or runs again after it, and whatever one that was killed left is gone before."""
+@pytest.fixture(scope="module")
+def nothing_left(lab: Lab) -> None:
+    """Whatever tests that were killed have left is gone."""
     clean(lab)
+
+
+@pytest.fixture(autouse=True)
+def as_found(lab: Lab, nothing_left: None) -> Iterator[None]:
+    """Whatever a test makes or stops is gone or runs again after it."""
     yield
     if Started.end_all():
         lab.run(lab.control_planes[0], f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
@@ -169,12 +174,11 @@ def as_found(lab: Lab) -> Iterator[None]:
         lab.run(node, "pkill -CONT -x kube-apiserver; systemctl is-active -q kubelet || systemctl start kubelet", check=False)
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
     clean(lab)
-    assert "daytwo-resize-" not in lab.kubectl("get", "namespaces"), "nothing of a check is left"
+    wait_for(lambda: "daytwo-resize-" not in lab.kubectl("get", "namespaces"), "nothing of a check to be left", 60)
 
 
 def clean(lab: Lab) -> None:
-    for kind in ("deployment", "statefulset", "daemonset"):
-        lab.kubectl("delete", kind, "t-web", "-n", "default", "--ignore-not-found", "--wait")
+    lab.kubectl("delete", "deployment,statefulset,daemonset", "t-web", "-n", "default", "--ignore-not-found", "--wait")
     lab.kubectl("delete", "pods", "-n", "default", "-l", MINE, "--now", "--wait", "--ignore-not-found")
     wait_for(lambda: not json.loads(lab.kubectl("get", "pods", "-n", "default", "-l", MINE, "-o", "json"))["items"], "the pods to be gone")
 
@@ -396,6 +400,7 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     assert rows == {"t-a": "done", "t-b": "reverted"}, told.all
     says(told, f"To undo them: deploys/resize.py --data undo={run_of(told)}")
     lab.run(two, "systemctl start kubelet")
+    lab.kubectl("wait", "--for=condition=Ready", f"node/{two}", "--timeout=280s")
     first, second = pods(lab, "t-both")
     assert has(lab, [first], 800, 200) and asked(second) == asked(before[1]) and has(lab, [second], 100, 200)
 
@@ -471,6 +476,7 @@ def test_what_a_killed_check_leaves_the_next_one_removes(lab: Lab) -> None:
     can_resize(lab)
     started = Started("pod_resize_check", "-y")
     started.wait_for("keep, up")
+    wait_for(lambda: "daytwo-resize-" in lab.kubectl("get", "namespaces"), "the check's namespace")
     started.send(signal.SIGKILL)
     started.end()
     assert "daytwo-resize-" in lab.kubectl("get", "namespaces")
