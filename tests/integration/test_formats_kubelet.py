@@ -141,8 +141,8 @@ def ask(lab: Lab, node: str, cases: list[tuple[list[str], str]]) -> list[dict[st
         lines.append(f"echo {base64.b64encode(content.encode()).decode()} | base64 -d >config")
         # The number of pods is what it must stumble over, having read all else; at this verbosity it tells its gates.
         command = ["kubelet", "--config=config", "--v=1", "--max-pods=-1", *words]
-        lines.append(f"timeout 20 {shlex.join(command)} 2>&1 </dev/null | base64 -w 0; echo")
-    answers = lab.run(node, "sh -s", input="\n".join(lines) + "\n").stdout.splitlines()
+        lines.append(f"timeout 120 {shlex.join(command)} 2>&1 </dev/null | base64 -w 0; echo")
+    answers = lab.run(node, "sh -s", input="\n".join(lines) + "\n", timeout=1800).stdout.splitlines()
     assert len(answers) == len(cases)
     return [_gates(base64.b64decode(answer).decode(errors="replace")) for answer in answers]
 
@@ -214,7 +214,7 @@ def test_gate_lists_of_the_control_plane(lab: Lab) -> None:
     for text in lists:
         words = shlex.join([f"--feature-gates={text}", "--version"])
         lines.append(f"nsenter --target $pid --mount -- $name {words} >/dev/null 2>&1 </dev/null; echo $name $?")
-    answers = lab.run("cp1", "sh -s", input="\n".join([*lines, "done", ""])).stdout.splitlines()
+    answers = lab.run("cp1", "sh -s", input="\n".join([*lines, "done", ""]), timeout=1800).stdout.splitlines()
     taken = [ours(lambda text=text: flags.effective_gates([f"--feature-gates={text}"])) is not None for text in lists]
     assert len(answers) == 3 * len(lists) and False in taken and True in taken
     for number, answer in enumerate(answers):

@@ -27,7 +27,7 @@ def script(configurations: list[dict[str, Any]]) -> str:
     for content in configurations:
         encoded = base64.b64encode(json.dumps({**HEAD, **content}).encode()).decode()
         lines.append(f"echo {encoded} | base64 -d >config")
-        lines.append("timeout 20 kubelet --config=config --max-pods=-1 2>&1 </dev/null | base64 -w 0; echo")
+        lines.append("timeout 120 kubelet --config=config --max-pods=-1 2>&1 </dev/null | base64 -w 0; echo")
     return "\n".join(lines) + "\n"
 
 
@@ -45,7 +45,7 @@ def _verdict(said: str) -> str:
 
 
 def ask(lab: Lab, node: str, configurations: list[dict[str, Any]]) -> list[str]:
-    found = verdicts(lab.run(node, "sh -s", input=script(configurations)).stdout)
+    found = verdicts(lab.run(node, "sh -s", input=script(configurations), timeout=1800).stdout)
     assert len(found) == len(configurations)
     return found
 

@@ -187,7 +187,7 @@ def test_a_node_that_joins_has_it(lab: Lab, in_both: World) -> None:
     lab.kubectl("delete", "node", "w1")
     lab.run("w1", "kubeadm reset --force >/root/reset.log 2>&1")
     assert lab.run("w1", f"ls {CONFIG}", check=False).returncode != 0, "reset left the old configuration"
-    lab.run("w1", f"{joining} --skip-phases=preflight >/root/kubeadm.log 2>&1 || {{ cat /root/kubeadm.log >&2; exit 1; }}")
+    lab.run("w1", f"{joining} --skip-phases=preflight >/root/kubeadm.log 2>&1 || {{ cat /root/kubeadm.log >&2; exit 1; }}", timeout=900)
     ready = ["wait", "--for=condition=Ready", "node/w1", "--timeout=10s"]
     wait_for(lambda: "condition met" in lab.kubectl(*ready, check=False), "w1 to be a node again", 600)
     assert kubelet_config.gates(lab.run("w1", f"cat {CONFIG}").stdout.encode())[GATE] is True
@@ -241,7 +241,7 @@ def test_without_persist_kubeadm_drops_it(lab: Lab, in_none: World, tried: bool)
     manifest = f"{MANIFESTS}/{SCHEDULER}.yaml"
     lab.run("cp1", f"cp -a {CONFIG} /root/config.yaml; cp -a {manifest} /root/scheduler.yaml")
     try:
-        made = lab.run("cp1", f"{CONTROL_PLANE_PHASE}{' --dry-run' if tried else ''} && {KUBELET_PHASE}", timeout=300).stdout
+        made = lab.run("cp1", f"{CONTROL_PLANE_PHASE}{' --dry-run' if tried else ''} && {KUBELET_PHASE}", timeout=900).stdout
         assert GATE not in kubelet_config.gates(lab.run("cp1", f"cat {CONFIG}").stdout.encode())
         if tried:
             assert f"- {SCHEDULER}\n" in made and GATE not in made, made
@@ -266,7 +266,7 @@ def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
     assert told.code == 0, told.all
     text = texts(lab)[CLUSTER]
     assert text == old.replace("# why\n", f'# why\n    feature-gates: "{GATE}=true"\n')
-    made = lab.run("cp1", f"{CONTROL_PLANE_PHASE} --dry-run", timeout=300).stdout
+    made = lab.run("cp1", f"{CONTROL_PLANE_PHASE} --dry-run", timeout=900).stdout
     assert f"--feature-gates={GATE}=true" in made and "--profiling=false" in made, made
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,28 +56,30 @@ def as_found(lab: Lab, kept: dict[str, dict[str, str]], config_maps: dict[str, s
     yield
     if Started.end_all():
         lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
-    for node in NODES:
-        lab.run(node, f"for change in {HOME}/active/*/change.sh; do test ! -e $change || sh $change revert; done")
-        now = operator.files(lab, node)
-        changed = [path for path in {*now, *kept[node]} if now.get(path) != kept[node].get(path)]
-        new = [path for path in changed if path not in kept[node]]
-        old = [path for path in changed if path in kept[node]]
-        if new:
-            lab.run(node, f"rm -f {' '.join(new)}")
-        if old:
-            names = " ".join(path.lstrip("/") for path in old)
-            lab.run(
-                node, f"mkdir /root/back && tar -C /root/back -xpf /root/runbooks.tar {names} && cp -a /root/back/. / && rm -r /root/back"
-            )
-        if any(not path.startswith(MANIFESTS) for path in changed):
-            lab.run(node, "systemctl daemon-reload && systemctl restart kubelet")
-            wait_for(lambda node=node: kubelet_serves(lab, node), f"{node}'s kubelet")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda node: put_files_back(lab, node, kept[node]), NODES))
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API", 600)
     for name, before in config_maps.items():
         lab.kubectl("patch", "configmap", "-n", "kube-system", name, "--type=merge", "-p", f'{{"data":{before}}}')
     forgotten = pyinfra("uninstall", "-y")
     assert forgotten.code == 0, forgotten.all
     assert {node: operator.files(lab, node) for node in NODES} == kept
+
+
+def put_files_back(lab: Lab, node: str, kept: dict[str, str]) -> None:
+    lab.run(node, f"for change in {HOME}/active/*/change.sh; do test ! -e $change || sh $change revert; done")
+    now = operator.files(lab, node)
+    changed = [path for path in {*now, *kept} if now.get(path) != kept.get(path)]
+    new = [path for path in changed if path not in kept]
+    old = [path for path in changed if path in kept]
+    if new:
+        lab.run(node, f"rm -f {' '.join(new)}")
+    if old:
+        names = " ".join(path.lstrip("/") for path in old)
+        lab.run(node, f"mkdir /root/back && tar -C /root/back -xpf /root/runbooks.tar {names} && cp -a /root/back/. / && rm -r /root/back")
+    if any(not path.startswith(MANIFESTS) for path in changed):
+        lab.run(node, "systemctl daemon-reload && systemctl restart kubelet")
+        wait_for(lambda: kubelet_serves(lab, node), f"{node}'s kubelet")
 
 
 @pytest.fixture
