@@ -105,7 +105,10 @@ class Started:
     def wait_for(self, text: str, seconds: float = 600) -> None:
         """Until the output has `text`; AssertionError when the command ends without, or after `seconds`."""
         # It costs nothing to look here: what is to be done at this word should be done soon.
-        wait_for(lambda: text in self.out or not self._reader.is_alive(), f"{text!r} in the output:\n{self.out}", seconds, every=0.05)
+        try:
+            wait_for(lambda: text in self.out or not self._reader.is_alive(), f"{text!r} in the output", seconds, every=0.05)
+        except AssertionError as error:
+            raise AssertionError(f"{error}:\n{self.out}") from None
         assert text in self.out, f"it ended without {text!r}:\n{self.out}"
 
     def send(self, number: int) -> None:
