@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
@@ -18,7 +19,6 @@ from pyinfra.connectors.base import host_to_connector_data
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient.client import SSHClient
 from pyinfra.context import ctx_state
-from pyinfra_cli.inventory import make_inventory
 
 from roles import kubelet_config
 from roles.change.refusal import Refusal
@@ -39,6 +39,10 @@ from roles.rollout.options import Options
 from roles.rollout.remote import pyinfra_keys
 from tests.lab.cluster import ssh_config
 from tests.unit.observe import node
+
+# To import it is to have Python's threading replaced by gevent's, in this process and for all tests after these.
+with patch("gevent.monkey.patch_all"):
+    from pyinfra_cli.inventory import make_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,53 @@
+"""What pytest loads: the options, and one of the two plugins where lanes are asked for. Without --lanes nothing changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lab import Lab
+from tests.lanes import hooks, schedule
+from tests.lanes.controller import MOST_CRASHES, Controller, workers
+from tests.lanes.labs import LabLike
+from tests.lanes.shapes import SHAPES
+from tests.lanes.worker import Worker
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("lanes", "tests in lanes, each with a lab of its own")
+    group.addoption(
+        "--lanes",
+        metavar="LANES",
+        help="Lanes side by side, as NAME:SHAPE+SHAPE,...: w:wide+older+small,a:small,u:none. The name is that of the lane's lab, "
+        "the shapes are in the order in which the lane takes them; none is for tests without a lab.",
+    )
+    group.addoption("--durations-record", action="store_true", help="Write into tests/durations.json how long tests took that passed.")
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hooks)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_lanes_lab(name: str) -> LabLike:
+    return Lab(name)  # type: ignore[call-arg, return-value]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        if "lanes" in config.workerinput:
+            config.pluginmanager.register(Worker(config), "lanes-worker")
+        return
+    text = config.getoption("--lanes")
+    if not text or config.getoption("collectonly"):
+        return
+    try:
+        lanes = schedule.parse(text, SHAPES)
+    except schedule.LanesError as error:
+        raise pytest.UsageError(str(error)) from error
+    if not config.pluginmanager.has_plugin("xdist"):
+        raise pytest.UsageError("--lanes needs pytest-xdist")
+    config.option.dist, config.option.tx = "load", workers(lanes)
+    if config.option.maxworkerrestart is None:
+        config.option.maxworkerrestart = str(MOST_CRASHES)
+    config.pluginmanager.register(Controller(config, lanes), "lanes-controller")

@@ -1,0 +1,225 @@
+"""What runs in a lane: an xdist worker that takes one unit at a time, and has the lab that it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from tests.lanes import shapes
+from tests.lanes.labs import LaneLab
+
+EVIDENCE = ".evidence"
+MOST_FOLDERS = 10
+LONGEST_NAME = 120
+KEEP = "DAYTWO_KEEP_LABS"
+_END = object()
+
+
+class Worker:
+    """The plugin of a lane's process. `lab` is what the fixture of that name gives; None where the lane has none."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        given: dict[str, Any] = config.workerinput["lanes"]  # type: ignore[attr-defined]
+        self.config = config
+        self.lane: str = given["lane"]
+        self.folder = Path(given["folder"])
+        self.skims: bool = given["skims"]
+        self.has_lab: bool = given["has_lab"]
+        self.lane_lab: LaneLab | None = None
+        if self.has_lab:
+            self.lane_lab = LaneLab(self.lane, config.hook.pytest_lanes_lab(name=self.lane))
+        else:
+            os.environ.pop("DAYTWO_LAB", None)
+        self.units: SimpleQueue[list[int] | None] = SimpleQueue()
+        self.stopping = False
+        self.patched = False
+        self.kept: dict[str, Path] = {}
+        self.begun = time.monotonic()
+        self.seconds = {"start": 0.0, "tests": 0.0, "labs": 0.0, "waiting": 0.0}
+        self.labs_before = 0.0
+
+    @property
+    def lab(self) -> Any:
+        return self.lane_lab.lab if self.lane_lab else None
+
+    # ---- collecting
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        if self.skims and not shapes.may_need_a_lab(module_path):
+            return Unread.from_parent(parent, path=module_path)
+        return None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        if isinstance(collector, pytest.Module) and self._newly_patched():
+            report.outcome, report.longrepr, report.result = "failed", patched(collector.nodeid), []
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        found = {item.nodeid: shapes.of(item) for item in session.items}
+        lab = self.lane_lab.lab.shape_name if self.lane_lab else None
+        (self.folder / f"{self.lane}.json").write_text(json.dumps({"tests": found, "lab": lab}))
+
+    def _newly_patched(self) -> bool:
+        before, self.patched = self.patched, self.patched or is_patched()
+        return self.patched and not before
+
+    # ---- running
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """In place of xdist's own loop, which starts a test only when it knows the next one: a lane would hold a unit that it
+        has no time for, and which lab comes next would be chosen a test too early."""
+        xdist = next(plugin for plugin in self.config.pluginmanager.get_plugins() if hasattr(plugin, "torun"))
+        xdist.channel.setcallback(self._receive, endmarker=_END)
+        self.seconds["start"] = time.monotonic() - self.begun
+        while (unit := self._next_unit()) is not None:
+            items = [session.items[index] for index in unit]
+            if self.lane_lab:
+                self.labs_before = self.lane_lab.seconds
+                self.lane_lab.need(shapes.of(items[0]), _module(items[0]))
+            for (index, item), following in zip(zip(unit, items, strict=True), [*items[1:], None], strict=True):
+                if self.stopping:
+                    return True
+                begun = time.monotonic()
+                xdist.item_index = index
+                self.config.hook.pytest_runtest_protocol(item=item, nextitem=following or _elsewhere(session, item))
+                took = time.monotonic() - begun
+                self.seconds["tests"] += took
+                xdist.sendevent("runtest_protocol_complete", item_index=index, duration=took)
+                if session.shouldfail or session.shouldstop:
+                    return True
+        return True
+
+    def _receive(self, command: Any) -> None:
+        """Called in a thread of execnet's. To be shut down with a unit in hand is to stop: the run was ended."""
+        if command is _END or command[0] == "shutdown":
+            self.stopping = True
+            self.units.put(None)
+        elif command[0] == "runtests":
+            self.units.put(list(command[1]["indices"]))
+
+    def _next_unit(self) -> list[int] | None:
+        begun = time.monotonic()
+        unit = self.units.get()
+        self.seconds["waiting"] += time.monotonic() - begun
+        return unit
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        if self.lane_lab and self.lane_lab.reason:
+            pytest.fail(self.lane_lab.reason, pytrace=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if self._newly_patched():
+            report.outcome, report.longrepr = "failed", patched(item.nodeid)
+        if not self.lane_lab:
+            return report
+        if report.failed:
+            self.lane_lab.failed(item.nodeid)
+            self._keep(item, report)
+        # What the controller is to know goes with the next report.
+        if self.lane_lab.notes:
+            report.lane_notes, self.lane_lab.notes = self.lane_lab.notes, []
+        report.lane_broken = bool(self.lane_lab.reason)
+        report.lane_lab_seconds = self.lane_lab.seconds - self.labs_before
+        self.labs_before = self.lane_lab.seconds
+        return report
+
+    # ---- evidence
+
+    def _keep(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        """What a failed test has left to look at, before its teardown takes it away."""
+        assert self.lane_lab
+        folder = self.kept.get(item.nodeid)
+        if folder is None:
+            if len(self.kept) >= MOST_FOLDERS:
+                return
+            base = self.config.rootpath / EVIDENCE / self.lane
+            folder = base / folder_name(item.nodeid, {path.name for path in self.kept.values()})
+            folder.mkdir(parents=True, exist_ok=True)
+            self.kept[item.nodeid] = folder
+            if not self.lane_lab.reason:
+                self.lane_lab.lab.evidence(folder)
+        with (folder / "report.txt").open("a", errors="backslashreplace") as file:
+            file.write(f"{item.nodeid}: {report.when} failed in lane {self.lane}\n\n{report.longreprtext}\n\n")
+            file.writelines(f"---- {title}\n{text}\n" for title, text in report.sections)
+
+    # ---- the end
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        notes = []
+        if self.lane_lab:
+            try:
+                if os.environ.get(KEEP) != "1":
+                    self.lane_lab.down()
+            except Exception as error:
+                notes = [f"lane {self.lane}: the lab could not be taken down: {error}"]
+            self.seconds["labs"] = self.lane_lab.seconds
+        times = os.times()
+        cpu = {"worker": times.user + times.system, "children": times.children_user + times.children_system}
+        spent = getattr(sys.modules.get("tests.lab.tools"), "SPENT", {})
+        output = {"seconds": self.seconds, "cpu": cpu, "spent": {str(cause): float(took) for cause, took in spent.items()}, "notes": notes}
+        self.config.workeroutput["lanes"] = output  # type: ignore[attr-defined]
+
+
+class Unread(pytest.Module):
+    """A module that has nothing for a lane with a lab, and is not imported there."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        return []
+
+
+def _module(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _elsewhere(session: pytest.Session, item: pytest.Item) -> pytest.Item | None:
+    """An item of another module: pytest tears down what the one before does not share with it, and so no fixture of the session."""
+    return next((other for other in session.items if _module(other) != _module(item)), None)
+
+
+def is_patched() -> bool:
+    monkey = sys.modules.get("gevent.monkey")
+    return bool(monkey and monkey.is_module_patched("threading"))
+
+
+def patched(where: str) -> str:
+    return (
+        f"{where} has replaced Python's threading by gevent's, for all tests of this process: locks on files would block it for ever. "
+        "Importing pyinfra_cli does that; do it as tests/unit/test_inventories.py does"
+    )
+
+
+def folder_name(test: str, taken: set[str]) -> str:
+    """A folder's name for a test: no character that a shell, a file system or an archive of CI's minds, of bounded length."""
+    module, _, rest = test.partition("::")
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{Path(module).stem}-{rest}").strip("_.")[:LONGEST_NAME]
+    number, name = 1, plain
+    while name in taken:
+        number += 1
+        name = f"{plain}.{number}"
+    return name
+
+
+def empty_evidence(root: Path) -> None:
+    shutil.rmtree(root / EVIDENCE, ignore_errors=True)
+
+
+__all__ = ["EVIDENCE", "KEEP", "Worker", "empty_evidence", "folder_name"]

@@ -1,0 +1,277 @@
+"""Whole runs in lanes: pytest, xdist and its workers are the real ones, only the lab is a stand-in that notes what is asked of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+pytest_plugins = ["pytester"]
+CONFTEST = '''
+import json, os
+from pathlib import Path
+import pytest
+
+pytest_plugins = ["tests.lanes.plugin"]
+ROOT = Path(__file__).parent
+
+
+class Stand:
+    """The lab's interface; its state is a file a lane, and so outlives a worker."""
+
+    def __init__(self, name):
+        self.name, self.file = name, ROOT / f"lab-{name}"
+
+    @property
+    def shape_name(self):
+        return self.file.read_text() or None if self.file.exists() else None
+
+    @property
+    def exists(self):
+        return self.file.exists()
+
+    def note(self, text):
+        with (ROOT / "asked").open("a") as file:
+            file.write(f"{self.name} {text}\\n")
+
+    def become(self, shape):
+        self.note(f"become {shape}")
+        if (ROOT / f"no-{self.name}-{shape}").exists():
+            raise RuntimeError("no memory left")
+        self.file.write_text(shape)
+
+    def pristine(self):
+        self.note("pristine")
+        if (ROOT / "no-reset").exists():
+            raise RuntimeError("no pristine disk")
+
+    def well(self):
+        wrong = ROOT / f"unwell-{self.name}"
+        return wrong.read_text() if wrong.exists() else ""
+
+    def evidence(self, folder):
+        (folder / "console-w1").write_text("what the node said")
+
+    def down(self):
+        self.note("down")
+        self.file.unlink(missing_ok=True)
+
+
+def pytest_lanes_lab(name):
+    return Stand(name)
+
+
+@pytest.fixture(scope="session")
+def lab(request):
+    return request.config.pluginmanager.get_plugin("lanes-worker").lab
+
+
+@pytest.fixture(autouse=True)
+def noted(request):
+    with (ROOT / "ran").open("a") as file:
+        words = [os.environ["DAYTWO_LANE"], os.environ.get("LAB", "-"), os.environ.get("DAYTWO_LAB", "-"), str(os.nice(0))]
+        file.write(json.dumps([*words, request.node.nodeid]) + "\\n")
+'''
+INI = """
+[pytest]
+addopts = -ra --strict-markers -p no:hypothesispytest -p no:testinfra -p no:cacheprovider
+markers =
+    lab: x
+    wide: x
+    older: x
+"""
+
+
+class Run:
+    """What a run said, what it asked of the labs, and which tests it ran in which lane."""
+
+    def __init__(self, pytester: pytest.Pytester, *arguments: str) -> None:
+        self.root = pytester.path
+        self.result = pytester.runpytest_subprocess(*arguments)
+        self.code = self.result.ret
+        self.out = self.result.stdout.str()
+        self.asked = (self.root / "asked").read_text().splitlines() if (self.root / "asked").exists() else []
+        ran = (self.root / "ran").read_text().splitlines() if (self.root / "ran").exists() else []
+        self.environments = {tuple(json.loads(line)[:4]) for line in ran}
+        self.ran = [(json.loads(line)[0], json.loads(line)[4]) for line in ran]
+
+    def tests(self, lane: str) -> list[str]:
+        return [test for of, test in self.ran if of == lane]
+
+    def says(self, pattern: str) -> bool:
+        return re.search(pattern, self.out, re.MULTILINE) is not None
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("DAYTWO_LAB", "LAB", "DAYTWO_LANE", "DAYTWO_KEEP_LABS", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    pytester.makeconftest(CONFTEST)
+    pytester.makefile(".ini", pytest=INI)
+    return pytester
+
+
+def module(project: pytest.Pytester, name: str, text: str, marker: str = "") -> None:
+    mark = f"pytestmark = pytest.mark.{marker}\n" if marker else ""
+    path = project.path / f"tests/{name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"import os, pytest\n{mark}\n{text}\n")
+
+
+def durations(project: pytest.Pytester, tests: dict[str, float]) -> None:
+    (project.path / "tests/durations.json").write_text(json.dumps({"tests": tests, "modules": {}}))
+
+
+def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
+    module(project, "test_big", "def test_one(lab):\n    assert (lab.name, lab.shape_name) == ('w', 'wide')", "wide")
+    module(
+        project,
+        "test_both",
+        "@pytest.mark.lab\ndef test_small(lab):\n    assert lab.shape_name == 'small'\n"
+        "@pytest.mark.wide\n@pytest.mark.lab\ndef test_wide(lab):\n    assert lab.shape_name == 'wide'",
+    )
+    module(project, "test_old", "def test_one(lab):\n    assert lab.shape_name == 'older'", "older")
+    module(project, "test_few", "@pytest.mark.parametrize('n', [3, 1, 2])\ndef test_n(lab, n): pass\ndef test_last(lab): pass", "lab")
+    module(project, "unit/test_pure", "def test_one(): pass\ndef test_two(): pytest.skip('not here')")
+    # Not read by a lane with a lab: it would fail there.
+    module(project, "unit/test_alone", "assert os.environ['DAYTWO_LANE'] == 'u'\ndef test_one(): pass")
+    run = Run(project, "--lanes=w:wide+older+small,a:small,u:none", "--durations-record", "tests")
+    assert run.code == 0, run.out
+    here = os.nice(0)
+    assert run.environments == {("w", "w", "1", f"{here}"), ("a", "a", "1", f"{here}"), ("u", "-", "-", f"{min(19, here + 19)}")}
+    assert run.tests("w") == ["tests/test_big.py::test_one", "tests/test_both.py::test_wide", "tests/test_old.py::test_one"]
+    assert set(run.tests("a")) == {
+        "tests/test_both.py::test_small",
+        *(f"tests/test_few.py::test_n[{n}]" for n in (3, 1, 2)),
+        "tests/test_few.py::test_last",
+    }
+    few = [test for test in run.tests("a") if "few" in test]
+    assert [test.partition("::")[2] for test in few] == ["test_n[3]", "test_n[1]", "test_n[2]", "test_last"], "their order is kept"
+    assert len(run.tests("u")) == 3
+    assert [line for line in run.asked if line.startswith("w")] == ["w become wide", "w become older", "w down"]
+    assert [line for line in run.asked if line.startswith("a")] == ["a become small", "a down"]
+    assert run.says(r"^\d\d:\d\d:\d\d  a   tests/test_few.py \(small\): 4 passed, \d+ s \[lane has \d to go\]$")
+    assert run.says(r"^tests/unit/ +none +u +3 +\d+\.\d  2 passed, 1 skipped$")
+    assert run.says(r"^SKIPPED .* not here$") and run.says(r"= 10 passed, 1 skipped in ")
+    assert run.says(r"^lane +start +tests +labs +nothing to do +CPU itself +CPU children +total$")
+    recorded = json.loads((project.path / "tests/durations.json").read_text())
+    assert set(recorded["tests"]) == {*run.tests("w"), *run.tests("a")} and set(recorded["modules"]) == {
+        "tests/unit/test_pure.py",
+        "tests/unit/test_alone.py",
+    }
+
+
+def test_after_a_failure_the_lab_is_reset_and_what_is_left_is_kept(project: pytest.Pytester) -> None:
+    text = (
+        "def test_good(lab): pass\n@pytest.mark.parametrize('n', ['a/b c'])\ndef test_bad(lab, n):\n    print('seen before'); assert 1 == 2"
+    )
+    module(project, "test_first", text, "lab")
+    module(project, "test_second", "def test_good(lab): pass", "lab")
+    module(project, "test_third", "def test_good(lab): (lab.file.parent / 'unwell-a').write_text('w1 is not Ready')", "lab")
+    module(
+        project,
+        "test_fourth",
+        "@pytest.fixture\ndef late(lab):\n    yield\n    raise OSError('no way back')\ndef test_end(late): pass",
+        "lab",
+    )
+    durations(
+        project,
+        {
+            "tests/test_first.py::test_good": 4,
+            "tests/test_second.py::test_good": 3,
+            "tests/test_third.py::test_good": 2,
+            "tests/test_fourth.py::test_end": 1,
+        },
+    )
+    old = project.path / ".evidence/a/of-another-run"
+    old.mkdir(parents=True)
+    run = Run(project, "--lanes=a:small", "tests")
+    assert run.code == 1
+    assert run.asked == ["a become small", "a pristine", "a pristine", "a down"]
+    assert run.says(r"  a   lab reset after tests/test_first.py: tests/test_first.py::test_bad\[a/b c\] failed$")
+    assert run.says(r"  a   lab reset after tests/test_third.py: w1 is not Ready$")
+    assert run.says(r"  a   FAILED tests/test_first.py::test_bad\[a/b c\]: assert 1 == 2$")
+    assert run.says(r"  a   FAILED at teardown tests/test_fourth.py::test_end: OSError: no way back$")
+    kept = project.path / ".evidence/a/test_first-test_bad_a_b_c"
+    assert (kept / "console-w1").read_text() == "what the node said"
+    assert "assert 1 == 2" in (kept / "report.txt").read_text() and "seen before" in (kept / "report.txt").read_text()
+    assert {path.name for path in kept.parent.iterdir()} == {kept.name, "test_fourth-test_end"}
+    assert run.says(r"^\.evidence/a/test_first-test_bad_a_b_c$")
+    rows = [line.split()[0] for line in run.out.partition("- modules -")[2].splitlines() if line.startswith("tests/")]
+    assert set(rows[:2]) == {"tests/test_first.py", "tests/test_fourth.py"}, "those that failed come first"
+    assert run.says(r"^FAILED tests/test_first.py::test_bad\[a/b c\] - assert 1 == 2$") and run.says(
+        r"^ERROR .*tests/test_fourth.py::test_end"
+    ), run.out
+
+
+def test_a_lab_that_cannot_be_reset_is_made_again(project: pytest.Pytester) -> None:
+    module(project, "test_first", "def test_bad(lab): (lab.file.parent / 'no-reset').touch(); assert False", "lab")
+    module(project, "test_second", "def test_good(lab): pass", "lab")
+    run = Run(project, "--lanes=a:small", "tests")
+    assert run.code == 1
+    assert run.asked == ["a become small", "a pristine", "a down", "a become small", "a down"]
+    assert run.says(
+        "lab made again after tests/test_first.py: tests/test_first.py::test_bad failed; it could not be reset: no pristine disk"
+    )
+
+
+def test_a_lane_without_a_lab_leaves_the_rest_to_others(project: pytest.Pytester) -> None:
+    for number in range(4):
+        module(project, f"test_{number}", "def test_one(lab): pass\ndef test_two(lab): pass", "lab")
+    (project.path / "no-a-small").touch()
+    run = Run(project, "--lanes=a:small,b:small", "tests")
+    assert run.code == 1 and run.says(r"= 6 passed, 2 errors in "), run.out
+    assert run.says(r"^lane a: the lab \(small\) cannot be made: no memory left$")
+    assert len(run.tests("b")) == 6 and run.tests("a") == []
+
+
+def test_a_worker_that_crashes_names_its_test_and_the_rest_is_done(project: pytest.Pytester) -> None:
+    module(project, "test_first", "def test_one(lab): pass\ndef test_end(lab): os._exit(3)\ndef test_more(lab): pass", "lab")
+    module(project, "test_second", "def test_one(lab): pass", "lab")
+    module(project, "unit/test_pure", "def test_one(): pass")
+    durations(project, {"tests/test_second.py::test_one": 1})
+    run = Run(project, "--lanes=a:small,u:none", "tests")
+    assert run.code == 1
+    assert run.says(r"FAILED tests/test_first.py::test_end: worker 'a' crashed while running 'tests/test_first.py::test_end'")
+    assert [test.partition("::")[2] for test in run.tests("a")] == ["test_one", "test_end", "test_more", "test_one"]
+    assert run.says(r"= 1 failed, 4 passed"), run.out
+    assert run.asked == ["a become small", "a become small", "a down"], "the new worker does not trust the lab that it finds"
+
+
+def test_the_first_failure_ends_a_run_that_asks_for_it(project: pytest.Pytester) -> None:
+    module(project, "test_first", "def test_bad(lab): assert False\ndef test_never(lab): pass", "lab")
+    module(project, "test_second", "def test_never(lab): pass", "lab")
+    run = Run(project, "--lanes=a:small", "-x", "tests")
+    assert run.code == pytest.ExitCode.INTERRUPTED and run.says("stopping after 1 failures")
+    assert run.tests("a") == ["tests/test_first.py::test_bad"] and run.asked[-1] == "a down"
+    assert run.says(r"^tests/test_first.py +small +a +2 +\d+\.\d  1 failed, 1 not run$")
+
+
+def test_what_cannot_be_run_is_an_error(project: pytest.Pytester) -> None:
+    module(project, "test_first", "def test_one(lab): pass", "older")
+    run = Run(project, "--lanes=a:small,u:none", "tests")
+    assert run.code == pytest.ExitCode.USAGE_ERROR
+    assert "tests/test_first.py::test_one needs a lane of the shape older, and --lanes has none" in run.out + run.result.stderr.str()
+
+
+def test_a_module_that_patches_threading_fails(project: pytest.Pytester) -> None:
+    module(project, "unit/test_first", "from gevent import monkey; monkey.patch_all()\ndef test_one(): pass")
+    module(project, "unit/test_second", "def test_two(): pass")
+    run = Run(project, "--lanes=u:none", "tests")
+    assert run.code == 1
+    assert run.says(r"tests/unit/test_first.py has replaced Python's threading by gevent's") and run.tests("u") == [
+        "tests/unit/test_second.py::test_two"
+    ]
+
+
+def test_without_the_option_nothing_changes(project: pytest.Pytester) -> None:
+    module(project, "test_first", "def test_one(): pass", "lab")
+    (project.path / "conftest.py").write_text('pytest_plugins = ["tests.lanes.plugin"]')
+    run = Run(project, "tests")
+    assert run.code == 0 and run.says(r"^tests/test_first.py \. +\[100%\]$") and run.asked == []
+    assert not run.says("lane")
