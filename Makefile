@@ -4,10 +4,22 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export PYINFRA_PROGRESS := off
+# Empty: each process keeps the bytecode that it compiled. Tests start pyinfra hundreds of times.
+export PYTHONDONTWRITEBYTECODE :=
 # Read by the API server and the kubelets, Alpha and off since 1.32.
 GATE ?= PodLogsQuerySplitStreams=true
 
-.PHONY: help demo picture test no-host with-lab tools test-full lint test-unit test-binaries test-lab test-wide test-resize lab lab-down wide-lab vagrant-up vagrant-test vagrant-down
+# The lanes of `make test`, each with a lab of its own: its name, and the shapes that it takes, in this order (tests/lanes).
+ALL ?= w:wide+older+small,a:small,b:small,u:none
+# One lab after the other, for a machine that has no room for three: make test LANES='$(SMALL)'.
+SMALL ?= w:wide+older+small,u:none
+LANES ?= $(ALL)
+# make test DURATIONS=record: tests/durations.json says from then on how long tests take.
+RECORD = $(if $(filter record,$(DURATIONS)),--durations-record)
+# What test-changed compares with.
+BASE ?= origin/main
+
+.PHONY: help demo picture test fetch tools test-changed test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,16 +33,13 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 picture: lab ## docs/picture.svg anew, from a real run
 	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
-# What needs no host runs beside the labs, on what they leave of the processors: they mostly wait. apt-get, before: one at a time.
-test: lint tools lab ## everything CI runs
-	@logs=$$(mktemp -d); MAKEFLAGS= $(MAKE) --no-print-directory --jobs=2 no-host with-lab LOGS=$$logs; ended=$$?; echo "== in short"; \
-	grep -hE '^(FAILED|ERROR) |^=+ .* in [0-9.]+s|^make.*\*\*\*|^[0-9]+ (passed|failed).* in ' $$logs/*; rm -r $$logs; exit $$ended
+test: lint tools fetch ## everything CI runs; 45 minutes at most on two cores (CONTRIBUTING.md)
+	@echo "== tests"
+	$(PYTHON) -m pytest tests/unit tests/integration --lanes=$(LANES) -m "not slow" $(RECORD)
 
-no-host with-lab:
-	@set -o pipefail; MAKEFLAGS= $(BESIDE_$@) $(MAKE) --no-print-directory $(TESTS_$@) 2>&1 | tee $(LOGS)/$@ | sed -u 's/^/$@: /'
-TESTS_no-host := test-unit test-binaries
-BESIDE_no-host := nice -n 19
-TESTS_with-lab := test-lab test-wide test-resize
+test-changed: $(READY) tools ## what a change since BASE (origin/main) can reach, in the labs that are up; they stay
+	@echo "== tests that the change can reach"
+	$(PYTHON) -m tests.lanes.changed --run $(BASE)
 
 lint: $(READY) tools ## ruff, mypy, shellcheck
 	@echo "== lint"
@@ -42,36 +51,32 @@ test-unit: $(READY) tools ## tests that need no host
 	@echo "== unit tests"
 	$(PYTHON) -m pytest tests/unit -q
 
-test-binaries: $(READY) ## daytwo's verdict on every feature gate beside the real binaries' of two minors; no host
+test-binaries: fetch ## daytwo's verdict on every feature gate beside the real binaries' of two minors; no host
 	@echo "== verdicts on feature gates"
-	@$(PYTHON) -m tests.lab fetch
 	$(PYTHON) -m pytest tests/integration -v -raP --durations=5 -m binaries
 
 test-lab: lab tools ## tests on the real cluster
 	@echo "== tests in the lab"
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow and not wide and not binaries"
+	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "not slow and not wide and not older and not binaries"
 
 test-wide: wide-lab ## tests on three control planes and five workers; the lab is another one then
 	@echo "== tests in the wide lab"
 	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP --durations=15 -m "wide and not slow"
 	@$(PYTHON) -m tests.lab down
 
-test-resize: $(READY) ## pods resized in place on Kubernetes 1.32, where the gate for it is off; the lab is another one then
-	@echo "== resizing pods where the gate for it is off"
-	@$(PYTHON) -m tests.lab down
-	@KUBE_VERSION=$$($(PYTHON) -c 'from tests.lab import binaries; print(binaries.OLDER_VERSION)') $(PYTHON) -m tests.lab up
-	$(PYTHON) -m pytest tests/integration/test_pod_resize.py -v -raP --durations=15 -k "whole_story or more_than_the_node_has or infeasible"
-	@$(PYTHON) -m tests.lab down
+test-older: fetch ## tests on the older minor of Kubernetes, in one lane; its lab is made, and taken down
+	@echo "== tests on the older minor"
+	$(PYTHON) -m pytest tests/integration --lanes=w:older -m "older and not slow"
+
+fetch: $(READY) # Kubernetes' binaries of both minors: lanes would wait for each other's
+	@$(PYTHON) -m tests.lab fetch
 
 tools: # what the tests call, besides Python
 	@for tool in shellcheck curl git strace faketime chromium; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	[ -z "$$missing" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing)
 
 test-full: test ## everything CI runs, and what takes longer (hours)
-	@$(PYTHON) -m tests.lab up
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and not wide"
-	@$(MAKE) wide-lab
-	DAYTWO_LAB=1 $(PYTHON) -m pytest tests/integration -v -raP -m "slow and wide"
+	$(PYTHON) -m pytest tests/integration --lanes=$(LANES) -m slow $(RECORD)
 
 wide-lab: $(READY)
 	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)

@@ -33,7 +33,7 @@ _LANE = "DAYTWO_LANE"
 def workers(lanes: Sequence[Lane]) -> list[str]:
     """xdist's --tx, one a lane. The environment is set before the worker loads anything; unit tests get what labs leave them."""
     return [
-        f"popen//id={lane.name}//env:{_LANE}={lane.name}" + (f"//env:LAB={lane.name}//env:DAYTWO_LAB=1" if lane.has_lab else "//nice=19")
+        f"popen//id={lane.name}//env:{_LANE}={lane.name}" + (f"//env:LAB={lane.lab}//env:DAYTWO_LAB=1" if lane.has_lab else "//nice=19")
         for lane in lanes
     ]
 
@@ -78,7 +78,8 @@ class Controller:
         # A module without labs is only left unread where another lane reads it.
         skims = lane.has_lab and not named and any(not other.has_lab for other in self.lanes)
         node.nodemanager.EXIT_TIMEOUT = PATIENCE
-        node.workerinput["lanes"] = {"lane": lane.name, "folder": str(self.folder), "skims": skims, "has_lab": lane.has_lab}
+        given = {"lane": lane.name, "lab": lane.lab, "has_lab": lane.has_lab, "skims": skims, "folder": str(self.folder)}
+        node.workerinput["lanes"] = given
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_make_scheduler(self) -> Dispatch:
@@ -167,7 +168,7 @@ class Controller:
             if not lane.has_lab:
                 continue
             try:
-                lab = self.config.hook.pytest_lanes_lab(name=lane.name)
+                lab = self.config.hook.pytest_lanes_lab(name=lane.lab)
                 if lab.exists or not self.outputs[lane.name]:
                     lab.down()
             except Exception as error:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+# The lane of the lab that has no name: a developer's own, by `make lab`.
+PLAIN = "lab"
 # The shape of tests that need no lab: nothing is made for them.
 NONE = "none"
 # Seconds of work, for each lane, below which another lab is not worth its making.
@@ -24,7 +26,7 @@ class LanesError(ValueError):
 
 @dataclass(frozen=True)
 class Lane:
-    """One worker: its name is that of its lab, its shapes are in the order in which it likes them."""
+    """One worker: its name is that of its lab, its shapes are in the order in which it takes them."""
 
     name: str
     shapes: tuple[str, ...]
@@ -32,6 +34,11 @@ class Lane:
     @property
     def has_lab(self) -> bool:
         return self.shapes != (NONE,)
+
+    @property
+    def lab(self) -> str:
+        """The name of its lab, as the variable LAB has it."""
+        return "" if self.name == PLAIN else self.name
 
 
 def parse(text: str, known: Iterable[str]) -> list[Lane]:

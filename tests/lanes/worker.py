@@ -37,7 +37,7 @@ class Worker:
         self.has_lab: bool = given["has_lab"]
         self.lane_lab: LaneLab | None = None
         if self.has_lab:
-            self.lane_lab = LaneLab(self.lane, config.hook.pytest_lanes_lab(name=self.lane))
+            self.lane_lab = LaneLab(self.lane, config.hook.pytest_lanes_lab(name=given["lab"]))
         else:
             os.environ.pop("DAYTWO_LAB", None)
         self.units: SimpleQueue[list[int] | None] = SimpleQueue()
