@@ -62,7 +62,8 @@ class Pod:
 
     `put_out`: its kubelet ended it. Such a pod is not always Failed: one whose containers end with 0 is Succeeded, without a reason.
     Eviction, preemption and shutdown leave a condition (DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later); a
-    starting kubelet that does not take a pod back leaves none, but nothing else brings a pod that is restarted Always to this phase.
+    starting kubelet that does not take a pod back leaves none, but nothing else brings a pod that is restarted Always to this phase,
+    unless it was deleted: its last status comes before it is gone.
     """
 
     namespace: str
@@ -190,7 +191,7 @@ def _pod(item: dict[str, Any]) -> Pod:
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for entry in status.get(kind) or []
         ),
-        put_out=disrupted or (restarted and status.get("phase") == "Succeeded"),
+        put_out=disrupted or (restarted and status.get("phase") == "Succeeded" and not meta.get("deletionTimestamp")),
     )
 
 

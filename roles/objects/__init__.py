@@ -136,6 +136,8 @@ def _show_plan(run: ObjectRun, plan: Plan) -> None:
 
 def _finish(run: ObjectRun, plan: Plan) -> None:
     _show_results(run, plan)
+    for warning in run.warnings:
+        show(f"\nWARNING: {warning}")
     show(f"\nRecord of the run: {run.record.path}")
     if run.halted:
         show(f"\nHALTED: {run.halted}")

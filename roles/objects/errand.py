@@ -6,16 +6,18 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import gevent
 from gevent.event import Event
 
-from roles.api import Api, ApiError, ConnectionLost, find_object, list_objects
+from roles.api import Api, ApiError, ConnectionLost, Forbidden, find_object, list_objects
 from roles.change.record import RunInfo, RunRecord
 from roles.objects import rollout
 from roles.objects.live import COLLECTIONS, Live, Object, uid
 from roles.patience import patient
 from roles.proof import NoApi
+from roles.rollout import table
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.remote import Fleet, RemoteError, on_interrupt, show
 
@@ -26,6 +28,8 @@ API_WAIT = 60.0
 LOOK_AGAIN = 1.0
 # A roll-out that stands still is told of this often.
 TELL_AGAIN = 30.0
+# What a pod may need beyond its grace period: the kubelet ends it by force then, unmounts its volumes, and tells the API.
+END_MARGIN = 30.0
 
 
 class NotDone(Exception):
@@ -41,6 +45,8 @@ class Errand:
         self.record = RunRecord(info)
         self.halted = ""
         self.interrupted = False
+        #: What is done, and leaves something that the operator must know of.
+        self.warnings: list[str] = []
         self._connect = connect
         self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
         self._ended = Event()
@@ -126,8 +132,8 @@ class Errand:
     def fetch(self, path: str) -> dict[str, Any] | None:
         return self.asked(lambda api: find_object(api, path, wait=API_WAIT))
 
-    def fetch_all(self, path: str, fields: str = "") -> list[dict[str, Any]]:
-        return self.asked(lambda api: list_objects(api, path, fields=fields, wait=API_WAIT))
+    def fetch_all(self, path: str, fields: str = "", labels: str = "") -> list[dict[str, Any]]:
+        return self.asked(lambda api: list_objects(api, path, fields=fields, labels=labels, wait=API_WAIT))
 
     # ---- roll-outs
 
@@ -148,26 +154,84 @@ class Errand:
         timeout: float,
         changed: Callable[[Object], str],
         new: Callable[[Object], bool],
-    ) -> None:
-        """Wait for the end of a roll-out. `changed` says why the template is no longer what was written ("": it is), `new` tells the
-        pods of this roll-out. Raises NotDone with the reasons that the cluster gives, ApiError, NoApi."""
+    ) -> str:
+        """Wait for the end of a roll-out: the new pods all serve, and no pod of an older template is left (rollout.Wait has the bounds).
+
+        `timeout` in seconds. `changed` says why the template is no longer what was written ("": it is), `new` tells the pods of this
+        roll-out. Gives "", or what is left when the new pods all serve and the wait is over: that is a warning, told here, and no
+        failure, since nothing that daytwo could undo would end those pods. Raises NotDone with the reasons that the cluster gives,
+        ApiError, NoApi."""
         begun, told, told_at = time.monotonic(), "", 0.0
+        wait = rollout.Wait(timeout, patient(END_MARGIN))
+        revisions: dict[str, Object] | None = None
         while True:
             found = self.fetch(path)
             if found is None or uid(found) != workload_uid:
                 raise NotDone("it was deleted in the middle of its roll-out")
             if why := changed(found):
                 raise NotDone(why)
-            state, passed = rollout.progress(kind, found), time.monotonic() - begun
-            if state.told != told or passed - told_at > TELL_AGAIN:
-                told, told_at = state.told, passed
-                show(f"  {key}: {told} ({passed:.0f} of {timeout:g} s)")
-            if state.done:
-                return
-            if state.failed or passed > timeout:
-                why = state.failed or f"not rolled out within {timeout:g} s ({told})"
+            if revisions is None:
+                # Now: an old ReplicaSet may be gone before its pods are.
+                revisions = self._revisions(kind, found)
+            state = rollout.progress(kind, found)
+            old = self._old_pods(kind, found, revisions) if state.done else []
+            passed = time.monotonic() - begun
+            verdict = wait.judge(passed, state, old)
+            now_told = f"{state.told}; {rollout.told_old(old)}" if old else state.told
+            if now_told != told or passed - told_at > TELL_AGAIN:
+                told, told_at = now_told, passed
+                show(f"  {key}: {told} ({passed:.0f} of {wait.limit:.0f} s)")
+            if verdict == "done":
+                return ""
+            if verdict == "left":
+                return self._still_there(key, old, passed - (wait.served or 0))
+            if verdict == "failed":
+                why = state.failed or f"not rolled out within {max(timeout, round(wait.limit)):g} s ({told})"
                 raise NotDone("; ".join([why, *self._complaints(kind, found, new)]))
             gevent.sleep(LOOK_AGAIN)
+
+    def _revisions(self, kind: str, found: Object) -> dict[str, Object]:
+        """What tells its templates apart, by UID."""
+        if kind not in rollout.REVISIONS:
+            return {}
+        try:
+            there = self.fetch_all(f"/apis/apps/v1/namespaces/{found['metadata']['namespace']}/{rollout.REVISIONS[kind]}")
+        except Forbidden:
+            # An identity of the operator's own may read a DaemonSet and not this: then pods that are ending count, whatever their template.
+            if kind == "Deployment":
+                raise
+            return {}
+        return {uid(one): one for one in there}
+
+    def _old_pods(self, kind: str, found: Object, revisions: dict[str, Object]) -> list[Object]:
+        """Notes in `revisions` what has come since."""
+        revisions |= self._revisions(kind, found)
+        # The controllers let a pod go whose labels no longer match (pkg/controller: ClaimPods), so these are all, and some others' maybe.
+        labels = ((found.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+        pods = self.fetch_all(
+            f"/api/v1/namespaces/{found['metadata']['namespace']}/pods", labels=",".join(f"{key}={value}" for key, value in labels.items())
+        )
+        return rollout.old_pods(kind, found, pods, list(revisions.values()))
+
+    def _still_there(self, key: str, old: Collection[Object], waited: float) -> str:
+        """Tell of old pods that did not end in time; in short for the proof."""
+        what = rollout.what_to_do(old, self._not_ready({str((pod.get("spec") or {}).get("nodeName") or "") for pod in old} - {""}))
+        text = f"{key}: all its new pods serve, and after {waited:.0f} s {rollout.told_old(old)}. {'; '.join(what)}"
+        self.warnings.append(text)
+        self.note({"event": "warning", "object": key, "text": text})
+        show(f"  WARNING: {text}")
+        return f"{table.counted(len(old), 'old pod')} STILL THERE, as the warning says"
+
+    def _not_ready(self, nodes: Collection[str]) -> set[str]:
+        """Best effort: those that are not Ready, or not there any more."""
+        down = set()
+        for name in nodes:
+            with contextlib.suppress(ApiError, NoApi):
+                node = self.fetch(f"/api/v1/nodes/{quote(name, safe='')}")
+                conditions = ((node or {}).get("status") or {}).get("conditions") or ()
+                if not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+                    down.add(name)
+        return down
 
     def _complaints(self, kind: str, found: Object, new: Callable[[Object], bool]) -> Collection[str]:
         """Best effort: what went wrong is told even where its reasons cannot be read."""

@@ -71,7 +71,11 @@ class Live:
         return next((item for item in self.of(kind) if _where(item) == (namespace, name)), None)
 
     def users(self, name: str, leaving: Collection[str] = ()) -> Usage:
-        """Who names the class `name`, without what is over; `leaving` are UIDs of workloads that are about to get another one."""
+        """Who names the class `name`, without what is over or being deleted; `leaving` are UIDs of workloads that are about to get
+        another one.
+
+        A class is read when a pod is made, and never again (plugin/pkg/admission/priority): a pod that is ending does not need it.
+        """
         workloads, old = [], []
         for kind in COLLECTIONS:
             if kind == "Pod":
@@ -82,14 +86,14 @@ class Live:
                 if kind == "Job" and _finished(item):
                     continue
                 told = f"{kind} {'/'.join(_where(item))}"
-                if kind == "ReplicaSet" and _controller(item) and not replicas(kind, item):
+                if kind == "ReplicaSet" and controller(item) and not replicas(kind, item):
                     old.append(told)
-                elif not _controller(item):
+                elif not controller(item):
                     workloads.append(told)
         pods = [
             "/".join(_where(pod))
             for pod in self.of("Pod")
-            if class_of("Pod", pod) == name and (pod.get("status") or {}).get("phase") not in _OVER and self._top(pod) not in leaving
+            if class_of("Pod", pod) == name and not is_over(pod) and not is_ending(pod) and self._top(pod) not in leaving
         ]
         return Usage(tuple(sorted(workloads)), tuple(sorted(pods)), tuple(sorted(old)))
 
@@ -99,7 +103,7 @@ class Live:
 
     def _top(self, item: Object) -> str:
         """UID of the Deployment, StatefulSet or DaemonSet... at the end of the chain of controllers; "" without one."""
-        owner = _controller(item)
+        owner = controller(item)
         if not owner:
             return ""
         return self._controllers.get(owner) or owner
@@ -107,7 +111,7 @@ class Live:
     @functools.cached_property
     def _controllers(self) -> dict[str, str]:
         """What controls the ReplicaSets and Jobs, by their UIDs: between a pod and its workload there is at most one of them."""
-        return {uid(item): _controller(item) for kind in ("ReplicaSet", "Job") for item in self.of(kind)}
+        return {uid(item): controller(item) for kind in ("ReplicaSet", "Job") for item in self.of(kind)}
 
 
 def uid(item: Object) -> str:
@@ -122,9 +126,19 @@ def _where(item: Object) -> tuple[str, str]:
     return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
 
 
-def _controller(item: Object) -> str:
+def controller(item: Object) -> str:
+    """UID of the one owner that controls the object; "" without one."""
     owners = item["metadata"].get("ownerReferences") or ()
     return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+
+
+def is_ending(item: Object) -> bool:
+    """It was deleted, and is still there: a pod within its grace period, or what a finalizer holds."""
+    return bool(item["metadata"].get("deletionTimestamp"))
+
+
+def is_over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in _OVER
 
 
 def _finished(job: Object) -> bool:

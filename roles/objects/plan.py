@@ -295,7 +295,8 @@ def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str
         f"re-creates its pods, {count} of them ({rollout.how_it_rolls(item.kind, found)})"
         if count
         else "it has no pods now; none is re-created",
-        f"waits {desired.rollout_timeout} s for the roll-out; one that fails is undone, which makes its pods anew once more",
+        f"waits {desired.rollout_timeout} s for the roll-out, then for the old pods to end; "
+        "one that fails is undone, which makes its pods anew once more",
     )
     manifest = assignment(item, found, item.priority_class)
     summary = f"class {was} -> {item.priority_class} ({value})"

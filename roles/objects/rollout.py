@@ -1,19 +1,32 @@
-"""How far a roll-out is, from the workload's own status, and why it does not go on. Pure.
+"""How far a roll-out is, from the workload's own status and the old pods that are left, and why it does not go on. Pure.
 
-The rules are those of `kubectl rollout status` (kubectl/pkg/polymorphichelpers/rollout_status.go), without partitions.
+The rules for the new pods are those of `kubectl rollout status` (kubectl/pkg/polymorphichelpers/rollout_status.go), without partitions.
+That is over while old pods are still ending: no status counts a pod that was deleted (pkg/controller: FilterActivePods). So the old pods
+themselves are looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
-from roles.objects.live import Object, class_of, replicas
+from roles.objects.live import Object, class_of, controller, is_ending, is_over, replicas, uid
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).
 _TIMED_OUT = "ProgressDeadlineExceeded"
 _TOLD = 12
+#: Annotation of a ReplicaSet: its controller gives the newest template the highest (pkg/controller/deployment/util: RevisionAnnotation).
+_REVISION = "deployment.kubernetes.io/revision"
+#: Label of a pod, and of the ControllerRevision it was made from (apps/v1: ControllerRevisionHashLabelKey).
+_HASH = "controller-revision-hash"
+#: What tells a workload's templates apart, as a collection of its namespace; a StatefulSet's own status does.
+REVISIONS = {"Deployment": "replicasets", "DaemonSet": "controllerrevisions"}
+#: spec.terminationGracePeriodSeconds where it is not set (pkg/apis/core/v1/defaults.go).
+_GRACE = 30
+
+Verdict = Literal["", "done", "left", "failed"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,123 @@ def progress(kind: str, item: Object) -> Progress:
     if old > 0:
         told += f", {old} old ones still there"
     return Progress(not failed and updated >= wanted and old <= 0 and available >= updated, told, failed)
+
+
+@dataclass
+class Wait:
+    """How long a roll-out is waited for. All times in seconds, from its beginning.
+
+    Its new pods must serve within `timeout`. From then on old pods may end for the longest grace period among them and `margin`
+    more, and never longer than `timeout` again: a pod on a node that is down ends only when that is back, and no pod's own grace
+    period may hold a run up for ever.
+    """
+
+    timeout: float
+    margin: float
+    served: float | None = None
+    _grace: float = 0.0
+
+    @property
+    def limit(self) -> float:
+        """When the wait is over at the latest, as far as is known by now."""
+        if self.served is None:
+            return self.timeout
+        return self.served + min(self._grace + self.margin, self.timeout)
+
+    def judge(self, passed: float, state: Progress, old: Collection[Object]) -> Verdict:
+        """ "": go on; done; left: the new pods all serve, and old ones are still there when the wait is over; failed."""
+        if state.done:
+            self.served = passed if self.served is None else self.served
+            self._grace = max([self._grace, *(grace(pod) for pod in old)])
+            if not old:
+                return "done"
+            return "left" if passed > self.limit else ""
+        # New pods that served and do not now have at least as long as they had in the first place.
+        return "failed" if state.failed or passed > max(self.timeout, self.limit) else ""
+
+
+def old_pods(kind: str, item: Object, pods: Collection[Object], revisions: Collection[Object]) -> list[Object]:
+    """The workload's own pods of another template than its newest, those that are ending included; not what is over and stays.
+
+    Its own are those that it controls, a Deployment through a ReplicaSet of its own; labels alone make no pod its own. `revisions`: all
+    that were seen of its REVISIONS since the roll-out began (an old ReplicaSet may go before its pods). The newest of them is the
+    current one once the controller has seen the change (Progress). Where none is known, only pods that are ending count.
+    """
+    own = [one for one in revisions if controller(one) == uid(item)]
+    newest = max(own, key=_number, default=None)
+    if kind == "Deployment":
+        makers, current = {uid(one) for one in own}, uid(newest) if newest is not None else ""
+    else:
+        makers = {uid(item)}
+        current = str((item.get("status") or {}).get("updateRevision") or "") if kind == "StatefulSet" else _hash(newest or {})
+    found = []
+    for pod in pods:
+        made_from = controller(pod) if kind == "Deployment" else _hash(pod)
+        if controller(pod) in makers and made_from != current and (is_ending(pod) or (current and not is_over(pod))):
+            found.append(pod)
+    return found
+
+
+def _number(revision: Object) -> int:
+    """Of a ReplicaSet or ControllerRevision; 0 where it has none."""
+    text = str(revision.get("revision") or (revision["metadata"].get("annotations") or {}).get(_REVISION) or "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _hash(item: Object) -> str:
+    return str(((item.get("metadata") or {}).get("labels") or {}).get(_HASH) or "")
+
+
+def grace(pod: Object) -> int:
+    """Seconds that a pod has to end: those it was deleted with, or else its own."""
+    for found in (pod["metadata"].get("deletionGracePeriodSeconds"), (pod.get("spec") or {}).get("terminationGracePeriodSeconds")):
+        if found is not None:
+            return int(found)
+    return _GRACE
+
+
+def told_old(pods: Collection[Object]) -> str:
+    """`2 old ones are still there: web-1 on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s); ...`"""
+    lines = [_told_pod(pod) for pod in pods]
+    more = [f"{len(lines) - _TOLD} more"] if len(lines) > _TOLD else []
+    count = "1 old one is" if len(lines) == 1 else f"{len(lines)} old ones are"
+    return f"{count} still there: {'; '.join([*lines[:_TOLD], *more])}"
+
+
+def _told_pod(pod: Object) -> str:
+    meta = pod["metadata"]
+    where = f"{meta['name']} on {(pod.get('spec') or {}).get('nodeName') or 'no node'}"
+    if not is_ending(pod):
+        return f"{where}, not deleted"
+    held = f", held by {', '.join(meta['finalizers'])}" if meta.get("finalizers") else ""
+    return f"{where}, ending since {_since(meta)} (grace period {grace(pod)} s){held}"
+
+
+def _since(meta: Mapping[str, Any]) -> str:
+    """When it was deleted: deletionTimestamp is when its grace period ends (apimachinery: ObjectMeta)."""
+    try:
+        ends = datetime.fromisoformat(str(meta["deletionTimestamp"]))
+        return (ends - timedelta(seconds=int(meta.get("deletionGracePeriodSeconds") or 0))).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        # A pod may have a grace period of so many years that no calendar has them.
+        return "a time that cannot be told"
+
+
+def what_to_do(pods: Collection[Object], down: Collection[str]) -> list[str]:
+    """For pods that did not end in time, by cause; `down` are the names of nodes that are not Ready, or are not there."""
+    found = []
+    for pod in pods:
+        meta = pod["metadata"]
+        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        if node in down:
+            found.append(
+                f"{node} is not ready: its pods end when its kubelet is back; where the machine is off for good: kubectl delete node {node}"
+            )
+        elif meta.get("finalizers"):
+            found.append(f"{', '.join(meta['finalizers'])}: whoever set that finalizer has to take it out")
+        else:
+            found.append(f"after its grace period, look why: kubectl describe pod -n {meta['namespace']} {meta['name']}")
+    return list(dict.fromkeys(found))[:_TOLD]
 
 
 def _told(updated: int, available: int, wanted: int) -> str:

@@ -238,8 +238,8 @@ class ObjectRun(Errand):
             raise NotDone("its template was changed since it was looked at; run this again")
         found = self._write(action.path, action.manifest, self._force)
         try:
-            self._rolled_out(item, facts.uid(found), item.priority_class)
-            return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class))
+            left = self._rolled_out(item, facts.uid(found), item.priority_class)
+            return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class), left)
         except (NotDone, ApiError, NoApi) as error:
             why = str(error)
         show(f"  {why}\n  putting the class {old or 'none'} back")
@@ -261,22 +261,22 @@ class ObjectRun(Errand):
             raise NotDone(f"its template has the class {facts.class_of(item.kind, found) or 'none'}, not {old or 'none'}")
         if item.kind == "StatefulSet":
             self._free_statefulset(item, facts.uid(found), item.priority_class)
-        self._rolled_out(item, facts.uid(found), old)
+        left = self._rolled_out(item, facts.uid(found), old)
         taken = facts.managers(before, *_FIELD) if old else []
         owned = f"; {FIELD_MANAGER} owns that field now, {', '.join(taken)} did" if taken not in ([], [FIELD_MANAGER]) else ""
         # Pods that were never made anew may have another number than the class has by now: their class is what counts.
-        return self._has_class(item, facts.uid(found), old, None) + owned
+        return self._has_class(item, facts.uid(found), old, None, left) + owned
 
     def _free_statefulset(self, item: Workload, uid: str, failed_class: str) -> None:
         """A StatefulSet waits for the pod that never gets ready before it makes it anew from the old template, for ever (known as
         "forced rollback" in its documentation): those pods are deleted, the broken ones only."""
         for pod in self.pods_of(item.kind, item.namespace, uid):
-            if facts.class_of("Pod", pod) == failed_class and not _ready(pod) and not pod["metadata"].get("deletionTimestamp"):
+            if facts.class_of("Pod", pod) == failed_class and not _ready(pod) and not facts.is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
                 self._delete(path, pod)
 
-    def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> None:
-        """Wait for the end of a roll-out. Raises NotDone with the reasons that the cluster gives."""
+    def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> str:
+        """Wait for the end of a roll-out; what is left of the old one, or "". Raises NotDone with the reasons that the cluster gives."""
 
         def changed(found: Object) -> str:
             if facts.class_of(item.kind, found) == priority_class:
@@ -287,7 +287,7 @@ class ObjectRun(Errand):
         def new(pod: Object) -> bool:
             return facts.class_of("Pod", pod) == priority_class
 
-        self.rolled_out(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
+        return self.rolled_out(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
 
     def _number(self, priority_class: str) -> int:
         """What a class stands for. Raises NotDone where it is gone."""
@@ -296,19 +296,16 @@ class ObjectRun(Errand):
             raise NotDone(f"PriorityClass {priority_class} is gone")
         return facts.value_of(found)
 
-    def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None) -> str:
-        """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). Raises NotDone."""
-        pods = [
-            pod
-            for pod in self.pods_of(item.kind, item.namespace, uid)
-            if not pod["metadata"].get("deletionTimestamp") and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
-        ]
+    def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None, left: str) -> str:
+        """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). `left` is told with
+        them. Raises NotDone."""
+        pods = [pod for pod in self.pods_of(item.kind, item.namespace, uid) if not facts.is_ending(pod) and not facts.is_over(pod)]
         # Without a class of their own they have the cluster's default, or none.
         wrong = rollout.wrong_pods(pods, priority_class, number) if priority_class else []
         if wrong:
             raise NotDone("; ".join(wrong))
         told = priority_class + (f" ({number})" if number is not None else "") if priority_class else "no class of their own"
-        return f"rolled out; its {len(pods)} pods have {told}, read back"
+        return f"rolled out; its {len(pods)} pods have {told}, read back{'; ' if left else ''}{left}"
 
 
 def _ready(pod: Object) -> bool:

@@ -232,7 +232,10 @@ def _show_plan(run: ResizeRun, plan: Plan, desired: Desired, workload: tuple[str
         for name, after in template.after.items():
             show(f"    {name}: {res.told(template.before.get(name) or {})} -> {res.told(after)}")
         show(f"    - {templates.recreates(template.kind, template.item, len(plan.steps) + len(plan.unchanged))}")
-        show(f"    - waits {template.timeout:g} s for the roll-out; one that fails is undone, which makes its pods anew once more")
+        show(
+            f"    - waits {template.timeout:g} s for the roll-out, then for the old pods to end; "
+            "one that fails is undone, which makes its pods anew once more"
+        )
     elif workload is not None and count and desired.undo is None:
         show("\n" + _keeps(workload))
     for note in (*plan.notes, *(f"not known: {one}" for one in unsure)):
@@ -257,6 +260,8 @@ def _finish(run: ResizeRun, plan: Plan, workload: tuple[str, Object] | None) -> 
         f"{calls['look']} looks at all of them, {calls['plan'] + calls['lease']} others"
     )
     show(f"Record of the run: {run.record.path}")
+    for warning in run.warnings:
+        show(f"\nWARNING: {warning}")
     done = [turn for turn in run.turns if turn.outcome == "done"]
     if run.halted:
         show(f"\nHALTED: {run.halted}")

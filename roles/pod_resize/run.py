@@ -156,33 +156,34 @@ class ResizeRun(Errand):
                    "before": template.before, "after": template.after})  # fmt: skip
         self._write(template)
         try:
-            self._rolled(template)
-            return self._has(template)
+            left = self._rolled(template)
+            return self._has(template, left)
         except (NotDone, ApiError, NoApi) as error:
             why = str(error)
         show(f"  {why}\n  putting the template back")
         back = template.back()
         try:
             self._write(back)
-            self._rolled(back)
+            left = self._rolled(back)
         except (NotDone, ApiError, NoApi) as error:
             raise RevertFailed(
                 f"{why}; and the template could not be put back: {error}; BY HAND: kubectl rollout undo -n {template.namespace} "
                 f"{template.kind.lower()}/{template.name.rpartition('/')[2]}"
             ) from error
-        raise Undone(f"{why}; put back and rolled out; pods that were resized in place keep what they have")
+        told = f"; {left}" if left else ""
+        raise Undone(f"{why}; put back and rolled out{told}; pods that were resized in place keep what they have")
 
     def _write(self, template: Template) -> None:
         found = self.asked(lambda api: api.patch(template.path, template.patch(), wait=30.0))
         if why := template.changed(found):
             raise NotDone(why)
 
-    def _rolled(self, template: Template) -> None:
-        self.rolled_out(
+    def _rolled(self, template: Template) -> str:
+        return self.rolled_out(
             template.kind, template.name, template.path, template.uid, template.timeout, template.changed, template.is_new
         )  # fmt: skip
 
-    def _has(self, template: Template) -> str:
+    def _has(self, template: Template, left: str) -> str:
         pods = [
             pod
             for pod in self.pods_of(template.kind, template.namespace, template.uid)
@@ -191,7 +192,7 @@ class ResizeRun(Errand):
         wrong = [facts.where(pod) for pod in pods if not template.is_new(pod)]
         if wrong:
             raise NotDone(f"it is rolled out, and {', '.join(wrong)} have other resources than it says: an admission webhook changes them")
-        return f"rolled out; its {len(pods)} pods have it, read back"
+        return f"rolled out; its {len(pods)} pods have it, read back{'; ' if left else ''}{left}"
 
 
 # ---- records of earlier runs

@@ -50,7 +50,9 @@ def gone(before: Iterable[Pod], after: Iterable[Pod], may_go: Collection[str] = 
 
 
 def _ended(pod: Pod) -> bool:
-    return pod.phase == "Failed" or pod.put_out
+    """Not by itself, and not by somebody who deleted it: what ends of an old roll-out, or is scaled down, tells its last phase before it
+    is gone. A kubelet that fails a pod gives its reason (pkg/kubelet: rejectPod, eviction), and one that is over is deleted at once."""
+    return pod.put_out or (pod.phase == "Failed" and not (pod.deleted and not pod.reason))
 
 
 def _how(pod: Pod) -> str:

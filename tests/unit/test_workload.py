@@ -67,3 +67,12 @@ def test_one_made_anew_that_finds_no_room_is_no_harm_where_others_may_go() -> No
     assert hurt([APP], [new], (), {"default/app"}) == []
     assert hurt([APP], [new], ()) == ["pod default/app-2 failed (OutOfpods)"]
     assert hurt([APP], [replace(new, reason="UnexpectedAdmissionError")], (), {"default/app"}) != []
+
+
+def test_one_that_was_deleted_ends_by_that() -> None:
+    """A roll-out or a scale-down of somebody else's, caught between the end of its containers and its own."""
+    for before in (APP, replace(APP, deleted=True)):
+        assert hurt([before], [replace(APP, deleted=True, phase="Failed")], ()) == []
+        evicted = replace(APP, deleted=True, phase="Failed", reason="Evicted")
+        assert hurt([before], [evicted], ()) == ["pod default/app failed (Evicted)"], "deleted afterwards, by its controller"
+    assert gone([APP], [replace(APP, deleted=True, phase="Failed")]) == []

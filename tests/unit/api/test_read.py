@@ -135,6 +135,15 @@ def test_a_pod_that_is_always_restarted_does_not_end_by_itself(policy: str, phas
     assert pod.put_out is put_out
 
 
+def test_a_pod_that_was_deleted_ends_by_that() -> None:
+    deleted = {"namespace": "a", "name": "b", "uid": "v", "deletionTimestamp": "2026-11-21T07:24:10Z"}
+    by_kubelet = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    for conditions, put_out in (([], False), ([by_kubelet], True)):
+        item = {"metadata": deleted, "spec": {"restartPolicy": "Always"}, "status": {"phase": "Succeeded", "conditions": conditions}}
+        [pod] = face.node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
+        assert pod.deleted and pod.put_out is put_out
+
+
 def test_an_odd_answer_is_an_api_error() -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/w1"
     for odd in ({}, {"spec": None}, {"spec": {"renewTime": "yesterday"}}):

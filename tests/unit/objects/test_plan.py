@@ -126,6 +126,14 @@ def test_who_uses_a_class() -> None:
     assert not live.users("low").any
 
 
+def test_a_pod_that_is_ending_uses_no_class() -> None:
+    """The old pods of a roll-out, however long they take, do not keep its old class."""
+    ending = pod("web-1-a", "old")
+    assert cluster(priority_class("old", 5), Pod=[ending]).users("old").pods == ("default/web-1-a",)
+    ending["metadata"]["deletionTimestamp"] = "2026-01-31T10:00:30Z"
+    assert not cluster(priority_class("old", 5), Pod=[ending]).users("old").any
+
+
 @pytest.mark.parametrize(
     ("field", "value", "told"), [("value", 6, "value is 5 and cannot become 6"), ("preemptionPolicy", "Never", "Never")]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from roles.objects.live import Live
@@ -73,6 +74,30 @@ def pod(name: str, priority: str, by: Mapping[str, Any] | None = None, phase: st
         "status": {"phase": phase},
     }
     return owned(made, by) if by is not None else made
+
+
+def revision(kind: str, name: str, number: int, by: Mapping[str, Any]) -> dict[str, Any]:
+    """What a template became: a ReplicaSet, or a ControllerRevision with the hash `name`."""
+    made: dict[str, Any] = {"metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"}}
+    if kind == "ReplicaSet":
+        made["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": str(number)}
+    else:
+        made |= {"revision": number}
+        made["metadata"]["labels"] = {"controller-revision-hash": name}
+    return owned(made, by)
+
+
+def hashed(item: dict[str, Any], name: str) -> dict[str, Any]:
+    item["metadata"]["labels"] = {"controller-revision-hash": name}
+    return item
+
+
+def ending(item: dict[str, Any], grace: int = 30, **metadata: Any) -> dict[str, Any]:
+    """Deleted at 10 o'clock."""
+    until = datetime(2026, 1, 31, 10, tzinfo=UTC) + timedelta(seconds=grace)
+    times = {"deletionTimestamp": f"{until:%Y-%m-%dT%H:%M:%SZ}", "deletionGracePeriodSeconds": grace}
+    item["metadata"] |= {**times, **metadata}
+    return item
 
 
 def cluster(*classes: dict[str, Any], **objects: list[dict[str, Any]]) -> Live:
