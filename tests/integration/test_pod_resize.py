@@ -97,9 +97,11 @@ def make_workload(lab: Lab, replicas: int, resources: dict[str, Any], kind: str 
     lab.kubectl("rollout", "status", f"{kind.lower()}/t-web", "--timeout=280s")
 
 
-def pods(lab: Lab, app: str = "t-web") -> list[dict[str, Any]]:
+def pods(lab: Lab, app: str = "t-web", ending: bool = False) -> list[dict[str, Any]]:
+    """By name; `ending`: with those that were deleted and are still there."""
     found = json.loads(lab.kubectl("get", "pods", "-n", "default", "-l", f"app={app}", "-o", "json"))["items"]
-    return sorted((item for item in found if "deletionTimestamp" not in item["metadata"]), key=lambda item: str(item["metadata"]["name"]))
+    there = [item for item in found if ending or "deletionTimestamp" not in item["metadata"]]
+    return sorted(there, key=lambda item: str(item["metadata"]["name"]))
 
 
 def identities(items: list[dict[str, Any]]) -> dict[str, tuple[str, int, str]]:
@@ -242,8 +244,8 @@ def test_the_whole_story(lab: Lab) -> None:
     told = resize(deployment="default/t-web", cpu="300m", memory="600Mi", template="update")
     assert told.code == 0, told.all
     says(told, "re-creates all its pods, 3 of them", "rolled out; its 3 pods have it, read back")
-    new = pods(lab)
-    assert not set(identities(new)) & set(identities(before)), "a new template makes new pods"
+    new = pods(lab, ending=True)
+    assert len(new) == 3 and not set(identities(new)) & set(identities(before)), "a new template makes new pods, and no old one is left"
     assert has(lab, new, 300, 600) and drift().code == 0
 
 

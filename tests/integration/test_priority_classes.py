@@ -100,13 +100,9 @@ def workload(lab: Lab, kind: str, name: str, priority: str = "", **pod: Any) -> 
 
 
 def pods(lab: Lab, name: str) -> dict[str, tuple[str, int]]:
-    """Class and number of the pods of a workload that are there to stay, by their UID."""
+    """Class and number of all pods of a workload, by their UID; those that are ending too: a deploy that is done leaves none."""
     items = get(lab, "pods", "-n", "default", "-l", f"app={name}")["items"]
-    return {
-        item["metadata"]["uid"]: (item["spec"].get("priorityClassName", ""), item["spec"]["priority"])
-        for item in items
-        if "deletionTimestamp" not in item["metadata"]
-    }
+    return {item["metadata"]["uid"]: (item["spec"].get("priorityClassName", ""), item["spec"]["priority"]) for item in items}
 
 
 @pytest.fixture(autouse=True)
@@ -273,6 +269,26 @@ def test_a_workload_gets_its_class(lab: Lab, kind: str) -> None:
     assert again.code == 0 and "0 changes" in again.out and pods(lab, "t-web") == after, again.all
 
 
+@pytest.mark.slow
+def test_an_old_pod_that_does_not_end_is_a_warning(lab: Lab) -> None:
+    """A finalizer holds it, as a node that is down would. It keeps no class either, so the run goes on to its end."""
+    assert run(priority_classes="t-old=5,t-new=6").code == 0
+    key = workload(lab, "Deployment", "t-web", "t-old")
+    held = get(lab, "pods", "-n", "default", "-l", "app=t-web")["items"][0]["metadata"]["name"]
+    lab.kubectl("patch", "pod", held, "-n", "default", "--type=merge", "-p", '{"metadata": {"finalizers": ["daytwo.test/held"]}}')
+    try:
+        told = run(priority_classes="t-new=6", workloads=f"{key}=t-new", prune="true", force="true")
+        assert told.code == 0, told.all
+        assert "1 old pod STILL THERE" in done(told, "Deployment default/t-web", "done")
+        done(told, "PriorityClass t-old", "done")
+        warning = next(line for line in told.out.splitlines() if line.startswith("WARNING: "))
+        for words in (f"{held} on ", "ending since ", "held by daytwo.test/held", "whoever set that finalizer has to take it out"):
+            assert words in warning, told.all
+        assert sorted(pods(lab, "t-web").values()) == [("t-new", 6), ("t-new", 6), ("t-old", 5)]
+    finally:
+        lab.kubectl("patch", "pod", held, "-n", "default", "--type=merge", "-p", '{"metadata": {"finalizers": null}}', check=False)
+
+
 @pytest.mark.parametrize("kind", ["Deployment", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("StatefulSet", "DaemonSet"))])
 def test_a_roll_out_that_fails_is_undone(lab: Lab, kind: str) -> None:
     """No pod with the class may be made: a quota is against it."""
@@ -333,9 +349,15 @@ def cpu(text: str) -> int:
 
 
 def room(lab: Lab, node: str) -> int:
-    """Thousandths of a CPU of a node that no pod has requested."""
+    """Thousandths of a CPU of a node that no pod has requested, once what is ending there has ended: it still holds its requests."""
+
+    def there() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = get(lab, "pods", "-A", f"--field-selector=spec.nodeName={node}")["items"]
+        return items
+
+    wait_for(lambda: not any("deletionTimestamp" in item["metadata"] for item in there()), f"what is ending on {node} to be gone")
     taken = 0
-    for item in get(lab, "pods", "-A", f"--field-selector=spec.nodeName={node}")["items"]:
+    for item in there():
         if item["status"]["phase"] not in ("Succeeded", "Failed"):
             taken += sum(cpu(each.get("resources", {}).get("requests", {}).get("cpu", "0")) for each in item["spec"]["containers"])
     return cpu(get(lab, "node", node)["status"]["allocatable"]["cpu"]) - taken
