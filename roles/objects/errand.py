@@ -143,7 +143,7 @@ class Errand:
         for one in ("Pod", "ReplicaSet") if kind == "Deployment" else ("Pod",):
             path = COLLECTIONS[one].rpartition("/")
             there[one] = self.fetch_all(f"{path[0]}/namespaces/{namespace}/{path[2]}")
-        return Live({}, there).pods_of(workload_uid)
+        return Live({}, there).pods_of(kind, workload_uid)
 
     def rolled_out(
         self,

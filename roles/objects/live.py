@@ -97,9 +97,13 @@ class Live:
         ]
         return Usage(tuple(sorted(workloads)), tuple(sorted(pods)), tuple(sorted(old)))
 
-    def pods_of(self, workload_uid: str) -> list[Object]:
-        """The pods that belong to a workload, those that are over or being deleted too."""
-        return [pod for pod in self.of("Pod") if self._top(pod) == workload_uid]
+    def pods_of(self, kind: str, workload_uid: str) -> list[Object]:
+        """The pods that belong to a workload, those that are over or being deleted too.
+
+        No Deployment controls a pod but through a ReplicaSet: one that says so was made by somebody else.
+        """
+        found = [pod for pod in self.of("Pod") if self._top(pod) == workload_uid]
+        return [pod for pod in found if controller(pod) != workload_uid] if kind == "Deployment" else found
 
     def _top(self, item: Object) -> str:
         """UID of the Deployment, StatefulSet or DaemonSet... at the end of the chain of controllers; "" without one."""

@@ -66,7 +66,7 @@ def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
         for item in sorted(objects.get(kind, ()), key=facts.where):
             if _owned(item, controllers):
                 continue
-            found += _of(kind, item, live.pods_of(str(item["metadata"].get("uid"))), controllers)
+            found += _of(kind, item, live.pods_of(kind, str(item["metadata"].get("uid"))), controllers)
     return found
 
 

@@ -126,6 +126,14 @@ def test_who_uses_a_class() -> None:
     assert not live.users("low").any
 
 
+def test_the_pods_of_a_workload_are_those_it_controls() -> None:
+    live, deployment = web()
+    claims, set_ = pod("claims", "high", deployment), workload("StatefulSet", "db")
+    there = cluster(ReplicaSet=list(live.of("ReplicaSet")), Pod=[*live.of("Pod"), claims, pod("db-0", "", set_)])
+    assert [one["metadata"]["name"] for one in there.pods_of("Deployment", deployment["metadata"]["uid"])] == ["web-2-a"]
+    assert [one["metadata"]["name"] for one in there.pods_of("StatefulSet", set_["metadata"]["uid"])] == ["db-0"]
+
+
 def test_a_pod_that_is_ending_uses_no_class() -> None:
     """The old pods of a roll-out, however long they take, do not keep its old class."""
     ending = pod("web-1-a", "old")
