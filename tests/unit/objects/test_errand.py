@@ -23,7 +23,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class World:
-    """A namespace with one workload. Each look at its pods is preceded by the next of `acts`; the last one stays true."""
+    """A namespace with one workload. Before each look at its pods the next of `acts` happens, before each at itself one of `begins`."""
 
     def __init__(self, kind: str, *acts: Callable[[World], None]) -> None:
         self.kind = kind
@@ -36,6 +36,7 @@ class World:
         self.pods: list[dict[str, Any]] = [self.made("web-2", self.new)]
         self.nodes: dict[str, str] = {"w1": "True", "w2": "Unknown"}
         self.acts = list(acts)
+        self.begins: list[Callable[[World], None]] = []
         self.looks = 0
         self.asked: list[str] = []
         self.forbidden = ""
@@ -55,6 +56,8 @@ class World:
         if self.forbidden and path.endswith(self.forbidden):
             raise Forbidden("cp1", whole, "RBAC", "grant it")
         if path == self.path:
+            if self.begins:
+                self.begins.pop(0)(self)
             return copy.deepcopy(self.item)
         if path in (f"{APPS}/replicasets", f"{APPS}/controllerrevisions"):
             return {"items": copy.deepcopy(self.revisions)}
@@ -115,14 +118,36 @@ def test_it_is_not_over_while_an_old_pod_is_ending(kind: str, monkeypatch: pytes
 def test_an_old_replicaset_may_go_before_its_pods() -> None:
     """Where revisionHistoryLimit is 0 nothing is left that says whose the pods are."""
     world = World("Deployment")
+    world.pods.append(ending(world.made("web-1", world.old)))
+
+    def written(there: World) -> None:
+        there.item["status"]["observedGeneration"] = 2
 
     def cleaned(there: World) -> None:
+        there.item["status"]["observedGeneration"] = 3
         there.revisions = [there.new]
-        there.pods.append(ending(there.made("web-1", there.old)))
 
-    world.acts = [cleaned, stays, goes("web-1")]
+    world.begins, world.acts = [written, cleaned], [stays, stays, goes("web-1")]
     roll(world)
     assert world.looks == 3
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_the_newest_template_may_become_known_late(kind: str) -> None:
+    """Right after the write its controller has made nothing of it yet."""
+    world = World(kind)
+
+    def written(there: World) -> None:
+        there.item["status"]["observedGeneration"] = 2
+        there.revisions = [there.old]
+
+    def made(there: World) -> None:
+        there.item["status"]["observedGeneration"] = 3
+        there.revisions = [there.old, there.new]
+
+    world.begins = [written, made]
+    roll(world, timeout=1)
+    assert world.looks == 1
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
