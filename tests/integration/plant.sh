@@ -123,7 +123,12 @@ cp1() {
     # The kubelet is not started anew: it would not come back.
     printf 'featureGates:\n  InPlacePodVerticalScaling: false\n  NoSuchGate: true\n' >>$config
     kubectl get configmap -n kube-system kubeadm-config -o 'jsonpath={.data.ClusterConfiguration}' >"$folder/ClusterConfiguration"
-    sed -i 's/^apiServer:.*/apiServer:\n  extraArgs:\n  - name: feature-gates\n    value: WatchCacheInitializationPostStartHook=false/' "$folder/ClusterConfiguration"
+    argument='  - name: feature-gates\n    value: WatchCacheInitializationPostStartHook=false'
+    if grep -A 1 '^apiServer:' "$folder/ClusterConfiguration" | grep -q '^  extraArgs:'; then
+        sed -i "/^apiServer:/{n;s/\$/\n$argument/}" "$folder/ClusterConfiguration"
+    else
+        sed -i "s/^apiServer:.*/apiServer:\n  extraArgs:\n$argument/" "$folder/ClusterConfiguration"
+    fi
     kubectl get configmap -n kube-system kubelet-config -o 'jsonpath={.data.kubelet}' >"$folder/kubelet"
     printf 'featureGates:\n  RelaxedDNSSearchValidation: true\n' >>"$folder/kubelet"
     for map in kubeadm-config:ClusterConfiguration kubelet-config:kubelet; do

@@ -258,9 +258,8 @@ def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
     """Clusters that an older kubeadm made, whose arguments are a map: kubeadm reads what daytwo wrote there."""
     lines = texts(lab)[CLUSTER].replace("kubeadm.k8s.io/v1beta4", "kubeadm.k8s.io/v1beta3").splitlines(keepends=True)
     newer = ("caCertificateValidityPeriod:", "certificateValidityPeriod:", "encryptionAlgorithm:", "dns:", "proxy:", "  disabled:")
-    old = "".join(line for line in lines if not line.startswith(newer)).replace(
-        "scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why"
-    )
+    old = re.sub(r"  - name: (\S+)\n    value: (\S+)\n", r"    \1: \2\n", "".join(line for line in lines if not line.startswith(newer)))
+    old = old.replace("scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why")
     put(lab, CLUSTER, old)
     told = pyinfra("feature_gates", "-y", *ON)
     assert told.code == 0, told.all
