@@ -91,6 +91,8 @@ class Worker:
             if self.lane_lab:
                 self.labs_before = self.lane_lab.seconds
                 self.lane_lab.need(shapes.of(items[0]), _module(items[0]))
+            # Which unit comes next was not known when the last one ended: of its packages, those go that this one is not in.
+            session._setupstate.teardown_exact(items[0])
             for (index, item), following in zip(zip(unit, items, strict=True), [*items[1:], None], strict=True):
                 if self.stopping:
                     return True
