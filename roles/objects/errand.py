@@ -158,7 +158,7 @@ class Errand:
         """Wait for the end of a roll-out: the new pods all serve, and no pod of an older template is left (rollout.Wait has the bounds).
 
         `timeout` in seconds. `changed` says why the template is no longer what was written ("": it is), `new` tells the pods of this
-        roll-out. Gives "", or what is left when the new pods all serve and the wait is over: that is a warning, told here, and no
+        roll-out. Gives "", or what is left when the new pods all serve and the wait is over: that is a warning, shown here, and no
         failure, since nothing that daytwo could undo would end those pods. Raises NotDone with the reasons that the cluster gives,
         ApiError, NoApi."""
         begun, told, told_at = time.monotonic(), "", 0.0
@@ -214,7 +214,7 @@ class Errand:
         return rollout.old_pods(kind, found, pods, list(revisions.values()))
 
     def _still_there(self, key: str, old: Collection[Object], waited: float) -> str:
-        """Tell of old pods that did not end in time; in short for the proof."""
+        """Show the old pods that did not end in time; in short for the proof."""
         what = rollout.what_to_do(old, self._not_ready({str((pod.get("spec") or {}).get("nodeName") or "") for pod in old} - {""}))
         text = f"{key}: all its new pods serve, and after {waited:.0f} s {rollout.told_old(old)}. {'; '.join(what)}"
         self.warnings.append(text)

@@ -296,7 +296,7 @@ def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str
         if count
         else "it has no pods now; none is re-created",
         f"waits {desired.rollout_timeout} s for the roll-out, then for the old pods to end; "
-        "one that fails is undone, which makes its pods anew once more",
+        "one that fails is undone, which re-creates its pods once more",
     )
     manifest = assignment(item, found, item.priority_class)
     summary = f"class {was} -> {item.priority_class} ({value})"

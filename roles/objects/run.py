@@ -297,8 +297,8 @@ class ObjectRun(Errand):
         return facts.value_of(found)
 
     def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None, left: str) -> str:
-        """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). `left` is told with
-        them. Raises NotDone."""
+        """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). `left` is
+        what the roll-out left behind, for the proof. Raises NotDone."""
         pods = [pod for pod in self.pods_of(item.kind, item.namespace, uid) if not facts.is_ending(pod) and not facts.is_over(pod)]
         # Without a class of their own they have the cluster's default, or none.
         wrong = rollout.wrong_pods(pods, priority_class, number) if priority_class else []

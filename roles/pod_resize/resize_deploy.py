@@ -234,7 +234,7 @@ def _show_plan(run: ResizeRun, plan: Plan, desired: Desired, workload: tuple[str
         show(f"    - {templates.recreates(template.kind, template.item, len(plan.steps) + len(plan.unchanged))}")
         show(
             f"    - waits {template.timeout:g} s for the roll-out, then for the old pods to end; "
-            "one that fails is undone, which makes its pods anew once more"
+            "one that fails is undone, which re-creates its pods once more"
         )
     elif workload is not None and count and desired.undo is None:
         show("\n" + _keeps(workload))

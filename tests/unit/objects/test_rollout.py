@@ -162,7 +162,7 @@ def test_grace_periods() -> None:
     assert grace(ending(plain, 7)) == 7, "what it was deleted with counts"
 
 
-def test_old_pods_are_told_with_node_and_time() -> None:
+def test_old_pods_are_shown_with_node_and_time() -> None:
     one, other = pod("a", ""), pod("b", "")
     one["spec"]["nodeName"] = "w1"
     assert told_old([ending(one)]) == "1 old one is still there: a on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s)"
@@ -180,7 +180,7 @@ def test_a_grace_period_beyond_every_calendar(until: str, seconds: int) -> None:
     assert "ending since a time that cannot be told" in told_old([odd])
 
 
-def test_what_to_do_is_by_cause_and_told_once() -> None:
+def test_what_to_do_is_by_cause_and_said_once() -> None:
     lost, lost_too, held, slow = (
         ending(pod("a", "")),
         ending(pod("b", "")),
