@@ -26,7 +26,8 @@ WISHES = data(feature_gates="HPAScaleToZero=false", kubelet_config="maxPods=110"
 _WATCHED = "/etc /usr /opt /root /home /srv /var/lib/daytwo"
 # Where a kubelet writes too, but not while nothing happens.
 _QUIET = "/var/lib/kubelet /var/lib/systemd"
-_OTHERS = r"/var/lib/kubelet/(pods|device-plugins|plugins)/|/var/lib/systemd/(timers|random-seed|catalog|linger)"
+# What kubelet, systemd and containerd write by themselves; a node's first pod brings /run/netns.
+_OTHERS = r"netns$|/var/lib/kubelet/(pods|device-plugins|plugins)/|/var/lib/systemd/(timers|random-seed|catalog|linger)"
 
 
 def audit(*arguments: str) -> operator.Outcome:
