@@ -1,12 +1,17 @@
-"""Runs pyinfra as an operator does, but change.sh holds its breath at one step until a file says go: `held.py STEP ARGUMENTS...`.
+"""Runs pyinfra as an operator does, but held up at one point until a file says go: `held.py POINT ARGUMENTS...`.
 
-Only the function that tells a step is another one; everything else is what is shipped.
+POINT is a step of change.sh, or `ConfigMap NAME GO`: between the first look at this ConfigMap and the write; GO is the file. Only the
+function that tells a step, or reads the ConfigMap, is another one; everything else is what is shipped.
 """
 
 from __future__ import annotations
 
+import importlib
 import runpy
 import sys
+import time
+from pathlib import Path
+from typing import Any
 
 from roles.change import bundle
 
@@ -33,7 +38,29 @@ def hold_at(step: str) -> None:
     bundle.render = holding
 
 
+def hold_before_write(name: str, go: Path) -> None:
+    # As pyinfra does first of all: the module brings libraries that are to be patched.
+    importlib.import_module("gevent.monkey").patch_all()
+    writing: Any = importlib.import_module("roles.kubeadm.write")
+    read = writing._read
+
+    def holding(connect: object, what: str) -> object:
+        found = read(connect, what)
+        until = time.monotonic() + 600
+        if what == name and not go.exists():
+            print(f"{name}: held", flush=True)
+            while not go.exists() and time.monotonic() < until:
+                time.sleep(0.1)
+        return found
+
+    writing._read = holding
+
+
 if __name__ == "__main__":
-    hold_at(sys.argv[1])
+    match sys.argv[1].split():
+        case ["ConfigMap", name, go]:
+            hold_before_write(name, Path(go))
+        case _:
+            hold_at(sys.argv[1])
     sys.argv = ["pyinfra", *sys.argv[2:]]
     runpy.run_module("pyinfra", run_name="__main__")

@@ -394,9 +394,12 @@ def _run(lab: Lab, node: str, batch: list[Sources]) -> dict[int, list[str]]:
         trap clean EXIT
         base64 -d | tar -x -C / && systemctl daemon-reload || exit 1
         systemctl start --wait {names} 2>/dev/null
+        # It does not wait for those that run once one could not be started.
+        at_work() {{ systemctl list-jobs --no-legend '{PREFIX}*' && systemctl list-units --no-legend --state=active,activating,deactivating '{PREFIX}*'; }}
+        while at_work | grep -q '{PREFIX}'; do sleep 0.2; done
         cd {FOLDER} && tar -cf - dump $(ls | grep 'argv$') | base64
     """
-    packed = lab.run(node, command, input=base64.b64encode(_archive(batch)).decode()).stdout
+    packed = lab.run(node, command, input=base64.b64encode(_archive(batch)).decode(), timeout=900).stdout
     found: dict[int, list[str]] = {}
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed))) as archive:
         for member in archive.getmembers():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -272,27 +271,21 @@ def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
 # ---- what goes wrong
 
 
-@contextlib.contextmanager
-def others_write(lab: Lab) -> Iterator[None]:
-    """Somebody who writes the ConfigMap again and again, without a pause."""
-    loop = "i=0; while :; do i=$((i + 1)); kubectl --kubeconfig /etc/kubernetes/admin.conf annotate --overwrite -n kube-system configmap kubelet-config test=$i; done"
-    process = subprocess.Popen(["ssh", "-F", str(lab.ssh_config), "cp1", f"({loop}) >/dev/null 2>&1 & cat; kill $!"], stdin=subprocess.PIPE)
+def test_a_conflict_is_tried_again(lab: Lab, in_none: World, tmp_path: Path) -> None:
+    """Somebody writes the ConfigMap right between daytwo's look at it and its write."""
+    annotate, go = ["annotate", "--overwrite", "-n", "kube-system", "configmap", KUBELET], tmp_path / "go"
+    run = Started("feature_gates", "-y", *ON, hold=f"ConfigMap {KUBELET} {go}")
     try:
-        first = versions(lab)[KUBELET]
-        wait_for(lambda: versions(lab)[KUBELET] != first, "the first of many writes")
-        yield
+        run.wait_for(f"{KUBELET}: held")
+        lab.kubectl(*annotate, "test=theirs")
+        go.touch()
+        told = run.end()
+        assert told.code == 0, told.all
+        assert told.out.count(f"{KUBELET}: it was changed since it was read; reading it again") == 1, told.out
+        assert config_map(lab, KUBELET)["metadata"]["annotations"]["test"] == "theirs", "their write is lost"
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(timeout=30)
-        lab.kubectl("annotate", "-n", "kube-system", "configmap", KUBELET, "test-")
-
-
-def test_a_conflict_is_tried_again(lab: Lab, in_none: World) -> None:
-    with others_write(lab):
-        told = pyinfra("feature_gates", "-y", *ON)
-    assert told.code == 0, told.all
-    assert "kubelet-config: it was changed since it was read; reading it again" in told.out, told.out
+        go.touch()
+        lab.kubectl(*annotate, "test-")
     assert kept(lab) == {CLUSTER: True, KUBELET: True} and without(texts(lab)) == in_none.before
 
 
