@@ -316,5 +316,5 @@ def test_the_look_at_a_node_brings_the_files_its_apiserver_names(tmp_path: Path)
 def test_all_of_it_under_gevent_as_pyinfra_patches_it() -> None:
     code = "from gevent import monkey; monkey.patch_all(); import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
     command = [sys.executable, "-W", "ignore", "-c", code, __file__, "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

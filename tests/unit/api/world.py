@@ -183,7 +183,7 @@ class SshServer:
         self._server.start_server(event=threading.Event(), server=_Door(self))
         threading.Thread(target=self._serve, daemon=True).start()
         self.transport = paramiko.Transport(ours)
-        self.transport.start_client(timeout=10)
+        self.transport.start_client(timeout=300)
         self.transport.auth_none("root")
 
     def _serve(self) -> None:
@@ -218,7 +218,7 @@ class _Door(paramiko.ServerInterface):
         if destination[1] in self._owner.forbidden_ports:
             return paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
         try:
-            _targets[(id(self._owner), chanid)] = socket.create_connection(destination, timeout=5)
+            _targets[(id(self._owner), chanid)] = socket.create_connection(destination, timeout=300)
         except OSError:
             return paramiko.OPEN_FAILED_CONNECT_FAILED
         return paramiko.OPEN_SUCCEEDED

@@ -31,7 +31,7 @@ class Scripted:
         return cast("dict[str, Any]", answer)
 
 
-def line(api: Scripted, connects: Callable[[], Any] | None = None, patience: float = 5) -> Line:
+def line(api: Scripted, connects: Callable[[], Any] | None = None, patience: float = 600) -> Line:
     return Line(cast("Callable[[], Api]", connects or (lambda: api)), patience)
 
 

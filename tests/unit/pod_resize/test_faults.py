@@ -14,6 +14,7 @@ from roles.pod_resize import resources as facts
 from roles.pod_resize.engine import Engine, Gone, Line, Refused, RevertFailed, Undone, Watcher
 from roles.pod_resize.plan import Change, Step
 from roles.rollout.remote import Answer, Remote
+from tests.unit.clock import Clock
 from tests.unit.pod_resize.world import ID, MI, SMALL, ability, container, pod, state
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
@@ -87,6 +88,9 @@ class World:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(engine, "time", clock)
+    monkeypatch.setattr(engine, "gevent", clock)
     monkeypatch.setattr(engine, "LOOK_AGAIN", 0.01)
     monkeypatch.setattr(engine, "FILES_SECONDS", 0.1)
     monkeypatch.setattr(engine, "STAYS_SECONDS", 0.1)

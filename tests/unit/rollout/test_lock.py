@@ -25,12 +25,12 @@ def begun(home: Path, run: str, take_over: str = "") -> subprocess.Popen[str]:
 def test_a_second_run_is_told_who_holds_it(tmp_path: Path) -> None:
     first = begun(tmp_path, "r1")
     assert first.stdout is not None and first.stdout.readline() == "locked\n"
-    told = begun(tmp_path, "r2").communicate("", timeout=30)[0].splitlines()
+    told = begun(tmp_path, "r2").communicate("", timeout=600)[0].splitlines()
     assert told[:3] == ["held run=r1", "held who=ops@desk", "held command=deploys/feature_gates.py"]
     assert re.fullmatch(r"held left=alive; its sign of life is good for \d+ s", told[3]), told[3]
-    assert first.communicate("q", timeout=30)[0] == "released\n"
+    assert first.communicate("q", timeout=600)[0] == "released\n"
     third = begun(tmp_path, "r3")
-    assert third.communicate("q", timeout=30)[0] == "locked\nreleased\n"
+    assert third.communicate("q", timeout=600)[0] == "locked\nreleased\n"
 
 
 def test_a_holder_that_has_yet_to_write_its_name_is_waited_for(tmp_path: Path) -> None:
@@ -41,15 +41,15 @@ def test_a_holder_that_has_yet_to_write_its_name_is_waited_for(tmp_path: Path) -
         wait_until("the second run to wait for the name", lambda: "sleep" in _children(second.pid), 30)
         (tmp_path / "name").write_text("run=r1\nwho=ops@desk\ncommand=c\nexpires=99999999999\n")
         (tmp_path / "name").rename(tmp_path / "cluster")
-        told = second.communicate("", timeout=30)[0].splitlines()
+        told = second.communicate("", timeout=600)[0].splitlines()
     assert told[0] == "held run=r1"
     assert told[3].startswith("held left=alive; its sign of life is good for 9")
 
 
 def test_what_a_dead_holder_left_is_taken_over_by_name_only(tmp_path: Path) -> None:
     (tmp_path / "cluster").write_text("run=r1\nwho=ops@desk\ncommand=c\nexpires=1\n")
-    assert begun(tmp_path, "r2").communicate("", timeout=30)[0].splitlines()[-1] == "held left=gone"
-    assert begun(tmp_path, "r2", "r1").communicate("q", timeout=30)[0].splitlines() == ["taken over r1 of ops@desk", "locked", "released"]
+    assert begun(tmp_path, "r2").communicate("", timeout=600)[0].splitlines()[-1] == "held left=gone"
+    assert begun(tmp_path, "r2", "r1").communicate("q", timeout=600)[0].splitlines() == ["taken over r1 of ops@desk", "locked", "released"]
 
 
 def _children(pid: int) -> set[str]:
