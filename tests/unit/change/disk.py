@@ -50,7 +50,7 @@ def traced(node: Scratch, script: str, trace: Path) -> None:
     words = ("strace", "-f", "--seccomp-bpf", "-y", "-I", "2", "-s", "256", "-e", f"trace={_CALLS}", "-o", str(trace))
     process = node.popen(*words, "sh", "-c", script, "sh", str(node.here))
     over = re.compile(rb"\A(\d+) .*^\1 +\+\+\+ exited with", re.DOTALL | re.MULTILINE)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while process.poll() is None and not (trace.exists() and over.search(trace.read_bytes())):
         assert time.monotonic() < until, f"not over: {node.log}\n{node.output()}"
         time.sleep(0.02)

@@ -110,7 +110,9 @@ class Judge:
 def judged(folder: Path, url: str, *verbs: str, mutate: Callable[[str], str] | None = None, wants: bool = True) -> Judge:
     """`wants`: the node has units that are started at boot, as every one has."""
     node = Scratch(folder / "node", url)
-    node.mutate = mutate or node.mutate
+    if mutate:
+        node.mutate = mutate
+        node.spare()
     if not wants:
         (node.root / "systemd/multi-user.target.wants").rmdir()
     try:

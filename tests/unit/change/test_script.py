@@ -321,7 +321,7 @@ def test_the_record_is_deleted_and_the_node_restarted(node: Scratch) -> None:
     assert node.verb("apply") == 0
     shutil.rmtree(node.here)
     node.boot()
-    assert node.popen("sh", str(node.home / "recover.sh")).wait(timeout=60) == 0
+    assert node.popen("sh", str(node.home / "recover.sh")).wait(timeout=600) == 0
     assert node.files() == node.before
     node.systemctl("start", node.change.unit)
     assert node.verb("deadline") == 0
@@ -347,7 +347,7 @@ def test_two_at_the_same_moment(node: Scratch) -> None:
         for one in pair:
             one.lay_down()
         started = [(one, one.start("apply")) for one in (pair if turn % 2 else reversed(pair))]
-        codes = {process.wait(timeout=60): one for one, process in started}
+        codes = {process.wait(timeout=600): one for one, process in started}
         assert sorted(codes) == [0, 1]
         winner, loser = codes[0], codes[1]
         assert (winner.state, loser.state) == ("applied", "refused")
@@ -388,7 +388,7 @@ def test_a_second_change_while_one_is_being_applied(node: Scratch) -> None:
         is_refused_by = reason(second)
     finally:
         (node.root / "go").touch()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
     assert second.state == "refused", is_refused_by
     names(second, node)
     after(node)
@@ -399,12 +399,14 @@ def test_a_second_change_while_one_is_being_applied(node: Scratch) -> None:
 def race(number: int, folder: Path, url: str) -> str:
     """confirm and revert at the same moment; the end."""
     node = Scratch(folder / str(number), url)
+    if number >= 4:
+        node.spare()
     try:
         node.lay_down()
         assert node.verb("apply") == 0
         verbs = ("confirm", "revert") if number % 2 else ("revert", "confirm")
         processes = {verb: node.start(verb) for verb in verbs}
-        codes = {verb: process.wait(timeout=60) for verb, process in processes.items()}
+        codes = {verb: process.wait(timeout=600) for verb, process in processes.items()}
         won = "confirm" if node.state == "confirmed" else "revert"
         # 2 is the shell's: what won was done before the other had opened the script, and has put it away.
         assert codes.pop(won) == 0 and set(codes.values()) <= {1, 2}, node.output()
@@ -436,7 +438,7 @@ def test_confirmed_twice(node: Scratch) -> None:
 def test_a_confirm_whose_answer_is_lost(node: Scratch) -> None:
     assert node.verb("apply") == 0
     # Nobody reads what it prints: the connection is gone.
-    node.popen("sh", "-c", f'sh "{node.here}/change.sh" confirm | :').wait(timeout=60)
+    node.popen("sh", "-c", f'sh "{node.here}/change.sh" confirm | :').wait(timeout=600)
     assert status(node)["state"] == "confirmed"
     is_over(node, "confirmed")
     after(node)
@@ -447,7 +449,7 @@ def test_a_restart_of_the_node_takes_the_chance_to_confirm(node: Scratch) -> Non
     node.boot()
     assert node.verb("confirm") == 1
     assert "was not confirmed in time" in node.output()
-    assert node.popen("sh", str(node.home / "recover.sh")).wait(timeout=60) == 0
+    assert node.popen("sh", str(node.home / "recover.sh")).wait(timeout=600) == 0
     assert (node.state, node.files()) == ("reverting", node.before)
     assert node.verb("confirm") == 1
     node.systemctl("start", node.change.unit)
@@ -727,7 +729,7 @@ def test_without_a_verb_it_tells_how_to_use_it(node: Scratch) -> None:
 def test_a_copy_elsewhere_says_where_it_belongs(node: Scratch, verb: str) -> None:
     elsewhere = node.root / "usb/stick/r1"
     shutil.copytree(node.here, elsewhere)
-    assert node.popen("sh", str(elsewhere / "change.sh"), verb).wait(timeout=60) == 2
+    assert node.popen("sh", str(elsewhere / "change.sh"), verb).wait(timeout=600) == 2
     assert f"this change belongs into {node.here}" in node.output()
     assert node.state == "staged" and not (node.home / "active" / node.change.id).exists()
     untouched(node)
