@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -18,7 +17,7 @@ from tests.lanes import schedule
 from tests.lanes.dispatch import Dispatch
 from tests.lanes.durations import Durations
 from tests.lanes.schedule import NONE, Lane, Plan, Unit
-from tests.lanes.worker import EVIDENCE, KEEP, empty_evidence
+from tests.lanes.worker import EVIDENCE, empty_evidence, keeps
 
 DURATIONS = "tests/durations.json"
 # Between two lines on the tests that need no lab, seconds: they are many and short.
@@ -108,6 +107,7 @@ class Controller:
         self.units = schedule.units(self.shapes, self.durations.unit)
         # xdist knows only what the last worker has collected.
         self.session.testscollected = len(self.shapes)
+        self._line("", told.planned(self.units))
         return Plan(self.lanes, list(self.units), labs)
 
     def unit_began(self, lane: str, unit: Unit) -> None:
@@ -157,15 +157,14 @@ class Controller:
         left = [test for test in self.shapes if test not in self.tests]
         if session.exitstatus == pytest.ExitCode.OK and (self.crashed or left):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if os.environ.get(KEEP) != "1":
-            self._take_down()
+        self._take_down()
         if self.config.getoption("--durations-record"):
             self._record()
 
     def _take_down(self) -> None:
         """The labs of workers that did not come to their end; each takes down its own, else."""
         for lane in self.lanes:
-            if not lane.has_lab:
+            if not lane.has_lab or keeps(lane.name):
                 continue
             try:
                 lab = self.config.hook.pytest_lanes_lab(name=lane.lab)

@@ -56,7 +56,8 @@ class Dispatch:
         try:
             if self.plan is None:
                 self.plan = self.listener.plan()
-            for node in self.nodes:
+            order = [lane.name for lane in self.lanes]
+            for node in sorted(self.nodes, key=lambda node: order.index(self.lane_of(node))):
                 if node in self._tests and not self._pending[node] and not node.shutting_down:
                     self._next(node)
         except LanesError as error:

@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         lanes = schedule.parse(text, SHAPES)
     except schedule.LanesError as error:
         raise pytest.UsageError(str(error)) from error
-    if not config.pluginmanager.has_plugin("xdist"):
+    if not hasattr(config.option, "tx"):
         raise pytest.UsageError("--lanes needs pytest-xdist")
     config.option.dist, config.option.tx = "load", workers(lanes)
     if config.option.maxworkerrestart is None:

@@ -39,6 +39,15 @@ def results(found: Iterable[str]) -> str:
     return ", ".join(f"{counted[name]} {name}" for name in ordered)
 
 
+def planned(units: Iterable[Unit]) -> str:
+    """How many tests there are of each shape."""
+    counted: Counter[str] = Counter()
+    for unit in units:
+        counted[unit.shape] += len(unit.tests)
+    labs = [f"{number} in the {shape} lab" for shape, number in counted.items() if shape != NONE]
+    return f"tests to run: {', '.join([*labs, *([f'{counted[NONE]} without a lab'] if counted[NONE] else [])]) or 'none'}"
+
+
 def began(unit: Unit) -> str:
     likely = "never timed" if unit.seconds == UNKNOWN else f"likely {unit.seconds:.0f} s"
     return f"{unit.title}: {len(unit.tests)} {plural('test', len(unit.tests))}, {likely}"

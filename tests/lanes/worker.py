@@ -17,6 +17,7 @@ import pytest
 
 from tests.lanes import shapes
 from tests.lanes.labs import LaneLab
+from tests.lanes.schedule import PLAIN
 
 EVIDENCE = ".evidence"
 MOST_FOLDERS = 10
@@ -157,7 +158,10 @@ class Worker:
             folder.mkdir(parents=True, exist_ok=True)
             self.kept[item.nodeid] = folder
             if not self.lane_lab.reason:
-                self.lane_lab.lab.evidence(folder)
+                try:
+                    self.lane_lab.lab.evidence(folder)
+                except Exception as error:
+                    (folder / "no-evidence.txt").write_text(f"{error!r}\n")
         with (folder / "report.txt").open("a", errors="backslashreplace") as file:
             file.write(f"{item.nodeid}: {report.when} failed in lane {self.lane}\n\n{report.longreprtext}\n\n")
             file.writelines(f"---- {title}\n{text}\n" for title, text in report.sections)
@@ -169,7 +173,7 @@ class Worker:
         notes = []
         if self.lane_lab:
             try:
-                if os.environ.get(KEEP) != "1":
+                if not keeps(self.lane):
                     self.lane_lab.down()
             except Exception as error:
                 notes = [f"lane {self.lane}: the lab could not be taken down: {error}"]
@@ -220,8 +224,13 @@ def folder_name(test: str, taken: set[str]) -> str:
     return name
 
 
+def keeps(lane: str) -> bool:
+    """Whether a lane's lab stays up at the end: a developer's own always does."""
+    return lane == PLAIN or os.environ.get(KEEP) == "1"
+
+
 def empty_evidence(root: Path) -> None:
     shutil.rmtree(root / EVIDENCE, ignore_errors=True)
 
 
-__all__ = ["EVIDENCE", "KEEP", "Worker", "empty_evidence", "folder_name"]
+__all__ = ["EVIDENCE", "KEEP", "Worker", "empty_evidence", "folder_name", "keeps"]

@@ -33,6 +33,7 @@ def test_the_result_of_a_test_is_its_worst(phases: list[tuple[str, str, bool]], 
 
 def test_the_lines_of_a_unit() -> None:
     unit = Unit("tests/test_audit.py", "small", ["x::1", "x::2", "x::3"], 120)
+    assert report.planned([unit, Unit("u", "none", ["u::1"])]) == "tests to run: 3 in the small lab, 1 without a lab"
     assert report.began(unit) == "tests/test_audit.py (small): 3 tests, likely 120 s"
     assert report.began(Unit("m", "wide", ["m::1"], UNKNOWN)) == "m (wide): 1 test, never timed"
     found = {"x::1": Outcome("a", 1, "passed"), "x::2": Outcome("a", 1, "failed")}

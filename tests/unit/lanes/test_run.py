@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,15 +74,21 @@ def lab(request):
     return request.config.pluginmanager.get_plugin("lanes-worker").lab
 
 
+@pytest.fixture(scope="session", autouse=True)
+def session():
+    with (ROOT / "sessions").open("a") as file:
+        file.write(os.environ["DAYTWO_LANE"])
+
+
 @pytest.fixture(autouse=True)
-def noted(request):
+def noted(request, session):
     with (ROOT / "ran").open("a") as file:
         words = [os.environ["DAYTWO_LANE"], os.environ.get("LAB", "-"), os.environ.get("DAYTWO_LAB", "-"), str(os.nice(0))]
         file.write(json.dumps([*words, request.node.nodeid]) + "\\n")
 '''
 INI = """
 [pytest]
-addopts = -ra --strict-markers -p no:hypothesispytest -p no:testinfra -p no:cacheprovider
+addopts = -ra --strict-markers -p xdist.plugin -p no:cacheprovider
 markers =
     lab: x
     wide: x
@@ -109,6 +119,8 @@ class Run:
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # Those of the environment, all but xdist, only take time in each of the processes.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     for name in ("DAYTWO_LAB", "LAB", "DAYTWO_LANE", "DAYTWO_KEEP_LABS", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
     pytester.makeconftest(CONFTEST)
@@ -153,6 +165,8 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     few = [test for test in run.tests("a") if "few" in test]
     assert [test.partition("::")[2] for test in few] == ["test_n[3]", "test_n[1]", "test_n[2]", "test_last"], "their order is kept"
     assert len(run.tests("u")) == 3
+    assert sorted((project.path / "sessions").read_text()) == ["a", "u", "w"], "a fixture of the session lives as long as the lane"
+    assert not run.says(r"^[.s]+$|\[ *\d+%\]"), "no letter a test"
     assert [line for line in run.asked if line.startswith("w")] == ["w become wide", "w become older", "w down"]
     assert [line for line in run.asked if line.startswith("a")] == ["a become small", "a down"]
     assert run.says(r"^\d\d:\d\d:\d\d  a   tests/test_few.py \(small\): 4 passed, \d+ s \[lane has \d to go\]$")
@@ -250,6 +264,41 @@ def test_the_first_failure_ends_a_run_that_asks_for_it(project: pytest.Pytester)
     assert run.code == pytest.ExitCode.INTERRUPTED and run.says("stopping after 1 failures")
     assert run.tests("a") == ["tests/test_first.py::test_bad"] and run.asked[-1] == "a down"
     assert run.says(r"^tests/test_first.py +small +a +2 +\d+\.\d  1 failed, 1 not run$")
+
+
+@pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl-c", "one process"])
+def test_an_interrupted_run_takes_its_labs_down(project: pytest.Pytester, whole_group: bool) -> None:
+    """Ctrl-C reaches all processes of the terminal; a signal of CI's only the first, and the lanes hear of it from that one."""
+    started = project.path / "started"
+    module(project, "test_first", f"import time\ndef test_one(lab):\n    open({str(started)!r}, 'w'); time.sleep(300)", "lab")
+    words = [sys.executable, "-m", "pytest", "--lanes=a:small", "tests"]
+    run = subprocess.Popen(words, cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    while not started.exists():
+        assert run.poll() is None, run.stdout and run.stdout.read()
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT) if whole_group else os.kill(run.pid, signal.SIGINT)
+    out, _ = run.communicate(timeout=100)
+    assert run.returncode == pytest.ExitCode.INTERRUPTED, out
+    assert not (project.path / "lab-a").exists() and "- modules -" in out
+
+
+def test_when_a_run_stops_no_lane_begins_another_test(project: pytest.Pytester) -> None:
+    module(project, "test_first", "def test_bad(lab):\n    while not (lab.file.parent / 'lab-b').exists(): pass\n    assert False", "lab")
+    wait = "    worker = request.config.pluginmanager.get_plugin('lanes-worker')\n    while not worker.stopping: time.sleep(0.02)"
+    module(project, "test_second", f"import time\ndef test_one(lab, request):\n{wait}\ndef test_never(lab): pass", "lab")
+    run = Run(project, "--lanes=a:small,b:small", "-x", "tests")
+    assert run.code == pytest.ExitCode.INTERRUPTED
+    assert run.tests("b") == ["tests/test_second.py::test_one"] and {"a down", "b down"} <= set(run.asked)
+
+
+def test_labs_can_be_kept_and_a_developers_own_always_is(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    module(project, "test_first", "def test_one(lab): assert (lab.name, os.environ['LAB']) == ('', '')", "lab")
+    run = Run(project, "--lanes=lab:small", "tests")
+    assert run.code == 0 and run.asked == [" become small"], run.out
+    module(project, "test_first", "def test_one(lab): pass", "lab")
+    monkeypatch.setenv("DAYTWO_KEEP_LABS", "1")
+    run = Run(project, "--lanes=a:small", "tests")
+    assert run.code == 0 and run.asked[1:] == ["a become small"] and (project.path / "lab-a").exists()
 
 
 def test_what_cannot_be_run_is_an_error(project: pytest.Pytester) -> None:
