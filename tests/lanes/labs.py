@@ -32,14 +32,14 @@ class LaneLab:
         self.reason = ""
         self.notes: list[str] = []
         self._clock = clock
-        self._begun = False
+        self._begun = self._used = False
         self._last = ""
         self._failed = ""
 
     def need(self, shape: str, module: str) -> None:
         """Have a lab of this shape that is whole. Never raises: `reason` says what went wrong."""
         begun = self._clock()
-        self.reason = ""
+        self.reason, self._used = "", True
         try:
             self._have(shape)
         except Exception as error:
@@ -55,6 +55,9 @@ class LaneLab:
         self._failed = self._failed or test
 
     def down(self) -> None:
+        """Take down what was made here, and what was there already."""
+        if not (self._used or self.lab.exists):
+            return
         begun = self._clock()
         self.lab.down()
         self.seconds += self._clock() - begun

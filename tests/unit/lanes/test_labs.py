@@ -101,3 +101,13 @@ def test_without_a_lab_the_reason_is_kept_until_there_is_one() -> None:
     stand.failing = {}
     lane.need("small", "two.py")
     assert lane.reason == "" and stand.asked == ["become small", "become small"]
+
+
+def test_what_was_made_or_found_is_taken_down_and_nothing_else() -> None:
+    for shape, needed, asked in [(None, False, []), ("small", False, ["down"]), (None, True, ["become small", "down"])]:
+        stand, lane = made(shape)
+        if needed:
+            stand.failing = {"become small": "half of it is there"}
+            lane.need("small", "one.py")
+        lane.down()
+        assert stand.asked == asked

@@ -173,6 +173,7 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     assert run.says(r"^tests/unit/ +none +u +3 +\d+\.\d  2 passed, 1 skipped$")
     assert run.says(r"^SKIPPED .* not here$") and run.says(r"= 10 passed, 1 skipped in ")
     assert run.says(r"^lane +start +tests +labs +nothing to do +CPU itself +CPU children +total$")
+    assert all(run.says(rf"^{lane}( +\d+){{7}}$") for lane in "wau"), "each has sent what it took"
     recorded = json.loads((project.path / "tests/durations.json").read_text())
     assert set(recorded["tests"]) == {*run.tests("w"), *run.tests("a")} and set(recorded["modules"]) == {
         "tests/unit/test_pure.py",
@@ -264,6 +265,23 @@ def test_the_first_failure_ends_a_run_that_asks_for_it(project: pytest.Pytester)
     assert run.code == pytest.ExitCode.INTERRUPTED and run.says("stopping after 1 failures")
     assert run.tests("a") == ["tests/test_first.py::test_bad"] and run.asked[-1] == "a down"
     assert run.says(r"^tests/test_first.py +small +a +2 +\d+\.\d  1 failed, 1 not run$")
+
+
+def test_a_lane_that_is_not_started_again_leaves_no_lab(project: pytest.Pytester) -> None:
+    module(project, "test_first", "def test_end(lab): os._exit(3)\ndef test_more(lab): pass", "lab")
+    run = Run(project, "--lanes=a:small", "--max-worker-restart=0", "tests")
+    assert run.code == 1 and run.says(r"^tests/test_first.py +small +a +2 +\d+\.\d  1 failed, 1 not run$"), run.out
+    assert run.asked == ["a become small", "a down"]
+
+
+def test_a_lane_that_finds_no_tests_is_no_run_without_tests(project: pytest.Pytester) -> None:
+    """Of the lanes that collect, the one with nothing comes last here; pytest alone would say that nothing was collected."""
+    module(project, "unit/test_pure", "def test_one(): pass")
+    wait = "    while lanes['lane'] == 'a' and not os.path.exists(lanes['folder'] + '/u.json'): time.sleep(0.02)"
+    module(project, "conftest", f"import time\ndef pytest_collection_modifyitems(config):\n    lanes = config.workerinput['lanes']\n{wait}")
+    run = Run(project, "--lanes=a:small,u:none", "tests")
+    assert run.code == 0 and run.says("= 1 passed in"), run.out
+    assert run.asked == [], "no lab is made for nothing"
 
 
 @pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl-c", "one process"])

@@ -121,6 +121,13 @@ def test_what_a_lost_worker_leaves_is_done_by_somebody() -> None:
     assert plan.left == [] and plan.next("a") is None
 
 
+def test_a_lost_workers_lab_does_not_count() -> None:
+    plan = Plan([A, B], [unit("x", "small", 30, tests=2)])
+    assert name(plan.next("a")) == "x"
+    plan.lost("a", ["x::test_1"])
+    assert name(plan.next("b")) == "x", "nobody else has such a lab now"
+
+
 def test_a_lane_that_cannot_make_its_lab_does_only_what_nobody_else_can() -> None:
     plan = Plan([W, A], [unit("wide", "wide", 9), unit("x", "small", 900), unit("y", "small", 900), unit("z", "small", 1)])
     plan.breaks("w")
