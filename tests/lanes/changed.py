@@ -171,6 +171,8 @@ def _git(root: Path, *words: str) -> list[str]:
 
 def changed_files(root: Path, base: str) -> set[str]:
     """Files that differ from where this branch left `base`, committed or not."""
+    if subprocess.run(["git", "rev-parse", "--verify", "-q", f"{base}^{{commit}}"], cwd=root, capture_output=True, check=False).returncode:
+        raise SystemExit(f"there is no commit {base} to compare with; name one: make test-changed BASE=main")
     (fork,) = _git(root, "merge-base", base, "HEAD")
     return {*_git(root, "diff", "--name-only", "--no-renames", "-z", fork), *_git(root, "ls-files", "--others", "--exclude-standard", "-z")}
 

@@ -108,6 +108,7 @@ class Controller:
         # xdist knows only what the last worker has collected.
         self.session.testscollected = len(self.shapes)
         self._line("", told.planned(self.units))
+        self.last_line = time.monotonic()
         return Plan(self.lanes, list(self.units), labs)
 
     def unit_began(self, lane: str, unit: Unit) -> None:

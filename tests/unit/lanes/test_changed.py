@@ -129,7 +129,7 @@ def test_what_is_committed_and_what_is_not(tree: Tree) -> None:
     git("commit", "-am", "three")
     git("checkout", "mine")
     assert ALONE not in chosen(tree.root, "main")
-    with pytest.raises(SystemExit, match="merge-base nowhere HEAD"):
+    with pytest.raises(SystemExit, match="there is no commit nowhere to compare with; name one"):
         chosen(tree.root, "nowhere")
 
 
