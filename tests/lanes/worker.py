@@ -86,6 +86,7 @@ class Worker:
         has no time for, and which lab comes next would be chosen a test too early."""
         xdist = next(plugin for plugin in self.config.pluginmanager.get_plugins() if hasattr(plugin, "torun"))
         xdist.channel.setcallback(self._receive, endmarker=_END)
+        between = Between.from_parent(session, name="between two units")
         self.seconds["start"] = time.monotonic() - self.begun
         while (unit := self._next_unit()) is not None:
             items = [session.items[index] for index in unit]
@@ -99,7 +100,7 @@ class Worker:
                     return True
                 begun = time.monotonic()
                 xdist.item_index = index
-                self.config.hook.pytest_runtest_protocol(item=item, nextitem=following or _elsewhere(session, item))
+                self.config.hook.pytest_runtest_protocol(item=item, nextitem=following or between)
                 took = time.monotonic() - begun
                 self.seconds["tests"] += took
                 xdist.sendevent("runtest_protocol_complete", item_index=index, duration=took)
@@ -185,6 +186,14 @@ class Worker:
         self.config.workeroutput["lanes"] = output  # type: ignore[attr-defined]
 
 
+class Between(pytest.Item):
+    """Named as the next item after the last of a unit, and never run: it shares nothing but the session with any other, and so all is
+    torn down but the fixtures of the session."""
+
+    def runtest(self) -> None:
+        raise NotImplementedError
+
+
 class Unread(pytest.Module):
     """A module that has nothing for a lane with a lab, and is not imported there."""
 
@@ -194,11 +203,6 @@ class Unread(pytest.Module):
 
 def _module(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
-
-
-def _elsewhere(session: pytest.Session, item: pytest.Item) -> pytest.Item | None:
-    """An item of another module: pytest tears down what the one before does not share with it, and so no fixture of the session."""
-    return next((other for other in session.items if _module(other) != _module(item)), None)
 
 
 def is_patched() -> bool:

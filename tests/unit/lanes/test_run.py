@@ -152,6 +152,9 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     module(project, "unit/test_pure", "def test_one(): pass\ndef test_two(): pytest.skip('not here')")
     # Not read by a lane with a lab: it would fail there.
     module(project, "unit/test_alone", "assert os.environ['DAYTWO_LANE'] == 'u'\ndef test_one(): pass")
+    # Two in one folder before those of another one: what the folders share with each other is torn down between them.
+    for name in ("also/test_one", "also/test_other"):
+        module(project, name, "def test_one(): pass")
     run = Run(project, "--lanes=w:wide+older+small,a:small,u:none", "--durations-record", "tests")
     assert run.code == 0, run.out
     here = os.nice(0)
@@ -164,21 +167,19 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     }
     few = [test for test in run.tests("a") if "few" in test]
     assert [test.partition("::")[2] for test in few] == ["test_n[3]", "test_n[1]", "test_n[2]", "test_last"], "their order is kept"
-    assert len(run.tests("u")) == 3
+    assert len(run.tests("u")) == 5
     assert sorted((project.path / "sessions").read_text()) == ["a", "u", "w"], "a fixture of the session lives as long as the lane"
     assert not run.says(r"^[.s]+$|\[ *\d+%\]"), "no letter a test"
     assert [line for line in run.asked if line.startswith("w")] == ["w become wide", "w become older", "w down"]
     assert [line for line in run.asked if line.startswith("a")] == ["a become small", "a down"]
     assert run.says(r"^\d\d:\d\d:\d\d  a   tests/test_few.py \(small\): 4 passed, \d+ s \[lane has \d to go\]$")
     assert run.says(r"^tests/unit/ +none +u +3 +\d+\.\d  2 passed, 1 skipped$")
-    assert run.says(r"^SKIPPED .* not here$") and run.says(r"= 10 passed, 1 skipped in ")
+    assert run.says(r"^SKIPPED .* not here$") and run.says(r"= 12 passed, 1 skipped in ")
     assert run.says(r"^lane +start +tests +labs +nothing to do +CPU itself +CPU children +total$")
     assert all(run.says(rf"^{lane}( +\d+){{7}}$") for lane in "wau"), "each has sent what it took"
     recorded = json.loads((project.path / "tests/durations.json").read_text())
-    assert set(recorded["tests"]) == {*run.tests("w"), *run.tests("a")} and set(recorded["modules"]) == {
-        "tests/unit/test_pure.py",
-        "tests/unit/test_alone.py",
-    }
+    assert set(recorded["tests"]) == {*run.tests("w"), *run.tests("a")}
+    assert set(recorded["modules"]) == {test.partition("::")[0] for test in run.tests("u")} and len(recorded["modules"]) == 4
 
 
 def test_after_a_failure_the_lab_is_reset_and_what_is_left_is_kept(project: pytest.Pytester) -> None:
