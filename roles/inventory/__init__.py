@@ -36,9 +36,14 @@ def refusals(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Refusal
         except ValueError as error:
             problems.append(Refusal(remote.name, f"own_keys: {error}"))
             continue
-        for key, why in unknown(remote.data_keys, registry.names(), pyinfra, own).items():
+        for key, why in _unknown(remote.data_keys, pyinfra, own).items():
             found.setdefault((remote.data_origin(key), why), []).append(remote.name)
     return problems + [Refusal(_hosts(hosts), f"{where}: {why}", WAY_OUT) for (where, why), hosts in found.items()]
+
+
+def _unknown(keys: set[str], pyinfra: frozenset[str], own: tuple[str, ...]) -> dict[str, str]:
+    # Only the models have the say; but where the page that is made from them knows all keys, they need not be imported.
+    return unknown(keys, registry.written_names(), pyinfra, own) and unknown(keys, registry.names(), pyinfra, own)
 
 
 def _hosts(hosts: list[str]) -> str:

@@ -6,10 +6,12 @@ text and imported when they are asked for: this room is above all others, and no
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from roles.data import Names
 
 EVERY_DEPLOY = "every deploy"
+# Where reference.schema_text is kept; a test holds it in step with the models.
+SCHEMA = Path(__file__).resolve().parents[2] / "docs/reference/data.schema.json"
 
 
 @dataclass(frozen=True)
@@ -104,3 +108,13 @@ def of(declared: Declared) -> list[Key]:
 def names() -> frozenset[str]:
     """The names of all keys."""
     return frozenset(key.name for key in every())
+
+
+@cache
+def written_names() -> frozenset[str]:
+    """The names of all keys as the page SCHEMA has them, which takes no import of any model: all roles together take longer to
+    import than all else that a deploy does before its first look. Where there is no such page, the models are asked."""
+    try:
+        return frozenset(json.loads(SCHEMA.read_text(encoding="utf-8"))["properties"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return names()

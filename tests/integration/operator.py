@@ -58,7 +58,8 @@ def inventory_of_the_lab(*more: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYINFRA_PROGRESS": "off"}
+    # Images of Python often forbid it to keep what it compiles, and then each command compiles all of roles/.
+    return {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 1800) -> Outcome:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.integration.operator import ROOT, inventory_of_the_lab
+from tests.integration.operator import ROOT, environment, inventory_of_the_lab
 from tests.lab import Lab
 from tests.runbooks import Command, File, Runbook, Words, differs, parse
 
@@ -65,7 +65,7 @@ class Desk:
 
     def environment(self) -> Mapping[str, str]:
         path = f"{self.tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "PYINFRA_PROGRESS": "off", "XDG_STATE_HOME": str(self.project.parent / "state")}
+        return {**environment(), "PATH": path, "XDG_STATE_HOME": str(self.project.parent / "state")}
 
     def run(self, text: str) -> tuple[int, str]:
         """Exit status and output of a command, as a terminal would show it."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,3 +100,33 @@ def test_own_keys_as_text_and_as_list_and_as_nonsense() -> None:
     assert [str(found) for found in refusals([remote("w1", own_keys=True)], pyinfra_keys())] == [
         "w1: own_keys: true is no list of names; write them with commas between: w1,w2"
     ]
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The page with the names of all keys, which is another one for this test."""
+    monkeypatch.setattr(registry, "SCHEMA", tmp_path / "data.schema.json")
+    registry.written_names.cache_clear()
+    yield tmp_path / "data.schema.json"
+    registry.written_names.cache_clear()
+
+
+@pytest.mark.parametrize("text", ['{"properties": {"soak": {}}}', "{", "[]", "{}", None])
+def test_the_models_have_the_say_where_the_page_is_old_broken_or_not_there(page: Path, text: str | None) -> None:
+    if text is not None:
+        page.write_text(text)
+    assert refusals([remote("w1", feature_gates="A=true", soak=5)], pyinfra_keys()) == []
+    assert [found.host for found in refusals([remote("w2", feature_gate="A=true")], pyinfra_keys())] == ["w2"]
+
+
+def test_keys_that_the_page_knows_take_no_import_of_all_models() -> None:
+    """Which takes longer than all else that a deploy does before its first look."""
+    script = (
+        "import sys; from types import SimpleNamespace; from roles.inventory import refusals, registry\n"
+        "data = {'feature_gates': 'A=true', 'soak': 5, 'x_rack': 1}\n"
+        "assert refusals([SimpleNamespace(name='w1', data=data.get, data_keys=set(data))], frozenset()) == []\n"
+        "print([one.model for one in registry.DECLARED if one.model.partition(':')[0] in sys.modules])"
+    )
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "['roles.inventory.registry:Own']"
