@@ -733,3 +733,44 @@ def test_a_copy_elsewhere_says_where_it_belongs(node: Scratch, verb: str) -> Non
     assert f"this change belongs into {node.here}" in node.output()
     assert node.state == "staged" and not (node.home / "active" / node.change.id).exists()
     untouched(node)
+
+
+# ---- what systemd tells of the unit ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched(node: Scratch) -> Scratch:
+    """A node whose new process must be well for longer than a moment, and whose unit is looked at meanwhile."""
+    node.tuned["stable_seconds"] = 2
+    node.lay_down()
+    return node
+
+
+def test_a_process_that_systemd_starts_over_and_over_is_not_waited_for(watched: Scratch) -> None:
+    """As NRestarts tells it: the process of each look is well, and of the ends between two looks nothing else is seen."""
+    watched.hook("show", 'if [ -e "$S/etc/made" ]; then echo . >>"$S/run/ends"; wc -l <"$S/run/ends" >"$S/run/restarts"; fi\n')
+    assert watched.verb("apply") == 1
+    assert reason(watched) == "kubelet was healthy and ended again"
+    is_over(watched, "reverted")
+    untouched(watched)
+
+
+def test_a_unit_that_failed_is_not_waited_for(watched: Scratch) -> None:
+    dies = 'if [ -e "$S/etc/made" ] && alive; then kill -KILL "$(cat "$S/run/pid")"; : >"$S/run/pid"; echo failed >"$S/run/active"; fi\n'
+    watched.hook("show", dies)
+    assert watched.verb("apply") == 1
+    assert reason(watched) == f"{watched.change.unit} failed"
+    is_over(watched, "reverted")
+    untouched(watched)
+
+
+def test_a_timer_that_is_there_means_that_the_change_is_at_work(node: Scratch) -> None:
+    """Of the four units that may work on it only the last is: what is shown of the others says nothing."""
+    node.hook("show", 'case $* in *deadline.timer) printf "inactive\\n\\nfailed\\n\\ninactive\\n\\nactive\\n"; exit ;; esac\n')
+    script = (node.here / "change.sh").read_text()
+    head = script[: script.index('[ "$(id -u)" = 0 ]')]
+    asked = subprocess.run(["sh", "-c", f"{head}\nat_work"], check=False)
+    assert asked.returncode == 0
+    node.hook("show", 'case $* in *deadline.timer) printf "inactive\\n\\nfailed\\n\\ninactive\\n\\ninactive\\n"; exit ;; esac\n')
+    asked = subprocess.run(["sh", "-c", f"{head}\nat_work"], check=False)
+    assert asked.returncode == 1
