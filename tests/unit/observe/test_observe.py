@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -176,6 +177,43 @@ def test_the_look_tells_that_the_directory_is_a_link(tmp_path: Path) -> None:
     answer = subprocess.run(["sh", "-s"], input=f"{functions()}\nemit_tree '{tmp_path}/link'\n", text=True, capture_output=True, check=True)
     found = parse("n1", node.answer(extra=answer.stdout.splitlines())).file(f"{tmp_path}/link")
     assert found is not None and found.kind == "link"
+
+
+def test_what_the_look_tells_of_each_kind_of_file(tmp_path: Path) -> None:
+    """One after another, so that what is remembered of one is no other's."""
+    limit = 1 << 20
+    # A name may be anything: a line end in it begins no record.
+    contents = {"plain": b"a\nb", "empty": b"", "two words *": b"x\n", "line\nend": b"y", "edge": bytes(limit), "big": bytes(limit + 1)}
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "plain").chmod(0o4640)
+    os.utime(tmp_path / "plain", (1, 1234567))
+    (tmp_path / "folder").mkdir()
+    for name, target in {"link": "plain", "big link": "big", "dangling": "nowhere", "to folder": "folder"}.items():
+        (tmp_path / name).symlink_to(target)
+    os.mkfifo(tmp_path / "pipe")
+    names = ["plain", "link", "/proc/version", "empty", "gone", "two words *", "line\nend", "dangling", "edge", "big", "big link"]
+    paths = [str(tmp_path / name) for name in (*names, "folder", "to folder", "pipe", "/proc")]
+    script = f'{functions()}\nfor path; do emit_file "$path"; done\n'
+    answer = subprocess.run(["sh", "-c", script, "sh", *paths], text=True, capture_output=True, check=True)
+    assert answer.stderr == ""
+    seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
+    for path in paths:
+        file, there = seen.file(path), Path(path)
+        assert file is not None
+        if path.endswith("/gone"):
+            assert (file.kind, file.mode, file.mtime, file.mountpoint, file.data) == ("none", 0, 0, "", None)
+            continue
+        kinds = [there.is_symlink() and "link", there.is_file() and "file", there.is_dir() and "directory", "other"]
+        stat = there.lstat()
+        told = (file.kind, file.mode, file.uid, file.gid)
+        assert told == (next(filter(None, kinds)), stat.st_mode & 0o7777, stat.st_uid, stat.st_gid), path
+        # The kernel has a new time for what is in /proc whenever it likes.
+        assert file.mtime == int(stat.st_mtime) or path.startswith("/proc"), path
+        mount = next(parent for parent in (there, *there.parents) if parent.is_mount())
+        assert file.mountpoint == str(mount) and "\n" not in file.attributes, path
+        small = there.is_file() and there.stat().st_size <= limit
+        assert file.data == (there.read_bytes() if small else None), path
 
 
 def test_a_component_between_two_starts_matters_where_it_is_to_be_changed() -> None:
