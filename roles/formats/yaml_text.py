@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -44,6 +45,8 @@ _LAST_END = re.compile(r"(\r?\n)?\Z")
 _OWN_LINE = "give it a line of its own"
 # More nodes than any real file has, once its aliases are written out.
 _MOST_NODES = 100_000
+# So many texts are remembered with their nodes: those of one node of the cluster, and those that all of them share.
+_REMEMBERED = 64
 
 
 @dataclass(eq=False)
@@ -189,6 +192,8 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(child)
 
 
+# A file is asked for its values, its gates and its lines, each time with all of its text. Nobody changes a node once it is composed.
+@lru_cache(_REMEMBERED)
 def _compose(text: str) -> Node:
     reader = YAML(typ="safe", pure=True)
     try:

@@ -159,3 +159,10 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for content in (data, b"a: " + data, b"a:\n- b\n" + data):
         with contextlib.suppress(FormatError):
             assert isinstance(yaml_text.load(content), dict)
+
+
+def test_what_one_reader_does_with_its_values_no_other_sees() -> None:
+    """The same text is composed once for all of them."""
+    for data in (b"a: {b: [1]}\n", b'{"a": {"b": [1]}}'):
+        yaml_text.load(data)["a"]["b"].append(2)
+        assert yaml_text.load(data) == {"a": {"b": [1]}}
