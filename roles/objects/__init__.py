@@ -26,6 +26,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.remote import Fleet, show
+from roles.shown import set_off
 
 CELL = 120
 
@@ -140,7 +141,7 @@ def _finish(run: ObjectRun, plan: Plan) -> None:
         show(f"\nWARNING: {warning}")
     show(f"\nRecord of the run: {run.record.path}")
     if run.halted:
-        show(f"\nHALTED: {run.halted}")
+        show(f"\nHALTED: {set_off(run.halted)}")
         left = [turn.action.name for turn in run.turns if turn.outcome == "not started"]
         if left:
             show(f"Not touched: {', '.join(left)}.")

@@ -19,7 +19,7 @@ from roles.patience import patient
 from roles.proof import NoApi
 from roles.rollout import table
 from roles.rollout.lock import ClusterLock, Locked
-from roles.rollout.remote import Fleet, RemoteError, on_interrupt, show
+from roles.rollout.remote import Fleet, RemoteError, on_interrupt, show, show_error
 
 T = TypeVar("T")
 
@@ -102,8 +102,7 @@ class Errand:
             self.close()
         except Exception as error:
             self.halted = self.halted or repr(error)
-            show(f"\nthe run ended by an error of its own: {error!r}")
-            raise
+            show_error("\nthe run ended by an error of its own", error)
         finally:
             with contextlib.suppress(Exception):
                 self._lock.release()

@@ -25,6 +25,7 @@ from roles.patience import patient
 from roles.proof import NoApi
 from roles.rollout.lock import Locked
 from roles.rollout.remote import Fleet, RemoteError, show
+from roles.shown import set_off
 
 Outcome = Literal["done", "reverted", "revert-failed", "failed", "not started"]
 
@@ -117,7 +118,7 @@ class ObjectRun(Errand):
         except (NotDone, ApiError, NoApi, Locked, RemoteError) as error:
             turn.why = str(error)
         turn.seconds = time.monotonic() - begun
-        show(f"  {turn.outcome}: {turn.proof or turn.why} ({turn.seconds:.0f} s)")
+        show(f"  {turn.outcome}: {set_off(turn.proof or turn.why)} ({turn.seconds:.0f} s)")
         if turn.outcome != "done":
             self.halted = self.halted or f"{action.name}: {turn.outcome}: {turn.why}"
         self.note(

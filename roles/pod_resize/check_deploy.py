@@ -32,6 +32,7 @@ from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.lock import Locked
 from roles.rollout.remote import Fleet, RemoteError, show
+from roles.shown import set_off
 
 # Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
 START_SECONDS = 90.0
@@ -191,7 +192,7 @@ class CheckRun(Errand):
         rows += [[node.name, "-", node.outcome, table.short(node.why) or "-"] for node in self.nodes if node.outcome != "done"]
         show("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
         if self.halted:
-            show(f"\nHALTED: {self.halted}")
+            show(f"\nHALTED: {set_off(self.halted)}")
         show(f"\nThe namespace {self.namespace} is {f'STILL THERE: {self._left}' if self._left else 'gone'}.")
         show(f"Record of the run: {self.record.path}")
 

@@ -29,6 +29,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.remote import Fleet, show
+from roles.shown import set_off
 
 # Seconds: how long the API may be away in the middle of a run.
 API_PATIENCE = 60.0
@@ -264,7 +265,7 @@ def _finish(run: ResizeRun, plan: Plan, workload: tuple[str, Object] | None) -> 
         show(f"\nWARNING: {warning}")
     done = [turn for turn in run.turns if turn.outcome == "done"]
     if run.halted:
-        show(f"\nHALTED: {run.halted}")
+        show(f"\nHALTED: {set_off(run.halted)}")
         left = [turn.name for turn in run.turns if turn.outcome == "not started"]
         if left:
             show(f"Not touched: {', '.join(left)}.")

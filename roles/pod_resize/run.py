@@ -22,6 +22,7 @@ from roles.pod_resize.template import Template
 from roles.proof import NoApi
 from roles.rollout.lock import Locked
 from roles.rollout.remote import Fleet, RemoteError, show
+from roles.shown import set_off
 
 Outcome = Literal["done", "reverted", "revert-failed", "gone", "failed", "not started"]
 
@@ -138,7 +139,7 @@ class ResizeRun(Errand):
         except Exception as error:
             turn.why = f"an error of daytwo's own: {error!r}"
         turn.seconds = time.monotonic() - begun
-        show(f"  {turn.name}: {turn.outcome}: {turn.proof or turn.why} ({turn.seconds:.0f} s)")
+        show(f"  {turn.name}: {turn.outcome}: {set_off(turn.proof or turn.why)} ({turn.seconds:.0f} s)")
         if turn.outcome != "done":
             self.halted = self.halted or f"{turn.name}: {turn.outcome}: {turn.why}"
         self.note(

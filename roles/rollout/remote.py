@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import signal
+import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,15 @@ from pyinfra.connectors.util import (
 
 from roles import patience
 from roles.data import names
+from roles.shown import Harmless, harmless, set_off
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # An API server that is away for the moment is expected and told by daytwo itself; paramiko would print a line for each try.
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
+# pyinfra prints refusals, and what hosts say, through this one.
+logging.getLogger("pyinfra").addFilter(Harmless())
 
 CONTROL_PLANE_GROUP = "control_plane"
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
@@ -335,6 +339,12 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
     # gevent prints a traceback for an error that leaves a greenlet; a refusal is no accident.
     try:
         result.set(work(fleet))
+    except DeployError as error:
+        result.set_exception(error)
+    except Exception as error:
+        # pyinfra would print it as it is, with whatever a node said in it.
+        show_error("\nan error of daytwo's own", error)
+        result.set_exception(refuse(f"nothing was written on any node: an error of daytwo's own: {error!r}"))
     except BaseException as error:
         result.set_exception(error)
 
@@ -353,12 +363,12 @@ class Refused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
 
 def refuse(message: str) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, under -y too."""
-    return Refused(message)
+    return Refused(harmless(message))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
-    """The error that stops a run because of `reasons`, all of them told."""
-    lines = "\n".join(f"  - {reason}" for reason in reasons)
+    """The error that stops a run because of `reasons`, all of them told. What a reason has on more than one line is set off."""
+    lines = "\n".join(f"  - {set_off(str(reason))}" for reason in reasons)
     return refuse(f"refused, nothing was written on any node:\n{lines}")
 
 
@@ -401,8 +411,13 @@ def on_interrupt(handle: Callable[[], None]) -> None:
 
 
 def show(text: str = "") -> None:
-    """Print for the operator, on standard output."""
-    echo(text)
+    """Print for the operator, on standard output: the one place where text gets to the terminal, and where it is made harmless."""
+    echo(harmless(text))
+
+
+def show_error(what: str, error: BaseException) -> None:
+    """Print an error of daytwo's own, with where it came from."""
+    show(f"{what}: {error!r}\n{''.join(traceback.format_exception(error))}")
 
 
 @operation(is_idempotent=True)  # type: ignore[untyped-decorator]

@@ -10,6 +10,7 @@ from roles.change.model import STABLE_SECONDS, Change
 from roles.rollout.remote import show
 from roles.rollout.run import ClusterStep, Run, Step
 from roles.rollout.table import counted
+from roles.shown import set_off
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
@@ -66,7 +67,7 @@ def show_end(run: Run) -> None:
     show(f"\nRecord of the run: {run.record.path}")
     if not run.halted:
         return
-    show(f"\nHALTED: {run.halted}")
+    show(f"\nHALTED: {set_off(run.halted)}")
     for step in run.failed:
         _show_failure(step)
     left = [step for step in run.steps if step.outcome == "not started"]

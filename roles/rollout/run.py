@@ -21,7 +21,8 @@ from roles.change.record import Effective, RunInfo, RunRecord, cluster_record, e
 from roles.patience import patient
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.pace import Pace, Stage, stages
-from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show
+from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show, show_error
+from roles.shown import set_off
 
 Outcome = Literal["confirmed", "reverted", "revert-failed", "refused", "failed", "not started", "unknown"]
 
@@ -194,8 +195,7 @@ class Run:
             self._finish(self)
         except Exception as error:
             self.halted = self.halted or repr(error)
-            show(f"\nthe run ended by an error of its own: {error!r}")
-            raise
+            show_error("\nthe run ended by an error of its own", error)
         finally:
             with contextlib.suppress(Exception):
                 self._lock.release()
@@ -233,7 +233,7 @@ class Run:
         except Exception as error:
             step.outcome, step.why = "failed", str(error) or repr(error)
         step.seconds = time.monotonic() - begun
-        show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
+        show(f"  {step.name}: {step.outcome}: {set_off(step.how or step.why or 'interrupted')} ({step.seconds:.0f} s)")
         if step.outcome != "confirmed":
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
         if planned:
@@ -425,7 +425,7 @@ class Run:
             show(f"WARNING: the record {self.record.path} could not be written: {error}")
 
     def _say(self, step: Step, text: str) -> None:
-        show(f"  {step.change.node} {step.change.component}: {text}")
+        show(f"  {step.change.node} {step.change.component}: {set_off(text)}")
 
 
 def _refusal(proof: Proof) -> str:
