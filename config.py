@@ -4,6 +4,11 @@ import sys
 
 from pyinfra import config
 
+from roles.rollout import host_keys
+
+# Before any host is connected to: what the operator's ssh would refuse is refused.
+host_keys.install()
+
 # One host that fails stops the run: no later deploy file goes on as if nothing had happened.
 config.FAIL_PERCENT = 0
 

@@ -15,8 +15,8 @@
 #         ProxyJump bastion
 # ssh_config_file = "inventories/ssh_config"
 
-# A host whose key is not known: "accept-new" (the default) notes it, "yes" refuses it.
-# ssh_strict_host_key_checking = "yes"
+# A host whose key is not known is refused, unless your ssh_config says otherwise (StrictHostKeyChecking). "accept-new" here notes the key.
+# ssh_strict_host_key_checking = "accept-new"
 
 # How to become root. Where sudo wants a password, pyinfra asks for it at the terminal, host by host; with --same-sudo-password it asks
 # once, before it connects (--use-sudo-password does nothing in pyinfra 3.10). Where nobody is there to be asked, such as in CI, have it in

@@ -44,6 +44,7 @@ from pyinfra.connectors.util import (
 
 from roles import patience
 from roles.data import names
+from roles.rollout import host_keys
 from roles.shown import Harmless, harmless, set_off
 
 T = TypeVar("T")
@@ -59,6 +60,9 @@ CONTROL_PLANE_GROUP = "control_plane"
 KEEPALIVE_SECONDS = 15
 # As config.py has it for pyinfra's own command.
 CONNECT_SECONDS = 20
+
+
+host_keys.install()
 
 
 class RemoteError(Exception):
@@ -304,6 +308,12 @@ def open_inventory(path: str, project: str, connect: bool = True) -> Fleet:
 
 
 def _fleet(state: State) -> Fleet:
+    unchecked = [host.name for host in state.inventory if not host_keys.is_checked(host.connector)]
+    if unchecked:
+        raise refuse(
+            f"{', '.join(unchecked)}: connected to without the SSH configuration's rules for host keys, since config.py was not read; "
+            "run pyinfra from the project's own folder, without --config"
+        )
     active = {host.name for host in state.active_hosts}
     limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
     remotes = {host.name: Remote(host) for host in state.inventory}
