@@ -215,11 +215,21 @@ _APISERVER = Peer(
     "kubectl",
 )
 
+#: A controller-manager or scheduler that is to be shown a token. Any pod on the host's network can hold its port while it is away.
+_COMPONENT = Peer(
+    "component",
+    "the kubeconfig's CA",
+    "a bearer token is only sent to a peer that is verified: use a kubeconfig with a client certificate, or give the component a "
+    "serving certificate of the cluster's CA for this address (--tls-cert-file)",
+    "nothing else",
+)
+
 
 class Tunnel:
     """HTTP requests to `server` through direct-tcpip channels of an SSH transport: over TLS, or plain without a `context`.
 
-    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for.
+    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for. The `token` is never sent
+    to a peer whose certificate is not verified: whoever gets it has it. (A client certificate is safe with anyone: its key stays here.)
     """
 
     def __init__(
@@ -238,7 +248,7 @@ class Tunnel:
         self._host = host
         self._context = context
         self._name = name
-        self._token = token
+        self._token = token if _verifies(context) else None
         self._peer = peer
 
     @property
@@ -272,7 +282,7 @@ class Tunnel:
                 self._host,
                 path,
                 f"the certificate at {self._where} is not valid for {self._name!r} by {self._peer.authority} ({error.verify_message})",
-                _tls_way_out(error.verify_message) or self._peer.tls_way_out,
+                (None if self._peer is _COMPONENT else _tls_way_out(error.verify_message)) or self._peer.tls_way_out,
             ) from error
         except TimeoutError as error:
             raise self._timeout(path, "for an answer") from error
@@ -345,11 +355,15 @@ class Tunnel:
         return response.status, response.read()
 
 
+def _verifies(context: ssl.SSLContext | None) -> bool:
+    return context is not None and context.verify_mode == ssl.CERT_REQUIRED and context.check_hostname
+
+
 class TunnelApi(_Base):
     """HTTPS through direct-tcpip channels of an SSH transport.
 
-    Without `verify` for the controller-manager and the scheduler only: their serving certificates are self-signed and made anew
-    at each start, and the channel ends on the node's own loopback.
+    Without `verify` for the controller-manager and the scheduler only: their serving certificates are self-signed and another one at
+    each start. They are shown a client certificate; where the credentials are a token alone, they are verified all the same.
     """
 
     def __init__(
@@ -362,8 +376,11 @@ class TunnelApi(_Base):
         verify: bool = True,
     ) -> None:
         super().__init__(host)
+        peer = _APISERVER
+        if not verify and credentials.certificate is None:
+            verify, tls_server_name, peer = True, server[0], _COMPONENT
         context = tls_context(credentials, verify)
-        self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token)
+        self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token, peer=peer)
 
     def probe(self, timeout: float = TIMEOUT) -> None:
         """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead API is no matter."""

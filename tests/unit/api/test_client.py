@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from roles import api as face
 from roles import patience
 from roles.api import client, open_api
+from roles.api.client import Tunnel, TunnelApi
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
 from tests.unit.clock import Clock
 
@@ -37,6 +39,39 @@ def test_a_token_is_sent(ssh: SshServer, server: ApiServer, authority: Authority
     with open_api(ssh.transport, kubeconfig(authority, {"token": "abc"}), ("127.0.0.1", server.port), host="cp1") as api:
         api.get_raw("/")
     assert server.headers["Authorization"] == "Bearer abc"
+
+
+@pytest.mark.parametrize("signed_by", ["cluster", "itself"])
+@pytest.mark.parametrize("user", ["token", "certificate and token"])
+def test_a_token_never_goes_to_a_peer_that_was_not_verified(
+    ssh: SshServer, authority: Authority, tmp_path: Path, signed_by: str, user: str
+) -> None:
+    """A controller-manager has a certificate of its own; while it restarts, a pod on the host's network can hold its port."""
+    stranger = ApiServer(authority if signed_by == "cluster" else Authority("a pod"), tmp_path)
+    try:
+        who = {"token": "abc", **(certificate_user(authority) if "certificate" in user else {})}
+        credentials = face.parse_kubeconfig(kubeconfig(authority, who))
+        api = TunnelApi(ssh.transport, credentials, ("127.0.0.1", stranger.port), "cp1", verify=False)
+        if signed_by == "itself" and "certificate" not in user:
+            with pytest.raises(face.TLS, match=r"cp1.*a bearer token is only sent to a peer that is verified.*--tls-cert-file"):
+                api.get_raw("/metrics")
+            assert stranger.headers == {}
+        else:
+            # A client certificate is enough for whom nobody vouches (and this one may not take it).
+            with contextlib.suppress(face.TLS):
+                api.get_raw("/metrics")
+            assert stranger.headers.get("Authorization") == ("Bearer abc" if "certificate" not in user else None)
+    finally:
+        stranger.close()
+
+
+def test_a_token_never_goes_over_plain_http(ssh: SshServer, tmp_path: Path) -> None:
+    stranger = ApiServer(None, tmp_path)
+    try:
+        Tunnel(ssh.transport, ("127.0.0.1", stranger.port), "cp1", context=None, name="x", token="abc").request("/")
+        assert stranger.headers and "Authorization" not in stranger.headers
+    finally:
+        stranger.close()
 
 
 def test_no_descriptor_and_no_file_is_left(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
