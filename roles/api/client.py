@@ -27,6 +27,7 @@ import paramiko
 
 from roles.api import errors
 from roles.api.kubeconfig import Credentials, parse_kubeconfig, tls_context
+from roles.change.mask import mask_text
 from roles.patience import patient
 
 #: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).
@@ -707,7 +708,8 @@ def _said(body: bytes) -> str:
         text = str(found.get("message") or text) if isinstance(found, dict) else text
     except ValueError:
         pass
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    # An admission webhook or a validation may quote what it refuses, with all that is in it.
+    text = mask_text(" ".join("".join(c if c.isprintable() else " " for c in text).split()))
     return text if len(text) <= 300 else text[:300] + "..."
 
 

@@ -1,4 +1,5 @@
-"""Read what change.sh prints: its log as it grows, then its status."""
+"""Read what change.sh prints: its log as it grows, then its status. Secrets are masked here, where such text enters: a component's own
+words and a journal go on to the terminal, to records and to reports."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import base64
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from roles.change.mask import mask_text
 
 # What a component says before it ends for good: cobra's and klog's error lines, a Go panic, and `key="value"` errors.
 _TELLING = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
@@ -62,9 +65,9 @@ def _bare(line: str) -> str:
 
 
 def log_text(line: str) -> str | None:
-    """The text of one log line for a person (`log UPTIME TEXT`), None for any other line."""
+    """The text of one log line for a person (`log UPTIME TEXT`), secrets masked; None for any other line."""
     found = re.match(r"log \d+ (.*)", line)
-    return found.group(1) if found else None
+    return mask_text(found.group(1)) if found else None
 
 
 def parse(lines: Iterable[str]) -> Status:
@@ -74,7 +77,7 @@ def parse(lines: Iterable[str]) -> Status:
     steps: list[tuple[int, str]] = []
     for line in lines:
         if found := re.match(r"log (\d+) (.*)", line):
-            steps.append((int(found.group(1)), found.group(2)))
+            steps.append((int(found.group(1)), mask_text(found.group(2))))
             continue
         key, separator, value = line.partition("=")
         if separator and key.startswith("file."):
@@ -84,14 +87,14 @@ def parse(lines: Iterable[str]) -> Status:
     cmdline = base64.b64decode(values.get("cmdline", ""))
     return Status(
         state=values.get("state", "unknown"),
-        reason=values.get("reason", ""),
+        reason=mask_text(values.get("reason", "")),
         identity=_identity(values.get("identity", "0 ")),
         old_identity=_identity(values.get("old_identity", "0 ")),
         argv=tuple(word.decode("utf-8", "surrogateescape") for word in cmdline.removesuffix(b"\0").split(b"\0")) if cmdline else (),
         cgroup=base64.b64decode(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),
-        evidence=tuple(base64.b64decode(values.get("evidence", "")).decode("utf-8", "replace").splitlines()),
+        evidence=tuple(mask_text(base64.b64decode(values.get("evidence", "")).decode("utf-8", "replace")).splitlines()),
         steps=tuple(steps),
     )
 

@@ -6,6 +6,7 @@ import copy
 import difflib
 import functools
 import io
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.api import FIELD_MANAGER
+from roles.change.mask import mask, mask_manifest, mask_text
 from roles.objects.model import PREEMPTS
 
 Object = Mapping[str, Any]
@@ -32,6 +34,8 @@ COLLECTIONS = {
 _SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 _NOTED = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
 _OVER = ("Succeeded", "Failed")
+#: Which object it is, and of which version: no part of what is changed.
+_NAMING = frozenset({("apiVersion",), ("kind",), *(("metadata", key) for key in ("name", "namespace", "uid", "resourceVersion"))})
 
 
 @dataclass(frozen=True)
@@ -225,9 +229,42 @@ def bare(item: Object) -> dict[str, Any]:
 
 
 def diff(before: Object | None, after: Object | None, name: str) -> str:
-    """A unified diff of two objects as YAML; "" where they mean the same."""
-    old, new = (_yaml(_shown(item)).splitlines() if item is not None else [] for item in (before, after))
+    """A unified diff of two objects as YAML, secrets masked; "" where they mean the same."""
+    if before is not None and after is not None and _shown(before) == _shown(after):
+        return ""
+    old, new = (_masked(_yaml(_shown(item)), item).splitlines() if item is not None else [] for item in (before, after))
     return "\n".join(_unified(old, new, name))
+
+
+def _masked(text: str, item: Object) -> str:
+    # The `value` of an environment variable is one of anything; that of a PriorityClass is a number.
+    return mask_manifest(text) if "spec" in item else mask_text(text)
+
+
+def changes(before: Object | None, manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """The fields that applying `manifest` is about to change, and no others: {"path": [...], "before": ..., "after": ...}, secrets masked.
+    Without a manifest (it is removed) those of `before`; a field that is left out goes where daytwo alone had set it."""
+    old = _leaves(_shown(before)) if before is not None else {}
+    new = _leaves(manifest) if manifest is not None else {}
+    whole = before is None or manifest is None
+    gone = {path for path in old.keys() - new.keys() if whole or only_ours(before or {}, *(f"f:{part}" for part in path))}
+    paths = [path for path in sorted({*new, *gone}) if path not in _NAMING and old.get(path) != new.get(path)]
+    return [{"path": list(path), "before": _hidden(path, old.get(path)), "after": _hidden(path, new.get(path))} for path in paths]
+
+
+def _leaves(item: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in item.items():
+        found |= _leaves(value, (*path, str(key))) if isinstance(value, Mapping) and value else {(*path, str(key)): value}
+    return found
+
+
+def _hidden(path: tuple[str, ...], value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value)
+    named = f"{path[-1]}: x"
+    if value is not None and mask_text(named) != named:
+        return mask(text)
+    return value if value is None or isinstance(value, (bool, int)) else mask_text(text)
 
 
 def _shown(item: Object) -> dict[str, Any]:

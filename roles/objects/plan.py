@@ -35,6 +35,15 @@ class Action:
     first: Mapping[str, Any] | None = None
     shown: str = ""
 
+    @property
+    def fields(self) -> list[dict[str, Any]]:
+        """For the record: what is changed, and nothing else of the object. One that is replaced goes, with all its fields."""
+        if self.what == "replace" and self.manifest is not None:
+            gone = {tuple(field["path"]): field["before"] for field in facts.changes(self.before, None)}
+            made = {tuple(field["path"]): field["after"] for field in facts.changes(None, self.manifest)}
+            return [{"path": list(path), "before": gone.get(path), "after": made.get(path)} for path in sorted({*gone, *made})]
+        return facts.changes(self.before, self.manifest)
+
 
 @dataclass
 class Plan:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from roles.change.mask import mask_text
 from roles.objects.live import Object, class_of, controller, is_ending, is_over, replicas, uid
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).
@@ -55,7 +56,7 @@ def progress(kind: str, item: Object) -> Progress:
         return Progress(same and _count(status, "readyReplicas") >= wanted and available >= wanted, told)
     old = _count(status, "replicas") - updated
     failed = next(
-        (str(found.get("message") or _TIMED_OUT) for found in conditions(item) if found.get("reason") == _TIMED_OUT),
+        (mask_text(str(found.get("message") or _TIMED_OUT)) for found in conditions(item) if found.get("reason") == _TIMED_OUT),
         "",
     )
     if old > 0:
@@ -237,7 +238,8 @@ def complaints(item: Object, pods: Collection[Object], events: Collection[Object
         if event.get("type") == "Warning":
             about = event.get("involvedObject") or {}
             found.append(f"event of {about.get('kind')} {about.get('name')}: {event.get('reason')}: {event.get('message')}")
-    return [" ".join(line.split()) for line in dict.fromkeys(found)][:_TOLD]
+    # A container's last words and an event's message are anybody's.
+    return [mask_text(" ".join(line.split())) for line in dict.fromkeys(found)][:_TOLD]
 
 
 def _pod_complaints(pod: Object) -> list[str]:

@@ -102,8 +102,7 @@ class ObjectRun(Errand):
         self.note(
             {
                 "event": "plan", "run": self.info.id, "order": number, "object": action.name, "path": action.path, "what": action.what,
-                "summary": action.summary, "before": facts.bare(action.before) if action.before is not None else None,
-                "after": dict(action.manifest) if action.manifest is not None else None,
+                "summary": action.summary, "fields": action.fields,
             }
         )  # fmt: skip
         try:

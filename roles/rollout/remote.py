@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import secrets
+import shlex
 import signal
 import traceback
 import weakref
@@ -35,6 +37,7 @@ from pyinfra.api.output import echo
 from pyinfra.api.state import State
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import (
+    SUDO_ASKPASS_ENV_VAR,
     CommandOutput,
     OutputLine,
     execute_command_with_sudo_retry,
@@ -43,6 +46,7 @@ from pyinfra.connectors.util import (
 )
 
 from roles import patience
+from roles.change.mask import mask_text
 from roles.data import names
 from roles.rollout import host_keys
 from roles.shown import Harmless, harmless, set_off
@@ -79,7 +83,7 @@ class Feed(Queue):  # type: ignore[misc]  # gevent gives its queue no type
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command printed; `code` is its exit status."""
+    """What a command printed; `code` is its exit status. `stderr` is for people, and has no secrets any more; `stdout` is data."""
 
     code: int
     stdout: list[str]
@@ -191,7 +195,25 @@ class Remote:
             raise RemoteError(f"{self.name}: no answer within {timeout:g} s") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise ConnectionLost(f"{self.name}: the SSH connection was lost: {error}") from error
-        return Answer(code, output.stdout_lines, output.stderr_lines)
+        return Answer(code, output.stdout_lines, mask_text("\n".join(output.stderr_lines)).splitlines())
+
+    def _command(self, script: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
+        """The command line for the node's login shell, and the password for sudo, which is to be written before anything else.
+
+        pyinfra puts the password into the command line (connectors/util.py: make_unix_command), where for a moment every user of the node
+        can read it. Here a shell reads it, and has it in its environment, which only its own user and root can read.
+        """
+        password = arguments.get("_sudo_password") or self._host.connector_data.get("prompted_sudo_password")
+        if not (arguments.get("_sudo") and password):
+            return make_unix_command_for_host(self._host.state, self._host, StringCommand(script), **arguments).get_raw_value(), None
+        stand_in = f"daytwo-{secrets.token_hex(8)}"
+        arguments = {**arguments, "_sudo_password": stand_in}
+        command = make_unix_command_for_host(self._host.state, self._host, StringCommand(script), **arguments).get_raw_value()
+        assignment = f" {SUDO_ASKPASS_ENV_VAR}={stand_in} "
+        if command.count(stand_in) != 1 or assignment not in command:
+            raise RemoteError(f"{self.name}: this version of pyinfra gives sudo its password in another way; use pyinfra 3.10")
+        inner = f"IFS= read -r {SUDO_ASKPASS_ENV_VAR} && export {SUDO_ASKPASS_ENV_VAR} && exec {command.replace(assignment, ' ')}"
+        return f"sh -c {shlex.quote(inner)}", str(password)
 
     def _run_over_ssh(
         self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, feed: Feed | None, arguments: dict[str, Any]
@@ -200,13 +222,16 @@ class Remote:
         connector = cast(SSHConnector, self._host.connector)
 
         def execute() -> tuple[int, CommandOutput]:
-            command = make_unix_command_for_host(self._host.state, self._host, StringCommand(script), **arguments)
+            command, password = self._command(script, arguments)
             client = connector.client
             transport = client.get_transport() if client else None
             if client is None or transport is None or not transport.is_active():
                 raise ConnectionLost(f"{self.name}: there is no SSH connection")
             transport.set_keepalive(KEEPALIVE_SECONDS)
-            to_stdin, from_stdout, from_stderr = client.exec_command(command.get_raw_value())
+            to_stdin, from_stdout, from_stderr = client.exec_command(command)
+            if password is not None:
+                to_stdin.write(f"{password}\n")
+                to_stdin.flush()
             errors = gevent.spawn(lambda: [line.rstrip("\n") for line in from_stderr])
             feeder: gevent.Greenlet[Any, Any] | None = None
             lines: list[OutputLine] = []

@@ -169,5 +169,19 @@ def test_the_line_that_tells_why_is_not_one_of_the_old_process(new: list[str], w
     assert status.telling_line == why
 
 
+def test_no_secret_gets_into_a_status() -> None:
+    """A component may say anything before it ends, and its line goes to the terminal, to the record and to reports."""
+    words = b'journal: E0101 00:00:00.1  1 x.go:1] "failed to dial" db-password="hunter2-swordfish"\n'
+    lines = [
+        "log 100 failed: token=hunter2-swordfish",
+        "state=reverted",
+        "reason=it said: password=hunter2-swordfish",
+        "evidence=" + base64.b64encode(words).decode(),
+    ]
+    status = report.parse(lines)
+    assert "hunter2" not in repr(status) + status.telling_line + str(report.log_text(lines[0]))
+    assert "failed to dial" in status.telling_line and "<masked sha256:" in status.telling_line
+
+
 def test_no_answer_is_no_status() -> None:
     assert report.parse([]).state == "unknown"
