@@ -105,19 +105,39 @@ def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: st
     return files | {f"after/{number}": edit.after for number, edit in enumerate(change.files, 1) if edit.after is not None}
 
 
-def keep_script(change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME) -> str:
+#: A node remembers the newest run that came to it ("ID NUMBER", as the cluster's lock gives them): an older one that comes after it has a
+#: plan of before that. Numbers of another lock (its node was made again, or is another one) say nothing about each other.
+_FENCE = """\
+fence={home}/fence
+own={fence}
+if [ -n "$own" ]; then
+newest=$(cat "$fence" 2>/dev/null)
+if [ "${{newest% *}}" = "${{own% *}}" ] && [ "${{newest##* }}" -gt "${{own##* }}" ] 2>/dev/null; then
+{refuse}
+fi
+mkdir -p {home} && printf '%s\\n' "$own" >"$fence.new" && sync "$fence.new" && mv -f -T "$fence.new" "$fence"
+fi"""
+_STALE = "another run was here since this one lost the cluster's lock: its plan is of before that; nothing was changed"
+
+
+def _fenced(fence: str, refuse: str, home: str) -> str:
+    return _FENCE.format(home=shlex.quote(home), fence=shlex.quote(fence), refuse=refuse)
+
+
+def keep_script(change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME, fence: str = "") -> str:
     """A script for `sh -s` as root: a node keeps the record of a change that is the cluster's and no node's, in place of the one that
     it has of it. `state` is as change.sh has them."""
     record = "\n".join(json.dumps(dict(event), sort_keys=True) for event in events)
-    return templates().get_template("keep.sh.j2").render(id=change_id, home=home, holder=holder.lines, record=record, state=state)
+    kept = templates().get_template("keep.sh.j2").render(id=change_id, home=home, holder=holder.lines, record=record, state=state)
+    return f"{_fenced(fence, f'echo {shlex.quote(_STALE)} >&2; exit 1', home)}\n{kept}"
 
 
-def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> str:
+def stage_script(change: Change, holder: Holder, record: Mapping[str, Any], fence: str = "") -> str:
     """A POSIX sh script, to be fed to `sh -s` as root: lays the directory down, checks it, applies it detached, and waits for
     one line on standard input, `confirm [RECORD]` or `revert REASON`, once it is applied.
 
     It prints the log and the status of the change (roles/change/report.py reads them). Where there is no room for the
-    directory it leaves none.
+    directory it leaves none. `fence` is what the cluster's lock gave this run: where a newer run came to the node, nothing is done.
     """
     files = contents(change, holder, record)
     # What stays as it is; the state and the record go on.
@@ -126,6 +146,7 @@ def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> s
     here = shlex.quote(directory(change.id))
     lines = [
         "umask 077",
+        _fenced(fence, f"printf 'state=refused\\nreason=%s\\n' {shlex.quote(_STALE)}; exit 0", HOME),
         "lay_down() {",
         f"mkdir -p {HOME}/changes {HOME}/active && chmod 0700 {HOME} {HOME}/changes {HOME}/active || return 1",
         f"mkdir {here} {here}/after && cd {here} || return 1",

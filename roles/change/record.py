@@ -23,7 +23,8 @@ from roles.change.model import Change, FileEdit
 @dataclass(frozen=True)
 class RunInfo:
     """One command of an operator. `who` is user@host, `origin` the address it came from where that is another machine, `data` the
-    sha256 of what was wanted of each host, `at` UTC as in RFC 3339."""
+    sha256 of what was wanted of each host, `at` UTC as in RFC 3339 by that machine's clock; `generation` is what the cluster's lock gave
+    it: higher than that of every run before it, whatever clocks say (0: it has not been taken)."""
 
     id: str
     who: str
@@ -31,6 +32,7 @@ class RunInfo:
     command: str
     data: str
     at: str
+    generation: int = 0
 
     @property
     def holder(self) -> Holder:
@@ -106,6 +108,7 @@ def _begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any
         "command": info.command,
         "data": info.data,
         "at": info.at,
+        "generation": info.generation,
         "order": order,
         "change": change,
         "undoes": undoes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,14 +21,7 @@ def connection(fleet: Fleet, found: Survey, kubeconfig: str | None) -> Callable[
         if not found.cluster.apiservers:
             raise bridge.refusals([_no_apiserver(servers)])
 
-        def through_any() -> Api:
-            for remote in servers:
-                # One that stays away is passed over: the others are asked.
-                with contextlib.suppress(RemoteError):
-                    _transport(remote)
-            return found.cluster.api()
-
-        return through_any
+        return found.cluster.api
     try:
         credentials = parse_kubeconfig(Path(kubeconfig).expanduser().read_bytes())
     except (OSError, KubeconfigError) as error:
@@ -63,7 +55,6 @@ def _no_apiserver(servers: Sequence[Remote]) -> str:
 
 
 def _transport(remote: Remote) -> paramiko.Transport | None:
-    """The connection to a node, made anew where it was lost. Raises RemoteError."""
-    if remote.transport is not None and not remote.transport.is_active():
-        remote.reconnect()
+    """The connection to a node, made again where it was lost. Raises RemoteError."""
+    remote.ensure()
     return remote.transport

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -96,7 +97,8 @@ class Errand:
                 self.halted = str(error)
                 show(f"\nnot begun: {error}")
             else:
-                self.note({"event": "begin", "changes": len(self.outcomes())})
+                self.info = replace(self.info, generation=self._lock.generation)
+                self.note({"event": "begin", "changes": len(self.outcomes()), "generation": self.info.generation})
                 self.work()
                 self.note({"event": "end-of-run", "halted": self.halted, "outcomes": dict(self.outcomes())})
             self.close()

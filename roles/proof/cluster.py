@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from roles.api import (
@@ -40,12 +40,15 @@ from roles.api import (
     parse_kubeconfig,
 )
 from roles.api.client import TIMEOUT
-from roles.api.errors import ConnectionLost
+from roles.api.errors import ConnectionLost, Timeout
 from roles.control_plane import Component
 from roles.formats.flags import last_flag
 from roles.observe import Observation
 from roles.patience import patient
+from roles.rollout.remote import ConnectionLost as Lost
 from roles.rollout.remote import Remote, RemoteError
+
+T = TypeVar("T")
 
 # Where kubeadm puts admin identities, beside the controller-manager's own: super-admin.conf (1.29 and later) needs no RBAC.
 ADMIN_FILES = ("super-admin.conf", "admin.conf")
@@ -137,6 +140,10 @@ class Cluster:
     def _through(self, node: _Node, address: tuple[str, int], verify: bool = True, timeout: float = TIMEOUT) -> Api:
         """What serves at `address` as seen from a node; without `verify` no apiserver, and kubectl is no way to it."""
         host = node.remote.name
+        try:
+            node.remote.ensure()
+        except RemoteError as error:
+            raise ConnectionLost(host, "/", str(error), "connect to the node again") from error
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
             if transport is None and verify and not node.remote.by_ssh:
@@ -154,61 +161,76 @@ class Cluster:
         return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
 
     def api(self) -> Api:
-        """The API of the first control-plane node that answers. Raises NoApi."""
-        tried = list(self._why)
-        for host in self._nodes:
+        """The API of the first control-plane node that answers; a connection that was lost is made again. Raises NoApi."""
+        until = time.monotonic() + patient(API_WAIT_SECONDS)
+        while True:
+            tried, lost = list(self._why), False
+            for host in self._nodes:
+                try:
+                    api = self._at(host, "kube-apiserver")
+                    api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else API_WAIT_SECONDS)
+                    return api
+                except Forbidden:
+                    return api  # it serves; what may be read shows with each request
+                except ApiError as error:
+                    tried.append(str(error))
+                    lost = lost or isinstance(error, ConnectionLost)
+            if not lost or time.monotonic() >= until:
+                none = "no control-plane node could be looked at (the inventory has them in a group named control_plane)"
+                raise NoApi("; ".join(tried) or none)
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """Ask, over a new connection where the one before was lost meanwhile: that says nothing about who is asked."""
+        until = time.monotonic() + patient(API_WAIT_SECONDS)
+        while True:
             try:
-                api = self._at(host, "kube-apiserver")
-                api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else API_WAIT_SECONDS)
-                return api
-            except Forbidden:
-                return api  # it serves; what may be read shows with each request
-            except ApiError as error:
-                tried.append(str(error))
-        raise NoApi("; ".join(tried) or "no control-plane node could be looked at (the inventory has them in a group named control_plane)")
+                return ask()
+            except ConnectionLost:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(LOOK_AGAIN_SECONDS)
 
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""
         if component == "kubelet":
-            return kubelet_metrics(self.api(), node_name, wait=API_WAIT_SECONDS).gates
+            return self._asked(lambda: kubelet_metrics(self.api(), node_name, wait=API_WAIT_SECONDS).gates)
         if host not in self._nodes:
             raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
-        return component_metrics(self._at(host, component), wait=API_WAIT_SECONDS).gates
+        return self._asked(lambda: component_metrics(self._at(host, component), wait=API_WAIT_SECONDS).gates)
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
-        return kubelet_config(self.api(), node_name, wait=API_WAIT_SECONDS)
+        return self._asked(lambda: kubelet_config(self.api(), node_name, wait=API_WAIT_SECONDS))
 
     def put_out(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
         Raises ApiError or NoApi."""
-        text = (
-            self.api().get_raw(f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics", wait=API_WAIT_SECONDS).decode("utf-8", "replace")
-        )
-        return put_out(text)
+        path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
+        return put_out(self._asked(lambda: self.api().get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
 
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
         return {
             str(node["metadata"]["name"]): str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
-            for node in list_objects(self.api(), "/api/v1/nodes", wait=API_WAIT_SECONDS)
+            for node in self._asked(lambda: list_objects(self.api(), "/api/v1/nodes", wait=API_WAIT_SECONDS))
         }
 
     def usage(self, node_name: str) -> NodeUsage:
         """What a node holds and uses now. Raises ApiError or NoApi."""
-        return node_usage(self.api(), node_name, wait=API_WAIT_SECONDS)
+        return self._asked(lambda: node_usage(self.api(), node_name, wait=API_WAIT_SECONDS))
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""
-        self._at(host, "kube-apiserver").get_raw("/readyz", wait=API_WAIT_SECONDS)
+        self._asked(lambda: self._at(host, "kube-apiserver").get_raw("/readyz", wait=API_WAIT_SECONDS))
 
     def lease_renewed(self, node_name: str) -> datetime | None:
         """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiError or NoApi."""
-        return node_lease(self.api(), node_name, wait=API_WAIT_SECONDS).renewed
+        return self._asked(lambda: node_lease(self.api(), node_name, wait=API_WAIT_SECONDS)).renewed
 
     def pods(self, node_name: str) -> list[Pod]:
         """The pods on a node, as the API has them. Raises ApiError or NoApi."""
-        return node_pods(self.api(), node_name, wait=API_WAIT_SECONDS)
+        return self._asked(lambda: node_pods(self.api(), node_name, wait=API_WAIT_SECONDS))
 
     def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:
         """None where the control plane can do without `host` for the time of a change; else a text that says what is not well,
@@ -246,7 +268,7 @@ class Cluster:
             try:
                 if isinstance(server.etcd, EtcdError):
                     raise server.etcd
-                _reconnect(server.remote)
+                server.remote.ensure()
                 return Members(server.etcd, server.remote.transport, _runner(server.remote)).health(LOOK_SECONDS)
             except EtcdError as error:
                 failed.append(error)
@@ -286,31 +308,26 @@ class Cluster:
             text = f"which apiservers there are besides those of the inventory is not known: {error.host}: {error.rule}; {error.way_out}"
             yield _problem(text, error)
             return
-        except RemoteError as error:
-            yield _Problem(f"which apiservers there are besides those of the inventory is not known: {error}", False, False)
-            return
         for address in others:
             what = f"the kube-apiserver at {address[0]}:{address[1]}, which no node of the inventory has (default/kubernetes names it),"
             yield from self._not_ready(self._nodes[asked], address, what)
 
     def _not_ready(self, node: _Node, address: tuple[str, int], what: str) -> Iterator[_Problem]:
         try:
-            _reconnect(node.remote)
             self._through(node, address, timeout=LOOK_SECONDS).get_raw("/readyz", LOOK_SECONDS)
+        except ConnectionLost as error:
+            yield _Problem(f"{what} cannot be asked: {error.rule}; fix the connection to the node", True, False)
         except ApiError as error:
             yield _problem(f"{what} is not ready: {error.rule}; {error.way_out}", error)
-        except RemoteError as error:
-            yield _Problem(f"{what} cannot be asked: {error}; mend the connection to the node", False, False)
 
     def _elsewhere(self, hosts: Iterable[str]) -> tuple[str, list[tuple[str, int]]]:
         """The host that told, and the addresses and ports of the apiservers that no node of the inventory has.
 
-        Raises ApiError, RemoteError.
+        Raises ApiError.
         """
-        failed: ApiError | RemoteError | None = None
+        failed: ApiError | None = None
         for host in hosts:
             try:
-                _reconnect(self._nodes[host].remote)
                 api = self._through(self._nodes[host], self._servers[host].component.address, timeout=LOOK_SECONDS)
                 found = _addresses(api, api.get_json(_ENDPOINTS, LOOK_SECONDS))
                 own = set().union(*(_own_addresses(server.component) for server in self._servers.values()))
@@ -319,7 +336,7 @@ class Cluster:
                 for server in self._servers.values():
                     own |= _node_addresses(api, server.component.node_name)
                 return host, [(address, port) for address, port in found if address not in own]
-            except (ApiError, RemoteError) as error:
+            except ApiError as error:
                 failed = failed or error
         assert failed is not None  # there is at least one host
         raise failed
@@ -332,7 +349,7 @@ def put_out(metrics: str) -> dict[str, int]:
 
 def _problem(text: str, error: ApiError) -> _Problem:
     # An apiserver that has just started answers 403 until it has read its RBAC rules.
-    passing = error.passing or isinstance(error, Forbidden)
+    passing = error.passing or isinstance(error, (Forbidden, ConnectionLost))
     return _Problem(text, passing, not error.passing and not isinstance(error, ConnectionLost))
 
 
@@ -367,16 +384,17 @@ def _node_addresses(api: Api, node_name: str) -> set[str]:
     return {str(entry.get("address")) for entry in (found.get("status") or {}).get("addresses") or ()}
 
 
-def _reconnect(remote: Remote) -> None:
-    """A connection that was lost while others were worked on is made anew. Raises RemoteError."""
-    transport = remote.transport
-    if transport is not None and not transport.is_active():
-        remote.reconnect()
-
-
 def _runner(remote: Remote) -> Run:
+    """Commands on a node in the place of requests: what goes wrong with them are errors of requests. Raises ApiError."""
+
     def run(command: str) -> tuple[bool, str, str]:
-        answer = remote.run(command, timeout=patient(RUN_SECONDS))
+        try:
+            remote.ensure()
+            answer = remote.run(command, timeout=patient(RUN_SECONDS))
+        except Lost as error:
+            raise ConnectionLost(remote.name, "/", str(error), "connect to the node again") from error
+        except RemoteError as error:
+            raise Timeout(remote.name, "/", str(error), "look at the node's load") from error
         return answer.code == 0, "\n".join(answer.stdout), "\n".join(answer.stderr)
 
     return run

@@ -12,6 +12,7 @@ import logging
 import secrets
 import shlex
 import signal
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import Any, TypeVar, cast
 import gevent
 import paramiko
 from gevent.event import AsyncResult
+from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.queue import Queue
 from pyinfra import context
@@ -62,6 +64,10 @@ logging.getLogger("pyinfra").addFilter(Harmless())
 CONTROL_PLANE_GROUP = "control_plane"
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
 KEEPALIVE_SECONDS = 15
+# A node may be rebooting or its network away; what runs there goes on without us.
+RECONNECT_SECONDS = 120
+# Between two tries to get a lost connection back.
+RECONNECT_PAUSE = 2.0
 # As config.py has it for pyinfra's own command.
 CONNECT_SECONDS = 20
 
@@ -95,6 +101,7 @@ class Remote:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._connecting = BoundedSemaphore()
         self.commands = 0
 
     @property
@@ -139,8 +146,41 @@ class Remote:
         self._host.connect(reason="to look at the control plane")
         return self.connected
 
+    def ensure(self, within: float = 0.0) -> None:
+        """See to it that there is a connection: one that was lost is made again, tried for `within` seconds. Raises ConnectionLost.
+
+        This is the one way back to a host, for the lock, the proof, the record and the API alike.
+        """
+        until = time.monotonic() + within
+        while True:
+            try:
+                with self._connecting:
+                    if not self._lives:
+                        self._connect()
+                return
+            except ConnectionLost:
+                if time.monotonic() >= until:
+                    raise
+            gevent.sleep(RECONNECT_PAUSE)
+
     def reconnect(self) -> None:
-        """Make a lost connection anew. Raises ConnectionLost where the host does not answer."""
+        """A connection that failed is not trusted again: make another one. Raises ConnectionLost where the host does not answer."""
+        failed = self.transport
+        with self._connecting:
+            # Of several who wait for it, the first one makes it.
+            if not self._lives or self.transport is failed:
+                self._connect()
+
+    @property
+    def _lives(self) -> bool:
+        transport = self.transport
+        return self.connected and (not self.by_ssh or (transport is not None and transport.is_active()))
+
+    def _connect(self) -> None:
+        if not self.connected:
+            if not self.connect():
+                raise ConnectionLost(f"{self.name}: unreachable")
+            return
         try:
             self._host.connector.connect()
         except Exception as error:

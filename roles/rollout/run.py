@@ -21,13 +21,23 @@ from roles.change.record import Effective, RunInfo, RunRecord, cluster_record, e
 from roles.patience import patient
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.pace import Pace, Stage, stages
-from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show, show_error
+from roles.rollout.remote import (
+    RECONNECT_SECONDS,
+    Answer,
+    ConnectionLost,
+    Feed,
+    Fleet,
+    Remote,
+    RemoteError,
+    hosts_by_name,
+    on_interrupt,
+    show,
+    show_error,
+)
 from roles.shown import set_off
 
 Outcome = Literal["confirmed", "reverted", "revert-failed", "refused", "failed", "not started", "unknown"]
 
-# A node may be rebooting or its network away; what runs there goes on without us.
-RECONNECT_SECONDS = 120
 CONFIRM_SECONDS = 60
 # Rungs of the way back, and what each may take (see change.sh).
 REVERT_SECONDS = 4 * 130 + 60
@@ -180,7 +190,8 @@ class Run:
                 self.halted = str(error)
                 show(f"\nnot begun: {error}")
             else:
-                self._note({"event": "begin", "changes": len(self.steps)})
+                self.info = replace(self.info, generation=self._lock.generation)
+                self._note({"event": "begin", "changes": len(self.steps), "generation": self.info.generation})
                 for step in self.first:
                     self._write(step, 0)
                     if self.halted:
@@ -247,9 +258,13 @@ class Run:
 
     def _keep(self, name: str, state: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Raises RemoteError."""
-        if not self._keeper.connected and not self._keeper.connect():
-            raise RemoteError(f"{self._keeper.name}: unreachable; it keeps the record of what is no node's")
-        answer = self._keeper.run("sh -s", stdin=keep_script(name, self.info.holder, state, events), timeout=patient(CONFIRM_SECONDS))
+        try:
+            self._keeper.ensure(patient(RECONNECT_SECONDS))
+        except ConnectionLost as error:
+            raise RemoteError(f"{error}; it keeps the record of what is no node's") from error
+        answer = self._keeper.run(
+            "sh -s", stdin=keep_script(name, self.info.holder, state, events, fence=self._lock.fence), timeout=patient(CONFIRM_SECONDS)
+        )
         if answer.code != 0:
             said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
             raise RemoteError(f"{self._keeper.name}: the record could not be written, and nothing is done without: {said}")
@@ -319,9 +334,11 @@ class Run:
                 lines.append(line)
 
         lines: list[str] = []
+        # One that was lost while others had their turn.
+        remote.ensure(patient(RECONNECT_SECONDS))
         step.touched = True
         budget = change.confirm_timeout + patient(REVERT_SECONDS)
-        staged = stage_script(change, self.info.holder, planned)
+        staged = stage_script(change, self.info.holder, planned, self._lock.fence)
         status = self._ask(remote, "sh -s", budget, on_line, again=f'sh "{script(change.id)}" watch', stdin=staged, feed=feed)
         if status.state == "applied":
             # The connection was lost before the verdict was heard.

@@ -30,6 +30,9 @@ class Host:
         self.full = False
         self.kept: list[str] = []
 
+    def ensure(self, within: float = 0) -> None:
+        pass
+
     def run(
         self,
         script: str,
@@ -40,9 +43,10 @@ class Host:
         feed: Feed | None = None,
     ) -> Answer:
         if feed is not None and on_line is not None:
-            on_line("locked")
-            while feed.get() not in ("q", None):
-                pass
+            on_line("locked lock-id 7")
+            while (said := feed.get()) not in ("q", None):
+                if said == "?":
+                    on_line("still")
             return Answer(0, [], [])
         if self.full:
             return Answer(1, [], ["No space left on device"])
