@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import hashlib
 import json
@@ -102,6 +103,7 @@ CLUSTER_KIND = "configmap"
 def _begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
     return {
         "event": "plan",
+        "format": FORMAT,
         "run": info.id,
         "who": info.who,
         "from": info.origin,
@@ -167,23 +169,78 @@ def end_record(change_id: str, outcome: str, why: str, proof: str, seconds: floa
     }
 
 
+#: Of the events of a record, the operator's and the nodes'. A reader refuses what is newer than itself.
+FORMAT = 1
+
+
+class NewerFormat(ValueError):
+    """A record of a later daytwo; says which format it has."""
+
+
+def read_events(text: str) -> list[dict[str, Any]]:
+    """The events of a record, the first one first. A line that a crash or a full disk cut short is passed over: nothing was done after it,
+    since what cannot be recorded is not done. Raises NewerFormat."""
+    events = []
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(event, dict):
+            continue
+        found = event.get("format", FORMAT)
+        if not isinstance(found, int) or found > FORMAT:
+            raise NewerFormat(f"the record has format {found!r}, and this daytwo knows {FORMAT} and older: use the one that wrote it")
+        events.append(event)
+    return events
+
+
+def _append(path: Path, data: bytes) -> None:
+    """A line, whole or not at all, and on the disk when this returns. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        # What was cut short before spoils no other line.
+        rest = memoryview(data if not size or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n" + data)
+        try:
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+    if not size:
+        for folder in (path.parent, path.parent.parent):
+            _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class RunRecord:
     """The operator's own record of a run: one file of JSON lines, 0600, written through at each event."""
 
     def __init__(self, info: RunInfo) -> None:
         state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
         self.path = Path(state) / "daytwo/runs" / f"{info.id}.jsonl"
-        self._begin = {"event": "run", **asdict(info)}
+        self._begin = {"event": "run", "format": FORMAT, **asdict(info)}
 
     def write(self, event: Mapping[str, Any]) -> None:
-        """Add a line. Raises OSError."""
+        """Add a line, which is on the disk when this returns. Raises OSError; then nothing was added."""
         if self._begin:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            begin, self._begin = self._begin, {}
-            self.write(begin)
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, json.dumps(event, sort_keys=True).encode() + b"\n")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            _append(self.path, _line(self._begin))
+            self._begin = {}
+        _append(self.path, _line(event))
+
+
+def _line(event: Mapping[str, Any]) -> bytes:
+    return json.dumps(event, sort_keys=True).encode() + b"\n"

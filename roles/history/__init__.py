@@ -45,12 +45,13 @@ def changes() -> None:
 
 def _show_changes(fleet: Fleet) -> None:
     history, failures = _ask(fleet, fleet.targets)
+    place = {run: number for number, run in enumerate(planning.in_order(history))}
     listed = sorted(
-        (change for recorded in history.values() for change in recorded), key=lambda change: (change.run, change.order, change.host)
+        (change for recorded in history.values() for change in recorded), key=lambda change: (place[change.run], change.order, change.host)
     )
     headers = ["run", "age", "node", "component", "state", "by", "what"]
     show("\n" + table.render(headers, [_row(change) for change in listed]) if listed else "\nno changes are recorded on these nodes")
-    for run, change in sorted({change.run: change for change in listed}.items()):
+    for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
     if newest := planning.newest(history):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from roles.change.bundle import HOME
 from roles.change.inflight import NOT_IN_FLIGHT
-from roles.change.record import CLUSTER_KIND
+from roles.change.record import CLUSTER_KIND, NewerFormat, read_events
 from roles.scripts import templates
 
 QUESTION_SECONDS = 60
+MOST_DIGITS = 19
 
 
 class HistoryError(Exception):
@@ -23,7 +23,8 @@ class HistoryError(Exception):
 @dataclass(frozen=True)
 class Recorded:
     """One change as its node recorded it. `plan` is the record made beforehand, `end` how it ended (None: the node alone knows),
-    `originals` the bytes of its files before by their number, where they were asked for."""
+    `originals` the bytes of its files before by their number, where they were asked for; `number` is the node's own, counted from its first
+    change (0: it has none)."""
 
     host: str
     id: str
@@ -34,6 +35,7 @@ class Recorded:
     plan: dict[str, Any]
     end: dict[str, Any] | None
     originals: dict[int, bytes] = field(default_factory=dict)
+    number: int = 0
 
     @property
     def run(self) -> str:
@@ -41,7 +43,12 @@ class Recorded:
 
     @property
     def order(self) -> int:
-        return int(self.plan.get("order", 0))
+        return _count(self.plan.get("order"))
+
+    @property
+    def generation(self) -> int:
+        """What the cluster's lock gave its run; 0 where it gave none."""
+        return _count(self.plan.get("generation"))
 
     @property
     def component(self) -> str:
@@ -77,7 +84,13 @@ def parse(host: str, lines: Iterable[str]) -> list[Recorded]:
                 whole = True
     if not whole:
         raise HistoryError(f"{host}: the record of its changes could not be read to the end; try again")
-    return sorted(found.values(), key=lambda change: (change.run, change.order, change.id))
+    return sorted(found.values(), key=lambda change: (change.number, change.run, change.order, change.id))
+
+
+def _count(value: object) -> int:
+    """A node may have written anything."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS else 0
 
 
 def _bytes(text: str) -> bytes:
@@ -87,12 +100,10 @@ def _bytes(text: str) -> bytes:
 
 def _change(host: str, change_id: str, state: str, reason: str, record: str) -> Recorded:
     values = dict(line.partition("=")[::2] for line in _bytes(state).decode("utf-8", "replace").splitlines())
-    events = []
-    for line in _bytes(record).decode("utf-8", "replace").splitlines():
-        try:
-            events.append(json.loads(line))
-        except ValueError:
-            continue  # a line that a full disk cut short
+    try:
+        events = read_events(_bytes(record).decode("utf-8", "replace"))
+    except NewerFormat as error:
+        raise HistoryError(f"{host}: change {change_id}: {error}") from error
     plan: dict[str, Any] = next((event for event in events if event.get("event") == "plan"), {})
     return Recorded(
         host=host,
@@ -103,4 +114,5 @@ def _change(host: str, change_id: str, state: str, reason: str, record: str) -> 
         deadline=values.get("deadline", ""),
         plan=plan or {"run": values.get("run", ""), "who": values.get("who", ""), "command": values.get("command", "")},
         end=next((event for event in reversed(events) if event.get("event") == "end"), None),
+        number=_count(values.get("number")),
     )

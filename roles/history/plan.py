@@ -6,6 +6,7 @@ import hashlib
 import posixpath
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from roles.change import Change, FileEdit
@@ -29,6 +30,32 @@ class Undo:
     warnings: tuple[str, ...] = ()
 
 
+def in_order(history: Mapping[str, Sequence[Recorded]]) -> list[str]:
+    """All runs, the oldest first, and never by the clock of anybody's machine.
+
+    Each node numbers its changes as they come, so on one node it is known which run was before which. Of runs that have no node in common
+    the cluster's lock numbered both; where it did not (records of before that), their names decide.
+    """
+    generations: dict[str, int] = {}
+    after: dict[str, set[str]] = {}
+    for recorded in history.values():
+        for change in recorded:
+            generations[change.run] = max(generations.get(change.run, 0), change.generation)
+        last = {change.run: change.number for change in sorted(recorded, key=lambda change: change.number) if change.number}
+        own = sorted(last, key=lambda run: last[run])
+        for earlier, later in pairwise(own):
+            after.setdefault(later, set()).add(earlier)
+    found: list[str] = []
+    left = set(generations)
+    while left:
+        free = [run for run in left if not after.get(run, set()) & left]
+        # Nodes that contradict each other were tampered with: it must end all the same.
+        run = min(free or left, key=lambda run: (generations[run], run))
+        found.append(run)
+        left.discard(run)
+    return found
+
+
 def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     """The newest run that confirmed something which was not undone since, and the runs right before it that wanted the same of other
     components: a run that was halted and run again is undone as one. The newest first; runs that undo others do not count."""
@@ -42,8 +69,10 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     found: list[str] = []
     touched: set[tuple[str, str]] = set()
     wanted = None
-    for run in sorted({change.run for change in standing}, reverse=True):
+    for run in reversed(in_order(history)):
         own = [change for change in standing if change.run == run]
+        if not own:
+            continue
         parts = {(change.host, change.component) for change in own}
         wanted = wanted or own[0].plan.get("data")
         if own[0].plan.get("data") != wanted or parts & touched:
@@ -62,7 +91,8 @@ def to_undo(history: Mapping[str, Sequence[Recorded]], runs: Collection[str]) ->
         for change in recorded
         if change.run in runs and (change.state == "confirmed" or (change.of_cluster and change.state == "staged"))
     ]
-    return sorted(found, key=lambda change: (change.run, change.order, change.host), reverse=True)
+    place = {run: number for number, run in enumerate(in_order(history))}
+    return sorted(found, key=lambda change: (place[change.run], change.order, change.host), reverse=True)
 
 
 def of_cluster(chosen: Sequence[Recorded]) -> dict[str, list[tuple[str, Sequence[Mapping[str, Any]]]]]:

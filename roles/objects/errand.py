@@ -33,6 +33,10 @@ TELL_AGAIN = 30.0
 END_MARGIN = 30.0
 
 
+class NotRecorded(Exception):
+    """What was to be done could not be recorded, so it is not done."""
+
+
 class NotDone(Exception):
     """A write that did not come to what was wanted; says why."""
 
@@ -99,7 +103,8 @@ class Errand:
             else:
                 self.info = replace(self.info, generation=self._lock.generation)
                 self.note({"event": "begin", "changes": len(self.outcomes()), "generation": self.info.generation})
-                self.work()
+                if not self.halted:
+                    self.work()
                 self.note({"event": "end-of-run", "halted": self.halted, "outcomes": dict(self.outcomes())})
             self.close()
         except Exception as error:
@@ -111,11 +116,20 @@ class Errand:
             self._ended.set()
 
     def note(self, event: Mapping[str, object]) -> None:
-        """Into the record; one that cannot be written does not stop a run."""
+        """Into the record. Where that cannot be written, what is in hand is brought to its end, and nothing more is begun."""
+        try:
+            self.must_note(event)
+        except NotRecorded as error:
+            show(f"WARNING: {error}")
+
+    def must_note(self, event: Mapping[str, object]) -> None:
+        """Before a write. Raises NotRecorded."""
         try:
             self.record.write(event)
         except OSError as error:
-            show(f"WARNING: the record {self.record.path} could not be written: {error}")
+            why = f"the record {self.record.path} could not be written, and nothing is begun without: {error}"
+            self.halted = self.halted or why
+            raise NotRecorded(why) from error
 
     # ---- the API
 

@@ -17,7 +17,7 @@ from roles.change.record import RunInfo, now
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
-from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
+from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone, NotRecorded
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
 from roles.objects.plan import Action, Plan
@@ -99,7 +99,7 @@ class ObjectRun(Errand):
     def _carry_out(self, number: int, turn: Turn) -> None:
         action, begun = turn.action, time.monotonic()
         show(f"\n[{number}/{len(self.turns)}] {action.name}: {action.summary}")
-        self.note(
+        planned = (
             {
                 "event": "plan", "run": self.info.id, "order": number, "object": action.name, "path": action.path, "what": action.what,
                 "summary": action.summary, "fields": action.fields,
@@ -107,6 +107,7 @@ class ObjectRun(Errand):
         )  # fmt: skip
         try:
             self._lock.ensure()
+            self.must_note(planned)
             turn.outcome = "failed"
             turn.proof = self._do(action)
             turn.outcome = "done"
@@ -114,7 +115,7 @@ class ObjectRun(Errand):
             turn.outcome, turn.why = "reverted", str(error)
         except RevertFailed as error:
             turn.outcome, turn.why = "revert-failed", str(error)
-        except (NotDone, ApiError, NoApi, Locked, RemoteError) as error:
+        except (NotDone, NotRecorded, ApiError, NoApi, Locked, RemoteError) as error:
             turn.why = str(error)
         turn.seconds = time.monotonic() - begun
         show(f"  {turn.outcome}: {set_off(turn.proof or turn.why)} ({turn.seconds:.0f} s)")

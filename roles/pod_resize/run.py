@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ import gevent
 from gevent.pool import Pool
 
 from roles.api import Api, ApiError
-from roles.change.record import RunInfo, RunRecord, now
-from roles.objects import Errand, NotDone, Object
+from roles.change.record import RunInfo, RunRecord, now, read_events
+from roles.objects import Errand, NotDone, NotRecorded, Object
 from roles.pod_resize import resources as facts
 from roles.pod_resize.engine import Engine, Gone, RevertFailed, Undone
 from roles.pod_resize.plan import Change, Step
@@ -98,7 +97,7 @@ class ResizeRun(Errand):
             gevent.sleep(0)
         pool.join()
         if not self.halted and self.template is not None:
-            self._carry_out(self.turns[-1], lambda: self._update(self.template))
+            self._carry_out(self.turns[-1], lambda: self._update(self.template), _written(self.template))
         self.seconds = time.monotonic() - begun
 
     def _guarded(self, number: int, turn: Turn) -> None:
@@ -106,7 +105,7 @@ class ResizeRun(Errand):
         assert step is not None
         count = len(self.pods)
         show(f"\n[{number}/{count}] {step.where} on {step.node}: {step.told}")
-        self.note(
+        planned = (
             {
                 "event": "plan", "run": self.info.id, "order": number, "namespace": step.namespace, "pod": step.name, "uid": step.uid,
                 "node": step.node,
@@ -116,15 +115,16 @@ class ResizeRun(Errand):
                 },
             }
         )  # fmt: skip
-        self._carry_out(turn, lambda: str(self.engine.resize(step)))
+        self._carry_out(turn, lambda: str(self.engine.resize(step)), planned)
         done = sum(one.outcome == "done" for one in self.pods)
         if count > 1:
             show(f"  {done} of {count} pods are done")
 
-    def _carry_out(self, turn: Turn, do: Callable[[], str]) -> None:
+    def _carry_out(self, turn: Turn, do: Callable[[], str], planned: Mapping[str, Any]) -> None:
         begun = time.monotonic()
         try:
             self._lock.ensure()
+            self.must_note(planned)
             turn.outcome = "failed"
             turn.proof = do()
             turn.outcome = "done"
@@ -134,7 +134,7 @@ class ResizeRun(Errand):
             turn.outcome, turn.why = "reverted", str(error)
         except RevertFailed as error:
             turn.outcome, turn.why = "revert-failed", str(error)
-        except (NotDone, ApiError, NoApi, Locked, RemoteError) as error:
+        except (NotDone, NotRecorded, ApiError, NoApi, Locked, RemoteError) as error:
             turn.why = str(error)
         except Exception as error:
             turn.why = f"an error of daytwo's own: {error!r}"
@@ -153,8 +153,6 @@ class ResizeRun(Errand):
 
     def _update(self, template: Template | None) -> str:
         assert template is not None
-        self.note({"event": "template", "path": template.path, "name": template.name, "uid": template.uid,
-                   "before": template.before, "after": template.after})  # fmt: skip
         self._write(template)
         try:
             left = self._rolled(template)
@@ -196,6 +194,13 @@ class ResizeRun(Errand):
         return f"rolled out; its {len(pods)} pods have it, read back{'; ' if left else ''}{left}"
 
 
+def _written(template: Template) -> dict[str, Any]:
+    return {
+        "event": "template", "path": template.path, "name": template.name, "uid": template.uid, "before": template.before,
+        "after": template.after,
+    }  # fmt: skip
+
+
 # ---- records of earlier runs
 
 
@@ -209,10 +214,9 @@ class Recorded:
 
 
 def recorded(run: str, text: str) -> Recorded:
-    """Raises ValueError where the record is none of resizes."""
+    """Raises ValueError where the record is none of resizes, or of a later daytwo."""
     steps, about, template = [], {}, None
-    for line in text.splitlines():
-        event = json.loads(line)
+    for event in read_events(text):
         if event.get("event") == "about":
             about = event
         elif event.get("event") == "plan" and "changes" in event:

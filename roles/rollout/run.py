@@ -43,6 +43,10 @@ CONFIRM_SECONDS = 60
 REVERT_SECONDS = 4 * 130 + 60
 
 
+class NotRecorded(Exception):
+    """What was to be done could not be recorded, so it is not done."""
+
+
 class Interrupted(Exception):
     """The operator asked to halt."""
 
@@ -146,6 +150,7 @@ class Run:
         self.failed: list[Step] = []
         self.halted = ""
         self.interrupted = False
+        self._unrecorded = ""
         self._failing = False  # one is being put back: nothing more is begun
 
     @property
@@ -192,7 +197,7 @@ class Run:
             else:
                 self.info = replace(self.info, generation=self._lock.generation)
                 self._note({"event": "begin", "changes": len(self.steps), "generation": self.info.generation})
-                for step in self.first:
+                for step in self.first if not self.halted else ():
                     self._write(step, 0)
                     if self.halted:
                         break
@@ -216,7 +221,7 @@ class Run:
 
     def _write_last(self, step: ClusterStep, order: int) -> None:
         """Only where all nodes have it: what lasts must not be more than what is."""
-        if self.interrupted or any(other.outcome != "confirmed" for other in self.steps):
+        if self.interrupted or self._unrecorded or any(other.outcome != "confirmed" for other in self.steps):
             return
         self._write(step, order)
 
@@ -232,8 +237,9 @@ class Run:
         def begin(fields: Fields) -> None:
             # Without a record there is no way back, and nothing is written.
             nonlocal planned
-            planned = cluster_record(self.info, order, name, self._keeper.name, step.name, step.summary, fields, step.undoes)
-            self._note(planned)
+            record = cluster_record(self.info, order, name, self._keeper.name, step.name, step.summary, fields, step.undoes)
+            self._must_note(record)
+            planned = record
             self._keep(name, "staged", [planned])
 
         try:
@@ -294,7 +300,7 @@ class Run:
                 step.why = why
             elif not self.interrupted:
                 planned = plan_record(self.info, step.order, step.change, step.effective, step.undoes)
-                self._note(planned)
+                self._must_note(planned)
                 self._transact(step, planned)
         except Exception as error:
             step.outcome = "unknown" if step.touched else step.outcome
@@ -435,11 +441,20 @@ class Run:
         return end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
 
     def _note(self, event: Mapping[str, object]) -> None:
+        """What is in hand is brought to its end all the same; nothing more is begun."""
+        try:
+            self._must_note(event)
+        except NotRecorded as error:
+            show(f"WARNING: {error}")
+
+    def _must_note(self, event: Mapping[str, object]) -> None:
+        """Before a write. Raises NotRecorded."""
         try:
             self.record.write(event)
         except OSError as error:
-            # The nodes keep their own records; a full disk at the operator's must not leave a node in the middle.
-            show(f"WARNING: the record {self.record.path} could not be written: {error}")
+            self._unrecorded = f"the record {self.record.path} could not be written, and nothing is begun without: {error}"
+            self.halted = self.halted or self._unrecorded
+            raise NotRecorded(self._unrecorded) from error
 
     def _say(self, step: Step, text: str) -> None:
         show(f"  {step.change.node} {step.change.component}: {set_off(text)}")

@@ -48,7 +48,7 @@ def test_it_is_kept_and_read_back(tmp_path: Path) -> None:
     assert found.of_cluster and (found.state, found.run, found.order, found.component) == ("confirmed", INFO.id, 7, "kubelet-config")
     assert found.plan["fields"] == FIELDS and found.plan["command"] == INFO.command and found.end is not None
     assert planning.of_cluster([found]) == {"kubelet-config": [(NAME, FIELDS)]}
-    assert planning.newest({"cp1": [found]}) == (INFO.id,)
+    assert planning.newest({"cp1": [found]}) == (INFO.id,) and found.number == 1
 
 
 @pytest.mark.parametrize("state", ["staged", "confirmed"])

@@ -83,6 +83,54 @@ def test_a_record_is_read_back() -> None:
     assert found.originals == {1: OLD, 3: b"y"} and not found.in_flight
 
 
+def numbered(run: str, host: str, number: int, generation: int = 0) -> Recorded:
+    made = change(host=host, run=run)
+    found = recorded(made)
+    return replace(found, number=number, plan={**found.plan, "generation": generation, "data": run})
+
+
+def test_the_newest_run_is_the_nodes_word_and_no_clocks() -> None:
+    """A laptop whose clock is a day ahead: its runs are named as if they came last."""
+    ahead, later = "r20260102-120000-aaaa", "r20260101-130000-bbbb"
+    history = {"w1": [numbered(ahead, "w1", 1), numbered(later, "w1", 2)]}
+    assert planning.in_order(history) == [ahead, later] and planning.newest(history) == (later,)
+    both = {"w1": [numbered(ahead, "w1", 1, 40)], "w2": [numbered(later, "w2", 1, 41)]}
+    assert planning.newest(both) == (later,), "no node in common: the cluster's lock numbered them"
+    # Of three, two have a node in common, and the third one was given a number between.
+    middle = "r20260103-000000-cccc"
+    three = {"w1": [numbered(later, "w1", 2, 43), numbered(ahead, "w1", 1, 41)], "w2": [numbered(middle, "w2", 1, 42)]}
+    assert planning.in_order(three) == [ahead, middle, later]
+    undone = planning.to_undo(three, [ahead, middle, later])
+    assert [found.run for found in undone] == [later, middle, ahead]
+
+
+def test_records_without_numbers_go_by_their_names_and_contradictions_end() -> None:
+    old = {"w1": [numbered("r20260101-000000-aaaa", "w1", 0)], "w2": [numbered("r20260102-000000-bbbb", "w2", 0)]}
+    assert planning.newest(old) == ("r20260102-000000-bbbb",)
+    a, b = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
+    odd = {"w1": [numbered(a, "w1", 1), numbered(b, "w1", 2)], "w2": [numbered(b, "w2", 1), numbered(a, "w2", 2)]}
+    assert sorted(planning.in_order(odd)) == [a, b]
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "9" * 5000, None, {}, "\u0661"])
+def test_a_node_may_have_written_any_number(value: Any) -> None:
+    found = recorded()
+    odd = replace(found, plan={**found.plan, "order": value, "generation": value})
+    assert (odd.order, odd.generation) == (0, 0)
+    (read,) = parse("w1", answer((found.id, f"state=confirmed\nnumber={value}\n", "", [found.plan])))
+    assert read.number == 0
+
+
+def test_the_nodes_own_number_is_read() -> None:
+    (found,) = parse("w1", answer(("r1-w1-kubelet", "state=confirmed\nrun=r1\nnumber=12\n", "", [])))
+    assert found.number == 12
+
+
+def test_a_record_of_a_later_daytwo_is_told() -> None:
+    with pytest.raises(HistoryError, match="w1: change r1-w1-kubelet: the record has format 2"):
+        parse("w1", answer(("r1-w1-kubelet", "state=confirmed\n", "", [{"event": "plan", "format": 2}])))
+
+
 def test_half_an_answer_is_none() -> None:
     with pytest.raises(HistoryError, match="w1"):
         parse("w1", answer()[:-1])

@@ -36,6 +36,16 @@ def test_a_record_is_read_again() -> None:
     assert runs.recorded("r1", text(EVENTS[:2])).steps == ()
 
 
+def test_a_record_whose_last_line_was_cut_short_can_be_undone() -> None:
+    """60 events were written, and the disk was full in the middle of the next one."""
+    assert runs.recorded("r1", text(EVENTS[:4]) + '{"event": "plan", "changes": {"ap').steps == runs.recorded("r1", text(EVENTS[:4])).steps
+
+
+def test_a_record_of_a_later_daytwo_is_refused() -> None:
+    with pytest.raises(ValueError, match="format 2, and this daytwo knows 1"):
+        runs.recorded("r1", text([{"event": "run", "format": 2}, *EVENTS[1:]]))
+
+
 def test_a_record_of_something_else() -> None:
     with pytest.raises(ValueError, match="run r1 resized nothing"):
         runs.recorded("r1", text([EVENTS[0], {"event": "plan", "object": "PriorityClass x"}]))

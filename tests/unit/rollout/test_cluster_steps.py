@@ -146,6 +146,25 @@ def test_without_a_record_nothing_is_written() -> None:
     assert results == {"cp1": False} and log == [] and "No space left" in run.halted
 
 
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_a_record_that_cannot_be_written_stops_the_run_before_the_next_write(monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
+    """The operator's own disk is full: at the beginning, before the first write, or after it."""
+    log: list[str] = []
+    written = running.RunRecord.write
+    events: list[str] = []
+
+    def write(record: running.RunRecord, event: Any) -> None:
+        events.append(event["event"])
+        if len(events) >= fails_at:
+            raise OSError(28, "No space left on device")
+        written(record, event)
+
+    monkeypatch.setattr(running.RunRecord, "write", write)
+    run, results = drive(fleet("cp1", "w1"), [on_node("w1", log)], first=[writes("one", log)], last=[writes("last", log)])
+    assert not any(results.values()) and "nothing is begun without" in run.halted and "No space left" in run.halted
+    assert log == (["one"] if fails_at > 2 else [])
+
+
 def test_an_interrupted_run_writes_nothing_more() -> None:
     log: list[str] = []
     step = writes("one", log)
