@@ -241,6 +241,18 @@ class RunRecord:
             self._begin = {}
         _append(self.path, _line(event))
 
+    def keep(self, name: str, text: str) -> Path:
+        """A file of its own beside the record, 0600 and on the disk: what is needed to put back by hand. Raises OSError."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self.path.with_name(f"{self.path.stem}.{name}.json")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(descriptor)
+        _sync(path.parent)
+        return path
+
 
 def _line(event: Mapping[str, Any]) -> bytes:
     return json.dumps(event, sort_keys=True).encode() + b"\n"

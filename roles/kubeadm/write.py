@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import gevent
 
-from roles.api import FIELD_MANAGER, Api, Conflict, ConnectionLost, find_object
+from roles.api import FIELD_MANAGER, Api, ApiError, Conflict, ConnectionLost, find_object
 from roles.formats import FormatError
 from roles.kubeadm.lasting import KEYS, NAMESPACE, ConfigMap, config_map, path_of
 from roles.kubeadm.plan import Edit
+from roles.patience import patient
 from roles.proof import NoApi
-from roles.rollout.remote import show
+from roles.rollout.remote import RemoteError, show
 from roles.rollout.run import Fields
 
 # Seconds. An API server that restarts is away for about 40; for as long a ConfigMap that others write again and again is tried.
@@ -65,6 +66,12 @@ def write(connect: Callable[[], Api], name: str, edit: Edit, begin: Callable[[Fi
             show(f"  {name}: it was changed since it was read; reading it again")
             gevent.sleep(PAUSE)
             continue
+        except ApiError as error:
+            # No answer: it may have been written, and the next look tells.
+            if not error.passing or time.monotonic() > until + patient(API_WAIT):
+                raise
+            gevent.sleep(PAUSE)
+            continue
         break
     return _proven(connect, name, edit, bool(noted))
 
@@ -104,4 +111,7 @@ def _asked(connect: Callable[[], Api], ask: Callable[[Api], T]) -> T:
         except (ConnectionLost, NoApi):
             if time.monotonic() > until:
                 raise
-            gevent.sleep(PAUSE)
+        except RemoteError as error:
+            if time.monotonic() > until:
+                raise NoApi(str(error)) from error
+        gevent.sleep(PAUSE)

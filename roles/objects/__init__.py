@@ -15,7 +15,7 @@ from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
 from roles.objects.connection import connection
-from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone, NotRecorded
+from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone, NotRecorded, Unknown
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import KEYS, RESOURCES_OF_KINDS, Desired, namespaced_name, read
 from roles.objects.plan import Action, Plan
@@ -177,6 +177,7 @@ __all__ = [
     "NotDone",
     "NotRecorded",
     "Object",
+    "Unknown",
     "connection",
     "namespaced_name",
     "priority_classes",

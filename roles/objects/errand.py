@@ -12,7 +12,7 @@ from urllib.parse import quote
 import gevent
 from gevent.event import Event
 
-from roles.api import Api, ApiError, ConnectionLost, Forbidden, find_object, list_objects
+from roles.api import Api, ApiError, Conflict, ConnectionLost, Forbidden, NotFound, find_object, list_objects
 from roles.change.record import RunInfo, RunRecord
 from roles.objects import rollout
 from roles.objects.live import COLLECTIONS, Live, Object, uid
@@ -39,6 +39,15 @@ class NotRecorded(Exception):
 
 class NotDone(Exception):
     """A write that did not come to what was wanted; says why."""
+
+
+class Unknown(NotDone):
+    """A write whose answer was lost, and the object could not be read afterwards: it may have been taken."""
+
+
+def is_ambiguous(error: Exception) -> bool:
+    """Whether what was asked for may have been done all the same: no answer came, or none of the API server's own."""
+    return isinstance(error, (NoApi, ConnectionLost)) or (isinstance(error, ApiError) and error.passing)
 
 
 class Errand:
@@ -142,7 +151,53 @@ class Errand:
             except (ConnectionLost, NoApi):
                 if time.monotonic() > until:
                     raise
-                gevent.sleep(LOOK_AGAIN)
+            except RemoteError as error:
+                if time.monotonic() > until:
+                    raise NoApi(str(error)) from error
+            gevent.sleep(LOOK_AGAIN)
+
+    def written(self, path: str, send: Callable[[Api], Object], taken: Callable[[Object], bool]) -> Object:
+        """The object after a write that may be sent twice. Where its answer was lost, the object is read: `taken` tells whether it has what
+        was written. Raises NotDone where it was not written, Unknown where that could not be read, ApiError where it was refused."""
+        try:
+            return self.asked(send)
+        except (ApiError, NoApi) as error:
+            if not is_ambiguous(error):
+                raise
+            lost = error
+        try:
+            found = self.fetch(path)
+        except (ApiError, NoApi) as error:
+            raise Unknown(f"{lost}; whether it was written is not known: {error}") from error
+        if found is None or not taken(found):
+            raise NotDone(f"{lost}; read back: it was not written") from lost
+        return found
+
+    def deleted(self, path: str, item: Object, version: str = "") -> None:
+        """Delete that very object; one that is gone, or on its way, is no error. Where the answer was lost the object is read, and deleted
+        again where it is still there. Raises Unknown where that could not be read, ApiError where it was refused."""
+        until = time.monotonic() + patient(API_WAIT)
+        lost: Exception | None = None
+        while True:
+            try:
+                self.asked(lambda api: api.delete(path, uid(item), version=version))
+                return
+            except NotFound:
+                return
+            except (ApiError, NoApi) as error:
+                # The version of one that is on its way is another one.
+                if not is_ambiguous(error) and not (lost and isinstance(error, Conflict)):
+                    raise
+                lost = error
+            try:
+                found = self.fetch(path)
+            except (ApiError, NoApi) as error:
+                raise Unknown(f"{lost}; whether it was deleted is not known: {error}") from error
+            if found is None or uid(found) != uid(item) or found["metadata"].get("deletionTimestamp"):
+                return
+            if time.monotonic() > until or isinstance(lost, Conflict):
+                raise lost
+            gevent.sleep(LOOK_AGAIN)
 
     def fetch(self, path: str) -> dict[str, Any] | None:
         return self.asked(lambda api: find_object(api, path, wait=API_WAIT))

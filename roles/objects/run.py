@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
 import gevent
 
-from roles.api import FIELD_MANAGER, Api, ApiError, NotFound, list_objects
+from roles.api import FIELD_MANAGER, Api, ApiError, list_objects
 from roles.change.record import RunInfo, now
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
-from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone, NotRecorded
+from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone, NotRecorded, Unknown, is_ambiguous
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
 from roles.objects.plan import Action, Plan
@@ -31,6 +32,8 @@ Outcome = Literal["done", "reverted", "revert-failed", "failed", "not started"]
 
 # Seconds: a deletion with finalizers.
 REMOVAL = 30.0
+# Seconds: as long as a class that was deleted is gone, it is tried to recreate it.
+BACK_SECONDS = 300.0
 
 _FIELD = ("f:spec", "f:template", "f:spec", "f:priorityClassName")
 
@@ -143,7 +146,8 @@ class ObjectRun(Errand):
 
     def _apply(self, action: Action) -> str:
         assert action.manifest is not None and action.wanted is not None
-        self._write(action.path, action.manifest, self._force)
+        wanted = action.wanted
+        self._write(action.path, action.manifest, self._force, lambda found: not planning.differences(wanted, found))
         return self._proven(action.path, action.wanted)
 
     def _proven(self, path: str, wanted: PriorityClass) -> str:
@@ -167,43 +171,57 @@ class ObjectRun(Errand):
             default = ", the one globalDefault"
         return f"read back: value {facts.value_of(found)}, {facts.policy_of(found)}{default}; field manager {FIELD_MANAGER}"
 
-    def _write(self, path: str, manifest: Mapping[str, Any], force: bool) -> dict[str, Any]:
-        return self.asked(lambda api: api.apply(path, manifest, force=force, wait=API_WAIT))
-
-    def _delete(self, path: str, item: Object, version: str = "") -> None:
-        """That very object; one that is gone already is no error."""
-        with contextlib.suppress(NotFound):
-            self.asked(lambda api: api.delete(path, facts.uid(item), version=version))
+    def _write(self, path: str, manifest: Mapping[str, Any], force: bool, taken: Callable[[Object], bool]) -> Object:
+        return self.written(path, lambda api: api.apply(path, manifest, force=force, wait=API_WAIT), taken)
 
     def _replace(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.wanted is not None
-        old = action.before
-        self._delete(action.path, old, facts.version(old))
-        try:
-            self._gone(action.path, facts.uid(old))
-            self._write(action.path, action.manifest, self._force)
-            return f"{self._proven(action.path, action.wanted)}; another UID than before"
-        except (NotDone, ApiError, NoApi) as error:
-            raise self._put_back(action.path, old, str(error)) from error
-
-    def _put_back(self, path: str, old: Object, why: str) -> Exception:
-        """A class that was deleted is there again, as it was; the answer says so, or what is to be done by hand."""
+        old, wanted = action.before, action.wanted
         manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **facts.bare(old)}
         try:
-            found = self.fetch(path)
-            if found is not None:
-                self._delete(path, found)
-                self._gone(path, facts.uid(found))
-            self._write(path, manifest, False)
-            again = self.fetch(path)
-            if again is None or facts.diff(old, again, "class"):
-                raise NotDone("it is not as it was")
+            # Whatever becomes of this process and of the API: the way back is on the disk before anything goes.
+            kept = self.record.keep(f"priorityclass-{old['metadata']['name']}", json.dumps(manifest))
+        except OSError as error:
+            raise NotDone(f"the old one could not be kept for the way back, so it was not deleted: {error}") from error
+        try:
+            self.deleted(action.path, old, facts.version(old))
+            self._gone(action.path, facts.uid(old))
+            self._write(action.path, action.manifest, self._force, lambda found: not planning.differences(wanted, found))
+            proof = f"{self._proven(action.path, action.wanted)}; another UID than before"
         except (NotDone, ApiError, NoApi) as error:
-            return RevertFailed(
-                f"{why}; and the old one could not be made anew: {error}; MEND BY HAND, pods that name it cannot be created meanwhile: "
-                f"kubectl create -f - <<'END'\n{json.dumps(manifest)}\nEND"
-            )
-        return Undone(f"{why}; the old one was made anew and read back: value {facts.value_of(again)}, {facts.policy_of(again)}")
+            ended = self._put_back(action.path, old, manifest, str(error), kept)
+            if not isinstance(ended, RevertFailed):
+                kept.unlink(missing_ok=True)
+            raise ended from error
+        kept.unlink(missing_ok=True)
+        return proof
+
+    def _put_back(self, path: str, old: Object, manifest: Mapping[str, Any], why: str, kept: Path) -> Exception:
+        """A class that was deleted is there again, as it was; the answer says so, or what is to be done by hand. An API that is away is
+        waited for: as long as the class is gone, no pod that names it can be created."""
+        until = time.monotonic() + patient(BACK_SECONDS)
+        while True:
+            try:
+                found = self.fetch(path)
+                if found is not None and facts.uid(found) == facts.uid(old) and not found["metadata"].get("deletionTimestamp"):
+                    return NotDone(f"{why}; read back: it was not deleted, and is as it was")
+                if found is not None and facts.diff(old, found, "class"):
+                    self.deleted(path, found)
+                    self._gone(path, facts.uid(found))
+                    found = None
+                if found is None:
+                    self._write(path, manifest, False, lambda there: not facts.diff(old, there, "class"))
+                again = self.fetch(path)
+                if again is None or facts.diff(old, again, "class"):
+                    raise NotDone("it is not as it was")
+                return Undone(f"{why}; the old one was recreated and read back: value {facts.value_of(again)}, {facts.policy_of(again)}")
+            except (NotDone, ApiError, NoApi) as error:
+                if time.monotonic() > until or not (is_ambiguous(error) or isinstance(error, NotDone)):
+                    return RevertFailed(
+                        f"{why}; and the old one could not be recreated: {error}; FIX BY HAND, pods that name it cannot be created "
+                        f"meanwhile: kubectl create -f {shlex.quote(str(kept))}"
+                    )
+            gevent.sleep(LOOK_AGAIN)
 
     def _gone(self, path: str, uid: str) -> None:
         """Raises NotDone where the object with this UID is still there after a while."""
@@ -223,7 +241,7 @@ class ObjectRun(Errand):
         usage = self.asked(read_live).users(name)
         if usage.any:
             raise NotDone(f"it is {usage}; a class that is used is never removed")
-        self._delete(action.path, action.before, facts.version(action.before))
+        self.deleted(action.path, action.before, facts.version(action.before))
         self._gone(action.path, facts.uid(action.before))
         return "read back: it is gone; nothing named it right before"
 
@@ -231,16 +249,22 @@ class ObjectRun(Errand):
 
     def _assign(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.workload is not None
-        item, old = action.workload, facts.class_of(action.workload.kind, action.before)
+        item, old, why = action.workload, facts.class_of(action.workload.kind, action.before), ""
         now_there = self.fetch(action.path)
         if now_there is None or facts.uid(now_there) != facts.uid(action.before):
             raise NotDone("it was deleted since it was looked at; run this again")
         if facts.template(item.kind, now_there) != facts.template(item.kind, action.before):
             raise NotDone("its template was changed since it was looked at; run this again")
-        found = self._write(action.path, action.manifest, self._force)
+        uid = facts.uid(action.before)
         try:
-            left = self._rolled_out(item, facts.uid(found), item.priority_class)
-            return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class), left)
+            self._write(action.path, action.manifest, self._force, lambda there: facts.class_of(item.kind, there) == item.priority_class)
+        except Unknown as error:
+            why = str(error)
+        try:
+            if why:
+                raise NotDone(why)
+            left = self._rolled_out(item, uid, item.priority_class)
+            return self._has_class(item, uid, item.priority_class, self._number(item.priority_class), left)
         except (NotDone, ApiError, NoApi) as error:
             why = str(error)
         show(f"  {why}\n  putting the class {old or 'none'} back")
@@ -257,7 +281,7 @@ class ObjectRun(Errand):
         """The old class again, by a roll-out of its own, seen to its end."""
         # An owner that had the field alone lost it to `force`; the value comes back, and daytwo owns it then.
         manifest = planning.assignment(item, before, old or None)
-        found = self._write(item.path, manifest, True)
+        found = self._write(item.path, manifest, True, lambda there: facts.class_of(item.kind, there) == old)
         if facts.class_of(item.kind, found) != old:
             raise NotDone(f"its template has the class {facts.class_of(item.kind, found) or 'none'}, not {old or 'none'}")
         if item.kind == "StatefulSet":
@@ -274,7 +298,7 @@ class ObjectRun(Errand):
         for pod in self.pods_of(item.kind, item.namespace, uid):
             if facts.class_of("Pod", pod) == failed_class and not _ready(pod) and not facts.is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
-                self._delete(path, pod)
+                self.deleted(path, pod)
 
     def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> str:
         """Wait for the end of a roll-out; what is left of the old one, or "". Raises NotDone with the reasons that the cluster gives."""

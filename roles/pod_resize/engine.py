@@ -172,6 +172,24 @@ class Engine:
             raise NotDone(f"the API took the request, and its spec has {', '.join(short)}: an admission webhook changes it")
         return pod
 
+    def _asked_for(self, step: Step) -> Object:
+        """The same; where the answer was lost, the pod is looked at. Raises Gone, NotDone, ApiError, NoApi."""
+        try:
+            return self._ask_for(step)
+        except (ApiError, NoApi) as error:
+            try:
+                pod = self._there(step)
+            except (ApiError, NoApi):
+                raise error from None
+            wrong = [
+                name
+                for name, wanted in step.after.items()
+                if not facts.alike(facts.of(facts.container(pod, name) or {}), wanted)
+            ]  # fmt: skip
+            if wrong:
+                raise
+            return pod
+
     def _seen(self, step: Step, before: Object, timeout: float, *, back: bool = False) -> Proven:
         """Wait until the kubelet says so, then look for oneself. Raises NotDone, Gone, ApiError, NoApi, RemoteError, ObservationError."""
         names = [str(one.get("name")) for one in facts.containers(before)]
@@ -287,10 +305,10 @@ class Engine:
         )
         patch = back.patch()["spec"]
         try:
-            pod = self._ask_for(back)
+            pod = self._asked_for(back)
         except Gone as error:
             return Gone(f"{why}; and {error}")
-        except (NotDone, ApiError, NoApi) as error:
+        except (NotDone, ApiError, NoApi, RemoteError) as error:
             return RevertFailed(
                 f"{why}; and what it had could not be asked for again: {error}; BY HAND: {hand} -p '{_json({'spec': patch})}'"
             )

@@ -13,7 +13,7 @@ from gevent.pool import Pool
 
 from roles.api import Api, ApiError
 from roles.change.record import RunInfo, RunRecord, now, read_events
-from roles.objects import Errand, NotDone, NotRecorded, Object
+from roles.objects import Errand, NotDone, NotRecorded, Object, Unknown
 from roles.pod_resize import resources as facts
 from roles.pod_resize.engine import Engine, Gone, RevertFailed, Undone
 from roles.pod_resize.plan import Change, Step
@@ -153,8 +153,14 @@ class ResizeRun(Errand):
 
     def _update(self, template: Template | None) -> str:
         assert template is not None
-        self._write(template)
+        unknown = ""
         try:
+            self._write(template)
+        except Unknown as error:
+            unknown = str(error)
+        try:
+            if unknown:
+                raise NotDone(unknown)
             left = self._rolled(template)
             return self._has(template, left)
         except (NotDone, ApiError, NoApi) as error:
@@ -173,7 +179,9 @@ class ResizeRun(Errand):
         raise Undone(f"{why}; put back and rolled out{told}; pods that were resized in place keep what they have")
 
     def _write(self, template: Template) -> None:
-        found = self.asked(lambda api: api.patch(template.path, template.patch(), wait=30.0))
+        found = self.written(
+            template.path, lambda api: api.patch(template.path, template.patch(), wait=30.0), lambda there: not template.changed(there)
+        )
         if why := template.changed(found):
             raise NotDone(why)
 

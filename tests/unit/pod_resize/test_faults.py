@@ -309,9 +309,23 @@ def test_a_lost_answer_is_asked_for_again() -> None:
     assert len(world.patches) == 2
 
 
+def test_a_way_back_whose_answers_are_all_lost_is_resolved_by_reading() -> None:
+    """What it had is in its spec again, as one sees; only nobody says so."""
+    world = World(idle)
+    world.lose = [Timeout("cp1", "/", "no answer", "-")] * 10000
+    with pytest.raises(Undone, match="put back"):
+        world.engine().resize(STEP)
+    assert asked(world) == SMALL
+
+
 def test_an_api_that_stays_away_after_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.lose = [Timeout("cp1", "/", "no answer", "-")] * 10000
+
+    def away(path: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
+        raise Timeout("cp1", path, "no answer", "-")
+
+    monkeypatch.setattr(world, "get_json", away)
     with pytest.raises(
         RevertFailed, match=r"could not be asked for again.* BY HAND: kubectl patch pod -n shop web-1 --subresource resize"
     ) as caught:
