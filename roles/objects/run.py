@@ -180,7 +180,7 @@ class ObjectRun(Errand):
         manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **facts.bare(old)}
         try:
             # Whatever becomes of this process and of the API: the way back is on the disk before anything goes.
-            kept = self.record.keep(f"priorityclass-{old['metadata']['name']}", json.dumps(manifest))
+            kept = self.record.keep(f"priorityclass-{quote(str(old['metadata']['name']), safe='')}", json.dumps(manifest))
         except OSError as error:
             raise NotDone(f"the old one could not be kept for the way back, so it was not deleted: {error}") from error
         try:
