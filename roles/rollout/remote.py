@@ -442,7 +442,7 @@ def refuse(message: str) -> DeployError:
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
-    """The error that stops a run because of `reasons`, all of them told. What a reason has on more than one line is set off."""
+    """The error that stops a run because of `reasons`, all of them shown. What a reason has on more than one line is set off."""
     lines = "\n".join(f"  - {set_off(str(reason))}" for reason in reasons)
     return refuse(f"refused, nothing was written on any node:\n{lines}")
 

@@ -26,14 +26,14 @@ def evil(lab: Lab) -> Iterator[str]:
 
 
 def test_a_file_name_does_not_reach_the_terminal_as_it_is(lab: Lab, evil: str) -> None:
-    told = pyinfra("audit", "-y")
-    assert "evil" in told.all, "it is told of"
-    assert not set(told.all) & {"\x07", "\u202e"} and "\x1b]" not in told.all and "\x1b[2A" not in told.all
+    said = pyinfra("audit", "-y")
+    assert "evil" in said.all, "it is shown"
+    assert not set(said.all) & {"\x07", "\u202e"} and "\x1b]" not in said.all and "\x1b[2A" not in said.all
 
 
 def test_a_host_whose_key_is_not_known_is_not_spoken_to(lab: Lab, tmp_path: Path) -> None:
-    told = pyinfra("status", "-y", *data(ssh_known_hosts_file=str(tmp_path / "nobody")))
-    assert told.code != 0 and "host key of" in told.all and "StrictHostKeyChecking yes" in told.all
+    said = pyinfra("status", "-y", *data(ssh_known_hosts_file=str(tmp_path / "nobody")))
+    assert said.code != 0 and "host key of" in said.all and "StrictHostKeyChecking yes" in said.all
     changed = pyinfra("feature_gates", "-y", *data(ssh_known_hosts_file=str(tmp_path / "nobody"), feature_gates=f"{GATE}=true"))
     assert changed.code != 0 and GATE not in lab.run("w1", "cat /var/lib/kubelet/config.yaml", check=False).stdout
 

@@ -59,8 +59,8 @@ def test_of_an_update_what_stays_is_not_recorded() -> None:
 def test_a_diff_shows_no_secret_and_that_one_was_changed() -> None:
     before, after = deployment(), deployment()
     after["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = PASSWORD + "!"
-    told = facts.diff(before, after, "x")
-    assert PASSWORD not in told and told.count("<masked sha256:") >= 2 and facts.diff(before, deployment(), "x") == ""
+    said = facts.diff(before, after, "x")
+    assert PASSWORD not in said and said.count("<masked sha256:") >= 2 and facts.diff(before, deployment(), "x") == ""
     assert "value: 5" in facts.diff(None, priority_class("high", 5), "x")
 
 
@@ -68,5 +68,5 @@ def test_reasons_of_the_cluster_show_no_secret() -> None:
     broken = pod("a", "high")
     waiting = {"reason": "CrashLoopBackOff", "message": f"db: password={PASSWORD} refused"}
     broken["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": waiting}}]
-    told = complaints(workload("Deployment", "web"), [broken])
-    assert "CrashLoopBackOff" in told[0] and PASSWORD not in told[0]
+    said = complaints(workload("Deployment", "web"), [broken])
+    assert "CrashLoopBackOff" in said[0] and PASSWORD not in said[0]

@@ -249,8 +249,8 @@ def test_without_an_ssh_client_its_defaults_hold(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_words_of_ssh() -> None:
-    told = "stricthostkeychecking true\nuserknownhostsfile /a /b\nglobalknownhostsfile none\nrevokedhostkeys none\nhashknownhosts yes\n"
-    assert host_keys.parse(told) == Rules("yes", ("/a", "/b"), (), hashed=True)
+    said = "stricthostkeychecking true\nuserknownhostsfile /a /b\nglobalknownhostsfile none\nrevokedhostkeys none\nhashknownhosts yes\n"
+    assert host_keys.parse(said) == Rules("yes", ("/a", "/b"), (), hashed=True)
     assert host_keys.parse("stricthostkeychecking false\n").strict == "no" and host_keys.parse("") == Rules()
 
 
