@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,14 @@ def test_a_holder_that_has_yet_to_write_its_name_is_waited_for(tmp_path: Path) -
         told = second.communicate("", timeout=600)[0].splitlines()
     assert told[0] == "held run=r1"
     assert told[3].startswith("held left=alive; its sign of life is good for 9")
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
+def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
+    command = ["shellcheck", "--shell=sh", "--severity=info", "-"]
+    for text in (script(tmp_path, "r1", had="lock 5"), keep_script("r1-x", Holder("r1", "w", "c"), "staged", [], fence="lock 5")):
+        done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 def test_what_a_dead_holder_left_is_taken_over_by_name_only(tmp_path: Path) -> None:
