@@ -19,7 +19,7 @@ from roles.kubeadm import Lasting
 from roles.kubelet_config import model as fields_model
 from roles.observe import ObservationError
 from roles.observe.look import look
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, NoApi, versions
 from roles.rollout.remote import Fleet, Remote, RemoteError
 
 T = TypeVar("T")
@@ -59,8 +59,17 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
         if remote in fleet.targets:
             found.views.append(one)
             found.wishes[remote.name] = _wishes(remote)
+    found.views = _with_versions(fleet, cluster, found.views)
     _ask(fleet, cluster, found, with_order)
     return found
+
+
+def _with_versions(fleet: Fleet, cluster: Cluster, views: Sequence[View]) -> list[View]:
+    """The views again, with what is known of versions by now."""
+    remotes = {remote.name: remote for remote in fleet.targets}
+    running = [versions.Running(remotes[one.host], one.kubelet, one.components) for one in views if one.kubelet is not None]
+    known = versions.read(fleet.each, cluster, running)
+    return [view(one.seen.with_versions(known[one.host]), one.groups) if one.host in known else one for one in views]
 
 
 def _groups(remote: Remote) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 from pyinfra.api.deploy import deploy
@@ -15,7 +15,7 @@ from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
 from roles.files import write_whole
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, NoApi, versions
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.remote import Fleet, Remote, RemoteError, show
@@ -79,15 +79,16 @@ class Gathered:
             return str(error)
 
 
-Each = Callable[[Sequence[Remote], Callable[[Remote], Evidence]], Mapping[str, Evidence | Exception]]
-
-
-def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
+def gather(remotes: Sequence[Remote], cluster: Cluster, each: versions.Each) -> Gathered:
     """Everything that the checks need of these nodes; `each` looks at many at once. What is no fault of a node is raised."""
     seen = _whole(each(remotes, evidence.of_node))
     for remote in remotes:
         if (observed := seen[remote.name].seen) is not None:
             cluster.add(remote, observed, dict(seen[remote.name].components))
+    by_name = {remote.name: remote for remote in remotes}
+    running = [versions.Running(by_name[host], one.kubelet, one.components) for host, one in seen.items() if one.kubelet is not None]
+    known = versions.read(each, cluster, running)
+    seen = {host: evidence.with_versions(one, known.get(host, {})) for host, one in seen.items()}
     no_api = ""
     try:
         cluster.api()

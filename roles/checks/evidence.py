@@ -141,6 +141,14 @@ def of_observation(seen: Observation) -> Evidence:
         return replace(made, control_plane_refused=_why(refusal))
 
 
+def with_versions(found: Evidence, known: Mapping[int, str]) -> Evidence:
+    """The evidence with what is known of versions, by PID."""
+    if found.seen is None:
+        return found
+    made = of_observation(found.seen.with_versions(known))
+    return replace(found, seen=made.seen, kubelet=made.kubelet, components=made.components)
+
+
 def _why(refusal: Refusal) -> str:
     return f"{refusal.message}; {refusal.way_out}" if refusal.way_out else refusal.message
 

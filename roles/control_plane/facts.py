@@ -92,7 +92,7 @@ def find(kubelet: Kubelet, *, to_change: bool = True) -> dict[str, Component]:
                         "move the stray one out of the manifests directory (a backup copy there is a second pod)",
                     )
                 argv = tuple(manifest.container_argv(file.data, component))
-                process = processes[component]
+                process = seen.process_of(component, pod.namespace, pod.name)
                 if process is None and not to_change and component != COMPONENTS[0]:
                     continue
                 if process is None:

@@ -13,7 +13,7 @@ def edit(component: Component, wanted: GateChanges) -> bytes:
     if why := component.file.why_not_replaceable():
         raise Refusal(component.host, f"{path} {why}")
     try:
-        return manifest.edit_gates(component.data, component.name, wanted)
+        return manifest.edit_gates(component.data, component.name, wanted, component.process.argv)
     except FormatError as error:
         raise Refusal(component.host, str(error.in_file(path))) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +21,6 @@ from roles.formats import FormatError, flags
 from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation, Process
-from roles.patience import patient
 
 
 @dataclass(frozen=True)
@@ -113,6 +111,7 @@ def _summary(wanted: dict[str, bool | None]) -> str:
 
 def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Planned:
     host = found.seen.host
+    found.started_directly()
     changed = kubelet_plan.edits(found, wanted)
     argv = found.service.known_argv
     change = None
@@ -133,7 +132,7 @@ def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Pla
             daemon_reload=kubelet_plan.touches_units(found, changed),
         )
     asked = argv or tuple(_with_gates(found, changed))
-    question = "\n".join([ask.ask_kubelet(found, asked, changed), ask.ask_listed("kubelet", shlex.quote(asked[0]))])
+    question = ask.ask_kubelet(found, asked, changed) if change else ""
     return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, question, _subject("kubelet", found.process))
 
 
@@ -172,12 +171,9 @@ def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[s
 
 
 def _ask_component(component: Component, gates: dict[str, bool]) -> str:
-    words = [component.process.argv[0], f"--{flags.FEATURE_GATES}={flags.written(gates)}"]
+    words = [f"--{flags.FEATURE_GATES}={flags.written(gates)}"]
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
-    # In the component's own mount namespace its binary is found as its manifest names it.
-    inside = f"nsenter --target {component.process.pid} --mount --"
-    asked = f"ask {component.name} timeout {patient(ask.SECONDS):.0f} {inside} {shlex.join([*words, '--version'])}"
-    return f"{asked}\n{ask.ask_listed(component.name, f'{inside} {shlex.quote(words[0])}')}"
+    return ask.ask_component(component.name, component.process, words)
 
 
 def ask_script(plan: NodePlan) -> str:
@@ -199,12 +195,13 @@ def judge(
     desired: Desired,
     listed: Mapping[str, str] | None = None,
     metrics: Mapping[str, Mapping[str, GateMetric]] | None = None,
+    unasked: Mapping[str, str] | None = None,
 ) -> tuple[NodePlan, list[Refusal]]:
     """The plan once its binaries have spoken, with what is to be said of it; and why not to go on.
 
     `answers`: what each component's binary has against the change ("": nothing); it has the last word: what it refuses is refused, and
     where only the catalogue would refuse, that is a warning. `listed`: what its --help lists. `metrics`: the gates that it runs with.
-    An unknown gate may be consented to.
+    `unasked`: why one was not asked. An unknown gate may be consented to.
     """
     warnings = list(plan.warnings)
     refusals: list[Refusal] = []
@@ -213,7 +210,9 @@ def judge(
             continue
         said = answers.get(planned.component)
         if said is None:
-            refusals.append(Refusal(plan.host, f"{planned.component}: the node's own binary could not be asked about this change"))
+            why = (unasked or {}).get(planned.component, "")
+            told = f"{planned.component}: the node's own binary could not be asked about this change{f': {why}' if why else ''}"
+            refusals.append(Refusal(plan.host, told))
             continue
         subject = _live(plan, planned, (listed or {}).get(planned.component, ""), (metrics or {}).get(planned.component, {}))
         findings = _findings(planned, subject, desired) if subject else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.formats.errors import FormatError
@@ -187,6 +187,24 @@ def check_end(argv: Sequence[str]) -> None:
         raise FormatError("a bare `--` stands before the place a new flag would go to, and ends the flags", value=" ".join(argv))
     if argv and posixpath.basename(argv[0]) in _SHELLS:
         raise FormatError("a shell starts the component, and a flag behind the shell's own words is not its", value=" ".join(argv))
+
+
+def check_taken(argv: Sequence[str], switches: Collection[str] = (), accepted: Sequence[str] = ()) -> None:
+    """Refuse where the last word is a flag that would take the next word for its value. Raises FormatError.
+
+    `switches`: flags that never do, without dashes (pflag, NoOptDefVal). `accepted`: a command line that a process runs with: where it
+    is this very one its last flag needs nothing more.
+    """
+    last = argv[-1] if len(argv) > 1 else ""
+    if "=" in last or not re.fullmatch(r"--.+|-[^-]", last, re.DOTALL) or tuple(argv) == tuple(accepted):
+        return
+    if last.startswith("--") and _normal(last[2:]) in switches:
+        return
+    raise FormatError(
+        "a flag stands without a value before the place a new word would go to, and may take that for its value",
+        value=last,
+        way_out=f"write it in one word, {last}=VALUE (of a switch: {last}=true)",
+    )
 
 
 def edit(

@@ -95,11 +95,12 @@ def _argv(container: dict[str, Any]) -> list[str]:
     return argv
 
 
-def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
+def edit_gates(data: bytes, container: str, changes: GateChanges, running: Sequence[str] = ()) -> bytes:
     """The manifest with the container's --feature-gates as wanted; the same bytes where they are so already.
 
     A new flag becomes one new item at the end of args (or of command, where there are no args), written like its neighbours.
-    Raises FormatError where the file cannot be read, has no such container, or the edit needs guessing.
+    `running`: the command line of the container's process. Raises FormatError where the file cannot be read, has no such container, or
+    the edit needs guessing.
     """
     document = yaml_text.parse(data)
     old = _argv(_container(document.content, container))
@@ -117,6 +118,7 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
 
     def insert(flag: str) -> list[Splice]:
         flags.check_end(old)
+        flags.check_taken(old, accepted=running)
         if not items:
             raise FormatError("the container has no command or args to add a flag to", value=container)
         edits.append(_add_item(document, lists[-1], flag))

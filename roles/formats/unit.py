@@ -94,7 +94,7 @@ class EnvironmentFile:
 
 @dataclass(frozen=True)
 class Service:
-    """What systemd runs: the command line word by word, and what it was made from."""
+    """What systemd runs: the command line word by word, and what it was made from. `program` is the file as ExecStart= names it."""
 
     argv: tuple[Word, ...]
     command: Entry
@@ -103,6 +103,7 @@ class Service:
     environment_files: tuple[EnvironmentFile, ...]
     split_variables: tuple[str, ...]
     whole_variables: tuple[str, ...] = field(default=())
+    program: str = ""
 
     @property
     def known_argv(self) -> tuple[str, ...] | None:
@@ -254,7 +255,7 @@ def resolve(
     environment = dict(variables)  # the last one counts
     unit, command = commands[0]
     try:
-        argv, split, whole = _command_line(unit, command, environment, {*_MANAGERS.split(), *passed}, known)
+        program, argv, split, whole = _command_line(unit, command, environment, {*_MANAGERS.split(), *passed}, known)
     except FormatError as error:
         raise error.in_file(unit.path, command.line) from None
     for name, where, entry in unset:
@@ -262,7 +263,7 @@ def resolve(
             raise FormatError(
                 "UnsetEnvironment= takes a variable of the command line away again", line=entry.line, file=where.path, value=name
             )
-    return Service(argv, command, unit.path, environment, tuple(present), split, whole)
+    return Service(argv, command, unit.path, environment, tuple(present), split, whole, program)
 
 
 def _names(entry: Entry) -> list[str]:
@@ -298,11 +299,13 @@ def _listed(entry: Entry, known: Mapping[str, str]) -> list[tuple[str, bool]]:
 
 def _command_line(
     unit: UnitFile, command: Entry, environment: Mapping[str, Setting], foreign: Set[str], known: Mapping[str, str]
-) -> tuple[tuple[Word, ...], tuple[str, ...], tuple[str, ...]]:
-    """The words, and the variables split into words and put in whole. `foreign`: those that may come from outside the unit."""
+) -> tuple[str, tuple[Word, ...], tuple[str, ...], tuple[str, ...]]:
+    """The program, the words, and the variables split into words and put in whole. `foreign`: those that may come from outside."""
     origin = Origin("exec", unit.path, command.line)
     raw = words.split(command.value, c_escapes=True, unknown_escapes=True)
     chosen, raw[0] = _prefixes(raw[0])
+    named = _specifiers(raw[0], known)[0].string
+    program = posixpath.normpath(named) if named.startswith("/") else named
     if "@" in chosen:
         raw = raw[1:]
         if not raw:
@@ -338,7 +341,7 @@ def _command_line(
             else:
                 content = Mapped(expanded.encode("utf-8", "surrogateescape"), (), word.extent, word.source)
                 argv.append(Word(content, origin, complete, editable=False))
-    return tuple(argv), tuple(split), tuple(whole)
+    return program, tuple(argv), tuple(split), tuple(whole)
 
 
 def _prefixes(first: Mapped) -> tuple[str, Mapped]:
@@ -374,13 +377,18 @@ def _braces(text: str, environment: Mapping[str, Setting]) -> tuple[str, list[st
 
 @dataclass(frozen=True)
 class Sources:
-    """All files a service's command line is made of, as they are or as they would be."""
+    """All files a service's command line is made of, as they are or as they would be.
+
+    `switches`: its flags that never take the next word. `running`: the command line of the process that runs.
+    """
 
     fragment: UnitFile
     dropins: tuple[UnitFile, ...]
     environment_files: dict[str, bytes | None]
     systemd: int = 257
     specifiers: Mapping[str, str] = field(default_factory=dict)
+    switches: frozenset[str] = frozenset()
+    running: tuple[str, ...] = ()
 
     def resolve(self) -> Service:
         return resolve(self.fragment, self.dropins, self.environment_files, systemd=self.systemd, specifiers=self.specifiers)
@@ -396,16 +404,15 @@ class Sources:
         if path == self.fragment.path:
             if data is None:
                 raise FormatError("the unit itself cannot be taken away", file=path)
-            return Sources(UnitFile(path, data), self.dropins, self.environment_files, self.systemd, self.specifiers)
+            return replace(self, fragment=UnitFile(path, data))
         if path in self.environment_files:
-            files = {**self.environment_files, path: data}
-            return Sources(self.fragment, self.dropins, files, self.systemd, self.specifiers)
+            return replace(self, environment_files={**self.environment_files, path: data})
         units = [unit for unit in self.dropins if unit.path != path]
         if data is not None:
             units.append(UnitFile(path, data))
         # Drop-ins are read in the order of their file names, whatever folder they lie in (systemd.unit(5)).
         units.sort(key=lambda unit: posixpath.basename(unit.path))
-        return Sources(self.fragment, tuple(units), self.environment_files, self.systemd, self.specifiers)
+        return replace(self, dropins=tuple(units))
 
 
 def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str) -> dict[str, bytes | None]:
@@ -467,6 +474,7 @@ def _edit(
     removers = {name: envfile.remover(setting.value) for name, setting in settings.items()}
     cuts: list[Splice] = []
     added: dict[str, bytes | None] = {}
+    inserted: list[str] = []
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
         first, last = origins[id(gone[0])], origins[id(gone[-1])]
@@ -480,6 +488,7 @@ def _edit(
 
     def insert(flag: str) -> list[Splice]:
         flags.check_end([word.text for word in service.argv])
+        inserted.append(flag)
         name = variable if variable in service.split_variables else next(iter(reversed(service.split_variables)), None)
         setting = settings.get(name) if name else None
         if name is None and (sources.data(service.command_path) or b"").startswith(MADE):
@@ -521,7 +530,7 @@ def _edit(
         elif after is not None and _says_nothing(after, sources, service, path):
             after = None
         result[path] = after
-    _verify(sources, service, right, result)
+    _verify(sources, service, right, result, inserted)
     return result
 
 
@@ -556,7 +565,11 @@ def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) 
 
 
 def _verify(
-    sources: Sources, service: Service, right: Callable[[Sequence[str], Sequence[str]], bool], result: Mapping[str, bytes | None]
+    sources: Sources,
+    service: Service,
+    right: Callable[[Sequence[str], Sequence[str]], bool],
+    result: Mapping[str, bytes | None],
+    inserted: Sequence[str],
 ) -> None:
     """Read the outcome again as systemd would, and have it judged."""
     after = sources
@@ -570,6 +583,11 @@ def _verify(
             file=resolved.command_path,
             way_out="edit this unit by hand",
         )
+    for flag in inserted:
+        try:
+            flags.check_taken(new[: new.index(flag)], sources.switches, sources.running)
+        except FormatError as error:
+            raise error.in_file(resolved.command_path, resolved.command.line) from None
 
 
 def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Splice]) -> list[Splice]:

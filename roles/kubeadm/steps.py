@@ -104,22 +104,27 @@ def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Option
 
 def _refused(found: Survey, candidate: bytes) -> str:
     """What the kubelet of a node that kubeadm made has against kubelet-config as it would be: a node that joins would be given that.
-    Gates that it does not know were judged with its node's plan."""
+    Gates that it does not know were judged with its node's plan. One that cannot be asked leaves it to the next."""
+    why = ""
     for host, node in found.nodes.items():
         if node.kubelet.style != "kubeadm" or node.kubelet.config_path is None:
             continue
         argv = node.kubelet.service.known_argv or node.kubelet.process.argv
-        script = ask.script([ask.ask_kubelet(node.kubelet, argv, {node.kubelet.config_path: candidate})])
         try:
-            said = ask.verdicts(node.remote.run("sh -s", stdin=script, timeout=patient(ASK_SECONDS)).stdout).get("kubelet")
-        except RemoteError as error:
-            return str(error)
+            script = ask.script([ask.ask_kubelet(node.kubelet, argv, {node.kubelet.config_path: candidate})])
+            told = node.remote.run("sh -s", stdin=script, timeout=patient(ASK_SECONDS)).stdout
+        except (RemoteError, Refusal) as error:
+            why = why or str(error)
+            continue
+        said = ask.verdicts(told).get("kubelet")
         if said is None:
-            return f"the kubelet of {host} could not be asked about it: it gave no answer"
+            reason = ask.unasked(told).get("kubelet", "it gave no answer")
+            why = why or f"the kubelet of {host} could not be asked about it: {reason}"
+            continue
         if said and _UNKNOWN not in said:
             return f"the kubelet of {host} refuses what it would say: {said}"
         return ""
-    return ""
+    return why
 
 
 def _names(wanted: Mapping[str, Mapping[planning.Path, Any]]) -> str:

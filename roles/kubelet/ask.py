@@ -11,8 +11,12 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from roles.change.refusal import Refusal
+from roles.formats import FormatError, flags
 from roles.kubelet.facts import Kubelet
+from roles.observe import Process
 from roles.patience import patient
+from roles.scripts import templates
 
 # For one binary to judge its candidate, and for all of a node.
 SECONDS = 20
@@ -24,8 +28,18 @@ _BAD_VALUE = "--max-pods=-1"
 _ONLY_COMPLAINT = re.compile(r"error: invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number[,\"]")
 
 
-def ask_kubelet(kubelet: Kubelet, argv: Iterable[str], changed: Mapping[str, bytes | None]) -> str:
-    """Shell lines that show the changed configuration to the kubelet's binary. `argv` is the command line it would have."""
+def ask_kubelet(kubelet: Kubelet, argv: Sequence[str], changed: Mapping[str, bytes | None]) -> str:
+    """Shell lines that show the changed configuration to the kubelet's binary. `argv` is the command line it would have.
+
+    Asked is the file that the running kubelet was started from, and only while none but root can change it. Raises Refusal where the
+    unit starts something else, or where a word behind `argv` would not be read as a flag.
+    """
+    kubelet.started_directly()
+    try:
+        flags.check_end(argv)
+        flags.check_taken(argv, kubelet.sources.switches, kubelet.process.argv)
+    except FormatError as error:
+        raise Refusal(kubelet.seen.host, f"the kubelet cannot be asked about a change: {error}") from None
     lines = []
     extra = [_BAD_VALUE]
     if kubelet.config_path:
@@ -40,26 +54,44 @@ def ask_kubelet(kubelet: Kubelet, argv: Iterable[str], changed: Mapping[str, byt
                 lines.append(_here_file(f"dropins/{number:04d}.conf", data))
         extra.append('--config-dir="$d/dropins"')
     alpha = f"env {_ALPHA}=yes " if kubelet.dropin_folder else ""
-    lines.append(f"ask kubelet {alpha}timeout {patient(SECONDS):.0f} {shlex.join(argv)} {' '.join(extra)}")
-    return "\n".join(lines)
+    process = kubelet.process
+    return "\n".join(
+        [
+            f"if own_kubelet {process.pid} {process.start_ticks}; then",
+            *lines,
+            f'ask kubelet {alpha}timeout -k 2 "$limit" "$program" {shlex.join(argv[1:])} {" ".join(extra)}',
+            'listed kubelet timeout -k 2 "$limit" "$program" --help',
+            "else unasked kubelet; fi",
+        ]
+    )
 
 
-def ask_listed(component: str, command: str) -> str:
-    """A shell line that has a component list the ALPHA and BETA gates it knows, with their defaults (its --help)."""
-    return f"listed {component} timeout {SECONDS} {command} --help"
+def ask_component(name: str, process: Process, words: Sequence[str]) -> str:
+    """Shell lines that show `words` to a static pod's program, in its container and without any rights. It tells its version, or what
+    it has against them, and it lists its gates."""
+    return "\n".join(
+        [
+            f"if own_component {process.pid} {process.start_ticks} {shlex.quote(process.pod_uid or '')}; then",
+            f'ask {name} inside {process.pid} "$program" {shlex.join(words)} --version',
+            f'listed {name} inside {process.pid} "$program" --help',
+            f"else unasked {name}; fi",
+        ]
+    )
 
 
 def _here_file(name: str, data: bytes) -> str:
     return f"base64 -d >\"$d/{name}\" <<'.'\n{base64.encodebytes(data).decode()}."
 
 
-def script(questions: Sequence[str]) -> str:
+def script(questions: Sequence[str], proc: str = "/proc") -> str:
     """A script for `sh -s` that asks; "" where there is nothing to ask. It starts nothing and leaves nothing behind."""
     if not questions:
         return ""
     return "\n".join(
         [
             "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH",
+            f"proc={shlex.quote(proc)} limit={patient(SECONDS):.0f}",
+            *(templates().get_template(name).render() for name in ("own.sh.j2", "asking.sh.j2")),
             "umask 077",
             "d=$(mktemp -d /run/daytwo-ask.XXXXXX) || exit 1",
             "trap 'rm -rf \"$d\"' EXIT",
@@ -67,6 +99,7 @@ def script(questions: Sequence[str]) -> str:
             ' printf \'answer %s %s %s=\\n\' "$what" "$code" "$(printf %s "$said" | tail -c 8000 | base64 -w 0)"; }',
             f'listed() {{ what=$1; shift; said=$("$@" 2>/dev/null </dev/null | grep -oE "{_LISTED}");'
             ' printf \'listed %s %s=\\n\' "$what" "$(printf %s "$said" | base64 -w 0)"; }',
+            'unasked() { printf \'unasked %s %s=\\n\' "$1" "$(printf %s "$why" | base64 -w 0)"; }',
             *questions,
             "",
         ]
@@ -80,6 +113,11 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
         if answer := re.match(r"answer (\S+) (\d+) (\S*)=$", line):
             found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), _decoded(answer.group(3)))
     return found
+
+
+def unasked(lines: Iterable[str]) -> dict[str, str]:
+    """Why a binary was not asked, by component."""
+    return {answer.group(1): _decoded(answer.group(2)) for answer in (re.match(r"unasked (\S+) (\S*)=$", line) for line in lines) if answer}
 
 
 def listed(lines: Iterable[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from roles.change.refusal import Refusal
@@ -72,6 +72,23 @@ class Kubelet:
             )
         return minor
 
+    def started_directly(self) -> None:
+        """Raises Refusal where the unit starts something else, which then starts the kubelet: a shell, `env`, a script. What stands
+        behind such a command is not the kubelet's for sure, neither for a flag nor for a question."""
+        path, running = self.service.program, self.process.program
+        # Of a name without a folder systemd may tell where it found it.
+        files = (file for name, file in self.seen.programs.items() if path in (name, posixpath.basename(name)))
+        if (really := next(files, None)) == running:
+            return
+        command = self.service.command
+        raise Refusal(
+            self.seen.host,
+            f"{self.service.command_path}:{command.line}: ExecStart= starts {path}"
+            + (f", which is {really}" if really and really != path else "")
+            + f", and the kubelet that runs is {running}: what daytwo writes or asks would go to the first, not to the kubelet",
+            f"let ExecStart= name {running} itself, with its flags (systemctl edit {self.unit_name}), and restart it",
+        )
+
     @property
     def flag_gates(self) -> dict[str, bool]:
         """Gates set on the command line, as the unit's files give it."""
@@ -134,7 +151,7 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
     if seen.uid != 0:
         raise Refusal(host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
     for name, reason in _UNSUPPORTED.items():
-        if any(process.name.startswith(name) for process in seen.processes):
+        if seen.named(name):
             raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}")
     missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
     if missing and to_change:
@@ -143,9 +160,13 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
         raise Refusal(host, "the node has none of curl, wget and python3 to ask health endpoints with")
     process, running = seen.kubelet, seen.unit
     if running is None or process is None:
-        if not seen.named("kubelet"):
-            raise Refusal(host, "no kubelet runs on this node", "start it first; daytwo derives all paths from the running one")
-        raise Refusal(host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
+        others = [told for told in seen.ignored if told.startswith("process kubelet,")]
+        ignored = f" ({'; '.join(others)})" if others else ""
+        raise Refusal(
+            host,
+            f"no kubelet runs on this node as the main process of a systemd service{ignored}",
+            "start it first; daytwo derives all paths from the running one",
+        )
     if running.needs_daemon_reload and to_change:
         raise Refusal(
             host,
@@ -172,7 +193,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
     service = sources.resolve()
     # Only the environment files belong to the sources; other observed files must not be taken for one.
     listed = {file.path: environment[file.path] for file in service.environment_files}
-    sources = unit.Sources(units[0], tuple(units[1:]), listed, release, {"H": seen.hostname})
+    sources = replace(sources, environment_files=listed, switches=schema.switches(), running=process.argv)
     config_path = flags.last_flag(process.argv, "config")
     dropin_paths = _dropins(seen, process)
     for configured in (*([config_path] if config_path else []), *dropin_paths):

@@ -118,6 +118,12 @@ def _known(minor: int) -> None:
 
 
 @cache
+def switches() -> frozenset[str]:
+    """The flags of all known releases that never take the next word; none of them does in another release."""
+    return frozenset(name for minor in range(OLDEST, NEWEST + 1) for name, flag in flags(minor).items() if flag.switch)
+
+
+@cache
 def fields(minor: int) -> Mapping[str, Field]:
     """Every field of a minor release (36 for 1.36) by its path, nested ones too. Raises LookupError for a minor that the table has not."""
     _known(minor)

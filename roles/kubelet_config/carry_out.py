@@ -128,8 +128,10 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
         said = str(answer).removeprefix(f"{host}: ") if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
         version = planned[host].state.kubelet.process.version
         if said is None:
-            way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
-            refusals.append(Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out))
+            why = ask.unasked(answer.stdout).get(KUBELET) if not isinstance(answer, Exception) else None
+            way_out = "" if why else "run it again; if that does not help, look whether `kubelet --version` answers on the node"
+            told = f"the node's own kubelet could not be asked about this change: {why or 'it gave no answer'}"
+            refusals.append(Refusal(host, told, way_out))
         elif said:
             refusals.append(
                 Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value of that field")
@@ -169,6 +171,7 @@ def _not_ready(state: State) -> list[str]:
 
 def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     found = state.kubelet
+    found.started_directly()
     check_node(state)
     settled = wish.settle(state)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)

@@ -28,7 +28,7 @@ def look(remote: Remote, wanted: Wanted) -> Observation:
 
 
 def _ask(remote: Remote, files: list[str], directories: list[str]) -> Observation:
-    script = templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories)
+    script = templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories, proc="/proc")
     answer = remote.run(script, timeout=patient(LOOK_SECONDS))
     if answer.code != 0 or not answer.stdout:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 FileKind = Literal["file", "link", "directory", "other", "none"]
 
 # /proc/PID/comm holds at most 15 characters (TASK_COMM_LEN, include/linux/sched.h).
 COMM_LENGTH = 15
+# What the kernel puts behind /proc/PID/exe of a file that is gone (d_path).
+_DELETED = " (deleted)"
 
 
 def minor_of(version: str) -> int | None:
@@ -80,9 +83,14 @@ class Process:
         return found.group(1) if found else None
 
     @property
+    def program(self) -> str:
+        """The file that it was started from; by now another one may have that name."""
+        return self.exe.removesuffix(_DELETED)
+
+    @property
     def binary_replaced(self) -> bool:
         """The binary on disk is no longer the one that runs: a restart brings another version."""
-        return self.exe.endswith(" (deleted)")
+        return self.exe.endswith(_DELETED)
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything one look at a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock)."""
+    """Everything one look at a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock).
+
+    `processes` are the node's own: main processes of services of systemd, and those of static pods. `pods` are the log directories of
+    these by UID; `ignored` tells of other processes with the name of a component. `programs`: what the kubelet's unit starts, as
+    systemd names it, and the file that it is.
+    """
 
     host: str
     uid: int
@@ -130,6 +143,9 @@ class Observation:
     markers: tuple[str, ...] = ()
     processes: tuple[Process, ...] = ()
     unit: Unit | None = None
+    pods: dict[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    programs: dict[str, str] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     directories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     changes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -146,8 +162,21 @@ class Observation:
         return [process for process in self.processes if process.name == name[:COMM_LENGTH]]
 
     def static_pod_process(self, component: str) -> Process | None:
-        """The process of a control-plane component that runs as a static pod of this node."""
-        return next((process for process in self.named(component) if process.pod_uid), None)
+        """The process of a control-plane component that runs as a static pod of this node's kubelet."""
+        return next((process for process in self.named(component) if process.pod_uid in self.pods), None)
+
+    def process_of(self, component: str, namespace: str, pod: str) -> Process | None:
+        """The same, of the very pod that a manifest makes: the kubelet names its log directory NAMESPACE_NAME-NODE_UID."""
+        for process in self.named(component):
+            uid = process.pod_uid or ""
+            if self.pods.get(uid, "").startswith(f"{namespace}_{pod}-") and self.pods[uid].endswith(f"_{uid}"):
+                return process
+        return None
+
+    def with_versions(self, versions: Mapping[int, str]) -> Observation:
+        """The same, with the versions that are known by now, by PID."""
+        processes = (replace(one, version=versions.get(one.pid, one.version)) for one in self.processes)
+        return replace(self, processes=tuple(processes))
 
     @property
     def kubelet(self) -> Process | None:

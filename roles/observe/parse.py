@@ -54,6 +54,10 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
     files: dict[str, File] = {}
     directories: dict[str, list[str]] = {}
     changes: dict[str, dict[str, str]] = {}
+    pods: dict[str, str] = {}
+    programs: dict[str, str] = {}
+    ignored: list[str] = []
+    passed_over = 0
     whole = False
     for number, line in enumerate(lines, 1):
         name, *fields = line.split(" ")
@@ -67,6 +71,14 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
                     processes.append(_process(fields))
                 case "version":
                     versions[fields[0]] = _text(fields[1]).rsplit(" ", 1)[-1]
+                case "pod":
+                    pods[fields[0]] = _text(fields[1])
+                case "program":
+                    programs[_text(fields[0])] = _text(fields[1])
+                case "ignored":
+                    ignored.append(f"process {fields[0]}, PID {int(fields[1])}: {_text(fields[2])}")
+                case "passed-over":
+                    passed_over = int(fields[0])
                 case "unit":
                     unit = Unit(_text(fields[0]), _properties(_text(fields[1])))
                 case "directory":
@@ -91,6 +103,8 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
             raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
     if not whole or "daytwo" not in single:
         raise ObservationError(f"{host}: the look at the node was cut short after {len(single)} records; try again")
+    if passed_over > len(ignored):
+        ignored.append(f"and {passed_over - len(ignored)} processes more")
     uptime, epoch, ticks = single["clock"]
     return Observation(
         host=host,
@@ -106,6 +120,9 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
         markers=tuple(markers),
         processes=tuple(replace(process, version=versions.get(str(process.pid)) or None) for process in processes),
         unit=unit,
+        pods=pods,
+        ignored=tuple(ignored),
+        programs=programs,
         files=files,
         directories={path: tuple(sorted(names)) for path, names in directories.items()},
         changes=changes,

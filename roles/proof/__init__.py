@@ -1,7 +1,8 @@
 """Evidence from the running processes: how all is before a change, and that it took effect."""
 
+from roles.proof import versions
 from roles.proof.cluster import Cluster, NoApi
 from roles.proof.prover import Owed, Prover, differences, settings_differences
 from roles.proof.survey import Node, Survey, survey
 
-__all__ = ["Cluster", "NoApi", "Node", "Owed", "Prover", "Survey", "differences", "settings_differences", "survey"]
+__all__ = ["Cluster", "NoApi", "Node", "Owed", "Prover", "Survey", "differences", "settings_differences", "survey", "versions"]

@@ -209,6 +209,27 @@ class Cluster:
         path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
         return put_out(self._asked(lambda: self.api().get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
 
+    def version(self, host: str, component: str) -> str | None:
+        """As a running component of the control plane says it; None where it cannot be asked now."""
+        if host not in self._nodes:
+            return None
+        try:
+            api = self._at(host, component)
+            if component == "kube-apiserver":
+                return str(api.get_json("/version", LOOK_SECONDS).get("gitVersion"))
+            return component_metrics(api, LOOK_SECONDS).version
+        except (ApiError, RemoteError):
+            return None
+
+    def node_objects(self) -> dict[str, dict[str, Any]]:
+        """Each Node by its name, from the first API server that answers now; none where none does."""
+        for host in self._nodes:
+            try:
+                return {str(node["metadata"]["name"]): node for node in list_objects(self._at(host, "kube-apiserver"), "/api/v1/nodes")}
+            except (ApiError, RemoteError):
+                continue
+        return {}
+
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
         return {

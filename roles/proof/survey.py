@@ -12,6 +12,7 @@ from roles.control_plane import Component
 from roles.kubelet import Kubelet
 from roles.observe import Observation
 from roles.observe.look import Wanted, look
+from roles.proof import versions
 from roles.proof.cluster import Cluster
 from roles.rollout.remote import Fleet, Remote, stop
 
@@ -49,6 +50,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
     )
     found = Survey()
     seen = fleet.each([*targets, *lookers], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
+    running: list[versions.Running] = []
     for remote in (*targets, *lookers):
         observation = seen[remote.name]
         try:
@@ -59,9 +61,15 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet, to_change=remote in targets)
             found.cluster.add(remote, observation, components)
-            found.looked_at[remote.name] = node = Node(remote, observation, its_kubelet, components)
-            if remote in targets:
-                found.nodes[remote.name] = node
+            running.append(versions.Running(remote, its_kubelet, components))
         except Refusal as refusal:
             found.refusals.append(str(refusal))
+    known = versions.read(fleet.each, found.cluster, running)
+    for one in running:
+        remote, observation = one.remote, one.kubelet.seen.with_versions(known[one.remote.name])
+        its_kubelet = kubelet.find(observation)
+        components = control_plane.find(its_kubelet, to_change=remote in targets)
+        found.looked_at[remote.name] = node = Node(remote, observation, its_kubelet, components)
+        if remote in targets:
+            found.nodes[remote.name] = node
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyinfra.api.deploy import deploy
 
@@ -15,15 +15,16 @@ from roles.formats import kubelet_config
 from roles.kubelet import Kubelet, shown
 from roles.observe import Observation, Process
 from roles.observe.look import look
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, NoApi, versions
 from roles.proof.cluster import API_WAIT_SECONDS
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Fleet, Remote, show
 
 
 @dataclass
 class _Node:
+    remote: Remote
     seen: Observation
     kubelet: Kubelet
     components: dict[str, Component]
@@ -46,7 +47,7 @@ def _show(fleet: Fleet) -> None:
         try:
             if isinstance(seen, Exception):
                 raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
-            node = _Node(seen, kubelet.find(seen), {})
+            node = _Node(remote, seen, kubelet.find(seen), {})
             nodes.append(node)
             node.components = control_plane.find(node.kubelet)
             cluster.add(remote, seen, node.components)
@@ -55,6 +56,8 @@ def _show(fleet: Fleet) -> None:
             if not isinstance(seen, Exception):
                 # What is in flight there may be why.
                 failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
+    known = versions.read(fleet.each, cluster, [versions.Running(node.remote, node.kubelet, node.components) for node in nodes])
+    nodes = [_with_versions(node, node.seen.with_versions(known[node.remote.name])) for node in nodes]
     notes = _effective(nodes, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
@@ -68,9 +71,18 @@ def _show(fleet: Fleet) -> None:
     show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
     for note in notes:
         show(f"\nnot known: {note}")
+    for host, seen in observations.items():
+        if isinstance(seen, Observation) and seen.ignored:
+            show(f"\n{host}: not the node's own, and ignored:\n" + "\n".join(f"  - {told}" for told in seen.ignored))
     if failures:
         lines = "\n".join(f"  - {failure}" for failure in failures)
         raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+
+
+def _with_versions(node: _Node, seen: Observation) -> _Node:
+    by_pid = {process.pid: process for process in seen.processes}
+    components = {name: replace(one, process=by_pid[one.process.pid]) for name, one in node.components.items()}
+    return _Node(node.remote, seen, kubelet.find(seen), components)
 
 
 def _effective(nodes: list[_Node], cluster: Cluster) -> list[str]:

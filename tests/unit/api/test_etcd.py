@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roles import api as face
-from roles.observe import parse
-from roles.scripts import templates
 from tests.unit.api.world import Authority, Etcd, SshServer
+from tests.unit.observe.fake import Fake
 
 IDS = (0x6281741AB2DB29E, 2, 3)
 
@@ -291,22 +290,15 @@ def test_all_endpoints_of_all_flags_count_and_no_secret_shows(access: Callable[.
     assert "PRIVATE" not in repr(access("https://a:1"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 def test_the_look_at_a_node_brings_the_files_its_apiserver_names(tmp_path: Path) -> None:
-    flags = []
+    machine = Fake(tmp_path)
+    machine.kubelet()
+    argv = ["kube-apiserver"]
     for name in ("cafile", "certfile", "keyfile"):
         (tmp_path / name).write_text(f"{name} of {tmp_path}")
-        flags += [f"--etcd-{name}", str(tmp_path / name)] if name == "keyfile" else [f"--etcd-{name}={tmp_path / name}"]
-    # Of a script, the kernel takes the script's own name for the process.
-    apiserver = tmp_path / "kube-apiserver"
-    apiserver.write_text("#!/bin/sh\necho up\nread line\n")
-    apiserver.chmod(0o755)
-    with subprocess.Popen([apiserver, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"up\n"
-        script = templates().get_template("observe.sh.j2").render(more_files=[], more_directories=[])
-        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, errors="surrogateescape")
-        process.communicate(b"\n")
-    seen = parse("n1", done.stdout.splitlines())
+        argv += [f"--etcd-{name}", str(tmp_path / name)] if name == "keyfile" else [f"--etcd-{name}={tmp_path / name}"]
+    machine.component(name="kube-apiserver", argv=argv)
+    seen = machine.look()
     assert {name: seen.data(str(tmp_path / name)) for name in ("cafile", "certfile", "keyfile")} == {
         name: f"{name} of {tmp_path}".encode() for name in ("cafile", "certfile", "keyfile")
     }

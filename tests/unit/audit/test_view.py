@@ -91,7 +91,7 @@ def test_two_manifests_of_one_component_do_not_hide_it() -> None:
 def test_a_broken_file_is_told_and_a_foreign_kind_named() -> None:
     broken = make(files={CONFIG: b"kind: KubeletConfiguration\na: [\n"})
     assert broken.kind == "unreadable" and CONFIG in broken.why
-    foreign = f"process k3s-server 77 5000 {node.b64('k3s')}= {node.b64('0::/x')}= {node.b64('/usr/bin/k3s')}="
+    foreign = f"process k3s 77 5000 {node.b64('k3s')}= {node.b64('0::/x')}= {node.b64('/usr/bin/k3s')}="
     seen = make(extra=[foreign])
     assert seen.kind == "unsupported" and "k3s" in seen.why
 

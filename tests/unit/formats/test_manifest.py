@@ -25,9 +25,10 @@ def pod(container: str) -> str:
     return f"{head}  - name: kube-apiserver\n{lines}  hostNetwork: true\nstatus: {{}}\n"
 
 
-def edit(text: str | bytes, changes: GateChanges) -> str:
+def edit(text: str | bytes, changes: GateChanges, *, runs: bool = False) -> str:
+    """`runs`: the component runs with these very arguments."""
     data = text.encode() if isinstance(text, str) else text
-    return manifest.edit_gates(data, NAME, changes).decode()
+    return manifest.edit_gates(data, NAME, changes, manifest.container_argv(data, NAME) if runs else ()).decode()
 
 
 COMMAND = "command:\n- kube-apiserver\n- --v=2\n"
@@ -91,9 +92,16 @@ def test_add(before: str, after: str, shape: str) -> None:
         old, new = "\ufeff" + old, "\ufeff" + new
     elif shape == "document start":
         old, new = "# made by hand\n---\n" + old + "...\n", "# made by hand\n---\n" + new + "...\n"
-    assert edit(old, G) == new
+    assert edit(old, G, runs=True) == new
     assert edit(new, G) == new
     assert edit(new, {"G": None}) == old
+
+
+def test_a_flag_that_may_wait_for_its_value_is_no_place_to_write_behind() -> None:
+    text = pod("command:\n- kube-apiserver\n- --profiling\n")
+    with pytest.raises(FormatError, match=r"may take that for its value.*--profiling"):
+        edit(text, G)
+    assert FLAG in edit(text, G, runs=True), "the process runs with it, so it waits for nothing"
 
 
 def test_the_list_at_the_end_of_a_file_without_a_final_newline() -> None:

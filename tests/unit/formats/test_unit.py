@@ -256,8 +256,8 @@ ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
     # A variable that nothing sets and no file to set it in; a unit that reads no variable.
     (sources(exec_start(b"/k $X")), {NEW: unit.MADE + b'\n[Service]\nEnvironment="X=' + FLAG + b'"\n'}),
     (
-        sources(exec_start(b"/k --v=2 \\\n  --a")),
-        {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k --v=2 \\\n  --a " + FLAG + b"\n"},
+        sources(exec_start(b"/k --v=2 \\\n  --a=1")),
+        {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k --v=2 \\\n  --a=1 " + FLAG + b"\n"},
     ),
     (sources(exec_start(b"/k 100%% ${Y}")), {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k 100%% ${Y} " + FLAG + b"\n"}),
     # Another variable than the operator's, where that is not read.

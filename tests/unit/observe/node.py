@@ -56,8 +56,9 @@ def answer(
     needs_reload: str = "no",
     extra: Sequence[str] = (),
     tools: Sequence[str] = TOOLS,
+    starts: tuple[str, str] | None = None,
 ) -> list[str]:
-    """The lines of one look at a kubeadm or plain node."""
+    """The lines of one look at a kubeadm or plain node. `starts`: what its unit starts, and the file that this is."""
     kubeadm = style == "kubeadm"
     fragment = "/usr/lib/systemd/system/kubelet.service" if kubeadm else "/etc/systemd/system/kubelet.service"
     all_dropins = {"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": KUBEADM_DROPIN} if kubeadm else {}
@@ -70,6 +71,7 @@ def answer(
     contents |= dict(files or {})
     properties = f"FragmentPath={fragment}\nDropInPaths={' '.join(all_dropins)}\nNeedDaemonReload={needs_reload}\nMainPID=100\nActiveState=active\nNRestarts=0\n"
     words = argv or (KUBEADM_ARGV if kubeadm else PLAIN_ARGV)
+    program = (KUBEADM_ARGV if kubeadm else PLAIN_ARGV)[0]
     lines = [
         "daytwo 1",
         f"uid {uid}",
@@ -79,17 +81,19 @@ def answer(
         f"os {b64('Debian')}",
         "systemd 252",
         *(f"tool {tool}" for tool in tools),
-        f"process kubelet 100 5000 {b64(''.join(word + chr(0) for word in words))}= {b64('0::/system.slice/kubelet.service')}= {b64('/usr/bin/kubelet')}=",
+        f"process kubelet 100 5000 {b64(''.join(word + chr(0) for word in words))}= {b64('0::/system.slice/kubelet.service')}= {b64(program)}=",
         f"version 100 {b64('Kubernetes v1.36.3')}=",
         f"unit {b64('kubelet.service')} {b64(properties)}=",
+        f"program {' '.join(map(b64, starts or (program, program)))}=",
         *(file_line(path, data) for path, data in contents.items()),
         f"directory {b64('/etc/kubernetes/manifests')}",
         *(file_line(f"/etc/kubernetes/manifests/{name}", data) for name, data in (manifests or {}).items()),
     ]
     for number, (component, component_argv) in enumerate((components or {}).items()):
         cgroup = f"0::/kubepods/pod{number:032x}/" + "a" * 64
+        lines.append(f"pod {number:032x} {b64(f'kube-system_{component}-node_{number:032x}')}")
         lines.append(
-            f"process {component[:15]} {200 + number} 6000 {b64(''.join(word + chr(0) for word in component_argv))}= {b64(cgroup)}= {b64(component)}="
+            f"process {component[:15]} {200 + number} 6000 {b64(''.join(word + chr(0) for word in component_argv))}= {b64(cgroup)}= {b64(f'/usr/local/bin/{component}')}="
         )
         lines.append(f"version {200 + number} {b64('Kubernetes v1.36.3')}=")
     return [*lines, *extra, "end"]

@@ -82,7 +82,7 @@ def test_a_plain_node() -> None:
         ({"needs_reload": "yes"}, "daemon-reload"),
         ({"tools": [tool for tool in node.TOOLS if tool != "flock"]}, "lacks flock"),
         ({"tools": [tool for tool in node.TOOLS if tool != "curl"]}, "none of curl"),
-        ({"extra": [f"process k3s-server 9 1 {node.b64('k3s')}= {node.b64('x')}= {node.b64('k3s')}="]}, "k3s"),
+        ({"extra": [f"process k3s 9 1 {node.b64('k3s')}= {node.b64('x')}= {node.b64('k3s')}="]}, "k3s"),
         ({"files": {"/var/lib/kubelet/config.yaml": b"kind: Other\n"}}, "not a KubeletConfiguration"),
         ({"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates: {A: 'true'}\n"}}, "not a boolean"),
         ({"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"healthzPort: 0\n"}}, "switched off"),
@@ -148,7 +148,7 @@ def test_a_drop_in_directory_that_is_gone_is_refused() -> None:
 
 def functions() -> str:
     """The functions of the script that looks at a node, without what it does."""
-    script = templates().get_template("observe.sh.j2").render(more_files=[], more_directories=[])
+    script = templates().get_template("observe.sh.j2").render(more_files=[], more_directories=[], proc="/proc")
     return script[: script.index("printf 'daytwo 1")]
 
 
