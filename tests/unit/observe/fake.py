@@ -51,7 +51,7 @@ class Fake:
         """A program that leaves a trace when it runs: its arguments."""
         path = self.folder / "bin" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f'#!/bin/sh\necho "$@" >>{self.folder}/traces/{name}\necho {says}\n')
+        path.write_text(f'#!/bin/sh\necho "$@" >>"{self.folder}/traces/{name}"\necho {says}\n')
         path.chmod(0o755)
         return path
 

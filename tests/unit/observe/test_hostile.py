@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.observe.fake import ORDINARY_POD, OTHER_STATIC, SERVICE, STATIC, STATIC_POD, Fake
+from tests.unit.observe.fake import ORDINARY_POD, OTHER_STATIC, POD, SERVICE, STATIC, STATIC_POD, Fake
 
 USERS = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/"
 
@@ -29,9 +29,9 @@ def test_the_nodes_own_are_found_and_not_run(machine: Fake, shell: str) -> None:
     assert machine.ran == {} and seen.ignored == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "k3s-server", "rke2", "k0s", "kubelite", "machined"]
-)
+NAMES = ["kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "k3s-server", "rke2", "k0s", "kubelite", "machined"]
+
+
 @pytest.mark.parametrize(
     ("cgroup", "uid"),
     [
@@ -41,6 +41,8 @@ def test_the_nodes_own_are_found_and_not_run(machine: Fake, shell: str) -> None:
         # What a pod or a user with cgroups of its own may make below them.
         (f"{ORDINARY_POD}/kubelet.service", 0),
         (f"{ORDINARY_POD}/kubepods.slice/kubepods-pod{STATIC}.slice/x", 0),
+        (f"0::/kubepods/besteffort/pod{POD}/{'b' * 64}/kubepods/pod{STATIC}/x", 0),
+        (f"2:cpu:/kubepods/pod{STATIC}/x\n1:name=systemd:/kubepods/pod{POD}/x", 0),
         (f"{USERS}kubepods.slice/kubepods-pod{STATIC}.slice/x", 1000),
         (f"{USERS}kubelet.service", 1000),
         (f"0::/system.slice/web.service/kubepods/pod{STATIC}/x", 33),
@@ -49,13 +51,14 @@ def test_the_nodes_own_are_found_and_not_run(machine: Fake, shell: str) -> None:
         (SERVICE, 0),
     ],
 )
-def test_others_of_their_names_are_ignored_and_said(machine: Fake, name: str, cgroup: str, uid: int) -> None:
+def test_others_of_their_names_are_ignored_and_said(machine: Fake, cgroup: str, uid: int) -> None:
     machine.kubelet()
     machine.component()
-    machine.process(666, name, cgroup, uid=uid, exe=machine.program(f"evil-{name}"))
+    for pid, name in enumerate(NAMES, 600):
+        machine.process(pid, name, cgroup, uid=uid, exe=machine.program(f"evil-{name}"))
     seen = machine.look()
-    assert 666 not in {process.pid for process in seen.processes} and machine.ran == {}
-    assert len(seen.ignored) == 1 and "PID 666: " in seen.ignored[0]
+    assert {process.pid for process in seen.processes} == {100, 200} and machine.ran == {}
+    assert {line.partition(": ")[0].rpartition(" ")[2] for line in seen.ignored} == {str(600 + number) for number in range(len(NAMES))}
     assert seen.kubelet is not None and seen.kubelet.pid == 100
     assert seen.unit is not None and seen.unit.name == "kubelet.service"
 
