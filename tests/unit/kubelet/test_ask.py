@@ -246,3 +246,14 @@ def test_a_component_that_is_another_by_now_is_not_asked(machine: Fake, changes:
     scheduler = Process("kube-scheduler", 200, 5000, ("kube-scheduler",), STATIC_POD, str(machine.folder / "bin/kube-scheduler"))
     lines = machine.run(ask.script([ask.ask_component("kube-scheduler", scheduler, [])], machine.proc))
     assert why in ask.unasked(lines)["kube-scheduler"] and machine.ran == {}
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
+def test_shellcheck_has_nothing_to_say() -> None:
+    found = seen()
+    scheduler = Process("kube-scheduler", 200, 5000, ("kube-scheduler",), STATIC_POD, "/usr/local/bin/kube-scheduler")
+    questions = [ask.ask_kubelet(found, found.process.argv, {}), ask.ask_component("kube-scheduler", scheduler, ["--feature-gates=A=true"])]
+    told = subprocess.run(
+        ["shellcheck", "--shell=sh", "--severity=info", "-"], input=ask.script(questions), text=True, capture_output=True, check=False
+    )
+    assert told.returncode == 0, told.stdout

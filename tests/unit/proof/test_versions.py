@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,6 +122,13 @@ def machine(tmp_path: Path) -> Fake:
 
 def told(machine: Fake, shell: str = "sh") -> dict[int, str]:
     return versions.parse(machine.run(versions.script(running(), {200: "known"}, machine.proc), shell))
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
+def test_shellcheck_has_nothing_to_say() -> None:
+    script = versions.script(running(), {})
+    told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
+    assert told.returncode == 0, told.stdout
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
