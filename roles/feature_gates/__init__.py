@@ -125,8 +125,8 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
         if isinstance(answer, Exception):
             refusals.append(Refusal(host, str(answer).removeprefix(f"{host}: ")))
             continue
-        told = answer.stdout
-        by_host[host], against = planning.judge(plan, ask.verdicts(told), desired[host], ask.listed(told), metrics, ask.unasked(told))
+        said = answer.stdout
+        by_host[host], against = planning.judge(plan, ask.verdicts(said), desired[host], ask.listed(said), metrics, ask.unasked(said))
         refusals += against
     for component in {name for wish in desired.values() for name in wish.components if wish.components != COMPONENTS}:
         if not any(planned.component == component for plan in plans for planned in plan.planned):

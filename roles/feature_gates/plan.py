@@ -211,8 +211,8 @@ def judge(
         said = answers.get(planned.component)
         if said is None:
             why = (unasked or {}).get(planned.component, "")
-            told = f"{planned.component}: the node's own binary could not be asked about this change{f': {why}' if why else ''}"
-            refusals.append(Refusal(plan.host, told))
+            reason = f"{planned.component}: the node's own binary could not be asked about this change{f': {why}' if why else ''}"
+            refusals.append(Refusal(plan.host, reason))
             continue
         subject = _live(plan, planned, (listed or {}).get(planned.component, ""), (metrics or {}).get(planned.component, {}))
         findings = _findings(planned, subject, desired) if subject else []

@@ -112,13 +112,13 @@ def _refused(found: Survey, candidate: bytes) -> str:
         argv = node.kubelet.service.known_argv or node.kubelet.process.argv
         try:
             script = ask.script([ask.ask_kubelet(node.kubelet, argv, {node.kubelet.config_path: candidate})])
-            told = node.remote.run("sh -s", stdin=script, timeout=patient(ASK_SECONDS)).stdout
+            lines = node.remote.run("sh -s", stdin=script, timeout=patient(ASK_SECONDS)).stdout
         except (RemoteError, Refusal) as error:
             why = why or str(error)
             continue
-        said = ask.verdicts(told).get("kubelet")
+        said = ask.verdicts(lines).get("kubelet")
         if said is None:
-            reason = ask.unasked(told).get("kubelet", "it gave no answer")
+            reason = ask.unasked(lines).get("kubelet", "it gave no answer")
             why = why or f"the kubelet of {host} could not be asked about it: {reason}"
             continue
         if said and _UNKNOWN not in said:

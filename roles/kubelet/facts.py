@@ -160,7 +160,7 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
         raise Refusal(host, "the node has none of curl, wget and python3 to ask health endpoints with")
     process, running = seen.kubelet, seen.unit
     if running is None or process is None:
-        others = [told for told in seen.ignored if told.startswith("process kubelet,")]
+        others = [text for text in seen.ignored if text.startswith("process kubelet,")]
         ignored = f" ({'; '.join(others)})" if others else ""
         raise Refusal(
             host,

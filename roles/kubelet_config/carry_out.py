@@ -130,8 +130,8 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
         if said is None:
             why = ask.unasked(answer.stdout).get(KUBELET) if not isinstance(answer, Exception) else None
             way_out = "" if why else "run it again; if that does not help, look whether `kubelet --version` answers on the node"
-            told = f"the node's own kubelet could not be asked about this change: {why or 'it gave no answer'}"
-            refusals.append(Refusal(host, told, way_out))
+            reason = f"the node's own kubelet could not be asked about this change: {why or 'it gave no answer'}"
+            refusals.append(Refusal(host, reason, way_out))
         elif said:
             refusals.append(
                 Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value of that field")

@@ -1,4 +1,4 @@
-"""The versions of the kubelet and of the control plane's processes. They tell them through the API, and nothing is run for that; only
+"""The versions of the kubelet and of the control plane's processes. The API has them, and nothing is run for that; only
 where it says nothing, or may speak of an earlier process, the node's own binaries are asked."""
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _of_its_manifest(seen: Observation, component: Component) -> Process | None:
 
 
 def parse(lines: Iterable[str]) -> dict[int, str]:
-    """The versions that were told, by PID."""
+    """The versions that were answered, by PID."""
     found = {}
     for line in lines:
         if answer := re.fullmatch(r"version (\d+) (\S*)=", line):

@@ -73,7 +73,7 @@ def _show(fleet: Fleet) -> None:
         show(f"\nnot known: {note}")
     for host, seen in observations.items():
         if isinstance(seen, Observation) and seen.ignored:
-            show(f"\n{host}: not the node's own, and ignored:\n" + "\n".join(f"  - {told}" for told in seen.ignored))
+            show(f"\n{host}: not the node's own, and ignored:\n" + "\n".join(f"  - {text}" for text in seen.ignored))
     if failures:
         lines = "\n".join(f"  - {failure}" for failure in failures)
         raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
