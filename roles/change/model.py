@@ -24,8 +24,14 @@ STABLE_SECONDS = 12
 # that is still there after it and a moment, and healthy, stays.
 GRACE_SECONDS = 30
 MOMENT_SECONDS = 10
-# A revert that was ended itself is taken up again after this long.
+# A revert that was ended itself, or that failed, is taken up again after this long.
 RETRY_SECONDS = 30
+# At boot the kubelet is held back for this long where a file cannot be put back yet (a file system that is mounted late). The unit that
+# does it may take twice as long.
+BOOT_WAIT_SECONDS = 60
+# The evidence of a failure, and what is left beside a target, are not waited for any longer: a journal, or a mount, may not answer.
+EVIDENCE_SECONDS = 10
+TIDY_SECONDS = 20
 # What is left of confirm_timeout once the new process may have used all of its time: for the proof.
 PROOF_SECONDS = 120
 # The shortest confirm_timeout: a kubelet's start, STABLE_SECONDS, and a moment for the proof.

@@ -52,7 +52,7 @@ class Scratch:
         self.root = root
         self.tuned = {"stable_seconds": 0, "revert_timeout": 300, **tuned}
         self.mutate: Callable[[str], str] = lambda text: text
-        for name in ("etc", "home", "systemd/multi-user.target.wants", "run", "timers", "hooks"):
+        for name in ("etc", "home", "systemd/multi-user.target.wants", "run", "timers", "units", "hooks"):
             (root / name).mkdir(parents=True, exist_ok=True)
         # Not written anew: a program that another thread has open for writing cannot be started.
         (root / "bin").symlink_to(STAND_IN)

@@ -152,6 +152,9 @@ SPARE = {
     'sync "$(dirname "$2")"': "where the unit is new, both directories are synced again right after",
     'sync "$home/number.new"': "only the order of pruning rests on it",
     'sync "$place/$n.before"': "only where the waiting original is gone and was copied",
+    'sync "$directory"': "only where somebody else wrote a target in mid-change",
+    'sync "$here/.foreign"': "as above, on another file system",
+    '! sync "$here"; then': "as above",
 }
 
 
