@@ -103,6 +103,6 @@ def _show_failure(step: Step) -> None:
     if step.outcome == "revert-failed":
         here = directory(change.id)
         show(
-            f"MEND BY HAND on {change.node}: read {here}/log; the old files are {here}/before/ (SHA256SUMS beside them). "
-            f"Then `sh {here}/change.sh revert` tries once more, and `sh {here}/change.sh abandon` leaves all as you made it."
+            f"FIX BY HAND on {change.node}: read {here}/log; the old files are {here}/before/ (SHA256SUMS beside them). The node goes on "
+            f"trying; `sh {here}/change.sh revert` tries at once, and `sh {here}/change.sh abandon` leaves all as you made it."
         )

@@ -376,7 +376,7 @@ def test_a_target_that_becomes_read_only_before_it_is_placed(node: Node) -> None
 
 @pytest.mark.slow
 def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> None:
-    """The one thing that a node cannot mend by itself: it says so, takes no further change, and can be told to try again."""
+    """What a node cannot do for the moment: it says so, takes no further change, and goes on trying until it can."""
     with gate_on_the_command_line(node), small_disk(node, "/etc/default", 64):
         old, files = node.kubelet(), node.files()
         wanted = gates(node, gate=f"{GATE}=absent,{UNKNOWN_GATE}=true", allow_unknown_gates="true")
@@ -386,20 +386,20 @@ def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> No
         told = run.end()
         assert told.code == 1, told.all
         assert "a file could not be put back" in row(told, node, "revert-failed")
-        assert f"MEND BY HAND on {node.name}" in told.out
+        assert f"FIX BY HAND on {node.name}" in told.out
         change = node.change()
         status = pyinfra("status", "-y")
-        assert f"change {change} is revert-failed: it wants a hand" in status.out
+        assert f"change {change} is revert-failed: the node goes on trying" in status.out
         refused = pyinfra("feature_gates", *wanted)
         assert refused.code == 1 and f"change {change} is revert-failed" in refused.all, refused.all
         # Where no kubelet runs, little else can be told of the node.
         node.run("systemctl stop kubelet")
         status = pyinfra("status", "-y")
         assert status.code == 1 and f"{node.name}: no kubelet runs on this node" in status.all, status.all
-        assert f"{node.name}: change {change} is revert-failed: it wants a hand" in status.all, status.all
+        assert f"{node.name}: change {change} is revert-failed: the node goes on trying" in status.all, status.all
         remount(node, "rw")
-        node.run(f"sh {HOME}/active/{change}/change.sh revert")
-        assert node.state(change) == "reverted" and node.leftovers() == ""
+        node.wait_for_state(change, "reverted")
+        wait_for(lambda: not node.leftovers(), "the change to be over")
         assert node.files() == files and node.kubelet()[2:] == old[2:]
         confirmed(pyinfra("feature_gates", *gates(node)), node)
 

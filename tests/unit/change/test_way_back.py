@@ -201,6 +201,27 @@ def test_a_process_that_does_not_come_back_at_first(scratch: Callable[..., Scrat
     assert reason(node) == "stand-in.service failed"
 
 
+def test_the_next_try_does_not_wait_for_the_deadline(scratch: Callable[..., Scratch]) -> None:
+    """The timer was set for it; its unit is started once, and then it counts from there."""
+    node = stuck(scratch)
+    assert (node.root / "run/started").read_text() == f"daytwo-{node.change.id}-deadline.service\n"
+    assert "--on-unit-inactive=30" in timers(node)[f"daytwo-{node.change.id}-deadline"]
+
+
+def test_where_the_timer_is_gone_it_is_set_again(node: Scratch) -> None:
+    before_its_path(node, "mv", 'case "$*" in *etc/first) [ ! -e "$0.broken" ] || exit 1 ;; esac\nexec /bin/mv "$@"')
+    assert node.verb("apply") == 0
+    (node.root / "own/mv.broken").touch()
+    node.systemctl("stop", f"daytwo-{node.change.id}-deadline.timer")
+    assert not node.armed
+    assert node.verb("revert", "asked by a person") == 1
+    assert node.state == "revert-failed" and node.armed
+    (node.root / "own/mv.broken").unlink()
+    assert node.verb("deadline") == 0
+    is_back(node)
+    assert reason(node) == "asked by a person"
+
+
 def test_at_every_tenth_try_it_is_restarted(scratch: Callable[..., Scratch]) -> None:
     node = stuck(scratch, revert_timeout=3)
     heal(node)
