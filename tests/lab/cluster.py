@@ -324,12 +324,14 @@ class Lab:
     def _reset(self, chosen: list[str]) -> None:
         if self.balancer and self.control_planes[0] in chosen:
             self.balancer.kill()  # and with it all connections to the API servers that go
+        self.hang_up(*chosen)
         parallel(*(partial(self._reset_disk, name) for name in chosen))
         self._network_up()
         # Workers would only wait for the control plane; it is started first, its boot takes longest.
         for name in sorted(chosen, key=self.nodes.index):
             self.machine(name).start()
         parallel(*(self.machine(name).wait_ssh for name in chosen))
+        self._write_access()
         self._wait_ready(chosen)
 
     def _reset_disk(self, name: str) -> None:
