@@ -109,7 +109,9 @@ def run(
         raise LabError(f"`{' '.join(words)}` did not end within {timeout:g} s") from error
     if check and done.returncode != 0:
         tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
-        raise LabError(f"`{' '.join(words)[:300]}` failed with {done.returncode}:\n{tail}")
+        text = " ".join(words)
+        shown = text if len(text) <= 400 else f"{text[:100]} ... {text[-300:]}"
+        raise LabError(f"`{shown}` failed with {done.returncode}:\n{tail}")
     return done
 
 
