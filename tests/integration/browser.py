@@ -77,13 +77,21 @@ def chromium() -> str:
 
 
 def _run(folder: Path, page: Path, *options: str, dark: bool) -> subprocess.CompletedProcess[str]:
-    # What it measures is to be its own time, as far as may be: before all others, whatever the priority of the tests.
-    words: list[str] = ["nice", "-n", "-39"] if os.geteuid() == 0 else []
+    # What it measures is to be its own time, as far as may be: before all others, whatever the priority of the tests. Where the kernel
+    # shares processors between sessions (sched(7), autogroup), the priority of the session counts, too.
+    first = '{ echo -20 >/proc/self/autogroup; } 2>/dev/null; exec nice -n -39 "$@"'
+    words: list[str] = ["sh", "-c", first, "sh"] if os.geteuid() == 0 else []
     words += [chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions"]
     words += [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND"]
     words.append(f"--blink-settings=preferredColorScheme={0 if dark else 1}")
     return subprocess.run(
-        [*words, *options, page.as_uri()], text=True, capture_output=True, timeout=600, check=True, env={**os.environ, "HOME": str(folder)}
+        [*words, *options, page.as_uri()],
+        text=True,
+        capture_output=True,
+        timeout=600,
+        check=True,
+        env={**os.environ, "HOME": str(folder)},
+        start_new_session=True,
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.lab import Lab
+from tests.lab.tools import spent
 
 ROOT = Path(__file__).resolve().parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
@@ -63,16 +64,17 @@ def environment() -> dict[str, str]:
 
 
 def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 1800) -> Outcome:
-    done = subprocess.run(
-        command(deploy, *arguments, inventory=inventory),
-        cwd=ROOT,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    with spent("deploys"):
+        done = subprocess.run(
+            command(deploy, *arguments, inventory=inventory),
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
@@ -116,7 +118,8 @@ class Started:
         self.process.send_signal(number)
 
     def end(self, seconds: float = 1800) -> Outcome:
-        code = self.process.wait(timeout=seconds)
+        with spent("deploys"):
+            code = self.process.wait(timeout=seconds)
         self._reader.join(timeout=30)
         return Outcome(code, self.out, "")
 
@@ -134,9 +137,10 @@ class Started:
 def wait_for(check: Callable[[], object], what: str, seconds: float = 300, every: float = 0.5) -> None:
     """Until `check()` is true. AssertionError after `seconds`, which are many: a machine may have other work."""
     end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
-        time.sleep(every)
+    with spent("tests waiting for evidence"):
+        while not check():
+            assert time.monotonic() < end, f"waited {seconds} s in vain for {what}"
+            time.sleep(every)
 
 
 def data(**values: str) -> list[str]:

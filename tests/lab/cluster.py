@@ -23,6 +23,7 @@ from tests.lab.machine import API_PORT, Balancer, Machine, Network, Site, unifie
 from tests.lab.tools import (
     STATE,
     LabError,
+    failed,
     locked,
     long_step,
     need_packages,
@@ -30,6 +31,7 @@ from tests.lab.tools import (
     remove_tree,
     replace_text,
     run,
+    say,
     spent,
     wait_until,
 )
@@ -219,15 +221,25 @@ class Lab:
         self, node: str, command: str, *, input: str | None = None, check: bool = True, user: str = "root", timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
         """Run a shell command on a node over ssh; LabError when it fails, unless check is False. All commands of a user to a node share
-        one connection (`hang_up` ends it)."""
-        options = [word for option in (*ONE_CONNECTION, f"ControlPath={self._site.sockets}/%r@%h") for word in ("-o", option)]
+        one connection (`hang_up` ends it). Where that breaks under a command that must not fail, the command is run once more."""
+        path = f"ControlPath={self._site.sockets}/%r@%h"
+        ssh = ["ssh", "-F", str(self.ssh_config), "-o", "LogLevel=ERROR", "-l", user]
+        shared = [word for option in (*ONE_CONNECTION, path) for word in ("-o", option)]
+
+        def once(check: bool) -> subprocess.CompletedProcess[str]:
+            given = input if input is not None else ""
+            return run(*ssh, *shared, node, command, input=given, check=check, timeout=timeout)
+
         with spent("commands of tests on nodes"):
-            return run(
-                *("ssh", "-F", self.ssh_config, "-o", "LogLevel=ERROR", *options, "-l", user, node, command),
-                input=input if input is not None else "",
-                check=check,
-                timeout=timeout,
-            )
+            done = once(check=False)
+            if not check or done.returncode == 0:
+                return done
+            # ssh says nothing when the connection that it shares ends under it.
+            lost = done.returncode == 255 and not done.stderr.strip()
+            if lost and run(*ssh, "-o", path, "-O", "check", node, check=False).returncode != 0:
+                say(f"the connection to {node} was lost; running the command again")
+                return once(check=True)
+            raise failed([*ssh, node, command], done)
 
     def hang_up(self, *names: str) -> None:
         """End the shared connections to these nodes (all, when none is named): before they would only be found dead."""
@@ -324,12 +336,14 @@ class Lab:
     def _reset(self, chosen: list[str]) -> None:
         if self.balancer and self.control_planes[0] in chosen:
             self.balancer.kill()  # and with it all connections to the API servers that go
+        self.hang_up(*chosen)
         parallel(*(partial(self._reset_disk, name) for name in chosen))
         self._network_up()
         # Workers would only wait for the control plane; it is started first, its boot takes longest.
         for name in sorted(chosen, key=self.nodes.index):
             self.machine(name).start()
         parallel(*(self.machine(name).wait_ssh for name in chosen))
+        self._write_access()
         self._wait_ready(chosen)
 
     def _reset_disk(self, name: str) -> None:

@@ -120,6 +120,8 @@ def common_layer(layer: Path) -> None:
     write(layer / "etc/systemd/system/lab-early.service", (FILES / "lab-early.service").read_text())
     write(layer / "opt/lab/early.sh", (FILES / "early.sh").read_text(), 0o755)
     link(layer / "etc/systemd/system/sysinit.target.wants/lab-early.service", "/etc/systemd/system/lab-early.service")
+    # A kubelet that starts before containerd answers ends, and systemd starts it again only 10 s later.
+    write(layer / "etc/systemd/system/containerd.service.d/lab.conf", "[Unit]\nBefore=kubelet.service\n")
     # A container has no clock, console or swap of its own to manage.
     for unit in ("systemd-timesyncd.service", "e2scrub_reap.service", "systemd-resolved.service", "console-getty.service"):
         link(layer / f"etc/systemd/system/{unit}", "/dev/null")

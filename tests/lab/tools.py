@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -108,9 +108,16 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise LabError(f"`{' '.join(words)}` did not end within {timeout:g} s") from error
     if check and done.returncode != 0:
-        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
-        raise LabError(f"`{' '.join(words)[:300]}` failed with {done.returncode}:\n{tail}")
+        raise failed(words, done)
     return done
+
+
+def failed(words: Sequence[str], done: subprocess.CompletedProcess[str]) -> LabError:
+    """The error of a command that ended badly: its words, status and last lines."""
+    tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
+    text = " ".join(words)
+    shown = text if len(text) <= 400 else f"{text[:100]} ... {text[-300:]}"
+    return LabError(f"`{shown}` failed with {done.returncode}:\n{tail}")
 
 
 def wait_until(what: str, check: Callable[[], T | None], timeout: float) -> T:

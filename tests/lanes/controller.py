@@ -22,6 +22,8 @@ from tests.lanes.worker import EVIDENCE, empty_evidence, keeps
 DURATIONS = "tests/durations.json"
 # Between two lines on the tests that need no lab, seconds: they are many and short.
 PACE = 30.0
+# The lane without a lab gives way to those that drive one, but not so far that it would be all that is left to do in the end.
+BEHIND = 5
 # How long lanes may take to go down when a run is interrupted: as long as execnet itself gives them.
 PATIENCE = 20
 # Each costs the whole time of collecting; what crashes more often than that is no accident.
@@ -31,10 +33,8 @@ _LANE = "DAYTWO_LANE"
 
 def workers(lanes: Sequence[Lane]) -> list[str]:
     """xdist's --tx, one a lane. The environment is set before the worker loads anything; unit tests get what labs leave them."""
-    return [
-        f"popen//id={lane.name}//env:{_LANE}={lane.name}" + (f"//env:LAB={lane.lab}//env:DAYTWO_LAB=1" if lane.has_lab else "//nice=19")
-        for lane in lanes
-    ]
+    ours = {lane.name: f"//env:LAB={lane.lab}//env:DAYTWO_LAB=1" if lane.has_lab else f"//nice={BEHIND}" for lane in lanes}
+    return [f"popen//id={name}//env:{_LANE}={name}{more}" for name, more in ours.items()]
 
 
 def lane_of(node: Any) -> str:

@@ -20,7 +20,8 @@ from tests.lanes.labs import LaneLab
 from tests.lanes.schedule import PLAIN
 
 EVIDENCE = ".evidence"
-MOST_FOLDERS = 10
+# What one module breaks must not take the place of the next one's.
+MOST_FOLDERS, MOST_OF_A_MODULE = 20, 4
 LONGEST_NAME = 120
 KEEP = "DAYTWO_KEEP_LABS"
 _END = object()
@@ -152,7 +153,8 @@ class Worker:
         assert self.lane_lab
         folder = self.kept.get(item.nodeid)
         if folder is None:
-            if len(self.kept) >= MOST_FOLDERS:
+            alike = sum(test.partition("::")[0] == _module(item) for test in self.kept)
+            if len(self.kept) >= MOST_FOLDERS or alike >= MOST_OF_A_MODULE:
                 return
             base = self.config.rootpath / EVIDENCE / self.lane
             folder = base / folder_name(item.nodeid, {path.name for path in self.kept.values()})

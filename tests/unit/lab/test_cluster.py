@@ -246,10 +246,14 @@ def test_the_environment_names_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
         Lab()
 
 
-def test_down_takes_all_labs_of_one_checkout(monkeypatch: pytest.MonkeyPatch, lab: Lab, tmp_path: Path) -> None:
-    planned(1, "a", cp1=11)
+def test_down_takes_all_labs_of_one_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ours, removed = tmp_path / "ours", []
+    planned(0, "", ours, cp1=11)
+    planned(1, "a", ours, cp1=11)
     planned(2, "", tmp_path / "clone", cp1=11)
-    removed: list[int] = []
+    for folder in (ours / ".lab/a", tmp_path / "clone/.lab"):
+        folder.mkdir(parents=True)
+        (folder / "ssh_config").touch()
 
     def remove(site: Site, nodes: object = ()) -> None:
         removed.append(site.number)
@@ -257,9 +261,10 @@ def test_down_takes_all_labs_of_one_checkout(monkeypatch: pytest.MonkeyPatch, la
 
     monkeypatch.setattr(cluster, "remove", remove)
     monkeypatch.setattr(registry, "orphans", lambda checkout: [])
-    assert cluster.down_all() == ["lab", "lab a"]
+    assert cluster.down_all(ours) == ["lab", "lab a"]
     assert removed == [0, 1]
     assert [entry.site.number for entry in registry.entries()] == [2]
+    assert not (ours / ".lab").exists() and (tmp_path / "clone/.lab/ssh_config").exists()
 
 
 def test_what_all_labs_share_goes_with_the_last(lab: Lab, state: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lanes.controller import BEHIND
+
 ROOT = Path(__file__).resolve().parents[3]
 pytest_plugins = ["pytester"]
 CONFTEST = '''
@@ -158,7 +160,7 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     run = Run(project, "--lanes=w:wide+older+small,a:small,u:none", "--durations-record", "tests")
     assert run.code == 0, run.out
     here = os.nice(0)
-    assert run.environments == {("w", "w", "1", f"{here}"), ("a", "a", "1", f"{here}"), ("u", "-", "-", f"{min(19, here + 19)}")}
+    assert run.environments == {("w", "w", "1", f"{here}"), ("a", "a", "1", f"{here}"), ("u", "-", "-", f"{min(19, here + BEHIND)}")}
     assert run.tests("w") == ["tests/test_big.py::test_one", "tests/test_both.py::test_wide", "tests/test_old.py::test_one"]
     assert set(run.tests("a")) == {
         "tests/test_both.py::test_small",
