@@ -28,6 +28,13 @@ HOME = "/var/lib/daytwo"
 SECOND_GATE = "StorageVersionAPI"
 BAD = "NoSuchGate"
 UNIT = "/etc/systemd/system/kubelet.service"
+# Where the kubelets of nodes that kubeadm made, and those of a style of their own, have their configuration.
+CONFIG = {"plain": "/etc/kubernetes-node/kubelet.yaml", "kubespray": "/etc/kubernetes/kubelet-config.yaml"}
+KUBEADM_CONFIG = "/var/lib/kubelet/config.yaml"
+ENVIRONMENT = "/etc/kubernetes/kubelet.env"  # of kubespray
+# Steps that a change of a style does not come to: with one file alone there is no second one, and only units are read again.
+_NO_RELOAD = ("daemon-reload", "reload-old")
+NEVER = {"config": ("place 2", "restore 2", *_NO_RELOAD), "kubespray": _NO_RELOAD}
 
 KILL, SSH, OPERATOR, REBOOT, POWER = "apply process killed", "SSH lost", "operator killed", "reboot", "power cut"
 FAULTS = (KILL, SSH, OPERATOR, REBOOT, POWER)
@@ -159,8 +166,9 @@ class Lane:
     group control_plane, so lanes with different ones do not refuse each other.
 
     The node is made such that a good change goes through all steps that its `style` has: "plain" has its unit read no variable, so
-    that a drop-in is made, with its directory; "flag" has a gate on the command line, from a drop-in; both have another gate in the
-    config file. "config" is a kubeadm node as it is: one file, and arguments that stay.
+    that a drop-in is made, with its directory; "flag" has a gate on the command line, from a drop-in, and "kubespray" from its
+    environment file; all three have another gate in the config file. "config" is a kubeadm node as it is: one file, and arguments that
+    stay.
     """
 
     component = "kubelet"
@@ -171,7 +179,15 @@ class Lane:
         self.lab, self.node, self.style, self.lock_host = lab, node, style, lock_host
         self.pod = f"crash-{node}"
         self.good = f"{GATE}=true" if style == "config" else f"{GATE}=true,{SECOND_GATE}=true"
-        self.bad = {"plain": f"{BAD}=true,{SECOND_GATE}=true", "flag": f"{GATE}=true,{BAD}=true", "config": f"{BAD}=true"}[style]
+        # A gate that is new goes to the config file by kubeadm's way, else to the command line: what is bad is to change two files.
+        new_on_command_line = f"{BAD}=true,{SECOND_GATE}=true"
+        self.bad = {
+            "plain": new_on_command_line,
+            "kubespray": new_on_command_line,
+            "flag": f"{GATE}=true,{BAD}=true",
+            "config": f"{BAD}=true",
+        }[style]
+        self.config = CONFIG.get(style, KUBEADM_CONFIG)
         self.inventory = folder / f"{node}.py"
         planes = list(dict.fromkeys([lock_host, lab.control_planes[0]]))
         others = [name for name in [node] if name not in planes]
@@ -189,7 +205,7 @@ class Lane:
 
     def can(self, case: Case) -> bool:
         """Whether a change of this node comes to the case's step."""
-        return self.style != "config" or case.step not in ("place 2", "restore 2", "daemon-reload", "reload-old")
+        return case.step not in NEVER.get(self.style, ())
 
     def run(self, command: str, **more: object) -> str:
         return self.lab.run(self.node, command, **more).stdout  # type: ignore[arg-type]
@@ -200,18 +216,20 @@ class Lane:
         """Make a pristine node what its style says."""
         if self.style == "plain":
             self.run(f"sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {UNIT}")
-            self.run(f"printf 'featureGates:\\n  {SECOND_GATE}: false\\n' >>/etc/kubernetes-node/kubelet.yaml")
+        if self.style == "kubespray":
+            self.run(f"sed -i 's|^--kubeconfig=|--feature-gates={GATE}=false &|' {ENVIRONMENT} && grep -q {GATE} {ENVIRONMENT}")
         if self.style == "flag":
             dropin = f'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--feature-gates={GATE}=false"\n'
             self.run(f"mkdir -p {UNIT}.d && cat >{UNIT}.d/50-gates.conf", input=dropin)
-            self.run(f"printf 'featureGates:\\n  {SECOND_GATE}: false\\n' >>/var/lib/kubelet/config.yaml")
+        if self.style != "config":
+            self.run(f"printf 'featureGates:\\n  {SECOND_GATE}: false\\n' >>{self.config}")
         # A kubelet that keeps ending is then known for one within seconds.
         self.run("sed -i 's/^RestartSec=.*/RestartSec=1/' $(systemctl show -P FragmentPath kubelet)")
         self.run("systemctl daemon-reload && systemctl restart kubelet")
         self.lab.run_pod(self.pod, self.node)
-        config = "etc/kubernetes-node/kubelet.yaml" if self.style == "plain" else "var/lib/kubelet/config.yaml"
-        dropins = f"{UNIT}.d/50-gates.conf".removeprefix("/") if self.style == "flag" else ""
-        self.run(f"mkdir -p /root/kept && cd / && cp -a --parents {config} {dropins} /root/kept/")
+        more = {"flag": f"{UNIT}.d/50-gates.conf", "kubespray": ENVIRONMENT}.get(self.style, "")
+        kept = " ".join(path.removeprefix("/") for path in (self.config, more))
+        self.run(f"mkdir -p /root/kept && cd / && cp -a --parents {kept} /root/kept/")
         self.clean()
 
     def mend(self) -> None:
@@ -555,7 +573,7 @@ def play_all(lanes: Sequence[Lane], cases: Sequence[Case]) -> list[str]:
                 lane.mend()
             seconds = time.monotonic() - begun
             ended.put((outcome, seconds))
-            print(f"{lane.node:4} {lane.style:6} {seconds:5.0f} s  {outcome:10} {case}")
+            print(f"{lane.node:4} {lane.style:9} {seconds:5.0f} s  {outcome:10} {case}")
 
     begun = time.monotonic()
     with ThreadPoolExecutor(len(lanes)) as pool:

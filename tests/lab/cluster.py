@@ -41,6 +41,9 @@ NAME = re.compile(r"[a-z][a-z0-9]{0,7}|")
 CONTROL_PLANE_SUITE = "bookworm"  # systemd 252
 KUBEADM_WORKER_SUITE = "bookworm"
 PLAIN_WORKER_SUITE = "trixie"  # systemd 257
+# Nodes that are not as kubeadm leaves them, by their number; only the lab with several control planes and five workers has them all.
+CONTROL_PLANE_STYLES = {2: "company"}
+WORKER_STYLES = {2: "plain", 5: "kubespray"}
 POD_SUBNET = "10.244.{number}.0/24"
 ADMIN = "/etc/kubernetes/admin.conf"
 # A shutdown waits 90 s for an API server that has lost its etcd (systemd's DefaultTimeoutStopSec).
@@ -99,6 +102,20 @@ def shape(name: str) -> Shape:
 
 
 SHAPES = ("small", "wide", "older")
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
+
+
+def nodes_of(wanted: Shape) -> dict[str, dict[str, Any]]:
+    """Number (the last of its address), style and Debian release of each node, by name: control planes first."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for index in range(1, wanted.control_planes + 1):
+        style = CONTROL_PLANE_STYLES.get(index, "kubeadm")
+        nodes[f"cp{index}"] = {"number": 10 + index, "style": style, "suite": CONTROL_PLANE_SUITE}
+    for index in range(1, wanted.workers + 1):
+        style = WORKER_STYLES.get(index, "kubeadm")
+        suite = PLAIN_WORKER_SUITE if style == "plain" else KUBEADM_WORKER_SUITE
+        nodes[f"w{index}"] = {"number": 20 + index, "style": style, "suite": suite}
+    return nodes
 
 
 LOOK = f"export KUBECONFIG={ADMIN}; kubectl get --raw /readyz >/dev/null && kubectl get nodes,pods,leases --all-namespaces -o json"
@@ -478,13 +495,7 @@ class Lab:
         with locked(STATE / "layers.lock", "another process makes the nodes' file systems; waiting for it"):
             parallel(partial(binaries.get, wanted.version), *(partial(rootfs.debian, suite) for suite in SUITES))
             layers = rootfs.layers(wanted.version, binaries.get(wanted.version), SUITES)
-        nodes: dict[str, dict[str, Any]] = {}
-        for index in range(1, wanted.control_planes + 1):
-            nodes[f"cp{index}"] = {"number": 10 + index, "style": "kubeadm", "suite": CONTROL_PLANE_SUITE}
-        for index in range(1, wanted.workers + 1):
-            plain = index == 2
-            suite = PLAIN_WORKER_SUITE if plain else KUBEADM_WORKER_SUITE
-            nodes[f"w{index}"] = {"number": 20 + index, "style": "plain" if plain else "kubeadm", "suite": suite}
+        nodes = nodes_of(wanted)
         for node in nodes.values():
             node["layers"] = [str(layer) for layer in layers.of(node["suite"], node["style"])]
         plan.update(network=Network.choose(self._site).prefix, nodes=nodes)
@@ -552,12 +563,7 @@ class Lab:
         for name in further:
             with long_step(f"{name} joins as a control plane"):
                 self._join(name, f"{joining} --control-plane --certificate-key {key}")
-        parallel(
-            *(
-                partial(self._join_plain, name) if self._plan["nodes"][name]["style"] == "plain" else partial(self._join, name, joining)
-                for name in self.workers
-            )
-        )
+        parallel(*(partial(self._join_worker, name, joining) for name in self.workers))
         self._write_access()
         self._wait_ready(self.nodes)
 
@@ -612,6 +618,23 @@ class Lab:
             name,
             f"{command} --skip-phases={PREFLIGHT} >/root/kubeadm.log 2>&1 || {{ tail -n 20 /root/kubeadm.log >&2; exit 1; }}",
         )
+
+    def _join_worker(self, name: str, command: str) -> None:
+        match self._plan["nodes"][name]["style"]:
+            case "plain":
+                self._join_plain(name)
+            case "kubespray":
+                self._join_kubespray(name, command)
+            case _:
+                self._join(name, command)
+
+    def _join_kubespray(self, name: str, command: str) -> None:
+        """By kubeadm, which starts the kubelet that is laid out already. What kubeadm writes for it to /var/lib/kubelet is read by
+        nobody then."""
+        for path, text in kubespray_files(self.version, name, self.address(name)).items():
+            self.run(name, f"umask 077; cat >{path}", input=text)
+        self.run(name, "systemctl --quiet enable kubelet")
+        self._join(name, command)
 
     def _join_plain(self, name: str) -> None:
         """The hard way: a client certificate signed by hand, a kubeconfig and a configuration at paths of its own."""
@@ -693,11 +716,15 @@ class Lab:
                 states = item["status"].get("containerStatuses", [])
                 if not states or not all(state["ready"] for state in states):
                     wrong.append(f"pod {name} is not ready")
-        for name in self.control_planes:
-            for component in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"):
-                if not any(item["kind"] == "Pod" and item["metadata"]["name"] == f"{component}-{name}" for item in items):
-                    wrong.append(f"pod {component}-{name} is missing")
+        there = {item["metadata"]["name"] for item in items if item["kind"] == "Pod" and item["metadata"]["namespace"] == "kube-system"}
+        wrong += [f"pod {pod} is missing" for pod in self._static_pods() if pod not in there]
         return wrong
+
+    def _static_pods(self) -> list[str]:
+        """As the API names them, all in kube-system."""
+        components = [f"{component}-{name}" for name in self.control_planes for component in COMPONENTS]
+        styles = {name: str(node.get("style")) for name, node in self._plan["nodes"].items()}
+        return components + [f"{pod}-{name}" for name, style in styles.items() for pod in rootfs.STATIC_PODS.get(style, ())]
 
 
 def remove(site: Site, nodes: Sequence[str] = ()) -> None:
@@ -738,6 +765,23 @@ def kubelet_configuration(version: str) -> dict[str, Any]:
     return configuration
 
 
+def kubespray_files(version: str, name: str, address: str) -> dict[str, str]:
+    """What kubespray writes for a node's kubelet, by path.
+
+    Left out of its usual fields: those by which a kubelet of the lab would not run (protectKernelDefaults, kubeletCgroups), and
+    shutdownGracePeriod: it ends pods for good when a node is restarted, and tests have pods that must run again after that.
+    """
+    folder = rootfs.FILES / "kubespray"
+    texts = {
+        f"/etc/kubernetes/{file}": (folder / file).read_text().replace("@NAME@", name).replace("@ADDRESS@", address)
+        for file in ("kubelet.env", "kubelet-config.yaml")
+    }
+    config = "/etc/kubernetes/kubelet-config.yaml"
+    # As kubespray puts kubelet_config_extra_args there.
+    more = {key: value for key, value in kubelet_configuration(version).items() if f"\n{key}:" not in f"\n{texts[config]}"}
+    return {**texts, config: texts[config] + _yaml(more)}
+
+
 def _yaml(value: Any, indent: str = "") -> str:
     """Plain block YAML of maps, lists and scalars, as a person would have written the file."""
     lines = []
@@ -766,4 +810,4 @@ def ssh_config(addresses: dict[str, str], key: Path, known_hosts: Path) -> str:
     )
 
 
-__all__ = ["SHAPES", "Lab", "Shape", "check_machine", "down_all", "kubelet_configuration", "ssh_config"]
+__all__ = ["SHAPES", "Lab", "Shape", "check_machine", "down_all", "kubelet_configuration", "kubespray_files", "nodes_of", "ssh_config"]

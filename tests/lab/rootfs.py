@@ -81,6 +81,14 @@ def keys() -> Path:
     return folder
 
 
+# A node's style, and the layers that it has by it, the uppermost first. `company`: a kubeadm node with more among its manifests.
+STYLES = {"kubeadm": ("kubeadm",), "plain": ("plain",), "kubespray": ("kubespray",), "company": ("company", "kubeadm")}
+# The static pods that a style has beside the control plane; all are in kube-system.
+STATIC_PODS = {"kubespray": ("nginx-proxy",), "company": ("kube-vip", "nginx-proxy")}
+# What lies among the manifests of `company` and makes no pod: name there -> file here; None for an empty one.
+NO_MANIFESTS = {"README": "README", "haproxy.yml": None, "kube-scheduler.yaml~": "half-written"}
+
+
 @dataclass(frozen=True)
 class Layers:
     """The read-only folders that the disks of all labs of one Kubernetes version lie over."""
@@ -88,8 +96,8 @@ class Layers:
     folder: Path
 
     def of(self, suite: str, style: str) -> list[Path]:
-        """For a node of this Debian suite and style (`kubeadm`, `plain`), the uppermost first."""
-        own = ("common", f"user-{suite}", style, "images")
+        """For a node of this Debian suite and style (of STYLES), the uppermost first."""
+        own = ("common", f"user-{suite}", *STYLES[style], "images")
         return [*(self.folder / name for name in own), base(suite)]
 
 
@@ -108,6 +116,8 @@ def layers(version: str, binaries: Path, suites: tuple[str, ...]) -> Layers:
             user_layer(found / f"user-{suite}", base(suite))
         kubeadm_layer(found / "kubeadm", binaries)
         plain_layer(found / "plain", binaries)
+        kubespray_layer(found / "kubespray", binaries)
+        company_layer(found / "company")
         image_layer(found / "images", binaries, base(suites[0]), version)
         (found / ".complete").touch()
     return Layers(found)
@@ -173,6 +183,37 @@ def plain_layer(layer: Path, binaries: Path) -> None:
     copy(binaries / "kubelet", layer / "usr/local/bin/kubelet")
     write(layer / "etc/systemd/system/kubelet.service", (FILES / "plain-kubelet.service").read_text())
     link(layer / "etc/systemd/system/multi-user.target.wants/kubelet.service", "/etc/systemd/system/kubelet.service")
+
+
+def kubespray_layer(layer: Path, binaries: Path) -> None:
+    """A worker as kubespray lays it out. What has the node's address in it comes with its join, and only then is the unit enabled: a
+    kubelet without its environment file would run by itself."""
+    _fresh(layer)
+    for name in ("kubeadm", "kubelet"):
+        copy(binaries / name, layer / "usr/local/bin" / name)
+    write(layer / "etc/systemd/system/kubelet.service", (FILES / "kubespray/kubelet.service").read_text())
+    (layer / "etc/kubernetes/ssl").mkdir(parents=True)
+    link(layer / "etc/kubernetes/pki", "/etc/kubernetes/ssl")  # where kubeadm looks for certificates
+    static_pods(layer, STATIC_PODS["kubespray"])
+
+
+def company_layer(layer: Path) -> None:
+    """What lies in the manifests directory of a control-plane node beside what kubeadm writes there: other static pods, and what makes
+    none."""
+    _fresh(layer)
+    manifests = static_pods(layer, STATIC_PODS["company"])
+    for name, file in NO_MANIFESTS.items():
+        write(manifests / name, (FILES / "company" / file).read_text() if file else "")
+
+
+def static_pods(layer: Path, names: tuple[str, ...]) -> Path:
+    """Manifests of these pods, with what they mount. Returns the folder of the manifests."""
+    manifests = layer / "etc/kubernetes/manifests"
+    for name in names:
+        write(manifests / f"{name}.yml", (FILES / f"company/{name}.yml").read_text(), 0o640)
+    manifests.chmod(0o700)  # as kubeadm makes it
+    write(layer / "etc/nginx/nginx.conf", (FILES / "company/nginx.conf").read_text())
+    return manifests
 
 
 def image_layer(layer: Path, binaries: Path, base: Path, version: str) -> None:

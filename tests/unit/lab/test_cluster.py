@@ -49,9 +49,10 @@ def test_only_a_kubelet_on_cgroup_v1_is_told_to_bear_it(monkeypatch: pytest.Monk
 
 def planned(number: int = 0, name: str = "", checkout: Path = cluster.REPOSITORY_ROOT, **numbers: int) -> Lab:
     planes = sum(node.startswith("cp") for node in numbers)
-    shape = asdict(Shape(planes, len(numbers) - planes, "1.36.3"))
-    nodes = {node: {"number": place, "layers": []} for node, place in numbers.items()}
-    plan = {"checkout": str(checkout), "name": name, "shape": shape, "network": f"10.77.{number}", "nodes": nodes, "complete": True}
+    shape = Shape(planes, len(numbers) - planes, "1.36.3")
+    styles = {node: made["style"] for node, made in cluster.nodes_of(shape).items()}
+    nodes = {node: {"number": place, "layers": [], "style": styles[node]} for node, place in numbers.items()}
+    plan = {"checkout": str(checkout), "name": name, "shape": asdict(shape), "network": f"10.77.{number}", "nodes": nodes, "complete": True}
     registry.save(registry.Entry(Site(number), plan))
     return Lab(name, checkout)
 
@@ -74,6 +75,27 @@ def lab() -> Lab:
 def large() -> Lab:
     """Three control planes: nothing of it runs."""
     return planned(cp1=11, cp2=12, cp3=13, w1=21, w2=22)
+
+
+def test_which_node_is_what() -> None:
+    wide = {name: (made["style"], made["suite"]) for name, made in cluster.nodes_of(Shape(3, 5, "1.36.3")).items()}
+    kubeadm = ("kubeadm", "bookworm")
+    assert wide == {
+        "cp1": kubeadm,
+        "cp2": ("company", "bookworm"),
+        "cp3": kubeadm,
+        "w1": kubeadm,
+        "w2": ("plain", "trixie"),
+        "w3": kubeadm,
+        "w4": kubeadm,
+        "w5": ("kubespray", "bookworm"),
+    }
+    small = cluster.nodes_of(Shape(1, 2, "1.36.3"))
+    assert {name: (made["number"], made["style"]) for name, made in small.items()} == {
+        "cp1": (11, "kubeadm"),
+        "w1": (21, "kubeadm"),
+        "w2": (22, "plain"),
+    }
 
 
 def node(name: str, ready: str = "True") -> dict[str, Any]:
@@ -115,6 +137,19 @@ def without(name: str, *instead: dict[str, Any]) -> list[dict[str, Any]]:
 )
 def test_unready(lab: Lab, items: list[dict[str, Any]], wrong: list[str]) -> None:
     assert lab.unready(items, {}, []) == wrong
+
+
+def test_a_static_pod_that_is_not_there_yet_is_waited_for(large: Lab) -> None:
+    """Those beside the control plane, too; one of that name in another namespace is none of them."""
+    nodes = [node(name) for name in large.nodes]
+    components = [pod(f"{component}-{name}") for name in large.control_planes for component in cluster.COMPONENTS]
+    company = [pod("kube-vip-cp2"), pod("nginx-proxy-cp2")]
+    assert large.unready([*nodes, *components, *company], {}, []) == []
+    assert large.unready([*nodes, *components, company[0]], {}, []) == ["pod nginx-proxy-cp2 is missing"]
+    other = pod("nginx-proxy-cp2", namespace="default")
+    assert large.unready([*nodes, *components, company[0], other], {}, []) == ["pod nginx-proxy-cp2 is missing"]
+    waiting = pod("nginx-proxy-cp2", ready=False)
+    assert large.unready([*nodes, *components, company[0], waiting], {}, []) == ["pod nginx-proxy-cp2 is not ready"]
 
 
 def test_a_node_whose_lease_is_still_the_old_one_is_not_ready(lab: Lab) -> None:
