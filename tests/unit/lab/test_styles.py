@@ -9,11 +9,16 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from roles import kubelet
 from roles.formats import unit
+from roles.kubelet import plan
+from roles.observe import parse
+from tests.integration import crashes
 from tests.lab import cluster, images, rootfs
+from tests.unit.observe import node
 
 UNIT = "etc/systemd/system/kubelet.service"
-ENVIRONMENT = "/etc/kubernetes/kubelet.env"
+ENVIRONMENT, CONFIG = "/etc/kubernetes/kubelet.env", "/etc/kubernetes/kubelet-config.yaml"
 
 
 @pytest.fixture
@@ -48,7 +53,7 @@ def test_the_files_of_kubespray(monkeypatch: pytest.MonkeyPatch, unified: bool, 
     monkeypatch.setattr(cluster, "unified", lambda: unified)
     texts = cluster.kubespray_files("1.36.3", "w5", "10.77.0.25")
     assert "@" not in "".join(texts.values())
-    read = YAML(typ="safe").load(texts["/etc/kubernetes/kubelet-config.yaml"])
+    read = YAML(typ="safe").load(texts[CONFIG])
     needed = cluster.kubelet_configuration("1.36.3")
     assert {key: read[key] for key in needed} == needed and ("failCgroupV1" in read) == told
     assert (read["staticPodPath"], read["address"], read["maxPods"]) == ("/etc/kubernetes/manifests", "10.77.0.25", 110)
@@ -89,6 +94,38 @@ def test_a_gate_on_the_node_of_kubespray_and_off_again(sources: unit.Sources) ->
     assert b'\nKUBELET_CLOUDPROVIDER="--feature-gates=A=true"\n' in (on[ENVIRONMENT] or b"")
     off = unit.edit_gates(changed, {"A": None}, variable="KUBELET_EXTRA_ARGS", new_dropin="/never")
     assert off == {ENVIRONMENT: sources.environment_files[ENVIRONMENT]}
+
+
+def found_as(config: bytes, environment: bytes, unit_file: bytes) -> kubelet.Kubelet:
+    """What daytwo finds on the kubespray node with these files, its kubelet started from them."""
+    made = unit.Sources(unit.UnitFile(f"/{UNIT}", unit_file), (), {ENVIRONMENT: environment}, 252).resolve().known_argv
+    files = {ENVIRONMENT: environment, CONFIG: config}
+    return kubelet.find(parse("w5", node.answer(style="plain", unit=unit_file, argv=made, files=files)))
+
+
+def test_what_daytwo_finds_there(sources: unit.Sources) -> None:
+    found = found_as(
+        cluster.kubespray_files("1.36.3", "w5", "10.77.0.25")[CONFIG].encode(),
+        sources.environment_files[ENVIRONMENT] or b"",
+        sources.fragment.data,
+    )
+    found.started_directly()
+    assert (found.style, found.node_name, found.config_path) == ("plain", "w5", CONFIG)
+    assert (found.manifests, found.health_url) == ("/etc/kubernetes/manifests", "http://127.0.0.1:10248/healthz")
+    assert found.configuration["failSwapOn"] is False and found.configuration["authentication"]["webhook"] == {"enabled": True}
+
+
+@pytest.mark.parametrize("second", [crashes.GATE, crashes.BAD])
+def test_the_crash_matrix_changes_two_files_there_and_no_unit(sources: unit.Sources, second: str) -> None:
+    """As crashes.Lane makes the node, and what a good and a bad change of it wish for."""
+    config = cluster.kubespray_files("1.36.3", "w5", "10.77.0.25")[CONFIG] + f"featureGates:\n  {crashes.SECOND_GATE}: false\n"
+    flag = f"--feature-gates={crashes.GATE}=false ".encode()
+    environment = (sources.environment_files[ENVIRONMENT] or b"").replace(b"\n--kubeconfig=", b"\n" + flag + b"--kubeconfig=")
+    found = found_as(config.encode(), environment, sources.fragment.data)
+    assert found.flag_gates == {crashes.GATE: False}
+    changed = plan.edits(found, {second: True, crashes.SECOND_GATE: True})
+    assert set(changed) == {CONFIG, ENVIRONMENT} and not plan.touches_units(found, changed)
+    assert (crashes.CONFIG["kubespray"], crashes.ENVIRONMENT) == (CONFIG, ENVIRONMENT)
 
 
 def documents(path: Path) -> list[Any]:
