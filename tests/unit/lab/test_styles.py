@@ -91,9 +91,11 @@ def test_a_gate_on_the_node_of_kubespray_and_off_again(sources: unit.Sources) ->
     on = unit.edit_gates(sources, {"A": True}, variable="KUBELET_EXTRA_ARGS", new_dropin="/never")
     assert set(on) == {ENVIRONMENT}
     changed = sources.with_file(ENVIRONMENT, on[ENVIRONMENT])
-    assert b'\nKUBELET_CLOUDPROVIDER="--feature-gates=A=true"\n' in (on[ENVIRONMENT] or b"")
+    empty, full = b'\nKUBELET_CLOUDPROVIDER=""\n', b'\nKUBELET_CLOUDPROVIDER="--feature-gates=A=true"\n'
+    before = sources.environment_files[ENVIRONMENT] or b""
+    assert empty in before and on[ENVIRONMENT] == before.replace(empty, full)
     off = unit.edit_gates(changed, {"A": None}, variable="KUBELET_EXTRA_ARGS", new_dropin="/never")
-    assert off == {ENVIRONMENT: sources.environment_files[ENVIRONMENT]}
+    assert off == {ENVIRONMENT: before}
 
 
 def found_as(config: bytes, environment: bytes, unit_file: bytes) -> kubelet.Kubelet:
