@@ -110,7 +110,7 @@ INVENTORIES = {
 
 def inventory(folder: Path, groups: Mapping[str, list[str]]) -> Path:
     lines = [f"{group} = [(_name, _all[_name]) for _name in {names}]" for group, names in groups.items()]
-    path = folder / "inventory.py"
+    path = folder / "nodes.py"
     path.write_text(operator.inventory_of_the_lab("_all = {**dict(control_plane), **dict(workers)}", *lines))
     return path
 
