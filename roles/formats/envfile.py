@@ -31,10 +31,19 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class Ignored:
+    """What stands where a name belongs, on a line that systemd passes over: `export NAME`, or a name behind a byte order mark."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True)
 class EnvFile:
-    """The assignments that count, in order (of a name set twice the last wins)."""
+    """The assignments that count, in order (of a name set twice the last wins), and the lines that do not."""
 
     assignments: tuple[Assignment, ...]
+    ignored: tuple[Ignored, ...] = ()
 
     def values(self) -> dict[str, str]:
         return {assignment.name: assignment.value.string for assignment in self.assignments}
@@ -48,6 +57,7 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
     if b"\0" in data:
         raise FormatError("holds a NUL byte, and systemd reads none of the file", line=line_of(data, data.index(b"\0")))
     found: list[Assignment] = []
+    ignored: list[Ignored] = []
     state = "pre_key"
     key = bytearray()
     value = Builder(source)
@@ -66,6 +76,8 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
         # Others, such as `export NAME`, are dropped by systemd with a line in the journal.
         if _NAME.match(name):
             found.append(Assignment(name.decode(), mapped, line_of(data, begin), (begin, end)))
+        else:
+            ignored.append(Ignored(name.decode(), line_of(data, begin)))
         state = "pre_key"
 
     for index, byte in enumerate(data):
@@ -78,6 +90,7 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
                 state, begin, key, value, blank_from = "key", index, bytearray([byte]), Builder(source), None
         elif state == "key":
             if newline:
+                ignored.append(Ignored(bytes(key).decode("utf-8", "replace").rstrip(), line_of(data, begin)))
                 state = "pre_key"
             elif byte == ord("="):
                 state = "pre_value"
@@ -137,7 +150,9 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
             state = "pre_key" if newline and systemd >= COMMENTS_END else "comment"
     if state in ("pre_value", "value", "escape", "single", "double", "double_escape"):
         finish(len(data), chomp=state == "value")
-    return EnvFile(tuple(found))
+    elif state == "key":
+        ignored.append(Ignored(bytes(key).decode("utf-8", "replace").rstrip(), line_of(data, begin)))
+    return EnvFile(tuple(found), tuple(ignored))
 
 
 def add_assignment(data: bytes | None, variable: str, value: str, systemd: int = 257) -> bytes:

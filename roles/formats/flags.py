@@ -181,11 +181,16 @@ def written(gates: Mapping[str, bool]) -> str:
     return ",".join(f"{name}={'true' if value else 'false'}" for name, value in gates.items())
 
 
+def is_shell(program: str) -> bool:
+    """A program that runs what is written in one of its words."""
+    return posixpath.basename(program) in _SHELLS
+
+
 def check_end(argv: Sequence[str]) -> None:
     """Refuse where a new flag at the end would not be read as one. Raises FormatError."""
     if "--" in argv:
         raise FormatError("a bare `--` stands before the place a new flag would go to, and ends the flags", value=" ".join(argv))
-    if argv and posixpath.basename(argv[0]) in _SHELLS:
+    if argv and is_shell(argv[0]):
         raise FormatError("a shell starts the component, and a flag behind the shell's own words is not its", value=" ".join(argv))
 
 
@@ -234,7 +239,8 @@ def edit(
         elif places[-1].value != value:
             spot = places[-1].written
             splices.append(Splice(*spot.extent, b"true" if value else b"false", spot.source))
-    lists = [flag for flag in flags if flag.items]
+    # An empty list is a list too: the component reads nothing from it, and a new gate goes there.
+    lists = [flag for flag in flags if flag.items] or (flags[-1:] if new else [])
     for flag in lists:
         kept = [item for item in flag.items if id(item) not in dropped]
         last = flag is lists[-1]

@@ -23,6 +23,10 @@ _PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9_./-]*|[1-9][0-9]*(ms|[smh]|k|[KMGTPE]
 # Other things than strings to some reader of YAML 1.1.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
+# How a map without fields can be written: empty, or null.
+_EMPTY = "{}"
+_NULLS = ("null", "~", "", "Null", "NULL")
+
 Path = tuple[str, ...]
 
 
@@ -188,11 +192,12 @@ def _plain(value: object, path: Path) -> Any:
 
 def _set(document: Document, content: dict[str, Any], path: Path, value: Any) -> None:
     for length, name in enumerate(path[:-1], 1):
-        inner = content.setdefault(name, {})
+        inner = content.get(name)
+        if inner is None:
+            # A field with null, or with nothing behind its colon, is not set (encoding/json leaves a map nil).
+            inner = content[name] = {}
         if not isinstance(inner, dict):
             field, line = ".".join(path[:length]), _line(document, path[:length])
-            if inner is None:
-                raise FormatError(f"{field} is there without a value", line=line, way_out="take the key out, daytwo writes it anew")
             raise FormatError(f"{field} is not a map", value=str(inner)[:60], line=line)
         content = inner
     content[path[-1]] = value
@@ -209,7 +214,12 @@ def _take_out(document: Document, content: dict[str, Any], path: Path) -> None:
         return
     del maps[-1][path[-1]]
     for length in range(len(path) - 1, 0, -1):
-        if maps[length] or _was_empty(document, _node(document, path[:length])):
+        if maps[length]:
+            return
+        was = _emptied(document, _node(document, path[:length]))
+        if was is not None:
+            if was != _EMPTY:
+                maps[length - 1][path[length - 1]] = None
             return
         del maps[length - 1][path[length - 1]]
 
@@ -234,11 +244,16 @@ def _opened(document: Document, node: Node) -> int:
     return document.text.index("{", node.start) + 1
 
 
-def _was_empty(document: Document, node: Node | None) -> bool:
-    """True for a map `{a: 1 }`: the blank, which `_Changer` leaves, tells that it was `{}` before its first field."""
+def _emptied(document: Document, node: Node | None) -> str | None:
+    """How a map was written before its first field, of which blanks that `_Changer` leaves tell: `{a: 1 }` was `{}`, and `{ a: 1}` a null.
+    None for a map that was not there, or not empty."""
     if node is None or not node.flow or not node.pairs:
-        return False
-    return node.pairs[0][0].start == _opened(document, node) and document.text[_end(document, *node.pairs[-1])] == " "
+        return None
+    before = document.text[_opened(document, node) : node.pairs[0][0].start]
+    behind = document.text[_end(document, *node.pairs[-1])]
+    if not before:
+        return _EMPTY if behind == " " else None
+    return _NULLS[len(before) - 1] if behind == "}" and not before.strip(" ") and len(before) <= len(_NULLS) else None
 
 
 def _end(document: Document, key: Node, value: Node) -> int:
@@ -305,17 +320,20 @@ class _Changer:
             self._cut(*node.pairs[index])
         if added:
             is_root = node is self.document.root
-            if is_root and re.search(r"^\.\.\.", self.text[_end(self.document, *node.pairs[-1]) :], re.MULTILINE):
-                raise FormatError("a document marker stands behind the configuration", way_out="take it out")
-            stop = len(self.text) if is_root else self._line_stop(_end(self.document, *node.pairs[-1]))
+            end = _end(self.document, *node.pairs[-1])
+            stop = yaml_text.document_stop(self.text, end) if is_root else self._line_stop(end)
             self._add_lines(stop, self._block(added, node.pairs[0][0].column))
 
     def _change(self, key: Node, value: Node, old: Any, new: Any) -> None:
         """One field's value."""
-        if value.kind == "map" and isinstance(new, dict) and (new or _was_empty(self.document, value)):
+        was = _emptied(self.document, value) if value.kind == "map" else None
+        if value.kind == "map" and isinstance(new, dict) and (new or was == _EMPTY):
             self.change_map(value, old, new)
             return
         _own_all(value)
+        if new is None and was in _NULLS:
+            self._put_back(key, value, was or "")
+            return
         if value.kind != "scalar" and not value.flow:
             colon = self.text.index(":", key.end) + 1
             stop = self._line_stop(_end(self.document, key, value))
@@ -327,6 +345,9 @@ class _Changer:
                 self.edits.append((colon, colon, " " + self._inline(new)))
             return
         written = self._inline(new)
+        if value.null and isinstance(new, dict) and new:
+            # These blanks tell later what it was.
+            written = "{" + " " * (_NULLS.index(value.text) + 1) + written[1:]
         if value.style in ("'", '"') and isinstance(new, str):
             written = _quoted(new, self.json) if value.style == '"' or "'" in new or not new.isprintable() else f"'{new}'"
         if value.start == value.end:
@@ -336,6 +357,14 @@ class _Changer:
         # A block of text ends behind its last line's end.
         line_end = yaml_text.line_end_of(self.text) if self.text[value.end - 1] == "\n" else ""
         self.edits.append((value.start, value.end, written + line_end))
+
+    def _put_back(self, key: Node, value: Node, null: str) -> None:
+        """A map goes back to the null that it was."""
+        if "#" in self.text[value.start : value.end]:
+            raise FormatError("a comment stands beside what is to go", line=value.line, way_out="take it out by hand")
+        colon = self.text.index(":", key.end) + 1
+        begin = colon if not null and self.text[colon : value.start] == " " else value.start
+        self.edits.append((begin, value.end, null))
 
     def _cut(self, key: Node, value: Node) -> None:
         """A field goes, with the lines it takes up; comments between them stay."""

@@ -19,12 +19,13 @@ _QUOTES = ("'", '"')
 
 @dataclass(frozen=True)
 class Pod:
-    """What a manifest says of its pod."""
+    """What a manifest says of its pod. `programs`: the first word of each container's command, "" where the image says what to run."""
 
     namespace: str
     name: str
     host_network: bool
     containers: tuple[str, ...]
+    programs: tuple[str, ...] = ()
 
 
 def read(data: bytes) -> Pod:
@@ -35,8 +36,16 @@ def read(data: bytes) -> Pod:
     metadata = _map(content, "metadata")
     spec = _map(content, "spec")
     containers = tuple(str(item.get("name")) for item in _containers(content))
+    programs = tuple(_program(item) for item in _containers(content))
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
-    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), spec.get("hostNetwork") is True, containers)
+    return Pod(
+        str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), spec.get("hostNetwork") is True, containers, programs
+    )
+
+
+def _program(container: dict[str, Any]) -> str:
+    command = container.get("command")
+    return str(command[0]) if isinstance(command, list) and command else ""
 
 
 def container_argv(data: bytes, container: str) -> list[str]:
@@ -164,7 +173,7 @@ def _word(document: Document, item: Node, source: str) -> Mapped:
     text = item.text.encode("utf-8")
     if not _is_literal(document, item):
         return Mapped(text, ((item.start, item.end),) * len(text), (item.start, item.end), source)
-    return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), (item.start, item.end), source)
+    return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), _inner(item), source)
 
 
 def _is_literal(document: Document, item: Node) -> bool:

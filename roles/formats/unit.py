@@ -94,7 +94,8 @@ class EnvironmentFile:
 
 @dataclass(frozen=True)
 class Service:
-    """What systemd runs: the command line word by word, and what it was made from. `program` is the file as ExecStart= names it."""
+    """What systemd runs: the command line word by word, and what it was made from. `program` is the file as ExecStart= names it;
+    `ignored` are lines of environment files that systemd passes over, each with what stands there for a name."""
 
     argv: tuple[Word, ...]
     command: Entry
@@ -104,6 +105,16 @@ class Service:
     split_variables: tuple[str, ...]
     whole_variables: tuple[str, ...] = field(default=())
     program: str = ""
+    ignored: tuple[Origin, ...] = ()
+
+    @property
+    def gates(self) -> dict[str, bool]:
+        """The gates that the command line sets. Raises FormatError, with the place."""
+        try:
+            return flags.effective_gates([word.text for word in self.argv])
+        except FormatError as error:
+            origin = next((word.origin for word in self.argv if error.value and error.value in word.text), None)
+            raise error.in_file(origin.path if origin else self.command_path, origin.line if origin else self.command.line) from None
 
     @property
     def known_argv(self) -> tuple[str, ...] | None:
@@ -239,6 +250,7 @@ def resolve(
     if len(commands) != 1:
         raise FormatError(f"the unit has {len(commands)} ExecStart= that count; one is needed", file=fragment.path)
     present = []
+    ignored: list[Origin] = []
     for path, optional in listed:
         if path not in environment_files:
             raise FormatError("an EnvironmentFile= was not looked at", value=path, file=fragment.path)
@@ -247,7 +259,9 @@ def resolve(
         if data is None and not optional:
             raise FormatError("an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path)
         try:
-            for assignment in envfile.parse(data or b"", systemd, source=path).assignments:
+            read = envfile.parse(data or b"", systemd, source=path)
+            ignored += [Origin("environment_file", path, one.line, one.name) for one in read.ignored]
+            for assignment in read.assignments:
                 origin = Origin("environment_file", path, assignment.line, assignment.name)
                 variables.append((assignment.name, Setting(assignment.value, origin)))
         except FormatError as error:
@@ -263,7 +277,7 @@ def resolve(
             raise FormatError(
                 "UnsetEnvironment= takes a variable of the command line away again", line=entry.line, file=where.path, value=name
             )
-    return Service(argv, command, unit.path, environment, tuple(present), split, whole, program)
+    return Service(argv, command, unit.path, environment, tuple(present), split, whole, program, tuple(ignored))
 
 
 def _names(entry: Entry) -> list[str]:
@@ -438,9 +452,9 @@ def edit_flag(
 
     `name` is without dashes. `switch`: a boolean flag, which can stand without a value. A flag that is there is changed at its
     last place, and taken out of all others. A new one goes into `variable` where the unit splits it into words (else into the last
-    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. A unit that reads no
-    variable is given the drop-in `new_dropin`, or another word in the one daytwo has made before. Raises FormatError where the edit
-    could not take effect or needs guessing.
+    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. Of a unit that reads no
+    variable the ExecStart= that counts is given one more word where it stands in a file of the operator's (or in daytwo's own drop-in);
+    a package's is copied to the drop-in `new_dropin`. Raises FormatError where the edit could not take effect or needs guessing.
     """
 
     def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
@@ -491,7 +505,7 @@ def _edit(
         inserted.append(flag)
         name = variable if variable in service.split_variables else next(iter(reversed(service.split_variables)), None)
         setting = settings.get(name) if name else None
-        if name is None and (sources.data(service.command_path) or b"").startswith(MADE):
+        if name is None and _is_operators(sources, service.command_path):
             end = service.command.value.spans[-1][1]
             return [Splice(end, end, b" " + flag.encode(), service.command_path)]
         if name is None or (setting is None and not service.environment_files):
@@ -532,6 +546,17 @@ def _edit(
         result[path] = after
     _verify(sources, service, right, result, inserted)
     return result
+
+
+def _is_operators(sources: Sources, path: str) -> bool:
+    """A file that no package writes: daytwo's own drop-in, and all in /etc (systemd.unit(5), UNIT FILE LOAD PATH)."""
+    return path.startswith("/etc/") or (sources.data(path) or b"").startswith(MADE)
+
+
+def frozen_copy(sources: Sources, path: str) -> bool:
+    """True for a drop-in of daytwo's own that holds a copy of the unit's command line: later edits of the unit have no effect then."""
+    data = sources.data(path) or b""
+    return data.startswith(MADE) and any(entry.key == "ExecStart" for entry in entries(UnitFile(path, data)))
 
 
 def _check_editable(service: Service, name: str, switch: bool) -> None:

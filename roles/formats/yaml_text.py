@@ -42,6 +42,7 @@ _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _STRING_TAG = "tag:yaml.org,2002:str"
 _LAST_END = re.compile(r"(\r?\n)?\Z")
+_MARKER = re.compile(r"^(?:\.\.\.|---)(?=\s|\Z)", re.MULTILINE)
 _OWN_LINE = "give it a line of its own"
 # More nodes than any real file has, once its aliases are written out.
 _MOST_NODES = 100_000
@@ -202,14 +203,21 @@ def _compose(text: str) -> Node:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
-    documents = [event for event in events if isinstance(event, DocumentStartEvent)]
-    if len(documents) > 1:
-        raise FormatError("holds several YAML documents; Kubernetes reads the first alone", line=_line(documents[1]))
+    documents = [number for number, event in enumerate(events) if isinstance(event, DocumentStartEvent)]
+    for number in documents[1:]:
+        if not _is_empty(events[number + 1]):
+            raise FormatError("holds several YAML documents; Kubernetes reads the first alone", line=_line(events[number]))
     if not documents:
         raise FormatError("is empty")
-    if documents[0].tags or documents[0].version not in (None, (1, 1)):
-        raise FormatError("begins with a YAML directive", line=_line(documents[0]), way_out="take it out")
+    first: Any = events[documents[0]]
+    if first.tags or first.version not in (None, (1, 1)):
+        raise FormatError("begins with a YAML directive", line=_line(first), way_out="take it out")
     return _Composer(events[2:]).node()
+
+
+def _is_empty(content: Event) -> bool:
+    """Nothing stands behind the `---` before this: it ends the document above, as `...` does, and begins no other."""
+    return isinstance(content, ScalarEvent) and content.start_mark.index == content.end_mark.index
 
 
 def _line(event: Event) -> int:
@@ -367,6 +375,12 @@ def line_end_of(text: str) -> str:
 
 def line_start(text: str, position: int) -> int:
     return text.rfind("\n", 0, position) + 1
+
+
+def document_stop(text: str, position: int) -> int:
+    """Position behind the last line of the document whose content ends at `position`: before a `...` or `---`, or the text's end."""
+    found = _MARKER.search(text, position)
+    return found.start() if found else len(text)
 
 
 def line_stop(text: str, position: int) -> int:

@@ -41,6 +41,18 @@ ADDED = [
     ('featureGates: {"F": false}\n', 'featureGates: {"F": false, "G": true}\n'),
     ("featureGates: {\n  F: false,\n  E: off\n}\n", "featureGates: {\n  F: false,\n  E: off,\n  G: true\n}\n"),
     ("x: &a 1\ny: *a\n", "x: &a 1\ny: *a\nfeatureGates:\n  G: true\n"),
+    # Null is an empty map, however it is written.
+    ("featureGates: null\nmaxPods: 9\n", "featureGates: { G: true}\nmaxPods: 9\n"),
+    ("featureGates: ~ # none\n", "featureGates: {  G: true} # none\n"),
+    ("featureGates:\nmaxPods: 9\n", "featureGates: {   G: true}\nmaxPods: 9\n"),
+    ("featureGates:   # none\n", "featureGates: {   G: true}   # none\n"),
+    ("featureGates:\n", "featureGates: {   G: true}\n"),
+    ("featureGates: NULL\n", "featureGates: {     G: true}\n"),
+    # What ends a document is not a part of it, and begins no other.
+    ("maxPods: 9\n...\n", "maxPods: 9\nfeatureGates:\n  G: true\n...\n"),
+    ("maxPods: 9\n---\n", "maxPods: 9\nfeatureGates:\n  G: true\n---\n"),
+    ("featureGates:\n  F: false\n---\n# nothing\n---\n", "featureGates:\n  F: false\n  G: true\n---\n# nothing\n---\n"),
+    ("text: |\n  ...\n  ---\nmaxPods: 9\n... # end\n", "text: |\n  ...\n  ---\nmaxPods: 9\nfeatureGates:\n  G: true\n... # end\n"),
 ]
 
 
@@ -134,8 +146,6 @@ def test_no_gates(text: str) -> None:
         "[]",
         "just text",
         HEAD + "a: [b\n",
-        HEAD + "featureGates:\n",
-        HEAD + "featureGates: ~\n",
         HEAD + "featureGates: [A=true]\n",
         HEAD + "featureGates: A=true\n",
         HEAD + "featureGates:\n  A: yes please\n",
@@ -145,7 +155,6 @@ def test_no_gates(text: str) -> None:
         HEAD + "featureGates: &a {A: true}\nx: *a\n",
         HEAD + "x: &a {A: true}\nfeatureGates:\n  <<: *a\n",
         HEAD + "<<: {featureGates: {A: true}}\n",
-        HEAD + "...\n",
         # The last field would become another: its line gets an end.
         HEAD + "text: |\n  x",
         "{kind: KubeletConfiguration}",
@@ -184,6 +193,7 @@ EDITOR: laws.Editor[bytes] = laws.Editor(
     gates=kubelet_config.gates,
     rest=lambda data: {key: value for key, value in kubelet_config.read(data).items() if key != "featureGates"},
     content=lambda data: {"file": data},
+    empty=lambda data: kubelet_config.read(data).get("featureGates", {}) is None,
 )
 
 _boolean = st.sampled_from(["true", "false", "yes", "Off", "y", "TRUE"])
@@ -218,9 +228,29 @@ def configurations(draw: st.DrawFn) -> bytes:
         + comma.join(f"{name}: {value}" for name, value in gates.items())
         + draw(st.sampled_from(["}", "\n  }", " } # c"]))
     )
-    listed = draw(st.sampled_from([[], [block], [flow], ["featureGates: {}"], ["featureGates: { }"]]))
+    listed = draw(
+        st.sampled_from(
+            [
+                [],
+                [block],
+                [flow],
+                ["featureGates: {}"],
+                ["featureGates: { }"],
+                ["featureGates: null"],
+                ["featureGates:"],
+                ["featureGates: ~ #"],
+            ]
+        )
+    )
     kind = ["kind: KubeletConfiguration"]
-    text = "\n".join([*draw(_others), *kind, *listed, *draw(st.sampled_from([[], ["serializeImagePulls: no"], ["# end"]]))])
+    text = "\n".join(
+        [
+            *draw(_others),
+            *kind,
+            *listed,
+            *draw(st.sampled_from([[], ["serializeImagePulls: no"], ["# end"], ["..."], ["---"], ["---", "# c"]])),
+        ]
+    )
     text += draw(st.sampled_from(["\n", "", "\n\n"]))
     return (text.replace("\n", "\r\n") if draw(st.booleans()) else text).encode()
 
@@ -405,7 +435,6 @@ def test_what_would_be_read_as_another_type_is_quoted(value: str) -> None:
     ("text", "changes", "message"),
     [
         ("a: 1\n", {("a", "b"): 1}, "a is not a map"),
-        ("a:\n  b:\n", {("a", "b", "c"): 1}, "a.b is there without a value"),
         ("", {("a",): {}, ("a", "b"): 1}, "two changes"),
         ("", {(): 1}, "no field"),
         ("", {("a",): float("nan")}, "number"),
@@ -422,7 +451,6 @@ def test_what_would_be_read_as_another_type_is_quoted(value: str) -> None:
         ("<<: {b: 1}\n", {("b",): 2}, "<<"),
         ("a: 1\na: 2\n", {("b",): 2}, "twice"),
         ("a: 1\n---\nb: 1\n", {("b",): 2}, "several YAML documents"),
-        ("a: 1\n...\n", {("b",): 2}, "document marker"),
         ("a: {b: 1, # c\n  d: 2}\n", {("a", "b"): ABSENT}, "comment"),
         ("a: {b: 1 # c\n  }\n", {("a", "b"): ABSENT, ("a", "c"): 1}, "comment"),
         ("a:\n- \n- b\n", {("a",): ABSENT}, "no value"),
@@ -498,7 +526,9 @@ def _applied(content: dict[str, Any], path: tuple[str, ...], value: Any) -> dict
     result: dict[str, Any] = copy.deepcopy(content)
     inner: Any = result
     for name in path[:-1]:
-        inner = inner.setdefault(name, {})
+        if inner.get(name) is None:
+            inner[name] = {}
+        inner = inner[name]
         if not isinstance(inner, dict):
             return None
     inner[path[-1]] = value
@@ -526,9 +556,13 @@ def test_laws_of_setting(data: st.DataObject, content: dict[str, Any], path: tup
     if yaml_text.same(meant, full):
         assert after == before, "already as wanted: the same bytes"
     inner: Any = full
+    null = False
     for name in path[:-1]:
-        inner = inner.get(name, {})
-    if path[-1] not in inner:
+        null = null or (name in inner and inner[name] is None)
+        inner = inner.get(name) or {}
+    if path[-1] not in inner and null:
+        assert kubelet_config.edit_fields(after, {path: ABSENT}) == before, "what was null is so again"
+    elif path[-1] not in inner:
         laws.assert_only_added({"": before}, {"": after})
         assert kubelet_config.edit_fields(after, {path: ABSENT}) == before, "what was added can be taken out again"
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from roles.formats import FormatError, GateChanges, flags, manifest, yaml_text
+from roles.formats.mapped import Mapped
 from tests.unit.formats import laws
 
 NAME = "kube-apiserver"
@@ -78,6 +79,19 @@ ADDED = [
     ("command:\n-\n  kube-apiserver\n- 2020-13-45\n", f"command:\n-\n  kube-apiserver\n- 2020-13-45\n- {FLAG}\n"),
     ("command:\n- kube-apiserver\n- --é=\\x\n", f"command:\n- kube-apiserver\n- --é=\\x\n- {FLAG}\n"),
 ]
+
+
+EMPTY = [
+    ("command:\n- kube-apiserver\n- --feature-gates=\n- --v=2\n", f"command:\n- kube-apiserver\n- {FLAG}\n- --v=2\n"),
+    ("command:\n- kube-apiserver\n- --feature-gates\n- ''\n", "command:\n- kube-apiserver\n- --feature-gates\n- 'G=true'\n"),
+    ('command: [kube-apiserver, "--feature-gates="]\n', f'command: [kube-apiserver, "{FLAG}"]\n'),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), EMPTY)
+def test_an_empty_list_is_the_list(before: str, after: str) -> None:
+    assert edit(pod(before), G) == pod(after) and edit(pod(before), {"G": None}) == pod(before)
+    assert not any("gates" in word for word in manifest.container_argv(edit(pod(after), {"G": None}).encode(), NAME))
 
 
 @pytest.mark.parametrize(("before", "after"), ADDED)
@@ -266,6 +280,7 @@ EDITOR: laws.Editor[bytes] = laws.Editor(
     gates=lambda data: flags.effective_gates(_argv(data)),
     rest=_rest,
     content=lambda data: {"file": data},
+    empty=lambda data: any(not flag.items for flag in flags.gate_flags([Mapped.of(word.encode()) for word in _argv(data)])),
 )
 
 _items = [

@@ -10,8 +10,9 @@ from roles.formats import FormatError, GateChanges, flags, unit
 from roles.formats.unit import Sources, UnitFile
 from tests.unit.formats import laws
 
-FRAGMENT = "/etc/systemd/system/kubelet.service"
-NEW = f"{FRAGMENT}.d/90-new.conf"
+FRAGMENT = "/usr/lib/systemd/system/kubelet.service"
+OPERATORS = "/etc/systemd/system/kubelet.service"
+NEW = f"{OPERATORS}.d/90-new.conf"
 ENV = "/etc/default/kubelet"
 
 
@@ -307,6 +308,41 @@ def test_a_gate_is_taken_out_of_every_place() -> None:
     assert edit(after, {"G": None}) == {}
 
 
+def test_an_empty_list_is_the_list() -> None:
+    for written in (b"--feature-gates=", b"--feature_gates=,", b'"--feature-gates="', b"--feature-gates ''"):
+        before = sources(exec_start(b"/k " + written + b" $X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: None})
+        found = edited(before, {"G": True, "F": False})
+        assert flags.effective_gates(argv(found)) == {"G": True, "F": False} and found.environment_files == {ENV: None}
+        assert sum("gates" in word for word in argv(found)) == 1
+        assert edit(before, {"G": None}) == {}, "already as wanted"
+    both = sources(exec_start(b"/k --feature-gates=F=1 --feature-gates="))
+    assert argv(edited(both, G)) == ["/k", "--feature-gates=F=1,G=true", "--feature-gates="], "the last list that holds something"
+
+
+def test_a_command_line_of_the_operator_s_own_is_edited_where_it_stands() -> None:
+    """A copy of it would hide later edits."""
+    own = Sources(UnitFile(OPERATORS, exec_start(b"/k --v=2 \\\n  --a=1")), (), {}, 257, {})
+    assert edit(own, G) == {OPERATORS: exec_start(b"/k --v=2 \\\n  --a=1 " + FLAG)}
+    assert edited(edited(own, G), {"G": None}) == own
+    late = f"{OPERATORS}.d/99.conf"
+    over = sources(exec_start(b"/k")).with_file(late, b"[Service]\nExecStart=\nExecStart=/k other\n")
+    assert edit(over, G) == {late: b"[Service]\nExecStart=\nExecStart=/k other " + FLAG + b"\n"}
+    package = sources(exec_start(b"/k"))
+    assert [unit.frozen_copy(edited(found, G), NEW) for found in (package, sources(exec_start(b"/k $X")))] == [True, False]
+
+
+@pytest.mark.parametrize("line", [b"export X=--v=2", b"\xef\xbb\xbfX=--v=2", b"X --v=2", b"X:--v=2", b"-X=1", b"X --v", b"X"])
+def test_a_line_that_systemd_ignores_is_known(line: bytes) -> None:
+    found = sources(READS, env={ENV: b"# c\nY=1\n" + line + b"\n"}).resolve()
+    (ignored,) = found.ignored
+    assert (ignored.path, ignored.line, argv(sources(READS, env={ENV: line}))) == (ENV, 3, ["/k"])
+    assert ignored.variable is not None and "X" in ignored.variable and "=" not in ignored.variable
+
+
+def test_lines_that_count_are_not_ignored() -> None:
+    assert sources(READS, env={ENV: b"# export X=1\n; X\n\nX =1\n X=2\nX='\nexport X=3'\n"}).resolve().ignored == ()
+
+
 def test_a_flag_and_its_value_in_two_places() -> None:
     before = sources(exec_start(b"/k --feature-gates $X --v=2", b"Environment=X=G=true"))
     assert argv(edited(before, {"F": True})) == ["/k", "--feature-gates", "G=true,F=true", "--v=2"]
@@ -528,6 +564,7 @@ EDITOR: laws.Editor[Sources] = laws.Editor(
     gates=lambda found: flags.effective_gates(argv(found)),
     rest=lambda found: flags.without_gates(argv(found)),
     content=_files,
+    empty=lambda found: any(not flag.items for flag in flags.gate_flags([word.mapped for word in found.resolve().argv])),
 )
 
 _word = st.sampled_from(

@@ -72,6 +72,10 @@ def test_values(written: str, value: Any) -> None:
         ("\ufeffa: 1\n", {"a": 1}),
         ("# c\n---\na: 1\n...\n", {"a": 1}),
         ("%YAML 1.1\n---\na: yes\n", {"a": True}),
+        # Each ends the document, and begins no other.
+        ("a: 1\n---\n", {"a": 1}),
+        ("---\na: 1\n---\n# c\n\n---\n", {"a": 1}),
+        ("a: 1\n...\n# c\n---\n", {"a": 1}),
         ("a: 1\r\nb: |\r\n  x\r\n", {"a": 1, "b": "x\n"}),
         ("? a\n: 1\n", {"a": 1}),
         # A later key beats an earlier one, also where it comes from a merge; of merged maps the first wins.
@@ -101,7 +105,8 @@ def test_documents(text: str, content: dict[str, Any]) -> None:
         ('a: "\\ud800"\n', "half a Unicode character"),
         ("a: \x01\n", "is not YAML"),
         ("a: 1\n---\nb: 1\n", "several YAML documents"),
-        ("a: 1\n---\n", "several YAML documents"),
+        ("a: 1\n---\n''\n", "several YAML documents"),
+        ("---\n---\na: 1\n", "several YAML documents"),
         ("%YAML 1.2\n---\na: 1\n", "directive"),
         ("%TAG ! tag:x,2000:\n---\na: 1\n", "directive"),
         ("a: 1\na: 2\n", "stands twice"),
