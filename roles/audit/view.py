@@ -17,7 +17,7 @@ from roles.api import GateMetric
 from roles.audit import parsed
 from roles.audit.model import NodeKind, Setting, SourceKind
 from roles.change.refusal import Refusal
-from roles.control_plane import COMPONENTS, Component
+from roles.control_plane import COMPONENTS, Component, container_of
 from roles.formats import FormatError, envfile, flags, manifest, unit, words
 from roles.formats.mapped import Mapped, line_of
 from roles.kubelet import SECRETS, Kubelet, schema, shown
@@ -182,15 +182,16 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
         process = found.seen.static_pod_process(name)
         if process is None:
             continue
-        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, True, (name,)), process.argv
+        file, pod, argv, container = File("", "none"), manifest.Pod("kube-system", name, True, (name,)), process.argv, name
         for one in listed:
-            if one.pod is not None and name in one.pod.containers:
+            runs = found.seen.process_of(name, one.pod.namespace, one.pod.name) if one.pod is not None else None
+            if one.pod is not None and (its := container_of(one.pod, name, runs)) is not None:
                 try:
-                    argv = tuple(manifest.container_argv(one.data, name))
+                    argv = tuple(manifest.container_argv(one.data, its))
                 except FormatError:
                     continue
-                file, pod = found.seen.files[one.path], one.pod
-        made[name] = Component(found.seen.host, name, file, pod, argv, process, found.node_name)
+                file, pod, container = found.seen.files[one.path], one.pod, its
+        made[name] = Component(found.seen.host, name, file, pod, argv, process, found.node_name, container)
     return made
 
 
@@ -198,7 +199,7 @@ def _component_gates(component: Component) -> Iterator[Setting]:
     if not component.file.path:
         return
     try:
-        arguments = manifest.argument_lines(component.data, component.name)
+        arguments = manifest.argument_lines(component.data, component.container)
         listed = [Mapped.of(word.encode("utf-8", "surrogateescape"), source=str(line)) for word, line in arguments]
         for flag in flags.gate_flags(listed):
             for item in flag.items:

@@ -284,6 +284,8 @@ def _pods(found: Evidence, _: Wishes) -> Verdict:
 def _control_plane(found: Evidence, _: Wishes) -> Verdict:
     if found.control_plane_refused:
         return Verdict("fail", found.control_plane_refused)
+    if unmade := [component.why_not for component in found.components.values() if component.why_not]:
+        return Verdict("fail", "; ".join(unmade))
     if not found.components:
         return _skip("no component of the control plane has a manifest here")
     return Verdict("pass", f"{', '.join(found.components)}, each from its manifest")

@@ -16,7 +16,7 @@ from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
 from roles.feature_gates.skew import Running
 from roles.feature_gates.unmet import unmet, untold, wanted_of
-from roles.kubelet import ask
+from roles.kubelet import ask, restart
 from roles.observe import minor_of
 from roles.patience import patient
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
@@ -111,6 +111,7 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
         except Refusal as refusal:
             refusals.append(refusal)
     refusals += _skew(found)
+    refusals += [why for plan in plans if (why := _brings_more(found.cluster, plan)) is not None]
     bridge.stop(refusals)
     by_host = {plan.host: plan for plan in plans}
     asked = [node.remote for host, node in found.nodes.items() if planning.ask_script(by_host[host])]
@@ -126,7 +127,9 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
             refusals.append(Refusal(host, str(answer).removeprefix(f"{host}: ")))
             continue
         said = answer.stdout
-        by_host[host], against = planning.judge(plan, ask.verdicts(said), desired[host], ask.listed(said), metrics, ask.unasked(said))
+        by_host[host], against = planning.judge(
+            plan, ask.verdicts(said), desired[host], ask.listed(said), metrics, ask.unasked(said), ask.verdicts_now(said)
+        )
         refusals += against
     for component in {name for wish in desired.values() for name in wish.components if wish.components != COMPONENTS}:
         if not any(planned.component == component for plan in plans for planned in plan.planned):
@@ -134,6 +137,21 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
     refusals += _nobody(plans)
     bridge.stop(refusals)
     return list(by_host.values()), gates
+
+
+def _brings_more(cluster: Cluster, plan: NodePlan) -> Refusal | None:
+    """Why the kubelet may not be restarted: its fields are not as its files have them. What cannot be read is not judged here: without
+    the API nothing could be proven, and that is refused or consented to elsewhere."""
+    planned = next((one for one in plan.planned if one.component == "kubelet" and one.change is not None), None)
+    if planned is None:
+        return None
+    try:
+        restart.check(plan.kubelet, cluster.configuration(planned.node_name), planned.wanted)
+    except Refusal as refusal:
+        return refusal
+    except (ApiError, NoApi):
+        return None
+    return None
 
 
 def _skew(found: Survey) -> list[str]:

@@ -18,7 +18,7 @@ from roles.feature_gates.model import Desired
 from roles.feature_gates.reach import LeftOut
 from roles.feature_gates.verdict import Level, Subject
 from roles.formats import FormatError, flags
-from roles.kubelet import Kubelet, ask
+from roles.kubelet import Kubelet, ask, restart
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation, Process
 
@@ -76,10 +76,12 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
             continue
         if name == "kubelet":
             planned.append(_kubelet(run_id, found, wanted))
-            warnings += kubelet_plan.warnings(found)
+            change = planned[-1].change
+            warnings += kubelet_plan.warnings(found, {edit.path: edit.after for edit in change.files} if change else {})
         else:
             planned.append(_component(run_id, components[name], found, wanted))
-            warnings += control_plane_plan.warnings(components[name])
+            warnings += control_plane_plan.warnings(components[name], wanted)
+    warnings += control_plane.warnings(found)
     return NodePlan(seen.host, found, components, tuple(planned), tuple(warnings), tuple(left_out))
 
 
@@ -116,6 +118,7 @@ def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Pla
     argv = found.service.known_argv
     change = None
     if changed:
+        restart.check(found, gates=wanted)
         service = kubelet_plan.new_service(found, changed)
         argv = service.known_argv
         change = Change(
@@ -145,6 +148,13 @@ def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
 
 def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> Planned:
     after = control_plane_plan.edit(component, wanted)
+    if after != component.data and (why := control_plane_plan.not_taken_up(component, wanted)):
+        raise Refusal(
+            component.host,
+            f"a restart would bring more than this change: {why}",
+            f"put {component.file.path} back as the process has it, or look why the kubelet did not take it up"
+            f" (journalctl -u {found.unit_name})",
+        )
     argv = control_plane_plan.argv(component, after)
     change = None
     if after != component.data:
@@ -160,10 +170,10 @@ def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[s
             old_argv=control_plane_plan.argv(component, component.data),
             new_argv=argv,
             pod=component.log_name,
-            container=component.name,
+            container=component.container,
         )
     gates = flags.effective_gates(control_plane_plan.argv(component, after) or component.argv)
-    question, subject = _ask_component(component, gates), _subject(component.name, component.process)
+    question, subject = _ask_component(component, gates) if change else "", _subject(component.name, component.process)
     return Planned(component.host, component.node_name, component.name, wanted, component.gates, change, question, subject)
 
 
@@ -171,9 +181,17 @@ def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[s
 
 
 def _ask_component(component: Component, gates: dict[str, bool]) -> str:
-    words = [f"--{flags.FEATURE_GATES}={flags.written(gates)}"]
-    words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
-    return ask.ask_component(component.name, component.process, words)
+    emulated = [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
+    words, now = ([f"--{flags.FEATURE_GATES}={flags.written(one)}", *emulated] for one in (gates, component.gates))
+    return ask.ask_component(component.name, component.process, words, now)
+
+
+def _place(plan: NodePlan, component: str, said: str) -> str:
+    """Where the files have what a binary complains of, as FILE:LINE; "" where that is not to be seen."""
+    if component == "kubelet":
+        return ask.blamed(ask.places(plan.kubelet), said)
+    found = plan.components[component]
+    return ask.blamed({gate: f"{found.file.path}:{found.line_of(f'{gate}=')}" for gate in found.gates}, said)
 
 
 def ask_script(plan: NodePlan) -> str:
@@ -196,12 +214,14 @@ def judge(
     listed: Mapping[str, str] | None = None,
     metrics: Mapping[str, Mapping[str, GateMetric]] | None = None,
     unasked: Mapping[str, str] | None = None,
+    now: Mapping[str, str] | None = None,
 ) -> tuple[NodePlan, list[Refusal]]:
     """The plan once its binaries have spoken, with what is to be said of it; and why not to go on.
 
     `answers`: what each component's binary has against the change ("": nothing); it has the last word: what it refuses is refused, and
     where only the catalogue would refuse, that is a warning. `listed`: what its --help lists. `metrics`: the gates that it runs with.
-    `unasked`: why one was not asked. An unknown gate may be consented to.
+    `unasked`: why one was not asked. `now`: what a binary that refuses the change has against the files as they are; then that is said, and
+    the wish is not blamed. An unknown gate may be consented to.
     """
     warnings = list(plan.warnings)
     refusals: list[Refusal] = []
@@ -221,6 +241,9 @@ def judge(
         version = f"{planned.component} {_version(plan, planned.component)}"
         if not said:
             warnings += [f"{version} takes this, its word counts; the catalogue of gates says: {found.message}" for found in against]
+        elif before := (now or {}).get(planned.component):
+            place = _place(plan, planned.component, before)
+            refusals.append(ask.refused_now(plan.host, planned.component, _version(plan, planned.component), before, place))
         elif UNKNOWN in said and desired.allow_unknown_gates:
             warnings.append(f"{planned.component}: its binary would refuse this ({said}); allow_unknown_gates writes it all the same")
         else:

@@ -7,9 +7,10 @@ else to the command line.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,8 +68,9 @@ def edits(kubelet: Kubelet, wanted: Wanted, *, move_flags: bool = False) -> Sett
         raise Refusal(kubelet.seen.host, str(error)) from None
 
 
-def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
-    """Settings that the files have otherwise than the running kubelet (`running`: its /configz): a restart would bring them too.
+def pending(kubelet: Kubelet, running: Mapping[str, Any], gates: Collection[str] = ()) -> list[str]:
+    """Settings that the files have otherwise than the running kubelet (`running`: its /configz): a restart would bring them too. `gates`
+    are left out: those that a change is about.
 
     Only what the sources set is compared; and of that nothing that a kubelet takes for not set (0, ""), and no list of maps.
     """
@@ -87,6 +89,8 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
         if name in ("systemReserved", "kubeReserved") and isinstance(meant, Mapping) and lookup(running, "reservedSystemCPUs"):
             # The kubelet puts the number of these CPUs there itself (cmd/kubelet/app/server.go, run).
             meant = {key: amount for key, amount in meant.items() if key != "cpu"}
+        if name == _GATES and isinstance(meant, Mapping):
+            meant = {gate: value for gate, value in meant.items() if gate not in gates}
         if not meant or _zero(meant):
             continue
         if isinstance(meant, Mapping) and isinstance(now, Mapping):
@@ -96,6 +100,24 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
             where = f"--{flag}" if text is not None else "its files"
             told.append(f"{name} is {shown(meant, name)} by {where}, and the kubelet runs with {shown(now, name)}")
     return told
+
+
+def _leaves(configuration: Mapping[str, Any], wanted: Collection[str]) -> set[tuple[str, str]]:
+    """All values but those of the `wanted` fields, as (field, JSON)."""
+    found: set[tuple[str, str]] = set()
+
+    def walk(inner: Mapping[str, Any], before: str) -> None:
+        for key, value in inner.items():
+            name = f"{before}{key}"
+            if name in wanted or value is None:
+                continue
+            if isinstance(value, Mapping):
+                walk(value, f"{name}.")
+            else:
+                found.add((name, json.dumps(value, sort_keys=True, default=str)))
+
+    walk(configuration, "")
+    return found
 
 
 def _has_key(configuration: Mapping[str, Any], name: str) -> bool:
@@ -284,6 +306,13 @@ class _Editor:
         order = self._order()
         main = next((self.configs[path] for path in order if not self.kubelet.is_dropin(path)), None)
         merged = kubelet_config.merge(main, [self.configs[path] for path in order if self.kubelet.is_dropin(path)])
+        if moved := sorted(_leaves(merged, wanted) ^ _leaves(self.kubelet.configuration, wanted)):
+            raise Refusal(
+                self.kubelet.seen.host,
+                f"this would change {', '.join(dict.fromkeys(name for name, _ in moved))} too: a drop-in that says null takes out what the"
+                " files before it set",
+                "take the null out first: deploys/status.py lists the files",
+            )
         for name, value in wanted.items():
             flag = schema.flag_for(self.kubelet.minor, name)
             text = self._flag(flag)

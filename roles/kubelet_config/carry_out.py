@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from roles import kubeadm
+from roles import control_plane, kubeadm
 from roles.api import ApiError, NotFound
 from roles.change import Change
 from roles.change.model import change_id
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
-from roles.kubelet import Kubelet, ask, in_effect, lookup, settings
+from roles.kubelet import Kubelet, ask, in_effect, lookup, restart, settings
 from roles.kubelet import plan as kubelet_plan
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
@@ -126,12 +126,16 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
     answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=questions[remote.name], timeout=patient(ask.ALL_SECONDS)))
     for host, answer in answers.items():
         said = str(answer).removeprefix(f"{host}: ") if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
+        now = ask.verdicts_now(answer.stdout).get(KUBELET) if not isinstance(answer, Exception) else None
         version = planned[host].state.kubelet.process.version
         if said is None:
             why = ask.unasked(answer.stdout).get(KUBELET) if not isinstance(answer, Exception) else None
             way_out = "" if why else "run it again; if that does not help, look whether `kubelet --version` answers on the node"
             reason = f"the node's own kubelet could not be asked about this change: {why or 'it gave no answer'}"
             refusals.append(Refusal(host, reason, way_out))
+        elif said and now:
+            place = ask.blamed(ask.places(planned[host].state.kubelet), now)
+            refusals.append(ask.refused_now(host, KUBELET, version or "(version unknown)", now, place))
         elif said:
             refusals.append(
                 Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value of that field")
@@ -175,7 +179,13 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     check_node(state)
     settled = wish.settle(state)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
-    warnings = [*kubelet_plan.warnings(found), *_not_ready(state), *settled.notes, *edits.notes]
+    warnings = [
+        *kubelet_plan.warnings(found, edits.files),
+        *control_plane.warnings(found),
+        *_not_ready(state),
+        *settled.notes,
+        *edits.notes,
+    ]
     outlook = wish.foresee(state, after(state.configuration, settled))
     wrong = settings_differences(settled.expected, state.configuration)
     if not edits.files:
@@ -186,12 +196,7 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
                 f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
             )
         return Planned(state, settled, outlook, None, "", tuple(warnings))
-    if others := settings.pending(found, state.configuration):
-        raise Refusal(
-            state.host,
-            f"a restart would bring more than this change: {'; '.join(others)}",
-            f"it was edited since the kubelet started: put it back, or `systemctl restart {found.unit_name}` on the node first",
-        )
+    restart.check(found, state.configuration)
     if outlook.evicts and not wish.allow_evictions:
         why = "this would evict: " + "; ".join(outlook.evicts)
         raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")

@@ -92,9 +92,11 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
 
 
 def test_a_unit_that_reads_no_variable_is_given_a_dropin() -> None:
-    unit = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
-    made = plan(ON, style="plain", unit=unit)
+    command = b"[Service]\nExecStart=\nExecStart=" + " ".join(node.PLAIN_ARGV).encode() + b"\n"
+    packages = "/usr/lib/systemd/system/kubelet.service.d/10-package.conf"
+    made = plan(ON, style="plain", dropins={packages: command})
     (path,) = edits(made)
+    assert any(f"copy of the command line in {packages}:3" in warning for warning in made.warnings)
     assert path == "/etc/systemd/system/kubelet.service.d/90-daytwo-feature-gates.conf"
     change = made.planned[0].change
     assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
@@ -172,8 +174,59 @@ def test_a_package_s_own_file_is_not_edited() -> None:
 
 
 def test_a_restart_that_would_bring_more_is_warned_of() -> None:
-    (warning,) = plan(ON, argv=(*node.KUBEADM_ARGV, "--v=9")).warnings
-    assert "-  --v=9".replace("-  ", "-") in warning and "restart also brings" in warning
+    """Where a restart is due it is refused; where nothing is to be changed it is told."""
+    argv = (*node.KUBEADM_ARGV, "--v=9")
+    with pytest.raises(Refusal, match=r"a restart would bring more than this change: .*restart also brings: ---v=9; .*put it back, or"):
+        plan(ON, argv=argv)
+    (warning,) = plan(ON, argv=argv, files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  A: true\n"}).warnings
+    assert "---v=9" in warning and "restart also brings" in warning
+
+
+def test_a_manifest_that_was_not_taken_up_is_refused() -> None:
+    """Its next edit would bring more than the gate."""
+    edited = {**MANIFESTS, "kube-scheduler.yaml": node.manifest("kube-scheduler", "--v=4")}
+    with pytest.raises(
+        Refusal, match=r"more than this change: kube-scheduler runs with other arguments .* \(---v=2 \+--v=4\); put .* back"
+    ):
+        plan(ON, manifests=edited, components=CONTROL_PLANE)
+    only = Desired(feature_gates={"A": True}, components=("kubelet",))
+    assert edits(plan(only, manifests=edited, components=CONTROL_PLANE)) != {}, "it is not restarted"
+
+
+def test_the_gate_that_is_wanted_may_be_pending_itself() -> None:
+    """The file has it, or has it otherwise, and the process was not restarted since: that is what the change is about."""
+    argv = (*node.KUBEADM_ARGV, "--feature-gates=A=false")
+    files = {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS=--feature-gates=A=false\n"}
+    assert edits(plan(ON, files=files)) == edits(plan(ON, files=files, argv=argv)) != {}
+    with pytest.raises(Refusal, match="more than this change"):
+        plan(Desired(feature_gates={"B": True}), files=files)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"export KUBELET_EXTRA_ARGS=--v=9", "`export KUBELET_EXTRA_ARGS`"),
+        (b"\xef\xbb\xbfKUBELET_EXTRA_ARGS=--v=9", "KUBELET_EXTRA_ARGS`"),
+        (b"export OTHER=1", ""),
+        (b"#export KUBELET_EXTRA_ARGS=--v=9", ""),
+    ],
+)
+def test_a_line_that_systemd_ignores_is_told_before_one_appends_behind_it(line: bytes, told: str) -> None:
+    warnings = plan(ON, style="plain", files={"/etc/default/kubelet": b"# c\n" + line + b"\n"}).warnings
+    assert [told in one and one.startswith("/etc/default/kubelet:2: systemd ignores") for one in warnings] == ([True] if told else [])
+
+
+def test_a_null_in_a_dropin_is_not_overlooked() -> None:
+    """It takes out the gates of the file before it: a gate written there would have no effect."""
+    dropin = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: null\n"
+    unit = node.KUBEADM_DROPIN.replace(b"--config=", b"--config-dir=/etc/kubelet.d --config=")
+    with pytest.raises(Refusal, match=r"/etc/kubelet.d/10-a.conf, line 3: featureGates: null takes out"):
+        plan(
+            ON,
+            argv=(*node.KUBEADM_ARGV, "--config-dir=/etc/kubelet.d"),
+            files={"/etc/kubelet.d/10-a.conf": dropin, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": unit},
+            extra=[f"directory {node.b64('/etc/kubelet.d')}"],
+        )
 
 
 # ---- asking the binaries
@@ -215,6 +268,40 @@ def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
     assert "unrecognized" in judged(made, unknown)[1][0]
     warnings, refusals = judged(made, unknown, allowing)
     assert refusals == [] and any("allow_unknown_gates" in warning for warning in warnings)
+
+
+def test_files_that_are_refused_as_they_are_are_no_fault_of_the_wish() -> None:
+    """The gate that was taken out of the product stands in a file, and not in the data."""
+    config = node.CONFIG + b"featureGates:\n  Gone: true\n"
+    said = {"kubelet": "unrecognized feature gate: Gone"}
+    allowing = Desired(feature_gates={"A": True}, allow_unknown_gates=True)
+    for wish in (ON, allowing):
+        _, (refusal,) = judged(plan(wish, files={"/var/lib/kubelet/config.yaml": config}), said, wish, now=said)
+        assert refusal == (
+            "n1: the files of kubelet as they are would already be refused by kubelet v1.36.3: unrecognized feature gate: Gone"
+            " (/var/lib/kubelet/config.yaml:5); fix /var/lib/kubelet/config.yaml:5 first; it is not what this run would change"
+        )
+    manifests = {**MANIFESTS, "kube-scheduler.yaml": node.manifest("kube-scheduler", "--v=2", "--feature-gates=Gone=true")}
+    running = {**CONTROL_PLANE, "kube-scheduler": ("kube-scheduler", "--v=2", "--feature-gates=Gone=true")}
+    scheduler = {"kube-scheduler": "unrecognized feature gate: Gone"}
+    wish = Desired(feature_gates={"A": True}, components=("kube-scheduler",))
+    _, (refusal,) = judged(plan(wish, manifests=manifests, components=running), scheduler, wish, now=scheduler)
+    assert "fix /etc/kubernetes/manifests/kube-scheduler.yaml:11 first" in refusal and "take the gate out" not in refusal
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"files": {"/etc/default/kubelet": b"# c\nKUBELET_EXTRA_ARGS=--feature-gates=B=maybe\n"}}, "/etc/default/kubelet, line 2"),
+        (
+            {"manifests": {**MANIFESTS, "kube-scheduler.yaml": node.manifest("kube-scheduler", "--feature-gates=B=maybe")}},
+            "/etc/kubernetes/manifests/kube-scheduler.yaml, line 10",
+        ),
+    ],
+)
+def test_a_value_that_no_component_reads_is_refused_with_its_place(changes: dict[str, Any], place: str) -> None:
+    with pytest.raises(Refusal, match=f"{place}: a feature gate's value is not a boolean: 'B=maybe'"):
+        plan(ON, **{"manifests": MANIFESTS, **changes}, components=CONTROL_PLANE)
 
 
 # ---- the catalogue beside the binary

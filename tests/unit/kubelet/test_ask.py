@@ -41,9 +41,44 @@ def asked(machine: Fake, found: Kubelet | None = None) -> list[str]:
 def test_the_running_kubelets_own_file_is_asked(machine: Fake) -> None:
     machine.kubelet()
     lines = asked(machine)
-    first, second = machine.ran["kubelet"].splitlines()
-    assert first.startswith("--bootstrap-kubeconfig=") and "--max-pods=-1 --config=/run/daytwo-ask." in first and second == "--help"
+    first, *_, last = machine.ran["kubelet"].splitlines()
+    assert first.startswith("--bootstrap-kubeconfig=") and "--max-pods=-1 --config=/run/daytwo-ask." in first and last == "--help"
     assert ask.unasked(lines) == {} and "kubelet" in ask.verdicts(lines)
+
+
+COMPLAINT = "error: invalid configuration: maxPods (--max-pods) -1 must not be a negative number, path: x"
+REFUSES = "echo unrecognized feature gate: Gone"
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "before"),
+    [
+        (f"echo '{COMPLAINT}'; exit 1", "", None),
+        (f"case $* in *now-config*) echo '{COMPLAINT}';; *) {REFUSES};; esac; exit 1", "unrecognized feature gate: Gone", ""),
+        (f"{REFUSES}; exit 1", "unrecognized feature gate: Gone", "unrecognized feature gate: Gone"),
+    ],
+)
+def test_a_kubelet_that_refuses_is_shown_the_files_as_they_are(machine: Fake, body: str, after: str, before: str | None) -> None:
+    program = machine.program("kubelet")
+    program.write_text(f'#!/bin/sh\necho "$@" >>"{machine.folder}/traces/kubelet"\n{body}\n')
+    machine.kubelet(exe=program)
+    lines = asked(machine)
+    assert ask.verdicts(lines) == {"kubelet": after} and ask.verdicts_now(lines).get("kubelet") == before
+    asked_for = machine.ran["kubelet"].splitlines()
+    assert len(asked_for) == (2 if before is None else 3) and all("--max-pods=-1" in line for line in asked_for[:-1])
+
+
+def test_what_a_binary_complains_of_is_found_in_the_files() -> None:
+    environment = b"KUBELET_EXTRA_ARGS='--feature-gates=Gone=true --container-runtime=remote'\n"
+    config = node.CONFIG + b"featureGates:\n  GoneToo: true\nevictionHard:\n  memory.available: x\n"
+    words = ("--feature-gates=Gone=true", "--container-runtime=remote")
+    files = {"/etc/default/kubelet": environment, "/var/lib/kubelet/config.yaml": config}
+    places = ask.places(seen(files=files, argv=(*node.KUBEADM_ARGV, *words)))
+    assert ask.blamed(places, "unrecognized feature gate: Gone") == "/etc/default/kubelet:1"
+    assert ask.blamed(places, "unknown flag: --container-runtime") == "/etc/default/kubelet:1"
+    assert ask.blamed(places, "unrecognized feature gate: GoneToo") == "/var/lib/kubelet/config.yaml:5"
+    assert ask.blamed(places, "invalid EvictionHard: memory.available: x") == "/var/lib/kubelet/config.yaml:7"
+    assert ask.blamed(places, "out of memory") == ""
 
 
 @pytest.mark.parametrize(
@@ -182,7 +217,8 @@ def test_no_flag_is_written_behind_a_waiting_one(extra: str, refused: bool) -> N
         with pytest.raises(Refusal, match="may take that for its value"):
             planning.make("r1", parse("n1", node.answer(**changes)), wanted)
     else:
-        assert planning.make("r1", parse("n1", node.answer(**changes)), wanted).planned[0].change is not None
+        running = ("/usr/local/bin/kubelet", *extra.split(), "10.0.0.1")
+        assert planning.make("r1", parse("n1", node.answer(argv=running, **changes)), wanted).planned[0].change is not None
 
 
 # ---- a component in its container
