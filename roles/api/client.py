@@ -209,10 +209,13 @@ class Peer:
     instead: str
 
 
+_NAME_WAY_OUT = (
+    "give the API server a serving certificate that is valid for `kubernetes`, as kubeadm makes it (`kubeadm certs renew apiserver`)"
+)
 _APISERVER = Peer(
     "kube-apiserver",
     "the kubeconfig's CA",
-    "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
+    f"use this cluster's kubeconfig; {_NAME_WAY_OUT}",
     "kubectl",
 )
 
@@ -694,7 +697,7 @@ def _tls_way_out(text: str) -> str | None:
     if "unknown authority" in lower or "issuer certificate" in lower or "self-signed" in lower or "self signed" in lower:
         return "another CA signed it: use this cluster's kubeconfig, whose certificate-authority-data is the CA that signs its API server"
     if "hostname mismatch" in lower or "certificate is valid for" in lower or "ip address mismatch" in lower:
-        return "use a tls_server_name that the serving certificate has"
+        return _NAME_WAY_OUT
     return None
 
 

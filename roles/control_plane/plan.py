@@ -65,6 +65,16 @@ def not_taken_up(component: Component, wanted: Collection[str] = ()) -> str:
     )
 
 
+def check(component: Component, wanted: Collection[str] = ()) -> None:
+    """Refuse an edit that would bring more than the gates that are `wanted`. Raises Refusal."""
+    if why := not_taken_up(component, wanted):
+        raise Refusal(
+            component.host,
+            f"a restart would bring more than this change: {why}",
+            f"put {component.file.path} back as the process has it, or look in the kubelet's journal why it was not taken up",
+        )
+
+
 def warnings(component: Component, wanted: Collection[str] = ()) -> list[str]:
     """What an operator should know of a component that is not restarted."""
     return [found] if (found := not_taken_up(component, wanted)) else []

@@ -148,13 +148,8 @@ def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
 
 def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> Planned:
     after = control_plane_plan.edit(component, wanted)
-    if after != component.data and (why := control_plane_plan.not_taken_up(component, wanted)):
-        raise Refusal(
-            component.host,
-            f"a restart would bring more than this change: {why}",
-            f"put {component.file.path} back as the process has it, or look why the kubelet did not take it up"
-            f" (journalctl -u {found.unit_name})",
-        )
+    if after != component.data:
+        control_plane_plan.check(component, wanted)
     argv = control_plane_plan.argv(component, after)
     change = None
     if after != component.data:

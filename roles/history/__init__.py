@@ -14,11 +14,13 @@ from roles.api import ApiError
 from roles.change.bundle import HOME, SYSTEMD
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
+from roles.control_plane import plan as control_plane_plan
 from roles.eviction import foresee
 from roles.history import facts, model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
+from roles.kubelet import restart
 from roles.kubelet_config import Outlook, Settled, after, state_of, unreadable
 from roles.observe import Observation
 from roles.patience import patient
@@ -173,11 +175,29 @@ def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> li
         if change.host not in found.nodes:
             continue
         try:
-            undos.append(planning.undo(run_id, change, found.nodes[change.host].seen, force))
+            undo = planning.undo(run_id, change, found.nodes[change.host].seen, force)
+            if undo.change is not None and not force:
+                _check_restart(undo, found)
+            undos.append(undo)
         except Refusal as refusal:
             reasons.append(refusal)
     bridge.stop(reasons)
     return undos
+
+
+def _check_restart(undo: Undo, found: Survey) -> None:
+    """Refuse where a restart would bring more than what is undone; as far as that can be read without the API, which may be what is to
+    come back. Raises Refusal."""
+    node = found.nodes[undo.recorded.host]
+    try:
+        if undo.recorded.component == planning.KUBELET:
+            restart.check(node.kubelet, found.cluster.configuration(node.kubelet.node_name), undo.gates)
+        elif component := node.components.get(undo.recorded.component):
+            control_plane_plan.check(component, undo.gates)
+    except (ApiError, NoApi):
+        restart.check(node.kubelet, gates=undo.gates)
+    except Refusal as refusal:
+        raise Refusal(refusal.host, refusal.message, f"{refusal.way_out}; or go on all the same by --data force=true") from None
 
 
 def _look_ahead(undos: list[Undo], found: Survey, allow_evictions: bool, allow_unproven: bool) -> dict[str, Outlook]:

@@ -7,17 +7,18 @@ from typing import Any
 
 from roles.change.refusal import Refusal
 from roles.formats import flags
-from roles.kubelet import settings
+from roles.kubelet import schema, settings
 from roles.kubelet.facts import Kubelet
 
 
 def more(kubelet: Kubelet, configuration: Mapping[str, Any] | None = None, gates: Collection[str] = ()) -> list[str]:
     """What the files have otherwise than the running process: arguments, fields, the binary. Empty where a restart brings none of it.
 
-    `configuration`: what it runs with (/configz), where that is known. `gates`: those that the change itself is about.
+    `configuration`: what it runs with (/configz), where that is known; it is compared for the versions whose fields are known. `gates`:
+    those that the change itself is about.
     """
     found = _arguments(kubelet, gates)
-    if configuration is not None:
+    if configuration is not None and schema.OLDEST <= (kubelet.process.minor or 0) <= schema.NEWEST:
         found += settings.pending(kubelet, configuration, gates)
     if kubelet.process.binary_replaced:
         found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")

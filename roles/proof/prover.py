@@ -15,7 +15,7 @@ from roles.control_plane import COMPONENTS, Component
 from roles.kubelet import in_effect, lookup, shown
 from roles.patience import patient
 from roles.proof.cluster import Cluster, NoApi
-from roles.proof.workload import gone, hurt
+from roles.proof.workload import gone, hurt, vanished
 from roles.rollout.run import Proof
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
@@ -25,6 +25,8 @@ LEASE_SECONDS = 45
 BACK_OFF_SECONDS = 330
 # An API server that was changed just before serves again within this, or is not well.
 SETTLE_SECONDS = 90
+# So many pods are named in one line of a table.
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ class Prover:
         if problems:
             return "", problems
         went = gone(self._pods, after, self._owed.may_go)
-        return f"{len(self._pods)} pods unharmed" if not went else f"went, as was announced: {', '.join(went)}", []
+        lost = vanished(self._pods, after, announced, self._owed.may_go)
+        stayed = f"{len(self._pods) - len(lost)} pods unharmed" if not went else f"went, as was announced: {', '.join(went)}"
+        return stayed + (f"; gone meanwhile, by whom is not known: {_some(lost)}" if lost else ""), []
 
     def _announced(self) -> list[Component]:
         """Static pods whose restart the plan tells: the component itself, and with an apiserver changed in this run all of the
@@ -158,6 +162,11 @@ class Prover:
         if self._owed.apiserver_changes:
             return list(self._owed.components.values())
         return [component for name, component in self._owed.components.items() if name == self._owed.component]
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _wait(check: Callable[[], bool], seconds: float) -> bool:

@@ -49,6 +49,14 @@ def gone(before: Iterable[Pod], after: Iterable[Pod], may_go: Collection[str] = 
     ]
 
 
+def vanished(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str], may_go: Collection[str] = ()) -> list[str]:
+    """Pods that lived and are not there any more, as NAMESPACE/NAME: deleted by somebody, which is no harm for sure, and not proven to be
+    none: what a kubelet fails, its controller may delete at once."""
+    there = {pod.uid for pod in after}
+    lived = (pod for pod in before if not _ended(pod) and pod.phase != "Succeeded" and not pod.deleted)
+    return [_where(pod) for pod in lived if pod.uid not in there and pod.name not in announced and _where(pod) not in may_go]
+
+
 def _ended(pod: Pod) -> bool:
     """Not by itself, and not by somebody who deleted it: what ends of an old roll-out, or is scaled down, tells its last phase before it
     is gone. A kubelet that fails a pod gives its reason (pkg/kubelet: rejectPod, eviction), and one that is over is deleted at once."""

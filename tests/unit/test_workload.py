@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from roles.api import Container, Pod
-from roles.proof.workload import gone, hurt
+from roles.proof.workload import gone, hurt, vanished
 
 APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
 
@@ -76,3 +76,11 @@ def test_one_that_was_deleted_ends_by_that() -> None:
         evicted = replace(APP, deleted=True, phase="Failed", reason="Evicted")
         assert hurt([before], [evicted], ()) == ["pod default/app failed (Evicted)"], "deleted afterwards, by its controller"
     assert gone([APP], [replace(APP, deleted=True, phase="Failed")]) == []
+
+
+def test_one_that_is_not_there_any_more_is_not_called_unharmed() -> None:
+    assert vanished([APP], [], ()) == ["default/app"] and vanished([APP], [APP], ()) == []
+    assert vanished([APP], [replace(APP, uid="u2")], ()) == ["default/app"], "another pod of the name"
+    assert vanished([APP], [], ("app",)) == [] and vanished([APP], [], (), {"default/app"}) == []
+    for over in (replace(APP, phase="Succeeded"), replace(APP, phase="Failed"), replace(APP, deleted=True)):
+        assert vanished([over], [], ()) == []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyinfra.api.exceptions import DeployError
 
+from roles import control_plane
 from roles import history as history_role
 from roles.api import NodeUsage
 from roles.change import Change, FileEdit
@@ -270,3 +271,28 @@ def test_undoing_blindly_needs_consent_too() -> None:
     with pytest.raises(DeployError, match=r"cannot be read: no API.*allow_unproven=true"):
         look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"))
     assert look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"), allow_unproven=True) == {}
+
+
+def check_restart(component: str = "kubelet", running: dict[str, Any] | None = None, **looks: Any) -> None:
+    undo = planning.undo("r2", recorded(change(component=component)), seen(), force=False)
+    its_kubelet = find(parse_look("w1", node.answer(**looks)))
+    found = Survey(cluster=Asked(running or {}, None if running is not None else NoApi("no API")))
+    components = control_plane.find(its_kubelet)
+    found.nodes["w1"] = Node(None, its_kubelet.seen, its_kubelet, components)  # type: ignore[arg-type]  # nothing is run there
+    history_role._check_restart(undo, found)
+
+
+def test_undoing_brings_nothing_but_what_is_undone() -> None:
+    """The same rule as for any change: somebody's edit that waits for a restart is not brought in by the way."""
+    check_restart()
+    check_restart(running={"staticPodPath": "/etc/kubernetes/manifests"})
+    with pytest.raises(Refusal, match=r"more than this change: staticPodPath is .* or go on all the same by --data force=true"):
+        check_restart(running={"staticPodPath": "/other"})
+    with pytest.raises(Refusal, match="more than this change: the running kubelet has other arguments"):
+        check_restart(argv=(*node.KUBEADM_ARGV, "--v=9"))
+    scheduler = {
+        "manifests": {"kube-scheduler.yaml": node.manifest("kube-scheduler", "--v=4")},
+        "components": {"kube-scheduler": ("kube-scheduler",)},
+    }
+    with pytest.raises(Refusal, match="more than this change: kube-scheduler runs with other arguments"):
+        check_restart("kube-scheduler", **scheduler)

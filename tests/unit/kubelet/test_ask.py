@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roles import kubelet
@@ -219,6 +219,69 @@ def test_no_flag_is_written_behind_a_waiting_one(extra: str, refused: bool) -> N
     else:
         running = ("/usr/local/bin/kubelet", *extra.split(), "10.0.0.1")
         assert planning.make("r1", parse("n1", node.answer(argv=running, **changes)), wanted).planned[0].change is not None
+
+
+# What may stand before the kubelet's own words, and lead to another program than it.
+_WRAPPERS = st.sampled_from(
+    [
+        ("/bin/sh", "/usr/bin/dash", '-c "exec {kubelet} {words}"'),
+        ("/bin/bash", "/usr/bin/bash", "-c 'exec {kubelet} {words} \\\\\"$@\\\\\"' kubelet"),
+        ("/usr/bin/env", "/usr/bin/env", "A=1 {kubelet} {words}"),
+        ("/usr/bin/nice", "/usr/bin/nice", "-n -5 {kubelet} {words}"),
+        ("/usr/bin/systemd-cat", "/usr/bin/systemd-cat", "{kubelet} {words}"),
+        ("/opt/kubelet-wrapper", "/opt/kubelet-wrapper", "{words}"),
+        ("/usr/bin/kubelet", "/usr/bin/kubelet.sh", "{words}"),
+    ]
+)
+_WORDS = st.lists(
+    st.sampled_from(["--v=2", "--node-ip 10.0.0.1", "--rotate-certificates", "$KUBELET_EXTRA_ARGS", "--feature-gates=A=false"]), max_size=4
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_WRAPPERS, st.sampled_from(["", "-", "@", ":", "+"]), _WORDS)
+def test_no_unit_that_goes_through_something_else_is_edited_or_asked(wrapper: tuple[str, str, str], prefix: str, words: list[str]) -> None:
+    """What daytwo appends, a flag or the deliberate bad value, would go to what the unit starts."""
+    path, really, shape = wrapper
+    command = shape.format(kubelet="/usr/local/bin/kubelet", words=" ".join(words))
+    name = " kubelet" if prefix == "@" else ""
+    unit = f"[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart={prefix}{path}{name} {command}\n".encode()
+    running = ("/usr/local/bin/kubelet", *" ".join(words).replace("$KUBELET_EXTRA_ARGS", "").split())
+    seen = parse("n1", node.answer(style="plain", unit=unit, argv=running, starts=(path, really)))
+    with pytest.raises(Refusal, match=r"ExecStart= starts .* would go to the first, not to the kubelet"):
+        planning.make("r1", seen, Desired(feature_gates={"A": True}, components=("kubelet",)))
+    found = kubelet.find(seen)
+    with pytest.raises(Refusal, match="ExecStart= starts"):
+        ask.ask_kubelet(found, running, {})
+
+
+_SWITCHES = sorted(schema.switches())
+_LAST = st.one_of(
+    st.sampled_from(["-v", "--node-ip", "--node_ip", "--config", "--feature-gates", "--no-such-flag"]),
+    st.from_regex(r"--[a-z][a-z0-9-]{0,12}", fullmatch=True).filter(lambda flag: flag.removeprefix("--") not in _SWITCHES),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sampled_from(["--v=2", "--node-ip=1.2.3.4", "x", "--rotate-certificates"]), max_size=3), _LAST)
+def test_nothing_is_ever_written_or_asked_behind_a_flag_that_waits(words: list[str], last: str) -> None:
+    """It would take the new word for its value: the gate would not be set, and a kubelet that is only asked would run."""
+    running = ("/usr/local/bin/kubelet", *words, "--v=3")
+    unit = b"[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/local/bin/kubelet $KUBELET_EXTRA_ARGS\n"
+    files = {"/etc/default/kubelet": f"KUBELET_EXTRA_ARGS='{' '.join([*words, last])}'\n".encode()}
+    seen = parse("n1", node.answer(style="plain", unit=unit, files=files, argv=running))
+    with pytest.raises(Refusal, match=r"may take that for its value|is the last word and has no value"):
+        planning.make("r1", seen, Desired(feature_gates={"A": True}, components=("kubelet",)))
+    found = kubelet.find(parse("n1", node.answer(style="plain", unit=unit, argv=running)))
+    with pytest.raises(Refusal, match="cannot be asked"):
+        ask.ask_kubelet(found, (*running, last), {})
+
+
+@given(st.sampled_from(_SWITCHES), st.booleans())
+def test_a_switch_waits_for_nothing(switch: str, underscores: bool) -> None:
+    found = kubelet.find(parse("n1", node.answer(style="plain")))
+    flag = f"--{switch.replace('-', '_') if underscores else switch}"
+    assert "--max-pods=-1" in ask.ask_kubelet(found, (*found.process.argv, flag), {})
 
 
 # ---- a component in its container

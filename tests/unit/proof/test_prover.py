@@ -54,6 +54,15 @@ def test_a_change_that_hurt_nobody() -> None:
     assert problems(Node({"maxPods": 5}, [APP], [APP])) == ()
 
 
+def test_a_pod_that_has_vanished_is_named_and_not_counted_as_unharmed() -> None:
+    others = [replace(APP, name=f"app-{number}", uid=f"v{number}") for number in range(7)]
+    prover = Prover(Node({"maxPods": 5}, [APP, *others], [APP]), Owed("w1", "w1", "kubelet", {}, {"maxPods": 5}, {}, False))
+    assert prover.ready() is None
+    proof = prover.prove(APPLIED)
+    assert proof.problems == ()
+    assert "; 1 pods unharmed; gone meanwhile, by whom is not known: default/app-0, " in f"; {proof.how}" and "and 2 more" in proof.how
+
+
 def test_a_value_that_is_not_in_effect() -> None:
     assert problems(Node({"maxPods": 6}, [APP], [APP])) == ("kubelet runs with maxPods=6, wanted 5",)
 
