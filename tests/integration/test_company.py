@@ -33,7 +33,7 @@ COMPANY = {"README": "Static pods of this node.\n", "empty.yaml": "", "half.yaml
 
 
 def stranger(lab: Lab) -> str:
-    return lab.kubectl("get", "pods", "-n", "kube-system", "-o", "name").stdout
+    return lab.kubectl("get", "pods", "-n", "kube-system", "-o", "name")
 
 
 @pytest.fixture(scope="module", autouse=True)

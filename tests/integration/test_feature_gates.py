@@ -231,21 +231,53 @@ def test_unusual_paths(lab: Lab, node: str) -> None:
 
 
 def test_a_unit_that_reads_no_variable_is_given_a_dropin(lab: Lab) -> None:
-    unit = "/etc/systemd/system/kubelet.service"
-    dropin = f"{unit}.d/90-daytwo-feature-gates.conf"
-    lab.run("w2", f"cp -a {unit} /root/kubelet.service && sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {unit}")
+    """A package's: a copy of its command line, with a word of what that hides."""
+    own, package = "/etc/systemd/system/kubelet.service", "/usr/lib/systemd/system/kubelet.service"
+    dropin = f"{own}.d/90-daytwo-feature-gates.conf"
+    lab.run(
+        "w2", f"mv {own} /root/kubelet.service && sed -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' /root/kubelet.service >{package}"
+    )
     lab.run("w2", "systemctl daemon-reload && systemctl restart kubelet")
     try:
         before, old = operator.files(lab, "w2"), operator.processes(lab, "w2")
         on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2"))
-        assert on.code == 0, on.all
+        assert on.code == 0 and f"{dropin} will hold a copy of the command line in {package}" in on.out, on.all
         assert set(operator.files(lab, "w2")) - set(before) == {dropin}
         assert operator.gates_of(operator.processes(lab, "w2")["kubelet"]) == f"{GATE}=true" and operator.effective(lab, "w2", GATE)
         absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"))
         assert absent.code == 0, absent.all
         assert operator.files(lab, "w2") == before and operator.processes(lab, "w2")["kubelet"][2:] == old["kubelet"][2:]
     finally:
+        lab.run("w2", f"mv /root/kubelet.service {own}; rm -rf {package} {own}.d; systemctl daemon-reload; systemctl restart kubelet")
+
+
+def test_a_command_line_of_the_operator_s_own_is_edited_where_it_stands(lab: Lab) -> None:
+    unit = "/etc/systemd/system/kubelet.service"
+    lab.run("w2", f"cp -a {unit} /root/kubelet.service && sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {unit}")
+    lab.run("w2", "systemctl daemon-reload && systemctl restart kubelet")
+    try:
+        before = operator.files(lab, "w2")
+        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2"))
+        assert on.code == 0 and operator.effective(lab, "w2", GATE), on.all
+        assert {path for path, digest in operator.files(lab, "w2").items() if before.get(path) != digest} == {unit}
+        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"))
+        assert absent.code == 0 and operator.files(lab, "w2") == before, absent.all
+    finally:
         lab.run("w2", f"mv /root/kubelet.service {unit}; rm -rf {unit}.d; systemctl daemon-reload; systemctl restart kubelet")
+
+
+def test_a_file_that_waits_for_a_restart_stops_every_deploy(lab: Lab) -> None:
+    """One rule: what somebody edited and did not restart is not brought in by the way."""
+    file = "/etc/default/kubelet"
+    before = operator.files(lab, "w2")
+    lab.run("w2", f"! test -e {file} || cp -a {file} /root/kubelet.env; printf '\\nKUBELET_EXTRA_ARGS=--v=5\\n' >>{file}")
+    try:
+        for deploy, wish in (("feature_gates", {"feature_gates": f"{GATE}=true"}), ("kubelet_config", {"kubelet_config": "maxPods=111"})):
+            told = pyinfra(deploy, "--dry", *data(**wish, only="w2"))
+            assert told.code != 0 and "a restart would bring more than this change" in told.all and "--v=5" in told.all, told.all
+    finally:
+        lab.run("w2", f"if test -e /root/kubelet.env; then mv /root/kubelet.env {file}; else rm -f {file}; fi")
+    assert operator.files(lab, "w2") == before
 
 
 # ---- refusals
