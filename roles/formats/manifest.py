@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from roles.formats import flags, yaml_text
@@ -25,7 +25,7 @@ class Pod:
     name: str
     host_network: bool
     containers: tuple[str, ...]
-    programs: tuple[str, ...] = ()
+    programs: tuple[str, ...] = field(default=(), compare=False)
 
 
 def read(data: bytes) -> Pod:

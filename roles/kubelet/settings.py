@@ -109,7 +109,7 @@ def _leaves(configuration: Mapping[str, Any], wanted: Collection[str]) -> set[tu
     def walk(inner: Mapping[str, Any], before: str) -> None:
         for key, value in inner.items():
             name = f"{before}{key}"
-            if name in wanted or value is None:
+            if name in wanted or value is None or name in ("apiVersion", "kind"):
                 continue
             if isinstance(value, Mapping):
                 walk(value, f"{name}.")

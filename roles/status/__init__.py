@@ -11,7 +11,7 @@ from roles.api import ApiError, GateMetric
 from roles.change.inflight import in_flight
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
-from roles.formats import kubelet_config
+from roles.formats import FormatError, kubelet_config
 from roles.kubelet import Kubelet, shown
 from roles.observe import Observation, Process
 from roles.observe.look import look
@@ -50,6 +50,7 @@ def _show(fleet: Fleet) -> None:
             node = _Node(remote, seen, kubelet.find(seen), {})
             nodes.append(node)
             node.components = control_plane.find(node.kubelet)
+            failures += _unreadable(node)
             cluster.add(remote, seen, node.components)
         except Refusal as refusal:
             failures.append(str(refusal))
@@ -71,12 +72,30 @@ def _show(fleet: Fleet) -> None:
     show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
     for note in notes:
         show(f"\nnot known: {note}")
+    for node in nodes:
+        if told := control_plane.warnings(node.kubelet):
+            show(f"\n{node.seen.host}: among the manifests:\n" + "\n".join(f"  - {text}" for text in told))
     for host, seen in observations.items():
         if isinstance(seen, Observation) and seen.ignored:
             show(f"\n{host}: not the node's own, and ignored:\n" + "\n".join(f"  - {text}" for text in seen.ignored))
     if failures:
         lines = "\n".join(f"  - {failure}" for failure in failures)
         raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+
+
+def _unreadable(node: _Node) -> list[str]:
+    """Components whose manifest cannot be read; they are shown as they run."""
+    failures = []
+    for name, component in node.components.items():
+        why = component.why_not
+        try:
+            _ = component.gates
+        except FormatError as error:
+            why = str(error)
+            node.components[name] = replace(component, argv=component.process.argv)
+        if why:
+            failures.append(str(Refusal(node.seen.host, why)))
+    return failures
 
 
 def _with_versions(node: _Node, seen: Observation) -> _Node:
@@ -106,7 +125,7 @@ def _components(node: _Node) -> list[list[str]]:
     state += "".join(f"; {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime))
     rows = [_row(node, "kubelet", found.process, state, found.config_path or "flags only")]
     for name, component in node.components.items():
-        rows.append(_row(node, name, component.process, "static pod", component.file.path))
+        rows.append(_row(node, name, component.process, "static pod", component.file.path or "unknown"))
     return rows
 
 
@@ -137,7 +156,7 @@ def _gates(node: _Node) -> list[list[str]]:
         rows.append(_gate(node, "kubelet", gate, value, where.get(gate, "unknown")))
     for name, component in node.components.items():
         for gate, value in sorted(component.gates.items()):
-            rows.append(_gate(node, name, gate, value, component.file.path))
+            rows.append(_gate(node, name, gate, value, component.file.path or "unknown"))
     return rows
 
 
@@ -189,7 +208,7 @@ def _sources(node: _Node) -> list[list[str]]:
     paths = [unit.path for unit in (found.sources.fragment, *found.sources.dropins)]
     paths += [file.path for file in found.service.environment_files]
     paths += [*([found.config_path] if found.config_path else []), *found.dropin_paths]
-    paths += [component.file.path for component in node.components.values()]
+    paths += [component.file.path for component in node.components.values() if component.file.path]
     rows = []
     for path in paths:
         file = node.seen.file(path)

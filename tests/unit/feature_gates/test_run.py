@@ -108,3 +108,35 @@ def test_one_run_goes_one_way(components: tuple[str, ...], ways: list[set[bool]]
     plan = control(Desired(feature_gates={"NoSuchGate": True}))
     changing = [(planned, plan) for planned in plan.planned if planned.component in components]
     assert bool(feature_gates._both_ways(changing, ways)) is refused
+
+
+class Running:
+    """A cluster that tells what a kubelet runs with, or cannot be asked."""
+
+    def __init__(self, configuration: dict[str, Any] | None) -> None:
+        self.found = configuration
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        if self.found is None:
+            raise NoApi("gone")
+        return {"staticPodPath": "/etc/kubernetes/manifests", **self.found}
+
+
+@pytest.mark.parametrize(
+    ("running", "words"),
+    [
+        ({"maxPods": 110, "featureGates": {"B": True}}, ""),
+        # The gate that is wanted may differ: that is what the change is about.
+        ({"maxPods": 110, "featureGates": {"A": False, "B": True}}, ""),
+        ({"maxPods": 50, "featureGates": {"B": True}}, "more than this change: maxPods is 110 by its files, and the kubelet runs with 50"),
+        ({"maxPods": 110, "featureGates": {"B": False}}, "more than this change: featureGates is"),
+        (None, ""),
+    ],
+)
+def test_a_field_that_waits_for_a_restart_stops_a_gate_too(running: dict[str, Any] | None, words: str) -> None:
+    config = node.CONFIG + b"maxPods: 110\nfeatureGates:\n  A: true\n  B: true\n"
+    plan = made(Desired(feature_gates={"A": False}), files={"/var/lib/kubelet/config.yaml": config})
+    refusal = feature_gates._brings_more(cast(Cluster, Running(running)), plan)
+    assert (words in str(refusal)) if words else refusal is None
+    nothing = made(Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": config})
+    assert feature_gates._brings_more(cast(Cluster, Running(running)), nothing) is None, "it is not restarted"
