@@ -1,7 +1,7 @@
 """A node's control-plane components: their static pod manifests and the processes made from them. Pure.
 
 A component is known by the binary that it runs, not by what its container is called. What else lies among the manifests (the kubelet
-reads every file there) is told and keeps nobody from his work, except from editing that very pod.
+reads every file there) makes a warning, and keeps nobody from any work but an edit of that very pod.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def find(kubelet: Kubelet, *, to_change: bool = True) -> dict[str, Component]:
         elif process is not None:
             found[name] = _unmade(kubelet, name, process, others)
         elif made and (to_change or name == COMPONENTS[0]):
-            raise Refusal(kubelet.seen.host, f"{made[-1].file.path} makes a {name}, and none runs on the node", "mend that first")
+            raise Refusal(kubelet.seen.host, f"{made[-1].file.path} makes a {name}, and none runs on the node", "fix that first")
     return found
 
 
