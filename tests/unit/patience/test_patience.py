@@ -97,6 +97,9 @@ def test_the_script_on_the_node_has_the_same_times() -> None:
         "confirm_timeout": "2880",
         "revert_timeout": "960",
         "retry_seconds": "30",
+        # What is not waited for any longer, on a slow node either.
+        "evidence_seconds": "10",
+        "tidy_seconds": "20",
         "stable_seconds": "12",
         "settle_seconds": "110",
     }
