@@ -28,6 +28,7 @@ HOME = "/var/lib/daytwo"
 SECOND_GATE = "StorageVersionAPI"
 BAD = "NoSuchGate"
 UNIT = "/etc/systemd/system/kubelet.service"
+PACKAGED = "/usr/lib/systemd/system/kubelet.service"
 # Where the kubelets of nodes that kubeadm made, and those of a style of their own, have their configuration.
 CONFIG = {"plain": "/etc/kubernetes-node/kubelet.yaml", "kubespray": "/etc/kubernetes/kubelet-config.yaml"}
 KUBEADM_CONFIG = "/var/lib/kubelet/config.yaml"
@@ -215,7 +216,11 @@ class Lane:
     def set_up(self) -> None:
         """Make a pristine node what its style says."""
         if self.style == "plain":
-            self.run(f"sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {UNIT}")
+            # A package's unit: one of the operator's own would be edited where it stands, without a drop-in.
+            self.run(
+                f"sed -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {UNIT} >{PACKAGED} && rm {UNIT} && "
+                f"ln -sf {PACKAGED} /etc/systemd/system/multi-user.target.wants/kubelet.service && systemctl daemon-reload"
+            )
         if self.style == "kubespray":
             self.run(f"sed -i 's|^--kubeconfig=|--feature-gates={GATE}=false &|' {ENVIRONMENT} && grep -q {GATE} {ENVIRONMENT}")
         if self.style == "flag":
