@@ -750,7 +750,8 @@ def test_a_process_that_systemd_starts_over_and_over_is_not_waited_for(watched: 
     """As NRestarts tells it: the process of each look is well, and of the ends between two looks nothing else is seen."""
     watched.hook("show", 'if [ -e "$S/etc/made" ]; then echo . >>"$S/run/ends"; wc -l <"$S/run/ends" >"$S/run/restarts"; fi\n')
     assert watched.verb("apply") == 1
-    assert reason(watched) == "kubelet was healthy and ended again"
+    # The second where the first answer of its health came too late.
+    assert reason(watched) in ("kubelet was healthy and ended again", "kubelet ended 2 times after its start")
     is_over(watched, "reverted")
     untouched(watched)
 
