@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.tools import LabError
+from tests.lab.tools import LabError, wait_until
 from tests.vagrant import __main__ as command
 from tests.vagrant import box, host, machines, scenario
 
@@ -80,6 +80,8 @@ def test_only_a_libvirtd_that_was_started_here_is_ended(own_state: Path) -> None
     file.write_text(str(os.getpid()))
     assert host.own_libvirtd() is None
     with subprocess.Popen(["sh", "-c", "read _", "libvirtd", "--pid-file", str(file)], stdin=subprocess.PIPE) as ours:
+        # The kernel says a process is started a moment before its command line can be read.
+        wait_until("its command line", Path(f"/proc/{ours.pid}/cmdline").read_bytes, 60)
         file.write_text(str(ours.pid))
         assert host.own_libvirtd() == ours.pid
         host.stop_libvirtd()
