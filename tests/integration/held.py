@@ -16,7 +16,7 @@ from typing import Any
 from roles.change import bundle
 
 PLAIN = 'step() { say "step: $*"; }'
-# A directory is made once: what is begun anew after a fault does not hold again. After two minutes it goes on in any case.
+# A directory is made once: what begins again after a fault does not hold again. After two minutes it goes on in any case.
 HOLDING = r"""step() {
     say "step: $*"
     if [ "$*" = '@STEP@' ] && mkdir "$home/held" 2>/dev/null; then
