@@ -20,10 +20,12 @@ T = TypeVar("T")
 STATE = Path(os.environ.get("DAYTWO_LAB_DIR", "/var/tmp/daytwo-lab"))
 CACHE = Path(os.environ.get("DAYTWO_CACHE", Path.home() / ".cache" / "daytwo"))
 
+# Seconds that somebody else's apt is waited for.
+APT_SECONDS = 300
+
 # Seconds that this process has waited for the lab, by cause.
 SPENT: Counter[str] = Counter()
 
-_apt = threading.Lock()
 _spending = threading.Lock()
 
 
@@ -134,17 +136,29 @@ def wait_until(what: str, check: Callable[[], T | None], timeout: float) -> T:
 
 def need_packages(programs: dict[str, str]) -> None:
     """Install the Debian packages (values) of the programs (keys) that are missing."""
-    # Several things are made at once, and apt takes one at a time.
-    with _apt:
+    # Several labs are made at once, and apt takes one at a time.
+    with locked(STATE / "locks" / "apt", "another process installs packages; waiting for it"):
         missing = sorted({package for program, package in programs.items() if not shutil.which(program)})
         if not missing:
             return
         if not shutil.which("apt-get"):
             raise LabError(f"install these first (there is no apt-get here): {', '.join(programs)}")
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         with long_step(f"installing {', '.join(missing)}"):
-            run("apt-get", "update", "-qq", env=environment)
-            run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=environment)
+            _apt_get("update", "-qq")
+            _apt_get("install", "-y", "-qq", "--no-install-recommends", *missing)
+
+
+def _apt_get(*words: str) -> None:
+    """apt-get, once nobody else on this machine uses it (a fresh Debian may be at its own upgrades)."""
+    command = ["apt-get", *words]
+    end = time.monotonic() + APT_SECONDS
+    while True:
+        done = run(*command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}, check=False)
+        if done.returncode == 0:
+            return
+        if "Could not get lock" not in done.stderr or time.monotonic() > end:
+            raise failed(command, done)
+        time.sleep(1)
 
 
 def parallel(*works: Callable[[], object]) -> None:
