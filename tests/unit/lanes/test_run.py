@@ -292,7 +292,8 @@ def test_an_interrupted_run_takes_its_labs_down(project: pytest.Pytester, whole_
     """Ctrl-C reaches all processes of the terminal; a signal of CI's only the first, and the lanes hear of it from that one."""
     started = project.path / "started"
     module(project, "test_first", f"import time\ndef test_one(lab):\n    open({str(started)!r}, 'w'); time.sleep(300)", "lab")
-    words = [sys.executable, "-m", "pytest", "--lanes=a:small", "tests"]
+    # Where these tests run in the background (nohup make test &), SIGINT is ignored, and what they start inherits that.
+    words = ["env", "--default-signal=INT", sys.executable, "-m", "pytest", "--lanes=a:small", "tests"]
     run = subprocess.Popen(words, cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     while not started.exists():
         assert run.poll() is None, run.stdout and run.stdout.read()
