@@ -205,8 +205,9 @@ class Lane:
             dropin = f'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--feature-gates={GATE}=false"\n'
             self.run(f"mkdir -p {UNIT}.d && cat >{UNIT}.d/50-gates.conf", input=dropin)
             self.run(f"printf 'featureGates:\\n  {SECOND_GATE}: false\\n' >>/var/lib/kubelet/config.yaml")
-        # A kubelet that keeps ending is then known for one within seconds.
-        self.run("sed -i 's/^RestartSec=.*/RestartSec=1/' $(systemctl show -P FragmentPath kubelet)")
+        # A kubelet that keeps ending is then known for one within seconds. With less, systemd would start it again in the very moment
+        # that its files are back: it would need no restart then, and that step would not come.
+        self.run("sed -i 's/^RestartSec=.*/RestartSec=4/' $(systemctl show -P FragmentPath kubelet)")
         self.run("systemctl daemon-reload && systemctl restart kubelet")
         self.lab.run_pod(self.pod, self.node)
         config = "etc/kubernetes-node/kubelet.yaml" if self.style == "plain" else "var/lib/kubelet/config.yaml"
