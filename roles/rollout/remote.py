@@ -394,10 +394,11 @@ def pyinfra_keys() -> frozenset[str]:
 def on_interrupt(handle: Callable[[], None]) -> None:
     """From now on Ctrl-C (and SIGTERM, as CI systems send it) calls `handle`, and no longer ends pyinfra with exit status 0.
 
-    `handle` must not wait; it may raise SystemExit.
+    `handle` must not wait; it may raise SystemExit. It runs in a greenlet of its own, from which gevent's hub hands SystemExit on to
+    pyinfra's main greenlet: a signal finds any greenlet at work, and one of paramiko's would pass over it in silence (threading does).
     """
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: handle())
+        signal.signal(number, lambda *_: gevent.spawn(handle))
 
 
 def show(text: str = "") -> None:
