@@ -20,18 +20,22 @@ SYSTEMD = "/etc/systemd/system"
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has a node, or the cluster, in hand: the run, `who` as user@host, and the command line (secrets masked)."""
+    """Who has a node, or the cluster, in hand: the run, `who` as user@host, and the command line (secrets masked).
+
+    `fence` is the generation of the cluster's lock that the run holds, as roles/rollout/lock.py has it: a node goes no further with
+    what began under an older one than it has seen.
+    """
 
     run: str
     who: str
     command: str
+    fence: str = ""
 
     @property
     def lines(self) -> str:
         """key=value, one a line."""
-        return "".join(
-            f"{key}={' '.join(value.split())}\n" for key, value in (("run", self.run), ("who", self.who), ("command", self.command))
-        )
+        fields = {"run": self.run, "who": self.who, "command": self.command, **({"fence": self.fence} if self.fence else {})}
+        return "".join(f"{key}={' '.join(value.split())}\n" for key, value in fields.items())
 
 
 def directory(change_id: str, home: str = HOME) -> str:

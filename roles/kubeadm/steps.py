@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roles.api import Api, ApiError, list_objects
+from roles.api import ApiError, list_objects
 from roles.change.refusal import Refusal
 from roles.formats import FormatError
 from roles.kubeadm import plan as planning
@@ -55,7 +54,7 @@ class Last:
 
 def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Options) -> Last:
     """What makes the settings of a run last. Raises DeployError where that cannot be told, or not be written, with the way out."""
-    connect = connection(found, fleet)
+    connect = found.cluster.api
     try:
         api = connect()
         lasting = read(api, wait=API_WAIT)
@@ -149,7 +148,7 @@ def undo(
 ) -> tuple[list[ClusterStep], list[str]]:
     """What puts values of kubeadm's ConfigMaps back, and what is as before already. `records`: by ConfigMap the changes that are undone,
     the newest first, each with its fields. Raises DeployError where somebody else changed one since, unless `force`."""
-    connect = connection(found, fleet)
+    connect = found.cluster.api
     steps: list[ClusterStep] = []
     notes: list[str] = []
     reasons: list[object] = []
@@ -176,21 +175,3 @@ def undo(
         steps.append(ClusterStep(name, f"undo {undoes} ({fields})", diff, partial(write, connect, name, edit), lost, undoes))
     bridge.stop(reasons)
     return steps, notes
-
-
-def connection(found: Survey, fleet: Fleet) -> Callable[[], Api]:
-    """The API anew for each use: through SSH connections that are made again where they were lost. Raises NoApi, ApiError."""
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane]
-
-    def connect() -> Api:
-        for remote in _lost(servers):
-            # One that stays away is passed over: the others are asked.
-            with contextlib.suppress(RemoteError):
-                remote.reconnect()
-        return found.cluster.api()
-
-    return connect
-
-
-def _lost(servers: Iterable[bridge.Remote]) -> list[bridge.Remote]:
-    return [remote for remote in servers if remote.transport is not None and not remote.transport.is_active()]

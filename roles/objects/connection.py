@@ -64,6 +64,5 @@ def _no_apiserver(servers: Sequence[Remote]) -> str:
 
 def _transport(remote: Remote) -> paramiko.Transport | None:
     """The connection to a node, made anew where it was lost. Raises RemoteError."""
-    if remote.transport is not None and not remote.transport.is_active():
-        remote.reconnect()
+    remote.ensure_connected()
     return remote.transport

@@ -105,8 +105,7 @@ class Errand:
             show(f"\nthe run ended by an error of its own: {error!r}")
             raise
         finally:
-            with contextlib.suppress(Exception):
-                self._lock.release()
+            self._lock.give_back()
             self._ended.set()
 
     def note(self, event: Mapping[str, object]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from roles.api import (
@@ -46,6 +46,8 @@ from roles.formats.flags import last_flag
 from roles.observe import Observation
 from roles.patience import patient
 from roles.rollout.remote import Remote, RemoteError
+
+T = TypeVar("T")
 
 # Where kubeadm puts admin identities, beside the controller-manager's own: super-admin.conf (1.29 and later) needs no RBAC.
 ADMIN_FILES = ("super-admin.conf", "admin.conf")
@@ -137,6 +139,11 @@ class Cluster:
     def _through(self, node: _Node, address: tuple[str, int], verify: bool = True, timeout: float = TIMEOUT) -> Api:
         """What serves at `address` as seen from a node; without `verify` no apiserver, and kubectl is no way to it."""
         host = node.remote.name
+        try:
+            # One that was lost while others were worked on.
+            node.remote.ensure_connected()
+        except RemoteError as error:
+            raise ConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "connect to the node again") from error
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
             if transport is None and verify and not node.remote.by_ssh:
@@ -154,61 +161,77 @@ class Cluster:
         return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
 
     def api(self) -> Api:
-        """The API of the first control-plane node that answers. Raises NoApi."""
-        tried = list(self._why)
-        for host in self._nodes:
-            try:
-                api = self._at(host, "kube-apiserver")
-                api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else API_WAIT_SECONDS)
-                return api
-            except Forbidden:
-                return api  # it serves; what may be read shows with each request
-            except ApiError as error:
-                tried.append(str(error))
+        """The API of the first control-plane node that answers; lost connections are made again for API_WAIT_SECONDS. Raises NoApi."""
+        until = time.monotonic() + patient(API_WAIT_SECONDS)
+        while True:
+            tried, lost = list(self._why), False
+            for host in self._nodes:
+                try:
+                    api = self._at(host, "kube-apiserver")
+                    api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else API_WAIT_SECONDS)
+                    return api
+                except Forbidden:
+                    return api  # it serves; what may be read shows with each request
+                except ApiError as error:
+                    tried.append(str(error))
+                    lost = lost or isinstance(error, ConnectionLost)
+            if not lost or time.monotonic() >= until:
+                break
+            time.sleep(LOOK_AGAIN_SECONDS)
         raise NoApi("; ".join(tried) or "no control-plane node could be looked at (the inventory has them in a group named control_plane)")
+
+    def _asked(self, ask: Callable[[Api], T], find: Callable[[], Api] | None = None) -> T:
+        """What the API says, or what `find` finds; asked again, over a new connection, where that was lost in the middle."""
+        until = time.monotonic() + patient(API_WAIT_SECONDS)
+        while True:
+            try:
+                return ask((find or self.api)())
+            except ConnectionLost:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(LOOK_AGAIN_SECONDS)
 
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""
         if component == "kubelet":
-            return kubelet_metrics(self.api(), node_name, wait=API_WAIT_SECONDS).gates
+            return self._asked(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS)).gates
         if host not in self._nodes:
             raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
-        return component_metrics(self._at(host, component), wait=API_WAIT_SECONDS).gates
+        found = self._asked(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), lambda: self._at(host, component))
+        return found.gates
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
-        return kubelet_config(self.api(), node_name, wait=API_WAIT_SECONDS)
+        return self._asked(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
 
     def put_out(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
         Raises ApiError or NoApi."""
-        text = (
-            self.api().get_raw(f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics", wait=API_WAIT_SECONDS).decode("utf-8", "replace")
-        )
-        return put_out(text)
+        path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
+        return put_out(self._asked(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
 
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
         return {
             str(node["metadata"]["name"]): str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
-            for node in list_objects(self.api(), "/api/v1/nodes", wait=API_WAIT_SECONDS)
+            for node in self._asked(lambda api: list_objects(api, "/api/v1/nodes", wait=API_WAIT_SECONDS))
         }
 
     def usage(self, node_name: str) -> NodeUsage:
         """What a node holds and uses now. Raises ApiError or NoApi."""
-        return node_usage(self.api(), node_name, wait=API_WAIT_SECONDS)
+        return self._asked(lambda api: node_usage(api, node_name, wait=API_WAIT_SECONDS))
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""
-        self._at(host, "kube-apiserver").get_raw("/readyz", wait=API_WAIT_SECONDS)
+        self._asked(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), lambda: self._at(host, "kube-apiserver"))
 
     def lease_renewed(self, node_name: str) -> datetime | None:
         """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiError or NoApi."""
-        return node_lease(self.api(), node_name, wait=API_WAIT_SECONDS).renewed
+        return self._asked(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
 
     def pods(self, node_name: str) -> list[Pod]:
         """The pods on a node, as the API has them. Raises ApiError or NoApi."""
-        return node_pods(self.api(), node_name, wait=API_WAIT_SECONDS)
+        return self._asked(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
 
     def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:
         """None where the control plane can do without `host` for the time of a change; else a text that says what is not well,
@@ -246,7 +269,7 @@ class Cluster:
             try:
                 if isinstance(server.etcd, EtcdError):
                     raise server.etcd
-                _reconnect(server.remote)
+                server.remote.ensure_connected()
                 return Members(server.etcd, server.remote.transport, _runner(server.remote)).health(LOOK_SECONDS)
             except EtcdError as error:
                 failed.append(error)
@@ -295,7 +318,7 @@ class Cluster:
 
     def _not_ready(self, node: _Node, address: tuple[str, int], what: str) -> Iterator[_Problem]:
         try:
-            _reconnect(node.remote)
+            node.remote.ensure_connected()
             self._through(node, address, timeout=LOOK_SECONDS).get_raw("/readyz", LOOK_SECONDS)
         except ApiError as error:
             yield _problem(f"{what} is not ready: {error.rule}; {error.way_out}", error)
@@ -310,7 +333,7 @@ class Cluster:
         failed: ApiError | RemoteError | None = None
         for host in hosts:
             try:
-                _reconnect(self._nodes[host].remote)
+                self._nodes[host].remote.ensure_connected()
                 api = self._through(self._nodes[host], self._servers[host].component.address, timeout=LOOK_SECONDS)
                 found = _addresses(api, api.get_json(_ENDPOINTS, LOOK_SECONDS))
                 own = set().union(*(_own_addresses(server.component) for server in self._servers.values()))
@@ -365,13 +388,6 @@ def _node_addresses(api: Api, node_name: str) -> set[str]:
     except NotFound:
         return set()
     return {str(entry.get("address")) for entry in (found.get("status") or {}).get("addresses") or ()}
-
-
-def _reconnect(remote: Remote) -> None:
-    """A connection that was lost while others were worked on is made anew. Raises RemoteError."""
-    transport = remote.transport
-    if transport is not None and not transport.is_active():
-        remote.reconnect()
 
 
 def _runner(remote: Remote) -> Run:

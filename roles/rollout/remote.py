@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import signal
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, TypeVar, cast
 import gevent
 import paramiko
 from gevent.event import AsyncResult
+from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.queue import Queue
 from pyinfra import context
@@ -55,6 +57,8 @@ CONTROL_PLANE_GROUP = "control_plane"
 KEEPALIVE_SECONDS = 15
 # As config.py has it for pyinfra's own command.
 CONNECT_SECONDS = 20
+# Between two tries to get a lost connection back.
+RECONNECT_PAUSE = 2.0
 
 
 class RemoteError(Exception):
@@ -83,6 +87,7 @@ class Remote:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._connecting = BoundedSemaphore()
         self.commands = 0
 
     @property
@@ -126,6 +131,34 @@ class Remote:
         """Connect if not connected; used for hosts that --limit left out and that are needed for looking."""
         self._host.connect(reason="to look at the control plane")
         return self.connected
+
+    @property
+    def alive(self) -> bool:
+        """Connected, and the connection has not been seen to be lost."""
+        transport = self.transport
+        return self.connected and (not self.by_ssh or (transport is not None and transport.is_active()))
+
+    def ensure_connected(self, within: float = 0.0) -> None:
+        """Connect where there is no connection that lives. It is tried once at least, and then again for `within` seconds; raises
+        ConnectionLost when they are over."""
+        until = time.monotonic() + within
+        # Each that comes at the same moment would replace the connection of the one before.
+        with self._connecting:
+            while not self.alive:
+                try:
+                    if self.connected:
+                        self.reconnect()
+                    elif not self.connect():
+                        raise ConnectionLost(f"{self.name}: unreachable")
+                except ConnectionLost:
+                    if time.monotonic() >= until:
+                        raise
+                    gevent.sleep(RECONNECT_PAUSE)
+
+    def drop(self) -> None:
+        """Close a connection that no longer answers, so that all who wait on it learn of it."""
+        if (transport := self.transport) is not None:
+            transport.close()
 
     def reconnect(self) -> None:
         """Make a lost connection anew. Raises ConnectionLost where the host does not answer."""

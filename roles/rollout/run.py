@@ -197,8 +197,7 @@ class Run:
             show(f"\nthe run ended by an error of its own: {error!r}")
             raise
         finally:
-            with contextlib.suppress(Exception):
-                self._lock.release()
+            self._lock.give_back()
             self._ended.set()
             for event in self._done.values():
                 event.set()
@@ -224,6 +223,8 @@ class Run:
             planned = cluster_record(self.info, order, name, self._keeper.name, step.name, step.summary, fields, step.undoes)
             self._note(planned)
             self._keep(name, "staged", [planned])
+            # Right before the write: others may have taken the lock while this one waited.
+            self._lock.ensure()
 
         try:
             self._lock.ensure()
@@ -247,8 +248,10 @@ class Run:
 
     def _keep(self, name: str, state: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Raises RemoteError."""
-        if not self._keeper.connected and not self._keeper.connect():
-            raise RemoteError(f"{self._keeper.name}: unreachable; it keeps the record of what is no node's")
+        try:
+            self._keeper.ensure_connected(patient(RECONNECT_SECONDS))
+        except RemoteError as error:
+            raise RemoteError(f"{error}; it keeps the record of what is no node's") from error
         answer = self._keeper.run("sh -s", stdin=keep_script(name, self.info.holder, state, events), timeout=patient(CONFIRM_SECONDS))
         if answer.code != 0:
             said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
@@ -321,7 +324,7 @@ class Run:
         lines: list[str] = []
         step.touched = True
         budget = change.confirm_timeout + patient(REVERT_SECONDS)
-        staged = stage_script(change, self.info.holder, planned)
+        staged = stage_script(change, replace(self.info.holder, fence=self._lock.generation), planned)
         status = self._ask(remote, "sh -s", budget, on_line, again=f'sh "{script(change.id)}" watch', stdin=staged, feed=feed)
         if status.state == "applied":
             # The connection was lost before the verdict was heard.

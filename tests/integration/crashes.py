@@ -438,6 +438,8 @@ class Lane:
             rows = [re.split(" {2,}", line) for line in told.out.splitlines() if line.startswith(f"{self.node} ")]
             outcomes = {row[5] for row in rows if row[1:2] == [self.component] and len(row) > 5}
             assert outcomes == {state}, f"{state} on the node; the operator's table says {outcomes}"
+            held = self.lab.run(self.lock_host, f"cat {HOME}/cluster", check=False).stdout
+            assert not held, f"the run ended and left the cluster's lock on {self.lock_host}:\n{held}"
         self._check_pod(container, case.fault in RESTARTS or case.context == BOOT)
         return state
 

@@ -50,7 +50,11 @@ class Node:
     def transport(self) -> paramiko.Transport:
         return self.ssh.transport
 
-    def reconnect(self) -> None:
+    by_ssh = True
+
+    def ensure_connected(self, within: float = 0) -> None:
+        if self.transport.is_active():
+            return
         if self.gone:
             raise ConnectionLost(f"{self.name}: no route to host")
         self.ssh = SshServer()
@@ -300,6 +304,30 @@ def test_a_connection_that_was_lost_meanwhile_is_made_anew(world: World) -> None
         world.nodes[name].ssh.close()
     assert cluster.control_plane_ready("cp3", 0) is None
     assert [node.reconnected for node in world.nodes.values()] == [1, 1, 0]
+
+
+def test_the_api_is_asked_over_a_new_connection_where_the_one_before_was_lost(world: World) -> None:
+    cluster = world.cluster("cp1")
+    cluster.ready("cp1")
+    world.nodes["cp1"].ssh.close()
+    cluster.ready("cp1")
+    world.nodes["cp1"].ssh.close()
+    assert cluster.api().host == "cp1" and world.nodes["cp1"].reconnected == 2
+
+
+def test_an_api_whose_connection_is_lost_under_a_question_is_asked_again(world: World) -> None:
+    cluster, node = world.cluster("cp1"), world.nodes["cp1"]
+    cluster.ready("cp1")
+    cuts = iter([True])
+
+    def cut() -> tuple[int, bytes]:
+        if next(cuts, False):
+            node.ssh.close()
+        return 200, b"ok"
+
+    node.readyz = cut
+    cluster.ready("cp1")
+    assert node.reconnected == 1
 
 
 def test_a_node_that_is_gone_always_counts(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import re
 import shutil
@@ -111,6 +112,30 @@ def test_a_file_that_became_a_link_in_mid_change(node: Scratch, content: bytes) 
     (node.root / "etc/gone").unlink()
     (node.root / "etc/gone").write_bytes(b"to be removed\n")
     untouched(node)
+
+
+# ---- another run has held the cluster's lock since
+
+
+def fenced(node: Scratch, fence: str) -> Scratch:
+    (node.here / "holder").write_text(dataclasses.replace(node.holder, fence=fence).lines)
+    return node
+
+
+def test_what_was_planned_before_another_run_took_the_lock_is_refused(node: Scratch) -> None:
+    (node.home / "fence").write_text("0a-1 8\n")
+    assert fenced(node, "0a-1 7").verb("apply") == 1
+    is_over(node, "refused")
+    assert "another run has taken the cluster's lock" in reason(node) and "run the same command again" in reason(node)
+    untouched(node)
+
+
+@pytest.mark.parametrize("seen", ["", "0a-1 6\n", "0a-1 7\n", "ff-9 12\n", "nonsense\n"])
+def test_the_newest_generation_goes_on_and_is_remembered(node: Scratch, seen: str) -> None:
+    if seen:
+        (node.home / "fence").write_text(seen)
+    assert fenced(node, "0a-1 7").verb("apply") == 0
+    assert (node.home / "fence").read_text() == "0a-1 7\n"
 
 
 # ---- disks that take nothing ----------------------------------------------------------------------------------------

@@ -30,6 +30,9 @@ class Host:
         self.full = False
         self.kept: list[str] = []
 
+    def ensure_connected(self, within: float = 0) -> None:
+        """It always is."""
+
     def run(
         self,
         script: str,
@@ -40,9 +43,10 @@ class Host:
         feed: Feed | None = None,
     ) -> Answer:
         if feed is not None and on_line is not None:
-            on_line("locked")
-            while feed.get() not in ("q", None):
-                pass
+            on_line("locked 0a 1")
+            while (beat := feed.get()) not in ("q", None):
+                if beat == "?":
+                    on_line("held")
             return Answer(0, [], [])
         if self.full:
             return Answer(1, [], ["No space left on device"])
