@@ -684,6 +684,44 @@ def test_a_dead_holder(lab: Lab, node: Node, second: Node) -> None:
     assert node.files() == files and node.kubelet()[2:] == old[2:]
 
 
+def held_on_the_first(node: Node, second: Node) -> tuple[Started, str]:
+    """A run on two workers, at work on the first, whose connection to the node of the cluster's lock was cut; that node."""
+    keeper = node.lab.control_planes[0]
+    second.run(f"mkdir -p {HOME}")
+    second.go()
+    run = held("wait", node, "-y", *data(feature_gates=ON, only=f"{node.name},{second.name}"))
+    operator.cut_ssh(node.lab, keeper)
+    wait_for(lambda: node.lab.run(keeper, f"flock -n {HOME}/cluster.lock true", check=False).returncode == 0, "the lock to be let go")
+    return run, keeper
+
+
+def test_a_lost_connection_to_the_node_of_the_lock_and_of_the_api(node: Node, second: Node) -> None:
+    """It is made again: for the proof of the change that is in hand, for the next change, and to give the lock back."""
+    run, keeper = held_on_the_first(node, second)
+    node.go()
+    told = run.end()
+    confirmed(told, node)
+    confirmed(told, second)
+    assert node.lab.run(keeper, f"cat {HOME}/cluster", check=False).stdout == ""
+    undo(node)
+    undo(second)
+
+
+def test_a_run_whose_lock_was_taken_over_writes_nothing_more(node: Node, second: Node) -> None:
+    run, _ = held_on_the_first(node, second)
+    other = pyinfra("feature_gates", *gates(second, take_over=run_of(run)))
+    confirmed(other, second)
+    files = second.files()
+    node.go()
+    told = run.end()
+    assert told.code == 1, told.out
+    row(told, node, "confirmed")
+    assert "another run has held this cluster's lock" in row(told, second, "not started") + told.out
+    assert second.files() == files
+    undo(node)
+    undo(second)
+
+
 @pytest.mark.slow
 def test_an_operator_that_dies_before_it_confirms(node: Node) -> None:
     old, files = node.kubelet(), node.files()
