@@ -63,6 +63,8 @@ class ClusterLock:
         return self._held
 
     def _take(self, reconnect: float) -> None:
+        if self.generation and not self._remote.alive:
+            show(f"{self._remote.name}: connecting again: the cluster's lock lies there, and the connection was lost")
         try:
             self._remote.ensure_connected(patient(reconnect))
         except RemoteError as error:
