@@ -197,9 +197,9 @@ def edit(
 ) -> list[Splice]:
     """The splices that make a command line set the gates as wanted; none where it does already.
 
-    A gate that is there is changed where it takes effect, at its last place; a new one goes to the end of the last list; one
-    taken out goes from every list, and a list left empty takes its flag along. `remove` gives the splices that take whole words
-    out, `insert` those that add one new flag.
+    A gate that is there is changed where it takes effect, at its last place; a new one goes to the end of the last list, and where all
+    lists are empty, into the last of those; one taken out goes from every list, and a list left empty takes its flag along. `remove`
+    gives the splices that take whole words out, `insert` those that add one new flag.
     """
     flags = gate_flags(words)
     _check_inside(words, FEATURE_GATES)
@@ -217,6 +217,10 @@ def edit(
             spot = places[-1].written
             splices.append(Splice(*spot.extent, b"true" if value else b"false", spot.source))
     lists = [flag for flag in flags if flag.items]
+    if new and flags and not lists:
+        # A list without items is a list as well: a second flag behind it would be one that nobody expects.
+        empty = Flag(flags[-1].words, flags[-1].value)
+        return [*splices, _put(empty, empty.words[0].string.removeprefix("--").partition("=")[0], written(new))]
     for flag in lists:
         kept = [item for item in flag.items if id(item) not in dropped]
         last = flag is lists[-1]
@@ -292,9 +296,17 @@ def _put(flag: Flag, name: str, value: str) -> Splice:
         end = word.spans[-1][1]
         return Splice(end, end, f"={value}".encode(), word.source)
     start, end = _extent(flag.value)
-    if end - start == len(flag.value.text) and (flag.value.text or len(flag.words) == 1):
+    if end - start == len(flag.value.text) and (flag.value.text or not _quoted_alone(flag)):
         return Splice(start, end, value.encode(), word.source)
     return Splice(*word.extent, (value if len(flag.words) == 2 else f"--{name}={value}").encode(), word.source)
+
+
+def _quoted_alone(flag: Flag) -> bool:
+    """True for an empty value with quotes of its own: `--name ""`, `--name=''`; there is no place inside them that is known."""
+    word = flag.words[-1]
+    if not word.spans:
+        return word.extent[0] < word.extent[1]
+    return word.extent[1] - word.spans[-1][1] > word.spans[0][0] - word.extent[0]
 
 
 def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:

@@ -197,6 +197,7 @@ EDITOR: laws.Editor[bytes | None] = laws.Editor(
         {name: value for name, value in envfile.parse(data or b"").values().items() if name != "X"},
     ),
     content=lambda data: {} if data is None else {"file": data},
+    empty_list=lambda data: laws.empty_list(_words(data)),
 )
 
 _flag = st.sampled_from(
@@ -207,6 +208,8 @@ _flag = st.sampled_from(
         "--feature-gates=Beta=0,Other=t",
         "--feature-gates Alpha=F,Beta=true,Alpha=true",
         "--feature_gates=Gamma=TRUE,",
+        "--feature-gates=",
+        "--feature-gates ''",
         "--labels=é=$X",
         "--x=\\\\",
         "--",

@@ -276,6 +276,61 @@ def test_add(before: Sources, changed: dict[str, bytes | None]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "after"),
+    [
+        (b"/k --feature-gates= --v=2", b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature_gates=", b"/k --feature_gates=G=true"),
+        (b'/k --feature-gates "" --v=2', b"/k --feature-gates G=true --v=2"),
+        (b"/k --feature-gates '' --v=2", b"/k --feature-gates G=true --v=2"),
+        (b'/k "--feature-gates=" --v=2', b'/k "--feature-gates=G=true" --v=2'),
+        (b'/k --feature-gates="" --v=2', b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature-gates='' --v=2", b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature-gates=, --v=2", b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature-gates= \\\n  --feature-gates=", b"/k --feature-gates= \\\n  --feature-gates=G=true"),
+        # Where there is a list with gates, they go to that.
+        (b"/k --feature-gates=F=1 --feature-gates=", b"/k --feature-gates=F=1,G=true --feature-gates="),
+        (b"/k --feature-gates= --feature-gates=F=1", b"/k --feature-gates= --feature-gates=F=1,G=true"),
+    ],
+)
+def test_an_empty_list_is_the_list(command: bytes, after: bytes) -> None:
+    before = sources(exec_start(command))
+    assert edit(before, G) == {FRAGMENT: exec_start(after)}
+    assert edit(edited(before, G), G) == {} and edit(before, {"G": None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        (b"X=--feature-gates=", b"X=--feature-gates=G=true"),
+        (b"X='--v=2 --feature-gates='", b"X='--v=2 --feature-gates=G=true'"),
+        (b"X='--feature-gates \"\" --v=2'", b"X='--feature-gates G=true --v=2'"),
+        (b'X="--feature-gates=\\"\\" --v=2"', b'X="--feature-gates=G=true --v=2"'),
+        (b"X=\"--feature-gates '' --v=2\"", b'X="--feature-gates G=true --v=2"'),
+        (b'X="--feature-gates="', b'X="--feature-gates=G=true"'),
+    ],
+)
+def test_an_empty_list_in_an_environment_file_is_the_list(line: bytes, after: bytes) -> None:
+    before = sources(READS, env={ENV: line + b"\n"})
+    assert edit(before, G) == {ENV: after + b"\n"}
+    assert edit(edited(before, G), G) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        (b"X=--eviction-hard=", b"X=--eviction-hard=a<1"),
+        (b"X='--eviction-hard \"\"'", b"X='--eviction-hard a<1'"),
+        (b"X=\"--eviction-hard=''\"", b'X="--eviction-hard=a<1"'),
+        (b"X='--eviction-hard= --eviction-hard='", b"X='--eviction-hard=a<1'"),
+    ],
+)
+def test_an_empty_flag_of_any_kind_is_the_flag(line: bytes, after: bytes) -> None:
+    before = sources(READS, env={ENV: line + b"\n"})
+    assert edit_flag(before, "a<1") == {ENV: after + b"\n"}
+    assert edit_flag(flag_edited(before, "a<1"), "a<1") == {}
+
+
+@pytest.mark.parametrize(
     ("command", "changes", "after"),
     [
         (b"/k --feature-gates=G=true --v=2", {"G": None}, b"/k --v=2"),
@@ -528,6 +583,7 @@ EDITOR: laws.Editor[Sources] = laws.Editor(
     gates=lambda found: flags.effective_gates(argv(found)),
     rest=lambda found: flags.without_gates(argv(found)),
     content=_files,
+    empty_list=lambda found: laws.empty_list(argv(found)),
 )
 
 _word = st.sampled_from(
@@ -543,6 +599,8 @@ _word = st.sampled_from(
         "--feature-gates Gamma=1",
         "--feature-gates=Alpha=T,Alpha=F",
         "--feature_gates=",
+        '--feature-gates ""',
+        '--feature-gates=""',
         "%%",
         "$$",
         "\\x41",
