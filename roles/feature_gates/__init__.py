@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyinfra.api.deploy import deploy
@@ -24,7 +25,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Answer, Fleet, Remote, show
 from roles.rollout.run import Run, Step, arrange
 
 
@@ -117,6 +118,7 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
     answers = fleet.each(
         asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=patient(ask.ALL_SECONDS))
     )
+    present = _present(fleet, asked, by_host, answers)
     gates = _Gates(found.cluster)
     for host, plan in by_host.items():
         metrics = gates.read(plan)
@@ -125,7 +127,8 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
         if isinstance(answer, Exception):
             refusals.append(Refusal(host, str(answer).removeprefix(f"{host}: ")))
             continue
-        by_host[host], against = planning.judge(plan, ask.verdicts(answer.stdout), desired[host], ask.listed(answer.stdout), metrics)
+        said, listed = ask.verdicts(answer.stdout), ask.listed(answer.stdout)
+        by_host[host], against = planning.judge(plan, said, desired[host], listed, metrics, present.get(host))
         refusals += against
     for component in {name for wish in desired.values() for name in wish.components if wish.components != COMPONENTS}:
         if not any(planned.component == component for plan in plans for planned in plan.planned):
@@ -133,6 +136,21 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
     refusals += _nobody(plans)
     bridge.stop(refusals)
     return list(by_host.values()), gates
+
+
+def _present(
+    fleet: Fleet, asked: Sequence[Remote], plans: Mapping[str, NodePlan], answers: Mapping[str, Answer | Exception]
+) -> dict[str, dict[str, str]]:
+    """By host what the binaries that refuse their change have against the files as they are."""
+    scripts: dict[str, str] = {}
+    for host, answer in answers.items():
+        if not isinstance(answer, Exception) and (script := planning.ask_present_script(plans[host], ask.verdicts(answer.stdout))):
+            scripts[host] = script
+    again = fleet.each(
+        [remote for remote in asked if remote.name in scripts],
+        lambda remote: remote.run("sh -s", stdin=scripts[remote.name], timeout=patient(ask.ALL_SECONDS)),
+    )
+    return {host: ask.verdicts(answer.stdout) for host, answer in again.items() if not isinstance(answer, Exception)}
 
 
 def _skew(found: Survey) -> list[str]:

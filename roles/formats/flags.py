@@ -97,6 +97,11 @@ def _normal(name: str) -> str:
     return name.replace("_", "-")
 
 
+def name_of(word: str) -> str:
+    """The name of the flag that a word begins (`--max_pods=5`: max-pods); "" for a word that begins none."""
+    return _normal(word.removeprefix("--").partition("=")[0]) if word.startswith("--") else ""
+
+
 def find(words: Sequence[Mapped], name: str, *, switch: bool = False) -> list[Flag]:
     """Every place of a flag on a command line, `--name=value` and `--name value`; nothing after a bare `--` counts.
 

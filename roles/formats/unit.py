@@ -109,6 +109,19 @@ class Service:
         """The command line, or None where a part of it is known to the node only."""
         return tuple(word.text for word in self.argv) if all(word.known for word in self.argv) else None
 
+    @property
+    def gates(self) -> dict[str, bool]:
+        """The gates that the command line sets. Raises FormatError, with file and line, as the component would refuse them."""
+        origins = {id(word.mapped): word.origin for word in self.argv}
+        mapped = [word.mapped for word in self.argv]
+        for flag in flags.find(mapped, flags.FEATURE_GATES):
+            origin = origins[id(flag.words[-1])]
+            try:
+                flags.gate_flags(flag.words)
+            except FormatError as error:
+                raise error.in_file(origin.path, origin.line) from None
+        return {item.name: item.value for flag in flags.gate_flags(mapped) for item in flag.items}
+
 
 def entries(unit: UnitFile) -> list[Entry]:
     """The assignments of a unit or drop-in in order. Raises FormatError where systemd would stop reading the file."""
@@ -462,6 +475,8 @@ def _edit(
     """The files as the splices make them. `right` judges the command line before and after."""
     service = sources.resolve()
     _check_editable(service, flag_name, switch)
+    if flag_name == flags.FEATURE_GATES:
+        _ = service.gates  # raises, with file and line, for a list that is refused as it is
     origins = {id(word.mapped): word.origin for word in service.argv}
     settings = service.environment
     removers = {name: envfile.remover(setting.value) for name, setting in settings.items()}

@@ -75,7 +75,7 @@ class Kubelet:
     @property
     def flag_gates(self) -> dict[str, bool]:
         """Gates set on the command line, as the unit's files give it."""
-        return flags.effective_gates([word.text for word in self.service.argv])
+        return self.service.gates
 
     @property
     def gates(self) -> dict[str, bool]:

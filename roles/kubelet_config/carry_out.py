@@ -13,7 +13,7 @@ from roles.change import Change
 from roles.change.model import change_id
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
-from roles.kubelet import Kubelet, ask, in_effect, lookup, settings
+from roles.kubelet import Kubelet, ask, blame, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
@@ -23,7 +23,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
-from roles.rollout.remote import Fleet, Remote, show
+from roles.rollout.remote import Answer, Fleet, Remote, show
 from roles.rollout.run import Run, Step, arrange
 
 KUBELET = "kubelet"
@@ -58,7 +58,8 @@ class Wish:
 
 @dataclass(frozen=True)
 class Planned:
-    """One node of the run; `change` is None where it is as wanted."""
+    """One node of the run; `change` is None where it is as wanted. `question` shows the change to its kubelet, `question_present` its
+    files as they are."""
 
     state: State
     settled: Settled
@@ -66,6 +67,7 @@ class Planned:
     change: Change | None
     question: str
     warnings: tuple[str, ...]
+    question_present: str = ""
 
 
 @dataclass
@@ -124,18 +126,38 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
     questions = {host: ask.script([item.question]) for host, item in planned.items() if item.change is not None}
     asked = [node.remote for host, node in found.nodes.items() if host in questions]
     answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=questions[remote.name], timeout=patient(ask.ALL_SECONDS)))
-    for host, answer in answers.items():
-        said = str(answer).removeprefix(f"{host}: ") if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
-        version = planned[host].state.kubelet.process.version
-        if said is None:
-            way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
-            refusals.append(Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out))
-        elif said:
-            refusals.append(
-                Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value of that field")
-            )
+    refusals += [Refusal(host, str(answer).removeprefix(f"{host}: ")) for host, answer in answers.items() if isinstance(answer, Exception)]
+    said = {host: _said(answer) for host, answer in answers.items() if not isinstance(answer, Exception)}
+    against = [remote for remote in asked if said.get(remote.name)]
+    again = fleet.each(
+        against,
+        lambda remote: remote.run("sh -s", stdin=ask.script([planned[remote.name].question_present]), timeout=patient(ask.ALL_SECONDS)),
+    )
+    for host, words in said.items():
+        present = again.get(host)
+        if refusal := _judged(planned[host], words, None if present is None else _said(present)):
+            refusals.append(refusal)
     bridge.stop(refusals)
     return planned
+
+
+def _said(answer: Answer | Exception) -> str | None:
+    return None if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
+
+
+def _judged(item: Planned, said: str | None, present: str | None) -> Refusal | None:
+    """Why not to go on, from what the node's own kubelet has against the change ("": nothing; None: it gave no answer), and against its
+    files as they are."""
+    found = item.state.kubelet
+    host, version = item.state.host, f"kubelet {found.process.version}"
+    if said is None:
+        way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
+        return Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out)
+    if present:
+        return blame.refusal(host, version, blame.plain(found, present), blame.places(found, present))
+    if said:
+        return Refusal(host, f"{version} refuses {item.settled.summary}: {blame.plain(found, said)}", "correct the value of that field")
+    return None
 
 
 def state_of(cluster: Cluster, host: str, found: Kubelet) -> State:
@@ -208,7 +230,8 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
         daemon_reload=kubelet_plan.touches_units(found, edits.files),
     )
     argv = service.known_argv or edits.argv
-    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings))
+    present = ask.ask_kubelet(found, found.service.known_argv or found.process.argv, {})
+    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings), present)
 
 
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -215,6 +216,55 @@ def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
     assert "unrecognized" in judged(made, unknown)[1][0]
     warnings, refusals = judged(made, unknown, allowing)
     assert refusals == [] and any("allow_unknown_gates" in warning for warning in warnings)
+
+
+CLASHING = {
+    "files": {
+        "/etc/default/kubelet": b"# ours\nKUBELET_EXTRA_ARGS='--v=2 --feature-gates=Gone=true'\n",
+        "/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  Old: true\nmaxPods: 5\n",
+    },
+    "argv": node.KUBEADM_ARGV,
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ("unrecognized feature gate: Gone", "/etc/default/kubelet, line 2"),
+        ("unrecognized feature gate: Old", "/var/lib/kubelet/config.yaml, line 5"),
+        ("failed to parse kubelet flag: invalid argument for --v", "/etc/default/kubelet, line 2"),
+        (
+            "failed to validate kubelet configuration, error: [invalid configuration: maxPods (--max-pods) -1 must not be a negative number,"
+            " invalid configuration: staticPodPath is no path], path: &TypeMeta{}",
+            "/var/lib/kubelet/config.yaml, line 3",
+        ),
+    ],
+)
+def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed(said: str, where: str) -> None:
+    made = plan(ON, **CLASHING)
+    assert planning.ask_present_script(made, {"kubelet": ""}) == "" and "ask kubelet" in planning.ask_present_script(made, {"kubelet": said})
+    for desired in (ON, Desired(feature_gates={"A": True}, allow_unknown_gates=True)):
+        (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
+        assert f"refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
+        assert "A=true" not in refusal and "take it out of the data" not in refusal and "-1 must" not in refusal
+    # Where the files alone are taken, it is the wish.
+    assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": ""})[1][0]
+
+
+def test_the_files_as_they_are_are_shown_as_they_are() -> None:
+    made = plan(ON, **CLASHING)
+    script = planning.ask_present_script(made, {"kubelet": "no"})
+    shown = [base64.b64decode(part) for part in re.findall(r"<<'\.'\n(.*?)\n\.", script, re.DOTALL)]
+    assert shown == [CLASHING["files"]["/var/lib/kubelet/config.yaml"]] and "Gone=true" in script and "A=true" not in script
+
+
+def test_a_manifest_that_is_refused_as_it_is_is_named() -> None:
+    manifests = {**MANIFESTS, "kube-scheduler.yaml": node.manifest("kube-scheduler", "--v=2", "--feature-gates=F=true,Gone=true")}
+    made = plan(ON, manifests=manifests, components=CONTROL_PLANE)
+    said = {**dict.fromkeys(COMPONENTS, ""), "kube-scheduler": "unrecognized feature gate: Gone"}
+    (refusal,) = judged(made, said, present={"kube-scheduler": said["kube-scheduler"]})[1]
+    assert "kube-scheduler v1.36.3 refuses its files as they are" in refusal and "(/etc/kubernetes/manifests/kube-scheduler.yaml, line 11)" in refusal
+    assert "--feature-gates=F=true,Gone=true" in planning.ask_present_script(made, said)
 
 
 # ---- the catalogue beside the binary

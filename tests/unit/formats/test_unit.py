@@ -409,6 +409,20 @@ def test_a_refusal_names_the_place_that_wins() -> None:
     assert caught.value.file == late
 
 
+@pytest.mark.parametrize(
+    ("found", "where"),
+    [
+        (sources(READS, env={ENV: b"# c\nX='--v=2 --feature-gates=G'\n"}), f"{ENV}, line 2: a feature gate has no value: 'G'"),
+        (sources(exec_start(b"/k --feature-gates F=yes")), f"{FRAGMENT}, line 2: a feature gate's value is not a boolean: 'F=yes'"),
+        (sources(exec_start(b"/k --feature-gates")), f"{FRAGMENT}, line 2: --feature-gates is the last word and has no value"),
+    ],
+)
+def test_a_list_that_is_refused_as_it_is_is_named_with_its_line(found: Sources, where: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        edit(found, {"Other": True})
+    assert str(caught.value).startswith(where)
+
+
 def test_a_made_dropin_goes_again_only_while_it_says_nothing_else() -> None:
     before = sources(exec_start(b"/k --v=2"))
     after = edited(before, G)

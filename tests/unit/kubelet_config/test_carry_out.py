@@ -137,6 +137,18 @@ def test_a_node_that_the_api_does_not_know_is_told_by_its_name() -> None:
     assert "no change could be proven without the API" in str(carry_out.unreadable("host", "n1", NoApi("no control plane")))
 
 
+def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed() -> None:
+    made = plan(state("containerLogMaxSize: 1 Mi\n"), {"podPidsLimit": 500})
+    words = "failed to load kubelet config file, path: /run/daytwo-ask.x1/config, error: ContainerLogMaxSize: quantities must match"
+    told = str(carry_out._judged(made, words, words))
+    assert told.startswith("n1: kubelet v1.36.3 refuses its files as they are, without this change: failed to load")
+    assert "path: /var/lib/kubelet/config.yaml, error" in told and "(/var/lib/kubelet/config.yaml, line 4)" in told
+    assert "as wished" not in told and "without this change" in told
+    assert "refuses as wished: failed to load" in str(carry_out._judged(made, words, ""))
+    assert "gave no answer" in str(carry_out._judged(made, None, None)) and carry_out._judged(made, "", None) is None
+    assert "maxPods" not in made.question_present or "podPidsLimit" not in made.question_present
+
+
 class Now(Cluster):
     """The node as it is when its turn comes."""
 
