@@ -27,10 +27,14 @@ def argv(component: Component, data: bytes) -> tuple[str, ...] | None:
 
 
 def warnings(component: Component) -> list[str]:
+    """What an operator should know before this component is made anew."""
     expected = argv(component, component.data)
-    if expected is not None and expected != component.process.argv:
-        return [f"{component.name} runs with other arguments than {component.file.path} gives: the manifest was not taken up"]
-    return []
+    if expected is None or not (others := flags.differences(component.process.argv, expected)):
+        return []
+    return [
+        f"{component.name} runs with other arguments than {component.file.path} gives: the manifest was not taken up; a change of it also"
+        f" brings: {'; '.join(others)}"
+    ]
 
 
 def places(component: Component, said: str) -> list[str]:
@@ -40,6 +44,6 @@ def places(component: Component, said: str) -> list[str]:
         lines = manifest.argument_lines(component.data, component.name)
     except FormatError:
         lines = []
-    words = {word for word in re.findall(r"[\w-]+", said)}
+    words = set(re.findall(r"[\w-]+", said))
     found = [line for word, line in lines if words & {*re.findall(r"\w+(?==)", word.partition("=")[2]), f"--{flags.name_of(word)}"}]
     return [f"{path}, line {line}" for line in dict.fromkeys(found)] or [path]

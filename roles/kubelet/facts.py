@@ -73,6 +73,11 @@ class Kubelet:
         return minor
 
     @property
+    def is_known(self) -> bool:
+        """True where the settings of its version are known (`minor`)."""
+        return self.process.minor is not None and schema.OLDEST <= self.process.minor <= schema.NEWEST
+
+    @property
     def flag_gates(self) -> dict[str, bool]:
         """Gates set on the command line, as the unit's files give it."""
         return self.service.gates

@@ -7,6 +7,7 @@ import posixpath
 from roles.change.model import FileEdit
 from roles.change.refusal import Refusal
 from roles.formats import FormatError, GateChanges, kubelet_config, unit
+from roles.kubelet import pending
 from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet
 
 DROPIN = "90-daytwo-feature-gates.conf"
@@ -89,17 +90,13 @@ def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
 
 
 def warnings(kubelet: Kubelet) -> list[str]:
-    """What an operator should know before a restart of this kubelet."""
+    """What an operator should know before a restart of this kubelet, from what was seen on the node alone."""
     found = []
-    resolved = kubelet.service.known_argv
-    if resolved is not None and resolved != kubelet.process.argv:
-        running, planned = set(kubelet.process.argv), set(resolved)
-        difference = [f"-{word}" for word in kubelet.process.argv if word not in planned]
-        difference += [f"+{word}" for word in resolved if word not in running]
-        found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {' '.join(difference)}")
+    if others := pending.arguments(kubelet):
+        found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {'; '.join(others)}")
     if kubelet.process.binary_replaced:
         found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")
-    return found
+    return found + pending.not_compared(kubelet)
 
 
 __all__ = ["DROPIN", "edits", "file_edits", "new_service", "touches_units", "warnings"]

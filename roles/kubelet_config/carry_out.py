@@ -15,6 +15,8 @@ from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.kubelet import Kubelet, ask, blame, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
+from roles.kubelet.pending import Pending, pending
+from roles.kubelet_config import restart
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
 from roles.patience import patient
@@ -59,7 +61,7 @@ class Wish:
 @dataclass(frozen=True)
 class Planned:
     """One node of the run; `change` is None where it is as wanted. `question` shows the change to its kubelet, `question_present` its
-    files as they are."""
+    files as they are. `beside`: what the restart brings besides."""
 
     state: State
     settled: Settled
@@ -68,6 +70,7 @@ class Planned:
     question: str
     warnings: tuple[str, ...]
     question_present: str = ""
+    beside: tuple[Pending, ...] = ()
 
 
 @dataclass
@@ -135,8 +138,8 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
     )
     for host, words in said.items():
         present = again.get(host)
-        if refusal := _judged(planned[host], words, None if present is None else _said(present)):
-            refusals.append(refusal)
+        if (reason := _judged(planned[host], words, None if present is None else _said(present))) is not None:
+            refusals.append(reason)
     bridge.stop(refusals)
     return planned
 
@@ -192,25 +195,22 @@ def _not_ready(state: State) -> list[str]:
 def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     found = state.kubelet
     check_node(state)
-    settled = wish.settle(state)
+    beside = restart.brought(state)
+    # What is wanted is held against what the files come to; else an edit of somebody's would be put back with it.
+    coming = restart.with_brought(state, beside)
+    settled = wish.settle(coming)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
     warnings = [*kubelet_plan.warnings(found), *_not_ready(state), *settled.notes, *edits.notes]
-    outlook = wish.foresee(state, after(state.configuration, settled))
-    wrong = settings_differences(settled.expected, state.configuration)
+    outlook = wish.foresee(state, after(coming.configuration, settled))
     if not edits.files:
-        if wrong:
+        if wrong := settings_differences(wish.settle(state).expected, state.configuration):
             raise Refusal(
                 state.host,
                 f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
                 f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
             )
         return Planned(state, settled, outlook, None, "", tuple(warnings))
-    if others := settings.pending(found, state.configuration):
-        raise Refusal(
-            state.host,
-            f"a restart would bring more than this change: {'; '.join(others)}",
-            f"it was edited since the kubelet started: put it back, or `systemctl restart {found.unit_name}` on the node first",
-        )
+    warnings += restart.warnings(beside, settled.named or [tuple(name.split(".")) for name in settled.fields])
     if outlook.evicts and not wish.allow_evictions:
         why = "this would evict: " + "; ".join(outlook.evicts)
         raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")
@@ -231,22 +231,34 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     )
     argv = service.known_argv or edits.argv
     present = ask.ask_kubelet(found, found.service.known_argv or found.process.argv, {})
-    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings), present)
+    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings), present, beside)
 
 
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     """The configuration that the kubelet will run with, as /configz would show it."""
-    made = dict(configuration)
-    for name, value in settled.expected.items():
-        inner = made
-        *parents, last = name.split(".")
-        for part in parents:
-            inner[part] = dict(inner.get(part) or {})
-            inner = inner[part]
-        inner.pop(last, None)
-        if value is not None:
-            inner[last] = value
-    return made
+    return restart.put(configuration, settled.expected)
+
+
+def brings(
+    cluster: Cluster, host: str, found: Kubelet, foresee: Callable[[State, Mapping[str, Any]], Outlook], named: restart.Named = ()
+) -> list[str]:
+    """For a deploy that is not about the configuration: what a restart brings of it, as warnings. Raises Refusal where pods would have to
+    go for that, or where it cannot be proven."""
+    try:
+        if not pending(found, cluster.configuration(found.node_name)):
+            return []
+        state = state_of(cluster, host, found)
+    except (ApiError, NoApi) as error:
+        return [f"whether a restart of the kubelet brings more than this change cannot be told, its /configz could not be read: {error}"]
+    beside = restart.brought(state)
+    outlook = foresee(state, restart.with_brought(state, beside).configuration)
+    if outlook.evicts:
+        raise Refusal(
+            host,
+            f"the restart would also bring {'; '.join(map(str, beside))}, and that would evict: {'; '.join(outlook.evicts)}",
+            f"put the files back, or bring it first and by itself: `systemctl restart {found.unit_name}` on the node",
+        )
+    return restart.warnings(beside, named)
 
 
 def ready_still(ready: Callable[[], str | None], cluster: Cluster, item: Planned, wish: Wish, allow_unproven: bool) -> str | None:
@@ -255,9 +267,10 @@ def ready_still(ready: Callable[[], str | None], cluster: Cluster, item: Planned
         return why
     try:
         now = state_of(cluster, item.state.host, item.state.kubelet)
-        if others := settings.pending(item.state.kubelet, now.configuration):
+        beside = restart.brought(now)
+        if others := [str(one) for one in beside if one not in item.beside]:
             return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
-        outlook = wish.foresee(now, after(now.configuration, item.settled))
+        outlook = wish.foresee(now, after(restart.with_brought(now, beside).configuration, item.settled))
     except Refusal as refusal:
         return str(refusal)
     except (ApiError, NoApi) as error:
@@ -280,10 +293,10 @@ def _assemble(
             item.outlook.may_go if wishes[host].allow_evictions else frozenset(),
         )  # fmt: skip
         prover = Prover(found.cluster, owed)
+        # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
+        was = restart.with_brought(item.state, item.beside).configuration
         effective = Effective(
-            settings={
-                name: {"before": lookup(item.state.configuration, name), "after": value} for name, value in item.settled.expected.items()
-            }
+            settings={name: {"before": lookup(was, name), "after": value} for name, value in item.settled.expected.items()}
         )
         change = replace(item.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
         ready = partial(ready_still, prover.ready, found.cluster, item, wishes[host], options.allow_unproven)

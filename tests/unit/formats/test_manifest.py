@@ -102,7 +102,10 @@ def test_add(before: str, after: str, shape: str) -> None:
         ("command:\n- kube-apiserver\n- --feature-gates=\n- --v=2\n", f"command:\n- kube-apiserver\n- {FLAG}\n- --v=2\n"),
         ('command:\n- kube-apiserver\n- "--feature-gates="\n', f'command:\n- kube-apiserver\n- "{FLAG}"\n'),
         ('command:\n- kube-apiserver\n- --feature-gates\n- ""\n', 'command:\n- kube-apiserver\n- --feature-gates\n- "G=true"\n'),
-        ("command:\n- kube-apiserver\n- --feature-gates\n- ''\n- --v=2\n", "command:\n- kube-apiserver\n- --feature-gates\n- 'G=true'\n- --v=2\n"),
+        (
+            "command:\n- kube-apiserver\n- --feature-gates\n- ''\n- --v=2\n",
+            "command:\n- kube-apiserver\n- --feature-gates\n- 'G=true'\n- --v=2\n",
+        ),
         ("command: [kube-apiserver, --feature-gates=]\n", f"command: [kube-apiserver, {FLAG}]\n"),
         ('command: ["kube-apiserver", "--feature-gates", ""]\n', 'command: ["kube-apiserver", "--feature-gates", "G=true"]\n'),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from roles.formats import ABSENT
 from roles.kubelet import find
 from roles.kubelet_config import State, carry_out
 from roles.kubelet_config.carry_out import Planned, Settled, Wish
+from roles.kubelet_config.model import Desired
 from roles.kubelet_config.outlook import allocatable_outlook, restart_outlook
+from roles.kubelet_config.plan import settle
 from roles.observe import parse
 from roles.proof import Cluster, NoApi
 from tests.unit.observe import node
@@ -62,13 +65,37 @@ def test_a_change_of_its_own() -> None:
     assert made.change is not None and made.outlook.evicts == () and made.warnings == ()
 
 
-def test_a_restart_that_would_bring_somebody_s_edit_is_refused() -> None:
-    with pytest.raises(Refusal) as refused:
-        plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
-    assert str(refused.value) == (
-        "n1: a restart would bring more than this change: maxPods is 20 by its files, and the kubelet runs with 110;"
-        " it was edited since the kubelet started: put it back, or `systemctl restart kubelet.service` on the node first"
-    )
+def test_a_restart_that_brings_somebody_s_edit_is_warned_of_and_reckoned_with() -> None:
+    made = plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
+    assert made.change is not None
+    assert made.warnings == ("a restart also brings: maxPods is 20 by its files, and the kubelet runs with 110",)
+    # What the edit would do to pods needs the same consent as the change itself.
+    with pytest.raises(Refusal, match="no longer fits: default/bb"):
+        plan(state("maxPods: 1\n"), {"podPidsLimit": 500})
+    assert plan(state("maxPods: 1\n"), {"podPidsLimit": 500}, allow_evictions=True).outlook.may_go == {"default/bb"}
+
+
+def test_an_edit_that_the_change_names_itself_is_no_news() -> None:
+    made = plan(state("maxPods: 20\n"), {"maxPods": 30})
+    assert made.change is not None and made.warnings == ()
+
+
+def test_an_edit_that_a_restart_alone_does_not_rightly_bring_is_refused() -> None:
+    with pytest.raises(
+        Refusal, match=r"a restart would bring what its files say.*cpuManagerPolicy is static by its files.*cpuManagerPolicy: "
+    ):
+        plan(state("cpuManagerPolicy: static\n"), {"podPidsLimit": 500})
+
+
+def test_the_rest_of_a_map_stays_as_the_files_have_it() -> None:
+    """A map is written whole: what somebody has edited in it, and what does not run yet, is not put back on the quiet."""
+    given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
+    desired = Desired(kubelet_config={"systemReserved.memory": "2Gi"})
+    made = carry_out._plan_node("r1", given, Wish({}, partial(settle, desired), restart_outlook))
+    assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
+    (told,) = made.warnings
+    assert told.startswith("a restart also brings: systemReserved is")
+    assert made.change is not None and b"cpu: 500m" in (made.change.files[0].after or b"")
 
 
 def test_what_is_written_and_not_in_effect_is_no_success() -> None:
@@ -176,4 +203,7 @@ def test_the_look_is_taken_again_when_the_node_s_turn_comes() -> None:
     told = why(fuller) or ""
     assert told.startswith("by now this would evict: memory.available has 512Mi left") and "allow_evictions=true" in told
     assert why(fuller, replace(wish, allow_evictions=True)) is None
-    assert "restarted with other settings" in (why(state(staticPodPath="/srv")) or "")
+    limited = state("podPidsLimit: 7\n", podPidsLimit=7)
+    made = carry_out._plan_node("r1", limited, wish)
+    assert why(limited) is None
+    assert "restarted with other settings: podPidsLimit is 7 by its files" in (why(state("podPidsLimit: 7\n", podPidsLimit=9)) or "")
