@@ -81,6 +81,8 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
         if name == "kubelet":
             planned.append(_kubelet(run_id, found, wanted))
             warnings += kubelet_plan.warnings(found)
+            if (change := planned[-1].change) is not None:
+                warnings += kubelet_plan.new_copies(found, {edit.path: edit.after for edit in change.files})
         else:
             planned.append(_component(run_id, components[name], found, wanted))
             warnings += control_plane_plan.warnings(components[name])

@@ -6,6 +6,7 @@ src/shared/conf-parser.c, src/core/load-fragment.c, src/basic/env-util.c (releas
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -421,7 +422,15 @@ class Sources:
         return Sources(self.fragment, tuple(units), self.environment_files, self.systemd, self.specifiers)
 
 
-def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str) -> dict[str, bytes | None]:
+def of_operator(path: str) -> bool:
+    """True for a unit or drop-in that is the operator's to edit: not a package's, and none that is gone at the next boot
+    (systemd.unit(5), UNIT FILE LOAD PATH)."""
+    return path.startswith("/etc/")
+
+
+def edit_gates(
+    sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str, in_place: Callable[[str], bool] = of_operator
+) -> dict[str, bytes | None]:
     """The files that must change so that the service's command line sets the gates as wanted, with their new content.
 
     Where a new flag goes, and what is raised: as in `edit_flag`.
@@ -433,20 +442,28 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
     def right(before: Sequence[str], after: Sequence[str]) -> bool:
         return flags.reached(before, after, changes)
 
-    return _edit(sources, flags.FEATURE_GATES, splices, right, variable=variable, new_dropin=new_dropin)
+    return _edit(sources, flags.FEATURE_GATES, splices, right, variable=variable, new_dropin=new_dropin, in_place=in_place)
 
 
 def edit_flag(
-    sources: Sources, name: str, value: str | None, *, variable: str, new_dropin: str, switch: bool = False
+    sources: Sources,
+    name: str,
+    value: str | None,
+    *,
+    variable: str,
+    new_dropin: str,
+    switch: bool = False,
+    in_place: Callable[[str], bool] = of_operator,
 ) -> dict[str, bytes | None]:
     """The files that must change so that the service's command line has `--name=value` once, or (None) not at all; with their new
     content, None for one that goes.
 
     `name` is without dashes. `switch`: a boolean flag, which can stand without a value. A flag that is there is changed at its
     last place, and taken out of all others. A new one goes into `variable` where the unit splits it into words (else into the last
-    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. A unit that reads no
-    variable is given the drop-in `new_dropin`, or another word in the one daytwo has made before. Raises FormatError where the edit
-    could not take effect or needs guessing.
+    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. Where the unit reads no
+    variable, it goes behind the command: in the file that has the ExecStart= that counts, if that may be edited (`in_place`) or was made by
+    daytwo; else in the drop-in `new_dropin`, which copies the command (see `copies`). Raises FormatError where the edit could not take
+    effect or needs guessing.
     """
 
     def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
@@ -455,7 +472,7 @@ def edit_flag(
     def right(before: Sequence[str], after: Sequence[str]) -> bool:
         return flags.set_to(before, after, name, value, switch=switch)
 
-    return _edit(sources, name, splices, right, variable=variable, new_dropin=new_dropin, switch=switch)
+    return _edit(sources, name, splices, right, variable=variable, new_dropin=new_dropin, in_place=in_place, switch=switch)
 
 
 _Remove = Callable[[tuple[Mapped, ...]], list[Splice]]
@@ -470,6 +487,7 @@ def _edit(
     *,
     variable: str,
     new_dropin: str,
+    in_place: Callable[[str], bool],
     switch: bool = False,
 ) -> dict[str, bytes | None]:
     """The files as the splices make them. `right` judges the command line before and after."""
@@ -497,7 +515,7 @@ def _edit(
         flags.check_end([word.text for word in service.argv])
         name = variable if variable in service.split_variables else next(iter(reversed(service.split_variables)), None)
         setting = settings.get(name) if name else None
-        if name is None and (sources.data(service.command_path) or b"").startswith(MADE):
+        if name is None and (in_place(service.command_path) or (sources.data(service.command_path) or b"").startswith(MADE)):
             end = service.command.value.spans[-1][1]
             return [Splice(end, end, b" " + flag.encode(), service.command_path)]
         if name is None or (setting is None and not service.environment_files):
@@ -507,7 +525,7 @@ def _edit(
                 )
             written = flag.replace("%", "%%")
             command = f'Environment="{name}={written}"'.encode() if name else _command_again(sources, service, written)
-            added[new_dropin] = MADE + b"\n[Service]\n" + command + b"\n"
+            added[new_dropin] = MADE + b"\n" + (b"" if name else _copied_from(sources, service)) + b"[Service]\n" + command + b"\n"
             return []
         if setting is None:
             path = service.environment_files[-1].path
@@ -561,7 +579,8 @@ def _for_units(splice: Splice, sources: Sources) -> Splice:
 
 def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) -> bool:
     """True for a drop-in that daytwo had made and that, as it would be now, changes nothing."""
-    if not re.fullmatch(re.escape(MADE) + rb'\n\[Service\]\n(Environment="[A-Za-z0-9_]+="|ExecStart=\nExecStart=.*)\n', dropin, re.DOTALL):
+    head = re.escape(MADE) + rb"\n(?:# Copied [^\n]*\n)?\[Service\]\n"
+    if not re.fullmatch(head + rb'(Environment="[A-Za-z0-9_]+="|ExecStart=\nExecStart=.*)\n', dropin, re.DOTALL):
         return False
     keys = [(entry.section, entry.key) for entry in entries(UnitFile(path, dropin))]
     if keys not in ([("Service", "Environment")], [("Service", "ExecStart")] * 2):
@@ -618,6 +637,48 @@ def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Spli
 def _command_again(sources: Sources, service: Service, flag: str) -> bytes:
     """The command line as it is written, with one flag more. ExecStart= is reset first, since a second one would be refused by
     systemd for a service of this type."""
-    data = sources.data(service.command_path) or b""
+    return b"ExecStart=\nExecStart=" + _written(sources, service) + b" " + flag.encode()
+
+
+def _written(sources: Sources, service: Service) -> bytes:
+    """The command as it stands in its file."""
     spans = service.command.value.spans
-    return b"ExecStart=\nExecStart=" + data[spans[0][0] : spans[-1][1]] + b" " + flag.encode()
+    return (sources.data(service.command_path) or b"")[spans[0][0] : spans[-1][1]]
+
+
+_COPIED = re.compile(rb"# Copied from ExecStart= of (.+) \(sha256 ([0-9a-f]{64})\); later edits there do not count\Z")
+
+
+def _copied_from(sources: Sources, service: Service) -> bytes:
+    total = hashlib.sha256(_written(sources, service)).hexdigest()
+    return f"# Copied from ExecStart= of {service.command_path} (sha256 {total}); later edits there do not count\n".encode()
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A drop-in of daytwo's that copies the command of `origin`, which it masks. `changed`: that one has another command by now; None
+    where it cannot be told."""
+
+    path: str
+    origin: str
+    changed: bool | None
+
+
+def copies(sources: Sources) -> list[Copy]:
+    """The drop-in that daytwo made and that has the command that counts, as a copy of another file's; [] where there is none."""
+    path = sources.resolve().command_path
+    lines = (sources.data(path) or b"").split(b"\n")
+    if path == sources.fragment.path or lines[0] != MADE:
+        return []
+    noted = next((found for line in lines if (found := _COPIED.match(line))), None)
+    try:
+        without = sources.with_file(path, None)
+        service = without.resolve()
+    except FormatError:
+        return [Copy(path, noted[1].decode() if noted else sources.fragment.path, None)]
+    now = _written(without, service)
+    if noted is None:
+        # Of an earlier daytwo: the command as it was, with flags behind it.
+        return [Copy(path, service.command_path, None if now not in (sources.data(path) or b"") else False)]
+    same = noted[1].decode() == service.command_path and noted[2].decode() == hashlib.sha256(now).hexdigest()
+    return [Copy(path, service.command_path, not same)]

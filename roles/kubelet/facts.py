@@ -58,6 +58,11 @@ class Kubelet:
         """True for a path that the kubelet would read as a configuration drop-in."""
         return self.dropin_folder is not None and path.startswith(self.dropin_folder + "/") and path.endswith(".conf")
 
+    def may_edit(self, path: str) -> bool:
+        """True for a unit or drop-in that is the operator's, and that a new file can stand in the place of: no link to a package's."""
+        seen = self.seen.file(path)
+        return unit.of_operator(path) and seen is not None and seen.why_not_replaceable() is None
+
     @property
     def minor(self) -> int:
         """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal where its settings are not known."""

@@ -53,7 +53,9 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
     on_flags |= {name: value for name, value in left.items() if value is not None}
     if on_flags:
         folder = f"/etc/systemd/system/{kubelet.unit_name}.d"
-        result |= unit.edit_gates(kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN))
+        result |= unit.edit_gates(
+            kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN), in_place=kubelet.may_edit
+        )
     return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
 
 
@@ -76,11 +78,15 @@ def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[File
 
 def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
     """The command line as the changed files give it."""
+    return _new_sources(kubelet, changed).resolve()
+
+
+def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sources:
     sources = kubelet.sources
     for path, data in changed.items():
         if path != kubelet.config_path and not kubelet.is_dropin(path):
             sources = sources.with_file(path, data)
-    return sources.resolve()
+    return sources
 
 
 def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
@@ -96,7 +102,26 @@ def warnings(kubelet: Kubelet) -> list[str]:
         found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {'; '.join(others)}")
     if kubelet.process.binary_replaced:
         found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")
+    found += [_outdated(copy) for copy in unit.copies(kubelet.sources) if copy.changed is not False]
     return found + pending.not_compared(kubelet)
 
 
-__all__ = ["DROPIN", "edits", "file_edits", "new_service", "touches_units", "warnings"]
+def _outdated(copy: unit.Copy) -> str:
+    how = "has another command since" if copy.changed else "may have another command by now"
+    return (
+        f"{copy.path}, which daytwo made, copies ExecStart= of {copy.origin}; that {how}, and the copy is what counts: compare them, remove"
+        " the copy, run `systemctl daemon-reload`, and set again what daytwo had added there"
+    )
+
+
+def new_copies(kubelet: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
+    """A command that the changed files copy from a file that is not the operator's, and so mask: what to know of that."""
+    return [
+        f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file will not count until"
+        f" {copy.path} is gone again: it goes with the last flag that daytwo has added there (absent)"
+        for copy in unit.copies(_new_sources(kubelet, changed))
+        if copy.path in changed and kubelet.seen.data(copy.path) is None
+    ]
+
+
+__all__ = ["DROPIN", "edits", "file_edits", "new_copies", "new_service", "touches_units", "warnings"]

@@ -228,7 +228,13 @@ class _Editor:
         folder = f"/etc/systemd/system/{self.kubelet.unit_name}.d"
         switch = schema.flags(self.kubelet.minor)[flag].switch
         changed = unit.edit_flag(
-            self.sources, flag, text, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, UNIT_DROPIN), switch=switch
+            self.sources,
+            flag,
+            text,
+            variable=OPERATORS_VARIABLE,
+            new_dropin=posixpath.join(folder, UNIT_DROPIN),
+            switch=switch,
+            in_place=self.kubelet.may_edit,
         )
         if owned := next((path for path in changed if path.startswith(("/usr/", "/lib/"))), None):
             raise Refusal(

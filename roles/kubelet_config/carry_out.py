@@ -210,6 +210,7 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
                 f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
             )
         return Planned(state, settled, outlook, None, "", tuple(warnings))
+    warnings += kubelet_plan.new_copies(found, edits.files)
     warnings += restart.warnings(beside, settled.named or [tuple(name.split(".")) for name in settled.fields])
     if outlook.evicts and not wish.allow_evictions:
         why = "this would evict: " + "; ".join(outlook.evicts)

@@ -230,22 +230,31 @@ def test_unusual_paths(lab: Lab, node: str) -> None:
             wait_for(lambda: control_plane_is_whole(lab, other_than=moved), "the control plane at its old place", 600)
 
 
-def test_a_unit_that_reads_no_variable_is_given_a_dropin(lab: Lab) -> None:
-    unit = "/etc/systemd/system/kubelet.service"
-    dropin = f"{unit}.d/90-daytwo-feature-gates.conf"
-    lab.run("w2", f"cp -a {unit} /root/kubelet.service && sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {unit}")
-    lab.run("w2", "systemctl daemon-reload && systemctl restart kubelet")
+UNIT = "/etc/systemd/system/kubelet.service"
+
+
+@pytest.mark.parametrize("place", [UNIT, "/usr/lib/systemd/system/kubelet.service"])
+def test_a_unit_that_reads_no_variable(lab: Lab, place: str) -> None:
+    """The operator's is edited where its command stands; a package's is left alone, and a drop-in copies its command."""
+    dropin = f"{UNIT}.d/90-daytwo-feature-gates.conf"
+    own = place == UNIT
+    lab.run("w2", f"cp -a {UNIT} /root/kubelet.service && sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {UNIT}")
+    lab.run("w2", f"{'true' if own else f'mv {UNIT} {place}'} && systemctl daemon-reload && systemctl restart kubelet")
     try:
         before, old = operator.files(lab, "w2"), operator.processes(lab, "w2")
         on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2"))
         assert on.code == 0, on.all
-        assert set(operator.files(lab, "w2")) - set(before) == {dropin}
+        now = operator.files(lab, "w2")
+        assert {path for path in now if now[path] != before.get(path)} == {UNIT if own else dropin}
+        assert (f"copies ExecStart= of {place}" in on.out) is not own, on.all
         assert operator.gates_of(operator.processes(lab, "w2")["kubelet"]) == f"{GATE}=true" and operator.effective(lab, "w2", GATE)
         absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"))
         assert absent.code == 0, absent.all
         assert operator.files(lab, "w2") == before and operator.processes(lab, "w2")["kubelet"][2:] == old["kubelet"][2:]
     finally:
-        lab.run("w2", f"mv /root/kubelet.service {unit}; rm -rf {unit}.d; systemctl daemon-reload; systemctl restart kubelet")
+        lab.run(
+            "w2", f"rm -f {place} && mv /root/kubelet.service {UNIT}; rm -rf {UNIT}.d; systemctl daemon-reload; systemctl restart kubelet"
+        )
 
 
 # ---- refusals

@@ -92,13 +92,43 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
     assert change is not None and not change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
 
 
-def test_a_unit_that_reads_no_variable_is_given_a_dropin() -> None:
-    unit = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
-    made = plan(ON, style="plain", unit=unit)
+UNREAD = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
+OWN = "/etc/systemd/system/kubelet.service"
+
+
+def test_a_unit_of_the_operator_that_reads_no_variable_is_edited_where_its_command_stands() -> None:
+    made = plan(ON, style="plain", unit=UNREAD)
+    assert edits(made) == {OWN: UNREAD.replace(b"--v=2", b"--v=2 --feature-gates=A=true")}
+    change = made.planned[0].change
+    assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
+    assert made.warnings == ()
+
+
+def linked(data: bytes) -> list[str]:
+    """The answer of a node whose unit in /etc is a link to a package's file."""
+    lines = node.answer(style="plain", unit=data)
+    return [node.file_line(OWN, data, kind="link") if line == node.file_line(OWN, data) else line for line in lines]
+
+
+def test_a_unit_that_is_not_the_operator_s_is_given_a_dropin_with_a_copy_and_a_warning() -> None:
+    made = planning.make("r1", parse("n1", linked(UNREAD)), ON)
     (path,) = edits(made)
     assert path == "/etc/systemd/system/kubelet.service.d/90-daytwo-feature-gates.conf"
     change = made.planned[0].change
     assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
+    assert made.warnings == (
+        f"{path} copies ExecStart= of {OWN}, which reads no variable; later edits of that file will not count until {path} is gone again:"
+        " it goes with the last flag that daytwo has added there (absent)",
+    )
+
+
+@pytest.mark.parametrize(("unit", "told"), [(UNREAD, False), (UNREAD.replace(b"--v=2", b"--v=2 --max-pods=7"), True)])
+def test_a_unit_that_has_changed_under_its_copy_is_told(unit: bytes, told: bool) -> None:
+    copied = edits(planning.make("r1", parse("n1", linked(UNREAD)), ON))
+    dropins = {path: data for path, data in copied.items() if data is not None}
+    made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
+    assert edits(made) == {}
+    assert bool(made.warnings) is told and (not told or f"copies ExecStart= of {OWN}; that has another command since" in made.warnings[0])
 
 
 def test_a_flag_beats_the_config_file_and_is_where_the_gate_is_changed() -> None:

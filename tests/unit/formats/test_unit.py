@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -19,6 +22,20 @@ def sources(fragment: bytes, *dropins: bytes, env: dict[str, bytes | None] | Non
     """A unit with drop-ins 10.conf, 20.conf...; `env` by path."""
     units = tuple(UnitFile(f"{FRAGMENT}.d/{number}0.conf", data) for number, data in enumerate(dropins, 1))
     return Sources(UnitFile(FRAGMENT, fragment), units, env or {}, systemd, {"H": "node-1"})
+
+
+VENDORS = "/usr/lib/systemd/system/kubelet.service"
+
+
+def vendors(fragment: bytes) -> Sources:
+    """A unit that belongs to a package."""
+    return Sources(UnitFile(VENDORS, fragment), (), {}, 257, {"H": "node-1"})
+
+
+def copied(command: bytes, flag: bytes, path: str = VENDORS) -> bytes:
+    """The drop-in that daytwo makes for a unit that reads no variable and is not the operator's."""
+    note = f"# Copied from ExecStart= of {path} (sha256 {hashlib.sha256(command).hexdigest()}); later edits there do not count\n"
+    return unit.MADE + b"\n" + note.encode() + b"[Service]\nExecStart=\nExecStart=" + command + b" " + flag + b"\n"
 
 
 def argv(found: Sources) -> list[str]:
@@ -255,11 +272,17 @@ ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
     (sources(exec_start(b"/k $X", b'Environment=X="--v=2"')), {FRAGMENT: exec_start(b"/k $X", b'Environment=X="--v=2 ' + FLAG + b'"')}),
     # A variable that nothing sets and no file to set it in; a unit that reads no variable.
     (sources(exec_start(b"/k $X")), {NEW: unit.MADE + b'\n[Service]\nEnvironment="X=' + FLAG + b'"\n'}),
+    (sources(exec_start(b"/k --v=2 \\\n  --a")), {FRAGMENT: exec_start(b"/k --v=2 \\\n  --a " + FLAG)}),
+    (sources(exec_start(b"/k 100%% ${Y}")), {FRAGMENT: exec_start(b"/k 100%% ${Y} " + FLAG)}),
+    (sources(exec_start(b"/k 'a b' \\\n# c\n")), {FRAGMENT: exec_start(b"/k 'a b' " + FLAG + b" \\\n# c\n")}),
+    # The operator's own drop-in has the command that counts; a copy of it would mask later edits there.
     (
-        sources(exec_start(b"/k --v=2 \\\n  --a")),
-        {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k --v=2 \\\n  --a " + FLAG + b"\n"},
+        sources(exec_start(b"/k"), b"[Service]\nExecStart=\nExecStart=/k --own\nRestart=no\n"),
+        {f"{FRAGMENT}.d/10.conf": b"[Service]\nExecStart=\nExecStart=/k --own " + FLAG + b"\nRestart=no\n"},
     ),
-    (sources(exec_start(b"/k 100%% ${Y}")), {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k 100%% ${Y} " + FLAG + b"\n"}),
+    # A package's is not edited.
+    (vendors(exec_start(b"/k --v=2 \\\n  --a")), {NEW: copied(b"/k --v=2 \\\n  --a", FLAG)}),
+    (vendors(exec_start(b"/k 100%% ${Y}")), {NEW: copied(b"/k 100%% ${Y}", FLAG)}),
     # Another variable than the operator's, where that is not read.
     (sources(exec_start(b"/k $W $Z", b"Environment=Z= W=")), {FRAGMENT: exec_start(b"/k $W $Z", b"Environment=Z=" + FLAG + b" W=")}),
 ]
@@ -387,9 +410,9 @@ def test_a_variable_that_is_used_twice() -> None:
         sources(exec_start(b"/k $X"), *[b""] * 9, b"[Service]\nEnvironment=\n").with_file(
             f"{FRAGMENT}.d/99.conf", b"[Service]\nEnvironment=\n"
         ),
-        sources(exec_start(b"/k")).with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
+        vendors(exec_start(b"/k")).with_file(f"{VENDORS}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
         # The drop-in's name is taken.
-        sources(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
+        vendors(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
         # The value ends in an open quote, which would swallow the flag.
         sources(READS, env={ENV: b'X="\'--v=2"\n'}),
         # systemd already ignores the list.
@@ -403,9 +426,9 @@ def test_edits_that_are_refused(before: Sources) -> None:
 
 
 def test_a_refusal_names_the_place_that_wins() -> None:
-    late = f"{FRAGMENT}.d/99.conf"
+    late = f"{VENDORS}.d/99.conf"
     with pytest.raises(FormatError) as caught:
-        edit(sources(exec_start(b"/k")).with_file(late, b"[Service]\nExecStart=\nExecStart=/k other\n"), G)
+        edit(vendors(exec_start(b"/k")).with_file(late, b"[Service]\nExecStart=\nExecStart=/k other\n"), G)
     assert caught.value.file == late
 
 
@@ -424,15 +447,46 @@ def test_a_list_that_is_refused_as_it_is_is_named_with_its_line(found: Sources, 
 
 
 def test_a_made_dropin_goes_again_only_while_it_says_nothing_else() -> None:
-    before = sources(exec_start(b"/k --v=2"))
+    before = vendors(exec_start(b"/k --v=2"))
     after = edited(before, G)
     content = after.data(NEW)
     assert content is not None
     more = after.with_file(NEW, content + b"Restart=no\n")
     assert edit(more, {"G": None}) == {NEW: content.replace(b" " + FLAG, b"") + b"Restart=no\n"}
     # The unit has changed under it: the drop-in's command stays in force.
-    newer = after.with_file(FRAGMENT, exec_start(b"/k --v=3"))
+    newer = after.with_file(VENDORS, exec_start(b"/k --v=3"))
     assert edit(newer, {"G": None}) == {NEW: content.replace(b" " + FLAG, b"")}
+
+
+def test_a_copy_of_the_command_is_known_and_so_is_that_the_unit_has_changed_since() -> None:
+    before = vendors(exec_start(b"/k --v=2"))
+    after = edited(before, G)
+    assert unit.copies(before) == [] and unit.copies(sources(exec_start(b"/k"))) == []
+    assert unit.copies(after) == [unit.Copy(NEW, VENDORS, False)]
+    # What daytwo itself adds to the copy is no change of the unit, nor is any other part of the unit.
+    assert unit.copies(edited(after, {"Other": False})) == [unit.Copy(NEW, VENDORS, False)]
+    assert unit.copies(after.with_file(VENDORS, exec_start(b"/k --v=2", b"Restart=no"))) == [unit.Copy(NEW, VENDORS, False)]
+    assert unit.copies(after.with_file(VENDORS, exec_start(b"/k --v=3"))) == [unit.Copy(NEW, VENDORS, True)]
+    assert unit.copies(after.with_file(VENDORS, exec_start(b"/k --v=2 --more"))) == [unit.Copy(NEW, VENDORS, True)]
+    own = f"{FRAGMENT}.d/10.conf"
+    assert unit.copies(after.with_file(own, b"[Service]\nExecStart=\nExecStart=/k --v=2\n")) == [unit.Copy(NEW, own, True)]
+    assert unit.copies(after.with_file(VENDORS, b"[Service]\n")) == [unit.Copy(NEW, VENDORS, None)]
+    # One that is read later has the command that counts: nothing of the copy does.
+    assert unit.copies(after.with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k\n")) == []
+
+
+def test_a_copy_of_an_earlier_daytwo_says_not_what_it_copied() -> None:
+    old = vendors(exec_start(b"/k --v=2")).with_file(NEW, unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k --v=2 " + FLAG + b"\n")
+    assert unit.copies(old) == [unit.Copy(NEW, VENDORS, False)]
+    assert unit.copies(old.with_file(VENDORS, exec_start(b"/k --v=3"))) == [unit.Copy(NEW, VENDORS, None)]
+    assert edit(old, {"G": None}) == {NEW: None}
+
+
+def test_what_may_be_edited_in_place_is_the_caller_s_to_say() -> None:
+    """A link in /etc to a package's file, for one."""
+    before = sources(exec_start(b"/k"))
+    made = unit.edit_gates(before, G, variable="X", new_dropin=NEW, in_place=lambda path: False)
+    assert made == {NEW: copied(b"/k", FLAG, FRAGMENT)}
 
 
 # ---- one flag
@@ -460,10 +514,8 @@ FLAG_ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
         {FRAGMENT: exec_start(b"/k $X", f'Environment="X=--v=2 --eviction-hard={HARD}%"'.encode())},
     ),
     (sources(exec_start(b"/k $X")), {NEW: unit.MADE + f'\n[Service]\nEnvironment="X=--eviction-hard={HARD}%"\n'.encode()}),
-    (
-        sources(exec_start(b"/k --v=2")),
-        {NEW: unit.MADE + f"\n[Service]\nExecStart=\nExecStart=/k --v=2 --eviction-hard={HARD}%\n".encode()},
-    ),
+    (sources(exec_start(b"/k --v=2")), {FRAGMENT: exec_start(f"/k --v=2 --eviction-hard={HARD}%".encode())}),
+    (vendors(exec_start(b"/k --v=2")), {NEW: copied(b"/k --v=2", f"--eviction-hard={HARD}%".encode())}),
 ]
 
 
@@ -541,7 +593,7 @@ def test_a_flag_in_a_variable_that_is_used_twice() -> None:
 
 @pytest.mark.parametrize("read", [b"/k --v=2", b"/k $X"])
 def test_several_flags_share_the_dropin_that_daytwo_made(read: bytes) -> None:
-    before = sources(exec_start(read))
+    before = vendors(exec_start(read))
     one = flag_edited(before, OLD)
     both = flag_edited(one, "2m", "eviction-pressure-transition-period")
     assert argv(both)[-2:] == [f"--eviction-hard={OLD}", "--eviction-pressure-transition-period=2m"]
@@ -564,8 +616,8 @@ def test_values_that_are_not_written_on_a_command_line(value: str) -> None:
         sources(exec_start(b"/bin/sh -c 'exec /k --eviction-hard=a<1'")),
         sources(exec_start(b"/bin/sh -c '/k $X'")),
         sources(exec_start(b"/k -- $X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: None}),
-        sources(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
-        sources(exec_start(b"/k")).with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
+        vendors(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
+        vendors(exec_start(b"/k")).with_file(f"{VENDORS}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
     ],
 )
 def test_flags_that_are_not_edited(before: Sources) -> None:
@@ -666,7 +718,8 @@ def units(draw: st.DrawFn) -> Sources:
         dropins.append(text(["ExecStart=", draw(_command)]))
     env = st.none() | st.lists(_env_line, max_size=3).map(lambda found: "\n".join(found).encode())
     second = st.lists(_env_line, max_size=2).map(lambda found: "".join(f"{line}\n" for line in found).encode())
-    return sources(fragment, *dropins, env={"/1": draw(env), "/2": draw(second)})
+    found = sources(fragment, *dropins, env={"/1": draw(env), "/2": draw(second)})
+    return replace(found, fragment=UnitFile(VENDORS, fragment)) if draw(st.booleans()) else found
 
 
 @settings(max_examples=150)
