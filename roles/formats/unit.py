@@ -94,8 +94,24 @@ class EnvironmentFile:
 
 
 @dataclass(frozen=True)
+class Ignored:
+    """A line that is about a variable of the command line (or all of a file, `line` None), and that systemd passes over."""
+
+    path: str
+    line: int | None
+    variable: str
+    why: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}, line {self.line}" if self.line else self.path
+        told = f", and does not set {self.variable} by it" if self.variable else ""
+        return f"{place}: systemd ignores this{told}: {self.why}"
+
+
+@dataclass(frozen=True)
 class Service:
-    """What systemd runs: the command line word by word, and what it was made from."""
+    """What systemd runs: the command line word by word, and what it was made from. `unset`: variables that UnsetEnvironment= takes away,
+    whatever sets them."""
 
     argv: tuple[Word, ...]
     command: Entry
@@ -104,6 +120,8 @@ class Service:
     environment_files: tuple[EnvironmentFile, ...]
     split_variables: tuple[str, ...]
     whole_variables: tuple[str, ...] = field(default=())
+    unset: frozenset[str] = frozenset()
+    ignored: tuple[Ignored, ...] = ()
 
     @property
     def known_argv(self) -> tuple[str, ...] | None:
@@ -230,6 +248,7 @@ def resolve(
     listed: list[tuple[str, bool]] = []
     passed: list[str] = []
     unset: list[tuple[str, UnitFile, Entry]] = []
+    passed_over = _PassedOver()
     for unit in (fragment, *dropins):
         for entry in entries(unit):
             if entry.section != "Service":
@@ -240,13 +259,15 @@ def resolve(
                 if entry.key == "ExecStart":
                     commands = [*commands, (unit, entry)] if kept else []
                 elif entry.key == "Environment":
-                    variables = [*variables, *_environment(unit, entry, known)] if kept else []
+                    if not kept:
+                        passed_over.reset(variables, unit, entry)
+                    variables = [*variables, *_environment(unit, entry, known, passed_over)] if kept else []
                 elif entry.key == "EnvironmentFile":
-                    listed = [*listed, *_listed(entry, known)] if kept else []
+                    listed = [*listed, *_listed(unit, entry, known, passed_over)] if kept else []
                 elif entry.key == "PassEnvironment":
                     passed = [*passed, *_names(entry)] if kept else []
                 elif entry.key == "UnsetEnvironment":
-                    unset = [*unset, *((name.partition("=")[0], unit, entry) for name in _names(entry))] if kept else []
+                    unset = [*unset, *((name, unit, entry) for name in _unset(entry, known))] if kept else []
             except FormatError as error:
                 raise error.in_file(unit.path, entry.line) from None
     if len(commands) != 1:
@@ -264,32 +285,113 @@ def resolve(
                 origin = Origin("environment_file", path, assignment.line, assignment.name)
                 variables.append((assignment.name, Setting(assignment.value, origin)))
         except FormatError as error:
-            raise error.in_file(path) from None
+            if not optional:
+                raise error.in_file(path) from None
+            # Behind a `-` systemd goes on without a file that it cannot read (src/core/exec-invoke.c, exec_context_load_environment).
+            passed_over.file(path, error)
     environment = dict(variables)  # the last one counts
+    taken: dict[str, tuple[Setting, UnitFile, Entry]] = {}
+    for name, where, entry in unset:
+        bare, equals, value = name.partition("=")
+        setting = environment.get(bare)
+        if setting is not None and (not equals or setting.value.string == value):
+            taken[bare] = (setting, where, entry)
+            del environment[bare]
+    gone = frozenset(name for name, _, _ in unset if "=" not in name)
     unit, command = commands[0]
+    foreign = {*_MANAGERS.split(), *passed} - gone
     try:
-        argv, split, whole = _command_line(unit, command, environment, {*_MANAGERS.split(), *passed}, known)
+        argv, split, whole = _command_line(unit, command, environment, foreign, known)
     except FormatError as error:
         raise error.in_file(unit.path, command.line) from None
-    for name, where, entry in unset:
-        if name in (*split, *whole):
-            raise FormatError(
-                "UnsetEnvironment= takes a variable of the command line away again", line=entry.line, file=where.path, value=name
-            )
-    return Service(argv, command, unit.path, environment, tuple(present), split, whole)
+    used = tuple(dict.fromkeys((*split, *whole)))
+    told = passed_over.of(used, environment, taken, {path: environment_files[path] or b"" for path, _ in listed}, systemd)
+    return Service(argv, command, unit.path, environment, tuple(present), split, whole, gone, tuple(told))
+
+
+class _PassedOver:
+    """Collects what systemd does not take for an assignment while the files are read."""
+
+    def __init__(self) -> None:
+        self._words: list[tuple[UnitFile, Entry, bytes, str, frozenset[str]]] = []
+        self._reset: dict[str, tuple[Setting, UnitFile, Entry]] = {}
+        self._whole: list[Ignored] = []
+
+    def word(self, unit: UnitFile, entry: Entry, text: bytes, why: str, beside: frozenset[str]) -> None:
+        """One word of an Environment=; `beside`: the variables that the same line does set."""
+        self._words.append((unit, entry, text, why, beside))
+
+    def reset(self, variables: Sequence[tuple[str, Setting]], unit: UnitFile, entry: Entry) -> None:
+        self._reset |= {name: (setting, unit, entry) for name, setting in variables}
+
+    def file(self, path: str, error: FormatError) -> None:
+        self._whole.append(Ignored(path, error.line, "", f"{error.rule}"))
+
+    def path(self, unit: UnitFile, entry: Entry) -> None:
+        why = f"EnvironmentFile={entry.value.string} is no absolute path without quotes, and systemd does not read that file"
+        self._whole.append(Ignored(unit.path, entry.line, "", why))
+
+    def of(
+        self,
+        used: Sequence[str],
+        environment: Mapping[str, Setting],
+        taken: Mapping[str, tuple[Setting, UnitFile, Entry]],
+        files: Mapping[str, bytes],
+        systemd: int,
+    ) -> list[Ignored]:
+        """What of it is about variables that the command line uses."""
+        found = list(self._whole)
+        unread = {one.path for one in self._whole}
+        for variable in used:
+            for unit, entry, text, why, beside in self._words:
+                if variable in beside:
+                    found.append(
+                        Ignored(unit.path, entry.line, f"all of {variable}", f"{why}; quotes are missing around the assignment")
+                    )
+                elif envfile.names(text.partition(b"=")[0], variable):
+                    found.append(Ignored(unit.path, entry.line, variable, why))
+            for path, data in files.items():
+                if path not in unread:
+                    found += [Ignored(path, one.line, variable, one.why) for one in envfile.ignored(data, variable, systemd)]
+            if variable in taken:
+                setting, unit, entry = taken[variable]
+                why = f"UnsetEnvironment= takes it away again ({unit.path}, line {entry.line})"
+                found.append(Ignored(setting.origin.path, setting.origin.line, variable, why))
+            elif variable in self._reset and variable not in environment:
+                setting, unit, entry = self._reset[variable]
+                why = f"an empty Environment= takes it back ({unit.path}, line {entry.line})"
+                found.append(Ignored(setting.origin.path, setting.origin.line, variable, why))
+        return list(dict.fromkeys(found))
+
+
+def _unset(entry: Entry, known: Mapping[str, str]) -> list[str]:
+    """NAME or NAME=VALUE of an UnsetEnvironment=."""
+    found = []
+    for word in words.split(entry.value, c_escapes=True):
+        resolved, complete = _specifiers(word, known)
+        if not complete:
+            raise FormatError("an UnsetEnvironment= with a specifier that only the node can resolve", value=resolved.string)
+        found.append(resolved.string)
+    return found
 
 
 def _names(entry: Entry) -> list[str]:
     return [word.string for word in words.split(entry.value, c_escapes=True)]
 
 
-def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str]) -> list[tuple[str, Setting]]:
+def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, Setting]]:
     found = []
+    dropped: list[tuple[bytes, str]] = []
     for word in words.split(entry.value, c_escapes=True):
         resolved, complete = _specifiers(word, known)
         name, equals, written = resolved.string.partition("=")
         if not equals or not _NAME.fullmatch(name) or not words.valid_utf8(resolved.text):
-            continue  # dropped by systemd too, with a line in its journal
+            # Dropped by systemd too, with a line in its journal.
+            utf8 = words.valid_utf8(resolved.text)
+            dropped.append(
+                (resolved.text, envfile.why_ignored(name.encode("utf-8", "surrogateescape"), bool(equals)) if utf8 else "it is not UTF-8")
+            )
+            continue
         if not complete and "feature" in written:
             raise FormatError("a variable with gates holds a specifier", value=resolved.string)
         begin = len(name) + 1
@@ -297,15 +399,18 @@ def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str]) -> list
         extent = (resolved.spans[begin - 1][1], word.extent[1])
         value = Mapped(resolved.text[begin:], resolved.spans[begin:], extent, resolved.source)
         found.append((name, Setting(value, Origin("environment", unit.path, entry.line, name), known=complete)))
+    for text, why in dropped:
+        passed_over.word(unit, entry, text, why, frozenset(name for name, _ in found))
     return found
 
 
-def _listed(entry: Entry, known: Mapping[str, str]) -> list[tuple[str, bool]]:
+def _listed(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, bool]]:
     path, complete = _specifiers(entry.value, known)
     optional, text = path.string.startswith("-"), path.string.removeprefix("-")
     if not complete or re.search(r"[*?\[\\]", text):
         raise FormatError("an EnvironmentFile= with a specifier or a pattern", value=text)
     if not text.startswith("/") or ".." in text.split("/"):
+        passed_over.path(unit, entry)
         return []  # passed over by systemd too, with a line in its journal
     return [("/" + posixpath.normpath(text).lstrip("/"), optional)]
 
@@ -513,7 +618,8 @@ def _edit(
 
     def insert(flag: str) -> list[Splice]:
         flags.check_end([word.text for word in service.argv])
-        name = variable if variable in service.split_variables else next(iter(reversed(service.split_variables)), None)
+        usable = [name for name in service.split_variables if name not in service.unset]
+        name = variable if variable in usable else next(iter(reversed(usable)), None)
         setting = settings.get(name) if name else None
         if name is None and (in_place(service.command_path) or (sources.data(service.command_path) or b"").startswith(MADE)):
             end = service.command.value.spans[-1][1]
@@ -529,7 +635,10 @@ def _edit(
             return []
         if setting is None:
             path = service.environment_files[-1].path
-            added[path] = envfile.add_assignment(sources.environment_files[path], name, flag, sources.systemd)
+            try:
+                added[path] = envfile.add_assignment(sources.environment_files[path], name, flag, sources.systemd)
+            except FormatError as error:
+                raise error.in_file(path) from None
             return []
         if setting.origin.kind == "environment_file":
             data = sources.data(setting.origin.path) or b""

@@ -102,6 +102,7 @@ def warnings(kubelet: Kubelet) -> list[str]:
         found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {'; '.join(others)}")
     if kubelet.process.binary_replaced:
         found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")
+    found += map(str, kubelet.service.ignored)
     found += [_outdated(copy) for copy in unit.copies(kubelet.sources) if copy.changed is not False]
     return found + pending.not_compared(kubelet)
 

@@ -92,6 +92,40 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
     assert change is not None and not change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"export KUBELET_EXTRA_ARGS=--v=2", "`export` belongs to a shell"),
+        (b"\xef\xbb\xbfKUBELET_EXTRA_ARGS=--v=2", "a byte order mark stands before the name"),
+        (b"KUBELET-EXTRA-ARGS=--v=2", "is no name of a variable"),
+        (b"KUBELET EXTRA_ARGS KUBELET_EXTRA_ARGS=--v=2", "there is a blank in the name"),
+    ],
+)
+def test_a_line_that_systemd_ignores_is_told_before_one_is_added_behind_it(line: bytes, why: str) -> None:
+    made = plan(ON, style="plain", files={"/etc/default/kubelet": line + b"\n"})
+    assert edits(made) == {"/etc/default/kubelet": line + b'\n# Added by daytwo\nKUBELET_EXTRA_ARGS="--feature-gates=A=true"\n'}
+    (warning,) = made.warnings
+    assert (
+        warning.startswith("/etc/default/kubelet, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS by it")
+        and why in warning
+    )
+
+
+def test_an_environment_file_that_systemd_does_not_read_is_told_and_not_written_to() -> None:
+    files = {"/etc/default/kubelet": b"# ours\nKUBELET_EXTRA_ARGS=\xff\n"}
+    made = plan(ON, files=files)
+    assert list(edits(made)) == ["/var/lib/kubelet/config.yaml"]
+    assert "/etc/default/kubelet, line 2: systemd ignores this: an assignment is not UTF-8" in made.warnings[0]
+    with pytest.raises(Refusal, match="/etc/default/kubelet, line 2: an assignment is not UTF-8, and systemd reads none of the file"):
+        plan(ON, style="plain", files=files)
+
+
+def test_an_empty_list_of_the_kubelet_is_the_list() -> None:
+    files = {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS='--feature-gates= --v=4'\n"}
+    made = plan(ON, style="plain", files=files, argv=(*node.PLAIN_ARGV, "--feature-gates=", "--v=4"))
+    assert edits(made) == {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS='--feature-gates=A=true --v=4'\n"} and made.warnings == ()
+
+
 UNREAD = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
 OWN = "/etc/systemd/system/kubelet.service"
 

@@ -118,7 +118,7 @@ def test_the_name_a_program_runs_under() -> None:
         exec_start(b"/k", b"EnvironmentFile=/etc/*"),
         exec_start(b"/k", b"EnvironmentFile=/etc/[a]"),
         exec_start(b"/k", b"EnvironmentFile=/etc/%n"),
-        exec_start(b"/k $A", b"UnsetEnvironment=A"),
+        exec_start(b"/k $A", b"UnsetEnvironment=%n"),
     ],
 )
 def test_units_that_are_refused(fragment: bytes) -> None:
@@ -215,6 +215,84 @@ def test_what_only_the_node_knows_is_not_guessed(command: bytes, lines: tuple[by
 
 def test_unset_variables_of_others_do_not_matter() -> None:
     assert argv(sources(exec_start(b"/k $A", b"UnsetEnvironment=B", b"Environment=A=1 B=2"))) == ["/k", "1"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "told"),
+    [
+        (
+            (b"Environment=A=1", b"UnsetEnvironment=A"),
+            [],
+            "line 2: systemd ignores this, and does not set A by it: UnsetEnvironment= takes it away again (",
+        ),
+        (
+            (b"UnsetEnvironment=B A", b"Environment=A=1"),
+            [],
+            "line 3: systemd ignores this, and does not set A by it: UnsetEnvironment= takes it away again (",
+        ),
+        (
+            (b"Environment=A=1", b"UnsetEnvironment=A=1"),
+            [],
+            "line 2: systemd ignores this, and does not set A by it: UnsetEnvironment= takes",
+        ),
+        ((b"Environment=A=1", b"UnsetEnvironment=A=2"), ["1"], None),
+        ((b"UnsetEnvironment=A", b"UnsetEnvironment=", b"Environment=A=1"), ["1"], None),
+        (
+            (b"Environment=A=1", b"Environment="),
+            [],
+            "line 2: systemd ignores this, and does not set A by it: an empty Environment= takes it back (",
+        ),
+        ((b"Environment=A=1", b"Environment=", b"Environment=A=2"), ["2"], None),
+        (
+            (b"Environment=export A=1",),
+            ["1"],
+            "line 2: systemd ignores this, and does not set all of A by it: it has no `=`; quotes are missing",
+        ),
+        (
+            (b"Environment=A=1 --v=2",),
+            ["1"],
+            "line 2: systemd ignores this, and does not set all of A by it: '--v' is no name of a variable",
+        ),
+        ((b'Environment="export A=1"',), [], "line 2: systemd ignores this, and does not set A by it: `export` belongs to a shell"),
+        ((b"Environment=A",), [], "line 2: systemd ignores this, and does not set A by it: it has no `=`"),
+        ((b'Environment="A=\\xff"',), [], "line 2: systemd ignores this, and does not set A by it: it is not UTF-8"),
+        ((b'EnvironmentFile="/1"',), [], 'line 2: systemd ignores this: EnvironmentFile="/1" is no absolute path'),
+        ((b"Environment=export C=1",), [], None),
+    ],
+)
+def test_what_systemd_passes_over_is_not_set_and_is_told(lines: tuple[bytes, ...], words: list[str], told: str | None) -> None:
+    service = sources(exec_start(b"/k $A", *lines)).resolve()
+    assert service.known_argv == ("/k", *words)
+    assert [str(one).startswith(f"{FRAGMENT}, {told}") for one in service.ignored] == ([True] if told else []), service.ignored
+
+
+def test_lines_of_environment_files_that_systemd_passes_over_are_told() -> None:
+    found = sources(READS, env={ENV: b"# c\nexport X=--v=2\nexport Y=1\n"})
+    (one,) = found.resolve().ignored
+    assert (one.path, one.line, one.variable) == (ENV, 2, "X")
+    # What was added behind it counts, and the line is told still.
+    after = edited(found, G)
+    assert argv(after) == ["/k", FLAG.decode()] and after.resolve().ignored == (one,)
+
+
+@pytest.mark.parametrize("data", [b"Y=1\nX=\xff\n", b"Y=1\nX=1\0\n"])
+def test_a_file_that_systemd_does_not_read_is_one_that_sets_nothing(data: bytes) -> None:
+    found = sources(READS, env={ENV: data})
+    assert argv(found) == ["/k"]
+    (one,) = found.resolve().ignored
+    assert (one.path, one.line) == (ENV, 2) and "systemd reads none of the file" in one.why
+    with pytest.raises(FormatError, match="systemd reads none of the file") as caught:
+        edit(found, G)
+    assert caught.value.file == ENV
+    with pytest.raises(FormatError, match="systemd reads none of the file"):
+        sources(READS.replace(b"=-/", b"=/"), env={ENV: data}).resolve()
+
+
+def test_nothing_is_added_to_a_variable_that_is_unset_again() -> None:
+    found = sources(exec_start(b"/k $Y $X", b"UnsetEnvironment=X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: b"X=1\n"})
+    assert edit(found, G) == {ENV: b'X=1\n# Added by daytwo\nY="' + FLAG + b'"\n'}
+    found = sources(exec_start(b"/k $X", b"UnsetEnvironment=X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: b"X=1\n"})
+    assert argv(edited(found, G)) == ["/k", FLAG.decode()] and edit(found, G).keys() == {FRAGMENT}
 
 
 def test_words_know_where_they_are_written() -> None:
@@ -698,6 +776,7 @@ _lines = st.lists(
     st.one_of(
         st.lists(_assignment, min_size=1, max_size=2).map(lambda found: f"Environment={' '.join(found)}"),
         st.sampled_from(["Environment=", "EnvironmentFile=-/1", "EnvironmentFile=/2", "EnvironmentFile=", "# comment", "Restart=no", ""]),
+        st.sampled_from(["UnsetEnvironment=X", "UnsetEnvironment=Y=--y X=", "UnsetEnvironment=", "Environment=export X=1"]),
     ),
     max_size=3,
 )
