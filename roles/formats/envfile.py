@@ -170,7 +170,7 @@ def ignored(data: bytes, variable: str, systemd: int = 257) -> list[Ignored]:
     """The lines that name `variable` and that systemd does not take for an assignment of it. Raises FormatError as `parse` does."""
     read = parse(data, systemd)
     found = [Ignored(item.line, why_ignored(item.key, item.equals)) for item in read.dropped if names(item.key, variable)]
-    begun = {item.line for item in (*read.assignments, *read.dropped)}
+    begun = {item.line for item in read.assignments} | {item.line for item in read.dropped}
     for start in _looks_set(data, variable):
         number = line_of(data, start)
         if number not in begun:

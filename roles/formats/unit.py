@@ -345,9 +345,7 @@ class _PassedOver:
         for variable in used:
             for unit, entry, text, why, beside in self._words:
                 if variable in beside:
-                    found.append(
-                        Ignored(unit.path, entry.line, f"all of {variable}", f"{why}; quotes are missing around the assignment")
-                    )
+                    found.append(Ignored(unit.path, entry.line, f"all of {variable}", f"{why}; quotes are missing around the assignment"))
                 elif envfile.names(text.partition(b"=")[0], variable):
                     found.append(Ignored(unit.path, entry.line, variable, why))
             for path, data in files.items():

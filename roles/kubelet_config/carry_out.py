@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -195,21 +195,24 @@ def _not_ready(state: State) -> list[str]:
 def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     found = state.kubelet
     check_node(state)
-    beside = restart.brought(state)
+    beside = tuple(pending(found, state.configuration))
     # What is wanted is held against what the files come to; else an edit of somebody's would be put back with it.
     coming = restart.with_brought(state, beside)
     settled = wish.settle(coming)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
     warnings = [*kubelet_plan.warnings(found), *_not_ready(state), *settled.notes, *edits.notes]
-    outlook = wish.foresee(state, after(coming.configuration, settled))
     if not edits.files:
-        if wrong := settings_differences(wish.settle(state).expected, state.configuration):
+        as_it_runs = wish.settle(state)
+        if wrong := settings_differences(as_it_runs.expected, state.configuration):
             raise Refusal(
                 state.host,
                 f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
                 f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
             )
-        return Planned(state, settled, outlook, None, "", tuple(warnings))
+        outlook = wish.foresee(state, after(state.configuration, as_it_runs))
+        return Planned(state, as_it_runs, outlook, None, "", tuple(warnings))
+    restart.check(state, beside)
+    outlook = _foreseen(state, coming, wish, settled, beside)
     warnings += kubelet_plan.new_copies(found, edits.files)
     warnings += restart.warnings(beside, settled.named or [tuple(name.split(".")) for name in settled.fields])
     if outlook.evicts and not wish.allow_evictions:
@@ -235,6 +238,17 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings), present, beside)
 
 
+def _foreseen(state: State, coming: State, wish: Wish, settled: Settled, beside: Sequence[Pending]) -> Outlook:
+    """The look ahead. Raises Refusal; what the files say already is not blamed on the wish."""
+    try:
+        return wish.foresee(state, after(coming.configuration, settled))
+    except Refusal as refusal:
+        if beside:
+            wish.foresee(state, after(state.configuration, settled))
+            raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
+        raise
+
+
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     """The configuration that the kubelet will run with, as /configz would show it."""
     return restart.put(configuration, settled.expected)
@@ -252,13 +266,13 @@ def brings(
     except (ApiError, NoApi) as error:
         return [f"whether a restart of the kubelet brings more than this change cannot be told, its /configz could not be read: {error}"]
     beside = restart.brought(state)
-    outlook = foresee(state, restart.with_brought(state, beside).configuration)
+    try:
+        outlook = foresee(state, restart.with_brought(state, beside).configuration)
+    except Refusal as refusal:
+        raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
     if outlook.evicts:
-        raise Refusal(
-            host,
-            f"the restart would also bring {'; '.join(map(str, beside))}, and that would evict: {'; '.join(outlook.evicts)}",
-            f"put the files back, or bring it first and by itself: `systemctl restart {found.unit_name}` on the node",
-        )
+        way_out = f"bring it first and by itself (`systemctl restart {found.unit_name}` on the node)"
+        raise restart.refusal(state, beside, f"that would evict: {'; '.join(outlook.evicts)}", way_out)
     return restart.warnings(beside, named)
 
 

@@ -21,18 +21,26 @@ Named = Collection[tuple[str, ...]]
 
 
 def brought(state: State) -> tuple[Pending, ...]:
-    """What a restart of this kubelet brings by itself. Raises Refusal where a restart alone does not rightly change one of the settings."""
+    """What a restart of this kubelet brings by itself. Raises Refusal as `check` does."""
     found = tuple(pending(state.kubelet, state.configuration))
+    check(state, found)
+    return found
+
+
+def check(state: State, found: Sequence[Pending]) -> None:
+    """Raises Refusal where a restart alone does not rightly change one of the settings."""
     names = [one.name for one in found]
     after = with_brought(state, found).configuration
     refused = [more for both in (state.configuration, after) for more in schema.needs_more(both, names) if more.refused]
     if refused:
-        raise Refusal(
-            state.host,
-            f"a restart would bring what its files say since the kubelet started: {'; '.join(map(str, found))}",
-            "; ".join(f"{more.path}: {more.reason}; {more.way_out}" for more in dict.fromkeys(refused)),
-        )
-    return found
+        more = next(iter(refused))
+        raise refusal(state, found, f"{more.path}: {more.reason}", more.way_out)
+
+
+def refusal(state: State, found: Sequence[Pending], why: str, way_out: str) -> Refusal:
+    """Why a kubelet is not restarted with what its files say."""
+    edited = f"the restart would bring what its files say since the kubelet started ({'; '.join(map(str, found))})"
+    return Refusal(state.host, f"{edited}, and {why}", f"{way_out}, or put the file back" if way_out else "put the file back")
 
 
 def with_brought(state: State, found: Sequence[Pending]) -> State:

@@ -176,6 +176,28 @@ class Moved:
 
 
 PATHS = "/etc/systemd/system/kubelet.service.d/50-paths.conf"
+EXTRA = "/etc/default/kubelet"
+
+
+def test_an_empty_list_and_a_line_that_systemd_ignores(lab: Lab) -> None:
+    """The gate goes into the empty list; the line that looks set and is not is said."""
+    lab.run("w2", f"[ ! -e {EXTRA} ] || cp -a {EXTRA} /root/extra")
+    lines = "export KUBELET_EXTRA_ARGS=--v=9\nKUBELET_EXTRA_ARGS='--feature-gates= --v=3'\n"
+    lab.run("w2", f"cat >{EXTRA} && systemctl restart kubelet", input=lines)
+    try:
+        wait_for(lambda: "--v=3" in operator.processes(lab, "w2").get("kubelet", ()), "the kubelet of w2 with its environment file")
+        before = operator.files(lab, "w2")
+        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2", components="kubelet"))
+        assert on.code == 0 and f"{EXTRA}, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS by it" in on.out, on.all
+        arguments = operator.processes(lab, "w2")["kubelet"]
+        assert [word for word in arguments if word.startswith("--feature-gates")] == [f"--feature-gates={GATE}=true"]
+        assert "--v=9" not in arguments and operator.effective(lab, "w2", GATE)
+        back = pyinfra("rollback", "-y")
+        assert back.code == 0 and operator.files(lab, "w2") == before, back.all
+    finally:
+        lab.run("w2", f"rm -f {EXTRA}; [ ! -e /root/extra ] || mv /root/extra {EXTRA}; systemctl restart kubelet")
+
+
 UNIT = "/etc/systemd/system/kubelet.service"
 RESTART = "systemctl daemon-reload && systemctl restart kubelet"
 UNUSUAL = {

@@ -145,7 +145,8 @@ def test_a_restart_for_a_gate_brings_what_the_files_say_as_with_every_other_depl
 def test_pods_that_would_go_for_somebody_s_edit_stop_a_change_of_gates() -> None:
     plan = made(Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
     with pytest.raises(
-        Refusal, match=r"would also bring maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart"
+        Refusal,
+        match=r"would bring what its files say .*maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart",
     ):
         feature_gates._beside(Running({"maxPods": 110}), plan)
 

@@ -81,10 +81,15 @@ def test_an_edit_that_the_change_names_itself_is_no_news() -> None:
 
 
 def test_an_edit_that_a_restart_alone_does_not_rightly_bring_is_refused() -> None:
-    with pytest.raises(
-        Refusal, match=r"a restart would bring what its files say.*cpuManagerPolicy is static by its files.*cpuManagerPolicy: "
+    for edit, why in (
+        ("cpuManagerPolicy: static\n", "cpuManagerPolicy: "),
+        # Not to be blamed on the wish either.
+        ("systemReserved: {memory: 900Gi}\n", "over-reserved|900Gi"),
     ):
-        plan(state("cpuManagerPolicy: static\n"), {"podPidsLimit": 500})
+        with pytest.raises(Refusal, match=rf"n1: the restart would bring what its files say since .*, and .*({why}).*put the file back"):
+            plan(state(edit), {"podPidsLimit": 500})
+    # Where nothing is to be changed, nothing is restarted.
+    assert plan(state("cpuManagerPolicy: static\npodPidsLimit: 500\n", podPidsLimit=500), {"podPidsLimit": 500}).change is None
 
 
 def test_the_rest_of_a_map_stays_as_the_files_have_it() -> None:
