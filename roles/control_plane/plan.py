@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from roles.change.refusal import Refusal
 from roles.control_plane.facts import Component
-from roles.formats import FormatError, GateChanges, manifest
+from roles.formats import FormatError, GateChanges, flags, manifest
 
 
 def edit(component: Component, wanted: GateChanges) -> bytes:
@@ -25,7 +27,23 @@ def argv(component: Component, data: bytes) -> tuple[str, ...] | None:
 
 
 def warnings(component: Component) -> list[str]:
+    """What an operator should know before this component is made anew."""
     expected = argv(component, component.data)
-    if expected is not None and expected != component.process.argv:
-        return [f"{component.name} runs with other arguments than {component.file.path} gives: the manifest was not taken up"]
-    return []
+    if expected is None or not (others := flags.differences(component.process.argv, expected)):
+        return []
+    return [
+        f"{component.name} runs with other arguments than {component.file.path} gives: the manifest was not taken up; a change of it also"
+        f" brings: {'; '.join(others)}"
+    ]
+
+
+def places(component: Component, said: str) -> list[str]:
+    """`FILE, line N` of each argument of its manifest that `said` names, by a gate or by the flag; the file alone where it names none."""
+    path = component.file.path
+    try:
+        lines = manifest.argument_lines(component.data, component.name)
+    except FormatError:
+        lines = []
+    words = set(re.findall(r"[\w-]+", said))
+    found = [line for word, line in lines if words & {*re.findall(r"\w+(?==)", word.partition("=")[2]), f"--{flags.name_of(word)}"}]
+    return [f"{path}, line {line}" for line in dict.fromkeys(found)] or [path]

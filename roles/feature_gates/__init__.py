@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyinfra.api.deploy import deploy
@@ -10,6 +11,7 @@ from roles import kubeadm
 from roles.api import ApiError, GateMetric
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
+from roles.eviction import foresee
 from roles.feature_gates import plan as planning
 from roles.feature_gates import skew
 from roles.feature_gates.model import COMPONENTS, Desired, read
@@ -17,6 +19,7 @@ from roles.feature_gates.plan import NodePlan, Planned
 from roles.feature_gates.skew import Running
 from roles.feature_gates.unmet import unmet, untold, wanted_of
 from roles.kubelet import ask
+from roles.kubelet_config import brings
 from roles.observe import minor_of
 from roles.patience import patient
 from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
@@ -24,7 +27,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Answer, Fleet, Remote, show
 from roles.rollout.run import Run, Step, arrange
 
 
@@ -117,6 +120,7 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
     answers = fleet.each(
         asked, lambda remote: remote.run("sh -s", stdin=planning.ask_script(by_host[remote.name]), timeout=patient(ask.ALL_SECONDS))
     )
+    present = _present(fleet, asked, by_host, answers)
     gates = _Gates(found.cluster)
     for host, plan in by_host.items():
         metrics = gates.read(plan)
@@ -125,14 +129,43 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, desired: dict[str, Desired])
         if isinstance(answer, Exception):
             refusals.append(Refusal(host, str(answer).removeprefix(f"{host}: ")))
             continue
-        by_host[host], against = planning.judge(plan, ask.verdicts(answer.stdout), desired[host], ask.listed(answer.stdout), metrics)
+        said, listed = ask.verdicts(answer.stdout), ask.listed(answer.stdout)
+        by_host[host], against = planning.judge(plan, said, desired[host], listed, metrics, present.get(host))
         refusals += against
+        try:
+            by_host[host] = _beside(found.cluster, by_host[host])
+        except Refusal as refusal:
+            refusals.append(refusal)
     for component in {name for wish in desired.values() for name in wish.components if wish.components != COMPONENTS}:
         if not any(planned.component == component for plan in plans for planned in plan.planned):
             refusals.append(f"components={component}: no chosen node runs it")
     refusals += _nobody(plans)
     bridge.stop(refusals)
     return list(by_host.values()), gates
+
+
+def _present(
+    fleet: Fleet, asked: Sequence[Remote], plans: Mapping[str, NodePlan], answers: Mapping[str, Answer | Exception]
+) -> dict[str, dict[str, str]]:
+    """By host what the binaries that refuse their change have against the files as they are."""
+    scripts: dict[str, str] = {}
+    for host, answer in answers.items():
+        if not isinstance(answer, Exception) and (script := planning.ask_present_script(plans[host], ask.verdicts(answer.stdout))):
+            scripts[host] = script
+    again = fleet.each(
+        [remote for remote in asked if remote.name in scripts],
+        lambda remote: remote.run("sh -s", stdin=scripts[remote.name], timeout=patient(ask.ALL_SECONDS)),
+    )
+    return {host: ask.verdicts(answer.stdout) for host, answer in again.items() if not isinstance(answer, Exception)}
+
+
+def _beside(cluster: Cluster, plan: NodePlan) -> NodePlan:
+    """The plan with what a restart of its kubelet brings besides. Raises Refusal."""
+    planned = next((one for one in plan.planned if one.component == "kubelet" and one.change is not None), None)
+    if planned is None or not plan.kubelet.is_known:
+        return plan
+    named = [("featureGates", name) for name in planned.wanted]
+    return replace(plan, warnings=(*plan.warnings, *brings(cluster, plan.host, plan.kubelet, foresee, named)))
 
 
 def _skew(found: Survey) -> list[str]:
@@ -292,9 +325,9 @@ def _apart(prepared: Prepared) -> list[kubeadm.Difference]:
 
 def _step(planned: Planned, prover: Prover, effective: dict[str, GateMetric], options: Options) -> Step:
     assert planned.change is not None
-    gates = {
-        name: {"before": effective[name].enabled if name in effective else None, "after": value} for name, value in planned.wanted.items()
-    }
+    # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
+    before = {**{name: metric.enabled for name, metric in effective.items()}, **planned.sourced}
+    gates = {name: {"before": before.get(name), "after": value} for name, value in planned.wanted.items()}
     change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
     return Step(change, prover.ready, prover.prove, prover.watch, Effective(gates))
 

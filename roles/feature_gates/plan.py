@@ -19,7 +19,7 @@ from roles.feature_gates.model import Desired
 from roles.feature_gates.reach import LeftOut
 from roles.feature_gates.verdict import Level, Subject
 from roles.formats import FormatError, flags
-from roles.kubelet import Kubelet, ask
+from roles.kubelet import Kubelet, ask, blame
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation, Process
 from roles.patience import patient
@@ -29,7 +29,8 @@ from roles.patience import patient
 class Planned:
     """One component of one node: the gates wanted on it, those its sources set now, and the change (None: as wanted).
 
-    `subject`: what it is that is to take them; None where it did not tell its version.
+    `ask` shows the change to its binary, `ask_present` its files as they are. `subject`: what it is that is to take them; None where it
+    did not tell its version.
     """
 
     host: str
@@ -40,6 +41,7 @@ class Planned:
     change: Change | None
     ask: str
     subject: Subject | None = None
+    ask_present: str = ""
 
     @property
     def expected(self) -> dict[str, bool]:
@@ -79,6 +81,8 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
         if name == "kubelet":
             planned.append(_kubelet(run_id, found, wanted))
             warnings += kubelet_plan.warnings(found)
+            if (change := planned[-1].change) is not None:
+                warnings += kubelet_plan.new_copies(found, {edit.path: edit.after for edit in change.files})
         else:
             planned.append(_component(run_id, components[name], found, wanted))
             warnings += control_plane_plan.warnings(components[name])
@@ -134,7 +138,9 @@ def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Pla
         )
     asked = argv or tuple(_with_gates(found, changed))
     question = "\n".join([ask.ask_kubelet(found, asked, changed), ask.ask_listed("kubelet", shlex.quote(asked[0]))])
-    return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, question, _subject("kubelet", found.process))
+    present = ask.ask_kubelet(found, found.service.known_argv or tuple(_with_gates(found, {})), {})
+    subject = _subject("kubelet", found.process)
+    return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, question, subject, present)
 
 
 def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
@@ -165,7 +171,8 @@ def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[s
         )
     gates = flags.effective_gates(control_plane_plan.argv(component, after) or component.argv)
     question, subject = _ask_component(component, gates), _subject(component.name, component.process)
-    return Planned(component.host, component.node_name, component.name, wanted, component.gates, change, question, subject)
+    present = _ask_component(component, component.gates)
+    return Planned(component.host, component.node_name, component.name, wanted, component.gates, change, question, subject, present)
 
 
 # ---- asking the binaries
@@ -188,6 +195,11 @@ def ask_script(plan: NodePlan) -> str:
     return ask.script([planned.ask for planned in plan.planned if planned.change is not None])
 
 
+def ask_present_script(plan: NodePlan, answers: Mapping[str, str]) -> str:
+    """The same for the files as they are, of those components whose binary refused the change (`answers`, as for `judge`)."""
+    return ask.script([planned.ask_present for planned in plan.planned if planned.change is not None and answers.get(planned.component)])
+
+
 UNKNOWN = "unrecognized feature gate"
 # Rules that the binary is not asked about: daytwo's own, and the prefix, which daytwo writes as the manifest has it.
 _ALWAYS = verdict.OWN | {"prefix"}
@@ -199,12 +211,14 @@ def judge(
     desired: Desired,
     listed: Mapping[str, str] | None = None,
     metrics: Mapping[str, Mapping[str, GateMetric]] | None = None,
+    present: Mapping[str, str] | None = None,
 ) -> tuple[NodePlan, list[Refusal]]:
     """The plan once its binaries have spoken, with what is to be said of it; and why not to go on.
 
     `answers`: what each component's binary has against the change ("": nothing); it has the last word: what it refuses is refused, and
     where only the catalogue would refuse, that is a warning. `listed`: what its --help lists. `metrics`: the gates that it runs with.
-    An unknown gate may be consented to.
+    `present`: what those that refuse the change have against the files as they are; with such files the change is not to blame, and
+    there would be no way back. An unknown gate may be consented to.
     """
     warnings = list(plan.warnings)
     refusals: list[Refusal] = []
@@ -222,15 +236,25 @@ def judge(
         version = f"{planned.component} {_version(plan, planned.component)}"
         if not said:
             warnings += [f"{version} takes this, its word counts; the catalogue of gates says: {found.message}" for found in against]
+        elif already := (present or {}).get(planned.component):
+            refusals.append(_refused_already(plan, planned, version, already))
         elif UNKNOWN in said and desired.allow_unknown_gates:
             warnings.append(f"{planned.component}: its binary would refuse this ({said}); allow_unknown_gates writes it all the same")
         else:
             known = "; ".join(str(finding) for finding in against)
-            way_out = known or "take the gate out of the data, or narrow the run with components="
+            way_out = known or "take it out of the data, or leave this component out with components="
             refusals.append(Refusal(plan.host, f"{version} refuses {_summary(planned.wanted)}: {said}", way_out))
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)
     return replace(plan, warnings=tuple(dict.fromkeys(warnings))), refusals
+
+
+def _refused_already(plan: NodePlan, planned: Planned, version: str, said: str) -> Refusal:
+    if planned.component == "kubelet":
+        said, where = blame.plain(plan.kubelet, said), blame.places(plan.kubelet, said)
+    else:
+        where = control_plane_plan.places(plan.components[planned.component], said)
+    return blame.refusal(plan.host, version, said, where)
 
 
 def _always(finding: verdict.Finding) -> bool:

@@ -16,6 +16,7 @@ MADE = b"# This file was made by daytwo"
 # From this release on a comment ends at its line's end, also behind a backslash (systemd NEWS, 254).
 COMMENTS_END = 254
 
+_BOM = b"\xef\xbb\xbf"
 _NEWLINE = b"\n\r"
 _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -31,10 +32,29 @@ class Assignment:
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """What stands in the place of an assignment, and is none to systemd: `key` is all before its `=`, or all of it (`equals` False)."""
+
+    key: bytes
+    equals: bool
+    line: int
+    extent: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A line that names a variable and does not set it."""
+
+    line: int
+    why: str
+
+
+@dataclass(frozen=True)
 class EnvFile:
-    """The assignments that count, in order (of a name set twice the last wins)."""
+    """The assignments that count, in order (of a name set twice the last wins), and what systemd passes over."""
 
     assignments: tuple[Assignment, ...]
+    dropped: tuple[Dropped, ...] = ()
 
     def values(self) -> dict[str, str]:
         return {assignment.name: assignment.value.string for assignment in self.assignments}
@@ -48,6 +68,7 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
     if b"\0" in data:
         raise FormatError("holds a NUL byte, and systemd reads none of the file", line=line_of(data, data.index(b"\0")))
     found: list[Assignment] = []
+    dropped: list[Dropped] = []
     state = "pre_key"
     key = bytearray()
     value = Builder(source)
@@ -66,6 +87,8 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
         # Others, such as `export NAME`, are dropped by systemd with a line in the journal.
         if _NAME.match(name):
             found.append(Assignment(name.decode(), mapped, line_of(data, begin), (begin, end)))
+        else:
+            dropped.append(Dropped(name, True, line_of(data, begin), (begin, end)))
         state = "pre_key"
 
     for index, byte in enumerate(data):
@@ -78,6 +101,7 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
                 state, begin, key, value, blank_from = "key", index, bytearray([byte]), Builder(source), None
         elif state == "key":
             if newline:
+                dropped.append(Dropped(bytes(key), False, line_of(data, begin), (begin, index)))
                 state = "pre_key"
             elif byte == ord("="):
                 state = "pre_value"
@@ -137,7 +161,57 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
             state = "pre_key" if newline and systemd >= COMMENTS_END else "comment"
     if state in ("pre_value", "value", "escape", "single", "double", "double_escape"):
         finish(len(data), chomp=state == "value")
-    return EnvFile(tuple(found))
+    if state == "key":
+        dropped.append(Dropped(bytes(key), False, line_of(data, begin), (begin, len(data))))
+    return EnvFile(tuple(found), tuple(dropped))
+
+
+def ignored(data: bytes, variable: str, systemd: int = 257) -> list[Ignored]:
+    """The lines that name `variable` and that systemd does not take for an assignment of it. Raises FormatError as `parse` does."""
+    read = parse(data, systemd)
+    found = [Ignored(item.line, why_ignored(item.key, item.equals)) for item in read.dropped if names(item.key, variable)]
+    begun = {item.line for item in read.assignments} | {item.line for item in read.dropped}
+    for start in _looks_set(data, variable):
+        number = line_of(data, start)
+        if number not in begun:
+            found.append(Ignored(number, _part_of(read, start)))
+    return sorted(found, key=lambda one: one.line)
+
+
+def names(key: bytes, variable: str) -> bool:
+    """True where somebody may have meant a variable by `key`: beside other words, in other letters, with dashes, behind a digit."""
+    words = re.findall(r"[A-Za-z0-9_.-]+", key.decode("utf-8", "replace"))
+    return any(re.sub(r"[.-]", "_", word).lstrip("0123456789").lower() == variable.lower() for word in words)
+
+
+def why_ignored(key: bytes, equals: bool) -> str:
+    """Why systemd does not take `key` for the name of a variable (src/basic/env-util.c, env_name_is_valid)."""
+    text = key.decode("utf-8", "backslashreplace").strip()
+    if not equals:
+        return "it has no `=`"
+    if key.startswith(_BOM):
+        return "a byte order mark stands before the name"
+    if re.match(r"export\s", text):
+        return "`export` belongs to a shell, and systemd takes all before the `=` for the name"
+    if re.search(r"\s", text):
+        return f"there is a blank in the name {text!r}"
+    return f"{text!r} is no name of a variable (letters, digits and _, and no digit first)"
+
+
+def _looks_set(data: bytes, variable: str) -> list[int]:
+    """Where a line begins that a person would take for an assignment of the variable."""
+    pattern = rb"(?:\A|(?<=[\n\r]))[ \t]*(?:export[ \t]+)?" + re.escape(variable.encode()) + rb"[ \t]*="
+    return [found.end() - 1 for found in re.finditer(pattern, data)]
+
+
+def _part_of(read: EnvFile, position: int) -> str:
+    for assignment in read.assignments:
+        if assignment.extent[0] < position < assignment.extent[1]:
+            return f"it is a part of the value of {assignment.name} of line {assignment.line}, which ends in a backslash or an open quote"
+    for item in read.dropped:
+        if item.extent[0] < position < item.extent[1]:
+            return f"it goes on with line {item.line}, which ends in a backslash or an open quote"
+    return f"it goes on with the comment before it, which ends in a backslash (systemd before {COMMENTS_END})"
 
 
 def add_assignment(data: bytes | None, variable: str, value: str, systemd: int = 257) -> bytes:

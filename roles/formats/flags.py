@@ -97,6 +97,11 @@ def _normal(name: str) -> str:
     return name.replace("_", "-")
 
 
+def name_of(word: str) -> str:
+    """The name of the flag that a word begins (`--max_pods=5`: max-pods); "" for a word that begins none."""
+    return _normal(word.removeprefix("--").partition("=")[0]) if word.startswith("--") else ""
+
+
 def find(words: Sequence[Mapped], name: str, *, switch: bool = False) -> list[Flag]:
     """Every place of a flag on a command line, `--name=value` and `--name value`; nothing after a bare `--` counts.
 
@@ -197,9 +202,9 @@ def edit(
 ) -> list[Splice]:
     """The splices that make a command line set the gates as wanted; none where it does already.
 
-    A gate that is there is changed where it takes effect, at its last place; a new one goes to the end of the last list; one
-    taken out goes from every list, and a list left empty takes its flag along. `remove` gives the splices that take whole words
-    out, `insert` those that add one new flag.
+    A gate that is there is changed where it takes effect, at its last place; a new one goes to the end of the last list, and where all
+    lists are empty, into the last of those; one taken out goes from every list, and a list left empty takes its flag along. `remove`
+    gives the splices that take whole words out, `insert` those that add one new flag.
     """
     flags = gate_flags(words)
     _check_inside(words, FEATURE_GATES)
@@ -217,6 +222,10 @@ def edit(
             spot = places[-1].written
             splices.append(Splice(*spot.extent, b"true" if value else b"false", spot.source))
     lists = [flag for flag in flags if flag.items]
+    if new and flags and not lists:
+        # A list without items is a list as well: a second flag behind it would be one that nobody expects.
+        empty = Flag(flags[-1].words, flags[-1].value)
+        return [*splices, _put(empty, empty.words[0].string.removeprefix("--").partition("=")[0], written(new))]
     for flag in lists:
         kept = [item for item in flag.items if id(item) not in dropped]
         last = flag is lists[-1]
@@ -292,9 +301,91 @@ def _put(flag: Flag, name: str, value: str) -> Splice:
         end = word.spans[-1][1]
         return Splice(end, end, f"={value}".encode(), word.source)
     start, end = _extent(flag.value)
-    if end - start == len(flag.value.text) and (flag.value.text or len(flag.words) == 1):
+    if end - start == len(flag.value.text) and (flag.value.text or not _quoted_alone(flag)):
         return Splice(start, end, value.encode(), word.source)
     return Splice(*word.extent, (value if len(flag.words) == 2 else f"--{name}={value}").encode(), word.source)
+
+
+def _quoted_alone(flag: Flag) -> bool:
+    """True for an empty value with quotes of its own: `--name ""`, `--name=''`; there is no place inside them that is known."""
+    word = flag.words[-1]
+    if not word.spans:
+        return word.extent[0] < word.extent[1]
+    return word.extent[1] - word.spans[-1][1] > word.spans[0][0] - word.extent[0]
+
+
+@dataclass
+class _Said:
+    """What a command line says: the program, the values of each flag in order ("true" where it stands alone), and the other words."""
+
+    program: str
+    values: dict[str, list[str]]
+    others: list[str]
+
+
+def _said(argv: Sequence[str], kinds: Mapping[str, str]) -> _Said:
+    """`-v` is `v`. A word behind a flag without `=` is its value, but for a switch, and where it looks like a flag itself."""
+    said = _Said(argv[0] if argv else "", {}, [])
+    words = list(argv[1:])
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.lstrip("-").partition("=")
+        name = _normal(name)
+        if word == "--":
+            said.others += words
+            break
+        if not word.startswith("-") or not name:
+            said.others.append(word)
+            continue
+        if not equals:
+            takes = kinds.get(name) != "bool" and words and not words[0].startswith("-")
+            value = words.pop(0) if takes else "true"
+        said.values.setdefault(name, []).append(value)
+    return said
+
+
+def _meant(name: str, values: Sequence[str], kinds: Mapping[str, str]) -> object:
+    """What all values of a flag come to: lists and maps add up, of others the last one counts; of an unknown one each is kept."""
+    try:
+        if name == FEATURE_GATES:
+            return dict(item for value in values for item in parse_gates(value))
+        if kinds.get(name) == "bool":
+            return parse_bool(values[-1])
+    except FormatError:
+        return list(values)
+    items = [item.strip() for value in values for item in value.split(",") if item.strip()]
+    if kinds.get(name) == "map":
+        return dict(re.split(r"(?<=[=<])", item, maxsplit=1) if re.search("[=<]", item) else [item, ""] for item in items)
+    return items if kinds.get(name) == "list" else values[-1] if name in kinds else list(values)
+
+
+def differences(running: Sequence[str], planned: Sequence[str], kinds: Mapping[str, str] | None = None) -> list[str]:
+    """What a process with the arguments `planned` has otherwise than one with `running`, flag by flag: `--v=2 (now --v=9)`; [] where both
+    say the same, in whatever order and spelling.
+
+    `kinds`: by the name of a flag what it is (bool, list, map, or another), as far as that is known.
+    """
+    known = kinds or {}
+    now, then = _said(running, known), _said(planned, known)
+    found = []
+    if now.program != then.program and (posixpath.basename(now.program) != posixpath.basename(then.program) or "/" in now.program):
+        found.append(f"the program {then.program} (now {now.program})")
+    for name in [*then.values, *(name for name in now.values if name not in then.values)]:
+        one, other = now.values.get(name), then.values.get(name)
+        if one is None or other is None or _meant(name, one, known) != _meant(name, other, known):
+            found.append(f"{_flag_text(name, other)} (now {_flag_text(name, one)})")
+    if now.others != then.others:
+        found.append(f"the words {' '.join(then.others) or '(none)'} (now {' '.join(now.others) or '(none)'})")
+    return found
+
+
+def _flag_text(name: str, values: Sequence[str] | None) -> str:
+    return f"no --{name}" if values is None else " ".join(f"--{name}={value}" for value in values)
+
+
+def same_words(one: Sequence[str], other: Sequence[str], kinds: Mapping[str, str] | None = None) -> bool:
+    """True where two command lines say the same; `kinds` as for `differences`."""
+    return not differences(one, other, kinds)
 
 
 def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:

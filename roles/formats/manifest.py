@@ -160,6 +160,8 @@ def _word(document: Document, item: Node, source: str) -> Mapped:
     """An item as a word whose bytes lead back to the text; where it is written with escapes, folds or an anchor, to all of it."""
     start = _inner(item)[0]
     text = item.text.encode("utf-8")
+    if not text and _is_literal(document, item):
+        return Mapped(b"", (), _inner(item), source)  # inside its quotes, so that what is put there stands in them
     if not _is_literal(document, item):
         return Mapped(text, ((item.start, item.end),) * len(text), (item.start, item.end), source)
     return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), (item.start, item.end), source)

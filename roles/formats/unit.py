@@ -6,6 +6,7 @@ src/shared/conf-parser.c, src/core/load-fragment.c, src/basic/env-util.c (releas
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -93,8 +94,24 @@ class EnvironmentFile:
 
 
 @dataclass(frozen=True)
+class Ignored:
+    """A line that is about a variable of the command line (or all of a file, `line` None), and that systemd passes over."""
+
+    path: str
+    line: int | None
+    variable: str
+    why: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}, line {self.line}" if self.line else self.path
+        told = f", and does not set {self.variable} by it" if self.variable else ""
+        return f"{place}: systemd ignores this{told}: {self.why}"
+
+
+@dataclass(frozen=True)
 class Service:
-    """What systemd runs: the command line word by word, and what it was made from."""
+    """What systemd runs: the command line word by word, and what it was made from. `unset`: variables that UnsetEnvironment= takes away,
+    whatever sets them."""
 
     argv: tuple[Word, ...]
     command: Entry
@@ -103,11 +120,26 @@ class Service:
     environment_files: tuple[EnvironmentFile, ...]
     split_variables: tuple[str, ...]
     whole_variables: tuple[str, ...] = field(default=())
+    unset: frozenset[str] = frozenset()
+    ignored: tuple[Ignored, ...] = ()
 
     @property
     def known_argv(self) -> tuple[str, ...] | None:
         """The command line, or None where a part of it is known to the node only."""
         return tuple(word.text for word in self.argv) if all(word.known for word in self.argv) else None
+
+    @property
+    def gates(self) -> dict[str, bool]:
+        """The gates that the command line sets. Raises FormatError, with file and line, as the component would refuse them."""
+        origins = {id(word.mapped): word.origin for word in self.argv}
+        mapped = [word.mapped for word in self.argv]
+        for flag in flags.find(mapped, flags.FEATURE_GATES):
+            origin = origins[id(flag.words[-1])]
+            try:
+                flags.gate_flags(flag.words)
+            except FormatError as error:
+                raise error.in_file(origin.path, origin.line) from None
+        return {item.name: item.value for flag in flags.gate_flags(mapped) for item in flag.items}
 
 
 def entries(unit: UnitFile) -> list[Entry]:
@@ -216,6 +248,7 @@ def resolve(
     listed: list[tuple[str, bool]] = []
     passed: list[str] = []
     unset: list[tuple[str, UnitFile, Entry]] = []
+    passed_over = _PassedOver()
     for unit in (fragment, *dropins):
         for entry in entries(unit):
             if entry.section != "Service":
@@ -226,13 +259,15 @@ def resolve(
                 if entry.key == "ExecStart":
                     commands = [*commands, (unit, entry)] if kept else []
                 elif entry.key == "Environment":
-                    variables = [*variables, *_environment(unit, entry, known)] if kept else []
+                    if not kept:
+                        passed_over.reset(variables, unit, entry)
+                    variables = [*variables, *_environment(unit, entry, known, passed_over)] if kept else []
                 elif entry.key == "EnvironmentFile":
-                    listed = [*listed, *_listed(entry, known)] if kept else []
+                    listed = [*listed, *_listed(unit, entry, known, passed_over)] if kept else []
                 elif entry.key == "PassEnvironment":
                     passed = [*passed, *_names(entry)] if kept else []
                 elif entry.key == "UnsetEnvironment":
-                    unset = [*unset, *((name.partition("=")[0], unit, entry) for name in _names(entry))] if kept else []
+                    unset = [*unset, *((name, unit, entry) for name in _unset(entry, known))] if kept else []
             except FormatError as error:
                 raise error.in_file(unit.path, entry.line) from None
     if len(commands) != 1:
@@ -250,32 +285,111 @@ def resolve(
                 origin = Origin("environment_file", path, assignment.line, assignment.name)
                 variables.append((assignment.name, Setting(assignment.value, origin)))
         except FormatError as error:
-            raise error.in_file(path) from None
+            if not optional:
+                raise error.in_file(path) from None
+            # Behind a `-` systemd goes on without a file that it cannot read (src/core/exec-invoke.c, exec_context_load_environment).
+            passed_over.file(path, error)
     environment = dict(variables)  # the last one counts
+    taken: dict[str, tuple[Setting, UnitFile, Entry]] = {}
+    for name, where, entry in unset:
+        bare, equals, value = name.partition("=")
+        setting = environment.get(bare)
+        if setting is not None and (not equals or setting.value.string == value):
+            taken[bare] = (setting, where, entry)
+            del environment[bare]
+    gone = frozenset(name for name, _, _ in unset if "=" not in name)
     unit, command = commands[0]
+    foreign = {*_MANAGERS.split(), *passed} - gone
     try:
-        argv, split, whole = _command_line(unit, command, environment, {*_MANAGERS.split(), *passed}, known)
+        argv, split, whole = _command_line(unit, command, environment, foreign, known)
     except FormatError as error:
         raise error.in_file(unit.path, command.line) from None
-    for name, where, entry in unset:
-        if name in (*split, *whole):
-            raise FormatError(
-                "UnsetEnvironment= takes a variable of the command line away again", line=entry.line, file=where.path, value=name
-            )
-    return Service(argv, command, unit.path, environment, tuple(present), split, whole)
+    used = tuple(dict.fromkeys((*split, *whole)))
+    told = passed_over.of(used, environment, taken, {path: environment_files[path] or b"" for path, _ in listed}, systemd)
+    return Service(argv, command, unit.path, environment, tuple(present), split, whole, gone, tuple(told))
+
+
+class _PassedOver:
+    """Collects what systemd does not take for an assignment while the files are read."""
+
+    def __init__(self) -> None:
+        self._words: list[tuple[UnitFile, Entry, bytes, str, frozenset[str]]] = []
+        self._reset: dict[str, tuple[Setting, UnitFile, Entry]] = {}
+        self._whole: list[Ignored] = []
+
+    def word(self, unit: UnitFile, entry: Entry, text: bytes, why: str, beside: frozenset[str]) -> None:
+        """One word of an Environment=; `beside`: the variables that the same line does set."""
+        self._words.append((unit, entry, text, why, beside))
+
+    def reset(self, variables: Sequence[tuple[str, Setting]], unit: UnitFile, entry: Entry) -> None:
+        self._reset |= {name: (setting, unit, entry) for name, setting in variables}
+
+    def file(self, path: str, error: FormatError) -> None:
+        self._whole.append(Ignored(path, error.line, "", f"{error.rule}"))
+
+    def path(self, unit: UnitFile, entry: Entry) -> None:
+        why = f"EnvironmentFile={entry.value.string} is no absolute path without quotes, and systemd does not read that file"
+        self._whole.append(Ignored(unit.path, entry.line, "", why))
+
+    def of(
+        self,
+        used: Sequence[str],
+        environment: Mapping[str, Setting],
+        taken: Mapping[str, tuple[Setting, UnitFile, Entry]],
+        files: Mapping[str, bytes],
+        systemd: int,
+    ) -> list[Ignored]:
+        """What of it is about variables that the command line uses."""
+        found = list(self._whole)
+        unread = {one.path for one in self._whole}
+        for variable in used:
+            for unit, entry, text, why, beside in self._words:
+                if variable in beside:
+                    found.append(Ignored(unit.path, entry.line, f"all of {variable}", f"{why}; quotes are missing around the assignment"))
+                elif envfile.names(text.partition(b"=")[0], variable):
+                    found.append(Ignored(unit.path, entry.line, variable, why))
+            for path, data in files.items():
+                if path not in unread:
+                    found += [Ignored(path, one.line, variable, one.why) for one in envfile.ignored(data, variable, systemd)]
+            if variable in taken:
+                setting, unit, entry = taken[variable]
+                why = f"UnsetEnvironment= takes it away again ({unit.path}, line {entry.line})"
+                found.append(Ignored(setting.origin.path, setting.origin.line, variable, why))
+            elif variable in self._reset and variable not in environment:
+                setting, unit, entry = self._reset[variable]
+                why = f"an empty Environment= takes it back ({unit.path}, line {entry.line})"
+                found.append(Ignored(setting.origin.path, setting.origin.line, variable, why))
+        return list(dict.fromkeys(found))
+
+
+def _unset(entry: Entry, known: Mapping[str, str]) -> list[str]:
+    """NAME or NAME=VALUE of an UnsetEnvironment=."""
+    found = []
+    for word in words.split(entry.value, c_escapes=True):
+        resolved, complete = _specifiers(word, known)
+        if not complete:
+            raise FormatError("an UnsetEnvironment= with a specifier that only the node can resolve", value=resolved.string)
+        found.append(resolved.string)
+    return found
 
 
 def _names(entry: Entry) -> list[str]:
     return [word.string for word in words.split(entry.value, c_escapes=True)]
 
 
-def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str]) -> list[tuple[str, Setting]]:
+def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, Setting]]:
     found = []
+    dropped: list[tuple[bytes, str]] = []
     for word in words.split(entry.value, c_escapes=True):
         resolved, complete = _specifiers(word, known)
         name, equals, written = resolved.string.partition("=")
         if not equals or not _NAME.fullmatch(name) or not words.valid_utf8(resolved.text):
-            continue  # dropped by systemd too, with a line in its journal
+            # Dropped by systemd too, with a line in its journal.
+            utf8 = words.valid_utf8(resolved.text)
+            dropped.append(
+                (resolved.text, envfile.why_ignored(name.encode("utf-8", "surrogateescape"), bool(equals)) if utf8 else "it is not UTF-8")
+            )
+            continue
         if not complete and "feature" in written:
             raise FormatError("a variable with gates holds a specifier", value=resolved.string)
         begin = len(name) + 1
@@ -283,15 +397,18 @@ def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str]) -> list
         extent = (resolved.spans[begin - 1][1], word.extent[1])
         value = Mapped(resolved.text[begin:], resolved.spans[begin:], extent, resolved.source)
         found.append((name, Setting(value, Origin("environment", unit.path, entry.line, name), known=complete)))
+    for text, why in dropped:
+        passed_over.word(unit, entry, text, why, frozenset(name for name, _ in found))
     return found
 
 
-def _listed(entry: Entry, known: Mapping[str, str]) -> list[tuple[str, bool]]:
+def _listed(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, bool]]:
     path, complete = _specifiers(entry.value, known)
     optional, text = path.string.startswith("-"), path.string.removeprefix("-")
     if not complete or re.search(r"[*?\[\\]", text):
         raise FormatError("an EnvironmentFile= with a specifier or a pattern", value=text)
     if not text.startswith("/") or ".." in text.split("/"):
+        passed_over.path(unit, entry)
         return []  # passed over by systemd too, with a line in its journal
     return [("/" + posixpath.normpath(text).lstrip("/"), optional)]
 
@@ -408,7 +525,15 @@ class Sources:
         return Sources(self.fragment, tuple(units), self.environment_files, self.systemd, self.specifiers)
 
 
-def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str) -> dict[str, bytes | None]:
+def of_operator(path: str) -> bool:
+    """True for a unit or drop-in that is the operator's to edit: not a package's, and none that is gone at the next boot
+    (systemd.unit(5), UNIT FILE LOAD PATH)."""
+    return path.startswith("/etc/")
+
+
+def edit_gates(
+    sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str, in_place: Callable[[str], bool] = of_operator
+) -> dict[str, bytes | None]:
     """The files that must change so that the service's command line sets the gates as wanted, with their new content.
 
     Where a new flag goes, and what is raised: as in `edit_flag`.
@@ -420,20 +545,28 @@ def edit_gates(sources: Sources, changes: GateChanges, *, variable: str, new_dro
     def right(before: Sequence[str], after: Sequence[str]) -> bool:
         return flags.reached(before, after, changes)
 
-    return _edit(sources, flags.FEATURE_GATES, splices, right, variable=variable, new_dropin=new_dropin)
+    return _edit(sources, flags.FEATURE_GATES, splices, right, variable=variable, new_dropin=new_dropin, in_place=in_place)
 
 
 def edit_flag(
-    sources: Sources, name: str, value: str | None, *, variable: str, new_dropin: str, switch: bool = False
+    sources: Sources,
+    name: str,
+    value: str | None,
+    *,
+    variable: str,
+    new_dropin: str,
+    switch: bool = False,
+    in_place: Callable[[str], bool] = of_operator,
 ) -> dict[str, bytes | None]:
     """The files that must change so that the service's command line has `--name=value` once, or (None) not at all; with their new
     content, None for one that goes.
 
     `name` is without dashes. `switch`: a boolean flag, which can stand without a value. A flag that is there is changed at its
     last place, and taken out of all others. A new one goes into `variable` where the unit splits it into words (else into the last
-    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. A unit that reads no
-    variable is given the drop-in `new_dropin`, or another word in the one daytwo has made before. Raises FormatError where the edit
-    could not take effect or needs guessing.
+    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. Where the unit reads no
+    variable, it goes behind the command: in the file that has the ExecStart= that counts, if that may be edited (`in_place`) or was made by
+    daytwo; else in the drop-in `new_dropin`, which copies the command (see `copies`). Raises FormatError where the edit could not take
+    effect or needs guessing.
     """
 
     def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
@@ -442,7 +575,7 @@ def edit_flag(
     def right(before: Sequence[str], after: Sequence[str]) -> bool:
         return flags.set_to(before, after, name, value, switch=switch)
 
-    return _edit(sources, name, splices, right, variable=variable, new_dropin=new_dropin, switch=switch)
+    return _edit(sources, name, splices, right, variable=variable, new_dropin=new_dropin, in_place=in_place, switch=switch)
 
 
 _Remove = Callable[[tuple[Mapped, ...]], list[Splice]]
@@ -457,11 +590,14 @@ def _edit(
     *,
     variable: str,
     new_dropin: str,
+    in_place: Callable[[str], bool],
     switch: bool = False,
 ) -> dict[str, bytes | None]:
     """The files as the splices make them. `right` judges the command line before and after."""
     service = sources.resolve()
     _check_editable(service, flag_name, switch)
+    if flag_name == flags.FEATURE_GATES:
+        _ = service.gates  # raises, with file and line, for a list that is refused as it is
     origins = {id(word.mapped): word.origin for word in service.argv}
     settings = service.environment
     removers = {name: envfile.remover(setting.value) for name, setting in settings.items()}
@@ -480,9 +616,10 @@ def _edit(
 
     def insert(flag: str) -> list[Splice]:
         flags.check_end([word.text for word in service.argv])
-        name = variable if variable in service.split_variables else next(iter(reversed(service.split_variables)), None)
+        usable = [name for name in service.split_variables if name not in service.unset]
+        name = variable if variable in usable else next(iter(reversed(usable)), None)
         setting = settings.get(name) if name else None
-        if name is None and (sources.data(service.command_path) or b"").startswith(MADE):
+        if name is None and (in_place(service.command_path) or (sources.data(service.command_path) or b"").startswith(MADE)):
             end = service.command.value.spans[-1][1]
             return [Splice(end, end, b" " + flag.encode(), service.command_path)]
         if name is None or (setting is None and not service.environment_files):
@@ -492,11 +629,14 @@ def _edit(
                 )
             written = flag.replace("%", "%%")
             command = f'Environment="{name}={written}"'.encode() if name else _command_again(sources, service, written)
-            added[new_dropin] = MADE + b"\n[Service]\n" + command + b"\n"
+            added[new_dropin] = MADE + b"\n" + (b"" if name else _copied_from(sources, service)) + b"[Service]\n" + command + b"\n"
             return []
         if setting is None:
             path = service.environment_files[-1].path
-            added[path] = envfile.add_assignment(sources.environment_files[path], name, flag, sources.systemd)
+            try:
+                added[path] = envfile.add_assignment(sources.environment_files[path], name, flag, sources.systemd)
+            except FormatError as error:
+                raise error.in_file(path) from None
             return []
         if setting.origin.kind == "environment_file":
             data = sources.data(setting.origin.path) or b""
@@ -546,7 +686,8 @@ def _for_units(splice: Splice, sources: Sources) -> Splice:
 
 def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) -> bool:
     """True for a drop-in that daytwo had made and that, as it would be now, changes nothing."""
-    if not re.fullmatch(re.escape(MADE) + rb'\n\[Service\]\n(Environment="[A-Za-z0-9_]+="|ExecStart=\nExecStart=.*)\n', dropin, re.DOTALL):
+    head = re.escape(MADE) + rb"\n(?:# Copied [^\n]*\n)?\[Service\]\n"
+    if not re.fullmatch(head + rb'(Environment="[A-Za-z0-9_]+="|ExecStart=\nExecStart=.*)\n', dropin, re.DOTALL):
         return False
     keys = [(entry.section, entry.key) for entry in entries(UnitFile(path, dropin))]
     if keys not in ([("Service", "Environment")], [("Service", "ExecStart")] * 2):
@@ -603,6 +744,48 @@ def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Spli
 def _command_again(sources: Sources, service: Service, flag: str) -> bytes:
     """The command line as it is written, with one flag more. ExecStart= is reset first, since a second one would be refused by
     systemd for a service of this type."""
-    data = sources.data(service.command_path) or b""
+    return b"ExecStart=\nExecStart=" + _written(sources, service) + b" " + flag.encode()
+
+
+def _written(sources: Sources, service: Service) -> bytes:
+    """The command as it stands in its file."""
     spans = service.command.value.spans
-    return b"ExecStart=\nExecStart=" + data[spans[0][0] : spans[-1][1]] + b" " + flag.encode()
+    return (sources.data(service.command_path) or b"")[spans[0][0] : spans[-1][1]]
+
+
+_COPIED = re.compile(rb"# Copied from ExecStart= of (.+) \(sha256 ([0-9a-f]{64})\); later edits there do not count\Z")
+
+
+def _copied_from(sources: Sources, service: Service) -> bytes:
+    total = hashlib.sha256(_written(sources, service)).hexdigest()
+    return f"# Copied from ExecStart= of {service.command_path} (sha256 {total}); later edits there do not count\n".encode()
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A drop-in of daytwo's that copies the command of `origin`, which it masks. `changed`: that one has another command by now; None
+    where it cannot be told."""
+
+    path: str
+    origin: str
+    changed: bool | None
+
+
+def copies(sources: Sources) -> list[Copy]:
+    """The drop-in that daytwo made and that has the command that counts, as a copy of another file's; [] where there is none."""
+    path = sources.resolve().command_path
+    lines = (sources.data(path) or b"").split(b"\n")
+    if path == sources.fragment.path or lines[0] != MADE:
+        return []
+    noted = next((found for line in lines if (found := _COPIED.match(line))), None)
+    try:
+        without = sources.with_file(path, None)
+        service = without.resolve()
+    except FormatError:
+        return [Copy(path, noted[1].decode() if noted else sources.fragment.path, None)]
+    now = _written(without, service)
+    if noted is None:
+        # Of an earlier daytwo: the command as it was, with flags behind it.
+        return [Copy(path, service.command_path, None if now not in (sources.data(path) or b"") else False)]
+    same = noted[1].decode() == service.command_path and noted[2].decode() == hashlib.sha256(now).hexdigest()
+    return [Copy(path, service.command_path, not same)]

@@ -19,7 +19,8 @@ from roles.history import facts, model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
-from roles.kubelet_config import Outlook, Settled, after, state_of, unreadable
+from roles.kubelet import plan as kubelet_plan
+from roles.kubelet_config import Outlook, Settled, after, brings, brought, state_of, unreadable, with_brought
 from roles.observe import Observation
 from roles.patience import patient
 from roles.proof import NoApi, Owed, Prover, Survey, survey
@@ -139,7 +140,7 @@ def _prepare(fleet: Fleet) -> Run:
 
     found = survey(fleet, [remote for remote in fleet.targets if remote.name in paths], unread)
     run_id = new_run_id()
-    undos = _plan(run_id, on_nodes, found, wanted.force)
+    undos = [_beside(undo, found) for undo in _plan(run_id, on_nodes, found, wanted.force)]
     outlooks = _look_ahead(undos, found, wanted.allow_evictions, options.allow_unproven)
     first, notes = _undo_cluster(fleet, found, runs, chosen, wanted.force, options)
     return _assemble(run_id, " and ".join(runs), fleet, undos, found, options, outlooks, first, notes)
@@ -179,6 +180,21 @@ def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> li
     return undos
 
 
+def _beside(undo: Undo, found: Survey) -> Undo:
+    """With what a restart of the kubelet brings besides, as with every other deploy. Raises DeployError where that is refused."""
+    if undo.change is None or undo.change.component != planning.KUBELET:
+        return undo
+    host, node = undo.change.node, found.nodes[undo.change.node]
+    told = kubelet_plan.warnings(node.kubelet)
+    if node.kubelet.is_known:
+        named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
+        try:
+            told += brings(found.cluster, host, node.kubelet, foresee, named)
+        except Refusal as refusal:
+            bridge.stop([refusal])
+    return replace(undo, warnings=(*undo.warnings, *(f"{host}: {text}" for text in told)))
+
+
 def _look_ahead(undos: list[Undo], found: Survey, allow_evictions: bool, allow_unproven: bool) -> dict[str, Outlook]:
     """What the settings of before would do to each node as it is now: thresholds that were lowered may be raised again. Raises
     DeployError where pods would have to go without consent."""
@@ -191,7 +207,8 @@ def _look_ahead(undos: list[Undo], found: Survey, allow_evictions: bool, allow_u
         try:
             state = state_of(found.cluster, host, node.kubelet)
             settled = Settled({}, undo.settings, undo.change.summary)
-            outlooks[host] = foresee(state, after(state.configuration, settled))
+            coming = with_brought(state, brought(state))
+            outlooks[host] = foresee(state, after(coming.configuration, settled))
         except (ApiError, NoApi) as error:
             if not allow_unproven:
                 reasons.append(

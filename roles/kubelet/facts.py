@@ -58,6 +58,11 @@ class Kubelet:
         """True for a path that the kubelet would read as a configuration drop-in."""
         return self.dropin_folder is not None and path.startswith(self.dropin_folder + "/") and path.endswith(".conf")
 
+    def may_edit(self, path: str) -> bool:
+        """True for a unit or drop-in that is the operator's, and that a new file can stand in the place of: no link to a package's."""
+        seen = self.seen.file(path)
+        return unit.of_operator(path) and seen is not None and seen.why_not_replaceable() is None
+
     @property
     def minor(self) -> int:
         """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal where its settings are not known."""
@@ -73,9 +78,14 @@ class Kubelet:
         return minor
 
     @property
+    def is_known(self) -> bool:
+        """True where the settings of its version are known (`minor`)."""
+        return self.process.minor is not None and schema.OLDEST <= self.process.minor <= schema.NEWEST
+
+    @property
     def flag_gates(self) -> dict[str, bool]:
         """Gates set on the command line, as the unit's files give it."""
-        return flags.effective_gates([word.text for word in self.service.argv])
+        return self.service.gates
 
     @property
     def gates(self) -> dict[str, bool]:

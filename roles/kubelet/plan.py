@@ -7,6 +7,7 @@ import posixpath
 from roles.change.model import FileEdit
 from roles.change.refusal import Refusal
 from roles.formats import FormatError, GateChanges, kubelet_config, unit
+from roles.kubelet import pending
 from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet
 
 DROPIN = "90-daytwo-feature-gates.conf"
@@ -52,7 +53,9 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
     on_flags |= {name: value for name, value in left.items() if value is not None}
     if on_flags:
         folder = f"/etc/systemd/system/{kubelet.unit_name}.d"
-        result |= unit.edit_gates(kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN))
+        result |= unit.edit_gates(
+            kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN), in_place=kubelet.may_edit
+        )
     return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
 
 
@@ -75,11 +78,15 @@ def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[File
 
 def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
     """The command line as the changed files give it."""
+    return _new_sources(kubelet, changed).resolve()
+
+
+def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sources:
     sources = kubelet.sources
     for path, data in changed.items():
         if path != kubelet.config_path and not kubelet.is_dropin(path):
             sources = sources.with_file(path, data)
-    return sources.resolve()
+    return sources
 
 
 def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
@@ -89,17 +96,33 @@ def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
 
 
 def warnings(kubelet: Kubelet) -> list[str]:
-    """What an operator should know before a restart of this kubelet."""
+    """What an operator should know before a restart of this kubelet, from what was seen on the node alone."""
     found = []
-    resolved = kubelet.service.known_argv
-    if resolved is not None and resolved != kubelet.process.argv:
-        running, planned = set(kubelet.process.argv), set(resolved)
-        difference = [f"-{word}" for word in kubelet.process.argv if word not in planned]
-        difference += [f"+{word}" for word in resolved if word not in running]
-        found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {' '.join(difference)}")
+    if others := pending.arguments(kubelet):
+        found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {'; '.join(others)}")
     if kubelet.process.binary_replaced:
         found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")
-    return found
+    found += map(str, kubelet.service.ignored)
+    found += [_outdated(copy) for copy in unit.copies(kubelet.sources) if copy.changed is not False]
+    return found + pending.not_compared(kubelet)
 
 
-__all__ = ["DROPIN", "edits", "file_edits", "new_service", "touches_units", "warnings"]
+def _outdated(copy: unit.Copy) -> str:
+    how = "has another command since" if copy.changed else "may have another command by now"
+    return (
+        f"{copy.path}, which daytwo made, copies ExecStart= of {copy.origin}; that {how}, and the copy is what counts: compare them, remove"
+        " the copy, run `systemctl daemon-reload`, and set again what daytwo had added there"
+    )
+
+
+def new_copies(kubelet: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
+    """A command that the changed files copy from a file that is not the operator's, and so mask: what to know of that."""
+    return [
+        f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file will not count until"
+        f" {copy.path} is gone again: it goes with the last flag that daytwo has added there (absent)"
+        for copy in unit.copies(_new_sources(kubelet, changed))
+        if copy.path in changed and kubelet.seen.data(copy.path) is None
+    ]
+
+
+__all__ = ["DROPIN", "edits", "file_edits", "new_copies", "new_service", "touches_units", "warnings"]

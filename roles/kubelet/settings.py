@@ -32,10 +32,7 @@ _FILLED_UP = 28
 # over without a word (the same function, up to 1.31). A new field then rather goes to the configuration file.
 _MERGED_RIGHT = 32
 # Kinds whose flags are written otherwise than lists and maps are (--register-with-taints, --reserved-memory, --manifest-url-header).
-_FORMS_OF_THEIR_OWN = ("list[object]", "map[list[string]]")
-_GATES = "featureGates"
-# The container runtime tells the driver; what klog is set to stands in flags of many forms.
-_TOLD_OTHERWISE = ("cgroupDriver", "logging.")
+FORMS_OF_THEIR_OWN = ("list[object]", "map[list[string]]")
 
 # Field, dots between its parts -> value, or formats.ABSENT to take it out of all sources.
 Wanted = Mapping[str, Any]
@@ -67,37 +64,6 @@ def edits(kubelet: Kubelet, wanted: Wanted, *, move_flags: bool = False) -> Sett
         raise Refusal(kubelet.seen.host, str(error)) from None
 
 
-def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
-    """Settings that the files have otherwise than the running kubelet (`running`: its /configz): a restart would bring them too.
-
-    Only what the sources set is compared; and of that nothing that a kubelet takes for not set (0, ""), and no list of maps.
-    """
-    minor = kubelet.minor
-    argv = [word.text for word in kubelet.service.argv]
-    told: list[str] = []
-    for name, known in schema.fields(minor).items():
-        if "[]" in name or known.kind in ("object", "list[object]") or name.startswith(_TOLD_OTHERWISE):
-            continue
-        now, flag = lookup(running, name), known.flag
-        if flag and known.kind in _FORMS_OF_THEIR_OWN and _on_flags(minor, flag, argv) is not None:
-            continue  # a form of its own, `header:value` once for each
-        text = _on_flags(minor, flag, argv) if flag and name != _GATES else None
-        meant = kubelet.gates if name == _GATES else as_value(known.kind, flag or "", text) if text is not None else None
-        meant = lookup(kubelet.configuration, name) if meant is None else meant
-        if name in ("systemReserved", "kubeReserved") and isinstance(meant, Mapping) and lookup(running, "reservedSystemCPUs"):
-            # The kubelet puts the number of these CPUs there itself (cmd/kubelet/app/server.go, run).
-            meant = {key: amount for key, amount in meant.items() if key != "cpu"}
-        if not meant or _zero(meant):
-            continue
-        if isinstance(meant, Mapping) and isinstance(now, Mapping):
-            # A kubelet may add to a map: defaults of evictionHard.
-            now = {key: now[key] for key in now if key in meant}
-        if not same_setting(meant, now):
-            where = f"--{flag}" if text is not None else "its files"
-            told.append(f"{name} is {shown(meant, name)} by {where}, and the kubelet runs with {shown(now, name)}")
-    return told
-
-
 def _has_key(configuration: Mapping[str, Any], name: str) -> bool:
     parent, _, key = name.rpartition(".")
     inner = lookup(configuration, parent) if parent else configuration
@@ -116,11 +82,7 @@ def as_value(kind: str, flag: str, text: str) -> Any:
     return items if kind.startswith("list") else text
 
 
-def _zero(value: Any) -> bool:
-    return isinstance(value, str) and same_setting(value, "0s")
-
-
-def _on_flags(minor: int, flag: str, argv: Sequence[str]) -> str | None:
+def on_flags(minor: int, flag: str, argv: Sequence[str]) -> str | None:
     """What a command line gives a flag: the last value, but of a list or map all of them, which add up (pflag StringSlice,
     component-base MapStringString)."""
     known = schema.flags(minor)[flag]
@@ -197,10 +159,10 @@ class _Editor:
     def _says(self, name: str, flag: str, text: str, value: Any) -> bool:
         """A flag's text comes to a value; as in the kubelet, 60s is 1m."""
         kind = schema.fields(self.kubelet.minor)[name].kind
-        return kind not in _FORMS_OF_THEIR_OWN and same_setting(as_value(kind, flag, text), value)
+        return kind not in FORMS_OF_THEIR_OWN and same_setting(as_value(kind, flag, text), value)
 
     def _text(self, name: str, flag: str, value: Any) -> str:
-        if schema.fields(self.kubelet.minor)[name].kind in _FORMS_OF_THEIR_OWN:
+        if schema.fields(self.kubelet.minor)[name].kind in FORMS_OF_THEIR_OWN:
             raise Refusal(
                 self.kubelet.seen.host,
                 f"{name} would have to be written to --{flag}, which has a form of its own that daytwo does not write",
@@ -260,13 +222,19 @@ class _Editor:
     def _flag(self, flag: str | None) -> str | None:
         if flag is None:
             return None
-        return _on_flags(self.kubelet.minor, flag, [word.text for word in self.sources.resolve().argv])
+        return on_flags(self.kubelet.minor, flag, [word.text for word in self.sources.resolve().argv])
 
     def _set_flag(self, flag: str, text: str | None) -> None:
         folder = f"/etc/systemd/system/{self.kubelet.unit_name}.d"
         switch = schema.flags(self.kubelet.minor)[flag].switch
         changed = unit.edit_flag(
-            self.sources, flag, text, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, UNIT_DROPIN), switch=switch
+            self.sources,
+            flag,
+            text,
+            variable=OPERATORS_VARIABLE,
+            new_dropin=posixpath.join(folder, UNIT_DROPIN),
+            switch=switch,
+            in_place=self.kubelet.may_edit,
         )
         if owned := next((path for path in changed if path.startswith(("/usr/", "/lib/"))), None):
             raise Refusal(

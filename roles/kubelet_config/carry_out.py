@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,8 +13,10 @@ from roles.change import Change
 from roles.change.model import change_id
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
-from roles.kubelet import Kubelet, ask, in_effect, lookup, settings
+from roles.kubelet import Kubelet, ask, blame, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
+from roles.kubelet.pending import Pending, pending
+from roles.kubelet_config import restart
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
 from roles.patience import patient
@@ -23,7 +25,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
-from roles.rollout.remote import Fleet, Remote, show
+from roles.rollout.remote import Answer, Fleet, Remote, show
 from roles.rollout.run import Run, Step, arrange
 
 KUBELET = "kubelet"
@@ -58,7 +60,8 @@ class Wish:
 
 @dataclass(frozen=True)
 class Planned:
-    """One node of the run; `change` is None where it is as wanted."""
+    """One node of the run; `change` is None where it is as wanted. `question` shows the change to its kubelet, `question_present` its
+    files as they are. `beside`: what the restart brings besides."""
 
     state: State
     settled: Settled
@@ -66,6 +69,8 @@ class Planned:
     change: Change | None
     question: str
     warnings: tuple[str, ...]
+    question_present: str = ""
+    beside: tuple[Pending, ...] = ()
 
 
 @dataclass
@@ -124,18 +129,38 @@ def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) 
     questions = {host: ask.script([item.question]) for host, item in planned.items() if item.change is not None}
     asked = [node.remote for host, node in found.nodes.items() if host in questions]
     answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=questions[remote.name], timeout=patient(ask.ALL_SECONDS)))
-    for host, answer in answers.items():
-        said = str(answer).removeprefix(f"{host}: ") if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
-        version = planned[host].state.kubelet.process.version
-        if said is None:
-            way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
-            refusals.append(Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out))
-        elif said:
-            refusals.append(
-                Refusal(host, f"kubelet {version} refuses {planned[host].settled.summary}: {said}", "mend the value of that field")
-            )
+    refusals += [Refusal(host, str(answer).removeprefix(f"{host}: ")) for host, answer in answers.items() if isinstance(answer, Exception)]
+    said = {host: _said(answer) for host, answer in answers.items() if not isinstance(answer, Exception)}
+    against = [remote for remote in asked if said.get(remote.name)]
+    again = fleet.each(
+        against,
+        lambda remote: remote.run("sh -s", stdin=ask.script([planned[remote.name].question_present]), timeout=patient(ask.ALL_SECONDS)),
+    )
+    for host, words in said.items():
+        present = again.get(host)
+        if (reason := _judged(planned[host], words, None if present is None else _said(present))) is not None:
+            refusals.append(reason)
     bridge.stop(refusals)
     return planned
+
+
+def _said(answer: Answer | Exception) -> str | None:
+    return None if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
+
+
+def _judged(item: Planned, said: str | None, present: str | None) -> Refusal | None:
+    """Why not to go on, from what the node's own kubelet has against the change ("": nothing; None: it gave no answer), and against its
+    files as they are."""
+    found = item.state.kubelet
+    host, version = item.state.host, f"kubelet {found.process.version}"
+    if said is None:
+        way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
+        return Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out)
+    if present:
+        return blame.refusal(host, version, blame.plain(found, present), blame.places(found, present))
+    if said:
+        return Refusal(host, f"{version} refuses {item.settled.summary}: {blame.plain(found, said)}", "correct the value of that field")
+    return None
 
 
 def state_of(cluster: Cluster, host: str, found: Kubelet) -> State:
@@ -170,25 +195,26 @@ def _not_ready(state: State) -> list[str]:
 def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     found = state.kubelet
     check_node(state)
-    settled = wish.settle(state)
+    beside = tuple(pending(found, state.configuration))
+    # What is wanted is held against what the files come to; else an edit of somebody's would be put back with it.
+    coming = restart.with_brought(state, beside)
+    settled = wish.settle(coming)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
     warnings = [*kubelet_plan.warnings(found), *_not_ready(state), *settled.notes, *edits.notes]
-    outlook = wish.foresee(state, after(state.configuration, settled))
-    wrong = settings_differences(settled.expected, state.configuration)
     if not edits.files:
-        if wrong:
+        as_it_runs = wish.settle(state)
+        if wrong := settings_differences(as_it_runs.expected, state.configuration):
             raise Refusal(
                 state.host,
                 f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
                 f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
             )
-        return Planned(state, settled, outlook, None, "", tuple(warnings))
-    if others := settings.pending(found, state.configuration):
-        raise Refusal(
-            state.host,
-            f"a restart would bring more than this change: {'; '.join(others)}",
-            f"it was edited since the kubelet started: put it back, or `systemctl restart {found.unit_name}` on the node first",
-        )
+        outlook = wish.foresee(state, after(state.configuration, as_it_runs))
+        return Planned(state, as_it_runs, outlook, None, "", tuple(warnings))
+    restart.check(state, beside)
+    outlook = _foreseen(state, coming, wish, settled, beside)
+    warnings += kubelet_plan.new_copies(found, edits.files)
+    warnings += restart.warnings(beside, settled.named or [tuple(name.split(".")) for name in settled.fields])
     if outlook.evicts and not wish.allow_evictions:
         why = "this would evict: " + "; ".join(outlook.evicts)
         raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")
@@ -208,22 +234,46 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
         daemon_reload=kubelet_plan.touches_units(found, edits.files),
     )
     argv = service.known_argv or edits.argv
-    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings))
+    present = ask.ask_kubelet(found, found.service.known_argv or found.process.argv, {})
+    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings), present, beside)
+
+
+def _foreseen(state: State, coming: State, wish: Wish, settled: Settled, beside: Sequence[Pending]) -> Outlook:
+    """The look ahead. Raises Refusal; what the files say already is not blamed on the wish."""
+    try:
+        return wish.foresee(state, after(coming.configuration, settled))
+    except Refusal as refusal:
+        if beside:
+            wish.foresee(state, after(state.configuration, settled))
+            raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
+        raise
 
 
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     """The configuration that the kubelet will run with, as /configz would show it."""
-    made = dict(configuration)
-    for name, value in settled.expected.items():
-        inner = made
-        *parents, last = name.split(".")
-        for part in parents:
-            inner[part] = dict(inner.get(part) or {})
-            inner = inner[part]
-        inner.pop(last, None)
-        if value is not None:
-            inner[last] = value
-    return made
+    return restart.put(configuration, settled.expected)
+
+
+def brings(
+    cluster: Cluster, host: str, found: Kubelet, foresee: Callable[[State, Mapping[str, Any]], Outlook], named: restart.Named = ()
+) -> list[str]:
+    """For a deploy that is not about the configuration: what a restart brings of it, as warnings. Raises Refusal where pods would have to
+    go for that, or where it cannot be proven."""
+    try:
+        if not pending(found, cluster.configuration(found.node_name)):
+            return []
+        state = state_of(cluster, host, found)
+    except (ApiError, NoApi) as error:
+        return [f"whether a restart of the kubelet brings more than this change cannot be told, its /configz could not be read: {error}"]
+    beside = restart.brought(state)
+    try:
+        outlook = foresee(state, restart.with_brought(state, beside).configuration)
+    except Refusal as refusal:
+        raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
+    if outlook.evicts:
+        way_out = f"bring it first and by itself (`systemctl restart {found.unit_name}` on the node)"
+        raise restart.refusal(state, beside, f"that would evict: {'; '.join(outlook.evicts)}", way_out)
+    return restart.warnings(beside, named)
 
 
 def ready_still(ready: Callable[[], str | None], cluster: Cluster, item: Planned, wish: Wish, allow_unproven: bool) -> str | None:
@@ -232,9 +282,10 @@ def ready_still(ready: Callable[[], str | None], cluster: Cluster, item: Planned
         return why
     try:
         now = state_of(cluster, item.state.host, item.state.kubelet)
-        if others := settings.pending(item.state.kubelet, now.configuration):
+        beside = restart.brought(now)
+        if others := [str(one) for one in beside if one not in item.beside]:
             return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
-        outlook = wish.foresee(now, after(now.configuration, item.settled))
+        outlook = wish.foresee(now, after(restart.with_brought(now, beside).configuration, item.settled))
     except Refusal as refusal:
         return str(refusal)
     except (ApiError, NoApi) as error:
@@ -257,10 +308,10 @@ def _assemble(
             item.outlook.may_go if wishes[host].allow_evictions else frozenset(),
         )  # fmt: skip
         prover = Prover(found.cluster, owed)
+        # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
+        was = restart.with_brought(item.state, item.beside).configuration
         effective = Effective(
-            settings={
-                name: {"before": lookup(item.state.configuration, name), "after": value} for name, value in item.settled.expected.items()
-            }
+            settings={name: {"before": lookup(was, name), "after": value} for name, value in item.settled.expected.items()}
         )
         change = replace(item.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
         ready = partial(ready_still, prover.ready, found.cluster, item, wishes[host], options.allow_unproven)

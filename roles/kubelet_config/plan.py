@@ -8,6 +8,7 @@ from typing import Any
 from roles.change.refusal import Refusal
 from roles.formats import ABSENT
 from roles.kubelet import SECRETS, in_effect, lookup, schema, shown
+from roles.kubelet.pending import EMPTY_IS_DEFAULT, ZERO_COUNTS
 from roles.kubelet_config import model
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import Desired
@@ -15,17 +16,6 @@ from roles.kubelet_config.state import State
 
 # Without one in the source, these are 0 to the kubelet, and so left out of /configz.
 EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
-# Their Go types tell no 0 or "" from none (config/v1beta1/types.go: no pointers), and the default is another.
-EMPTY_IS_DEFAULT = frozenset(
-    {
-        *("address", "port", "registryBurst", "eventBurst", "healthzBindAddress", "nodeLeaseDurationSeconds", "cgroupDriver"),
-        *("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy", "topologyManagerScope", "hairpinMode", "maxPods"),
-        *("maxOpenFiles", "contentType", "kubeAPIBurst", "containerLogMaxSize", "configMapAndSecretChangeDetectionStrategy"),
-        *("volumePluginDir", "memoryReservationPolicy", "containerRuntimeEndpoint", "podLogsDir"),
-    }
-)
-# Pointers to durations: 0 is what it says there.
-ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
 
 
 def settle(desired: Desired, state: State) -> Settled:

@@ -176,6 +176,28 @@ class Moved:
 
 
 PATHS = "/etc/systemd/system/kubelet.service.d/50-paths.conf"
+EXTRA = "/etc/default/kubelet"
+
+
+def test_an_empty_list_and_a_line_that_systemd_ignores(lab: Lab) -> None:
+    """The gate goes into the empty list; the line that looks set and is not is said."""
+    lab.run("w2", f"[ ! -e {EXTRA} ] || cp -a {EXTRA} /root/extra")
+    lines = "export KUBELET_EXTRA_ARGS=--v=9\nKUBELET_EXTRA_ARGS='--feature-gates= --v=3'\n"
+    lab.run("w2", f"cat >{EXTRA} && systemctl restart kubelet", input=lines)
+    try:
+        wait_for(lambda: "--v=3" in operator.processes(lab, "w2").get("kubelet", ()), "the kubelet of w2 with its environment file")
+        before = operator.files(lab, "w2")
+        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2", components="kubelet"))
+        assert on.code == 0 and f"{EXTRA}, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS by it" in on.out, on.all
+        arguments = operator.processes(lab, "w2")["kubelet"]
+        assert [word for word in arguments if word.startswith("--feature-gates")] == [f"--feature-gates={GATE}=true"]
+        assert "--v=9" not in arguments and operator.effective(lab, "w2", GATE)
+        back = pyinfra("rollback", "-y")
+        assert back.code == 0 and operator.files(lab, "w2") == before, back.all
+    finally:
+        lab.run("w2", f"rm -f {EXTRA}; [ ! -e /root/extra ] || mv /root/extra {EXTRA}; systemctl restart kubelet")
+
+
 UNIT = "/etc/systemd/system/kubelet.service"
 RESTART = "systemctl daemon-reload && systemctl restart kubelet"
 UNUSUAL = {
@@ -230,22 +252,31 @@ def test_unusual_paths(lab: Lab, node: str) -> None:
             wait_for(lambda: control_plane_is_whole(lab, other_than=moved), "the control plane at its old place", 600)
 
 
-def test_a_unit_that_reads_no_variable_is_given_a_dropin(lab: Lab) -> None:
-    unit = "/etc/systemd/system/kubelet.service"
-    dropin = f"{unit}.d/90-daytwo-feature-gates.conf"
-    lab.run("w2", f"cp -a {unit} /root/kubelet.service && sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {unit}")
-    lab.run("w2", "systemctl daemon-reload && systemctl restart kubelet")
+UNIT = "/etc/systemd/system/kubelet.service"
+
+
+@pytest.mark.parametrize("place", [UNIT, "/usr/lib/systemd/system/kubelet.service"])
+def test_a_unit_that_reads_no_variable(lab: Lab, place: str) -> None:
+    """The operator's is edited where its command stands; a package's is left alone, and a drop-in copies its command."""
+    dropin = f"{UNIT}.d/90-daytwo-feature-gates.conf"
+    own = place == UNIT
+    lab.run("w2", f"cp -a {UNIT} /root/kubelet.service && sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {UNIT}")
+    lab.run("w2", f"{'true' if own else f'mv {UNIT} {place}'} && systemctl daemon-reload && systemctl restart kubelet")
     try:
         before, old = operator.files(lab, "w2"), operator.processes(lab, "w2")
         on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2"))
         assert on.code == 0, on.all
-        assert set(operator.files(lab, "w2")) - set(before) == {dropin}
+        now = operator.files(lab, "w2")
+        assert {path for path in now if now[path] != before.get(path)} == {UNIT if own else dropin}
+        assert (f"copies ExecStart= of {place}" in on.out) is not own, on.all
         assert operator.gates_of(operator.processes(lab, "w2")["kubelet"]) == f"{GATE}=true" and operator.effective(lab, "w2", GATE)
         absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"))
         assert absent.code == 0, absent.all
         assert operator.files(lab, "w2") == before and operator.processes(lab, "w2")["kubelet"][2:] == old["kubelet"][2:]
     finally:
-        lab.run("w2", f"mv /root/kubelet.service {unit}; rm -rf {unit}.d; systemctl daemon-reload; systemctl restart kubelet")
+        lab.run(
+            "w2", f"rm -f {place} && mv /root/kubelet.service {UNIT}; rm -rf {UNIT}.d; systemctl daemon-reload; systemctl restart kubelet"
+        )
 
 
 # ---- refusals

@@ -230,6 +230,54 @@ def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
     assert configz(lab, node) == before and operator.files(lab, node) == files
 
 
+CONFIG = "/var/lib/kubelet/config.yaml"
+
+
+@contextlib.contextmanager
+def edited(lab: Lab, line: str) -> Iterator[str]:
+    """w1's configuration file with one more line, which its kubelet has not read; gives the number of that line."""
+    lab.run("w1", f"cp -a {CONFIG} /root/config.yaml && printf '%s\\n' '{line}' >>{CONFIG}")
+    try:
+        yield lab.run("w1", f"wc -l <{CONFIG}").stdout.strip()
+    finally:
+        lab.run("w1", f"mv /root/config.yaml {CONFIG}; systemctl restart kubelet")
+        wait_for(lambda: bool(configz(lab, "w1")), "the kubelet of w1 with its own file")
+
+
+def test_what_a_restart_brings_besides_is_said_by_all_deploys(lab: Lab) -> None:
+    with edited(lab, "podsPerCore: 71"):
+        files, told = (
+            operator.files(lab, "w1"),
+            "a restart also brings: podsPerCore is 71 by its files, and the kubelet runs with (not set)",
+        )
+        gates = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{operator.GATE}=true", only="w1", components="kubelet"))
+        fields = pyinfra("kubelet_config", "--dry", *data(kubelet_config="maxPods=99", only="w1"))
+        for dry in (gates, fields):
+            assert dry.code == 0 and told in dry.out, dry.all
+        on = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1"))
+        assert on.code == 0 and told in on.out, on.all
+        assert configz(lab, "w1")["podsPerCore"] == 71 and hard(eviction(lab, "w1"))["memory.available"] == "217Mi"
+        back = pyinfra("rollback", "-y")
+        assert back.code == 0 and "a restart also brings" not in back.out, back.all
+        assert configz(lab, "w1")["podsPerCore"] == 71 and operator.files(lab, "w1") == files
+
+
+@pytest.mark.parametrize(
+    ("deploy", "wish"),
+    [
+        ("eviction", {"eviction_hard": "memory.available=217Mi"}),
+        ("feature_gates", {"feature_gates": f"{operator.GATE}=true", "components": "kubelet"}),
+    ],
+)
+def test_files_that_the_kubelet_refuses_as_they_are_are_named(lab: Lab, deploy: str, wish: dict[str, str]) -> None:
+    with edited(lab, "imageGCHighThresholdPercent: 250") as line:
+        files, old = operator.files(lab, "w1"), operator.processes(lab, "w1")
+        told = pyinfra(deploy, "-y", *data(**wish, only="w1"))
+        assert told.code == 1 and "refuses its files as they are, without this change" in told.all, told.all
+        assert f"{CONFIG}, line {line}" in told.all and "take it out of the data" not in told.all, told.all
+        assert operator.files(lab, "w1") == files and operator.processes(lab, "w1") == old
+
+
 REFUSED = [
     ("kubelet_config", {"kubelet_config": "maxPodz=5"}, ("maxPodz", "did you mean maxPods")),
     ("kubelet_config", {"kubelet_config": "maxPods='5'"}, ("maxPods",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -91,13 +92,77 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
     assert change is not None and not change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
 
 
-def test_a_unit_that_reads_no_variable_is_given_a_dropin() -> None:
-    unit = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
-    made = plan(ON, style="plain", unit=unit)
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"export KUBELET_EXTRA_ARGS=--v=2", "`export` belongs to a shell"),
+        (b"\xef\xbb\xbfKUBELET_EXTRA_ARGS=--v=2", "a byte order mark stands before the name"),
+        (b"KUBELET-EXTRA-ARGS=--v=2", "is no name of a variable"),
+        (b"KUBELET EXTRA_ARGS KUBELET_EXTRA_ARGS=--v=2", "there is a blank in the name"),
+    ],
+)
+def test_a_line_that_systemd_ignores_is_told_before_one_is_added_behind_it(line: bytes, why: str) -> None:
+    made = plan(ON, style="plain", files={"/etc/default/kubelet": line + b"\n"})
+    assert edits(made) == {"/etc/default/kubelet": line + b'\n# Added by daytwo\nKUBELET_EXTRA_ARGS="--feature-gates=A=true"\n'}
+    (warning,) = made.warnings
+    assert (
+        warning.startswith("/etc/default/kubelet, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS by it")
+        and why in warning
+    )
+
+
+def test_an_environment_file_that_systemd_does_not_read_is_told_and_not_written_to() -> None:
+    files = {"/etc/default/kubelet": b"# ours\nKUBELET_EXTRA_ARGS=\xff\n"}
+    made = plan(ON, files=files)
+    assert list(edits(made)) == ["/var/lib/kubelet/config.yaml"]
+    assert "/etc/default/kubelet, line 2: systemd ignores this: an assignment is not UTF-8" in made.warnings[0]
+    with pytest.raises(Refusal, match="/etc/default/kubelet, line 2: an assignment is not UTF-8, and systemd reads none of the file"):
+        plan(ON, style="plain", files=files)
+
+
+def test_an_empty_list_of_the_kubelet_is_the_list() -> None:
+    files = {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS='--feature-gates= --v=4'\n"}
+    made = plan(ON, style="plain", files=files, argv=(*node.PLAIN_ARGV, "--feature-gates=", "--v=4"))
+    assert edits(made) == {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS='--feature-gates=A=true --v=4'\n"} and made.warnings == ()
+
+
+UNREAD = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
+OWN = "/etc/systemd/system/kubelet.service"
+
+
+def test_a_unit_of_the_operator_that_reads_no_variable_is_edited_where_its_command_stands() -> None:
+    made = plan(ON, style="plain", unit=UNREAD)
+    assert edits(made) == {OWN: UNREAD.replace(b"--v=2", b"--v=2 --feature-gates=A=true")}
+    change = made.planned[0].change
+    assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
+    assert made.warnings == ()
+
+
+def linked(data: bytes) -> list[str]:
+    """The answer of a node whose unit in /etc is a link to a package's file."""
+    lines = node.answer(style="plain", unit=data)
+    return [node.file_line(OWN, data, kind="link") if line == node.file_line(OWN, data) else line for line in lines]
+
+
+def test_a_unit_that_is_not_the_operator_s_is_given_a_dropin_with_a_copy_and_a_warning() -> None:
+    made = planning.make("r1", parse("n1", linked(UNREAD)), ON)
     (path,) = edits(made)
     assert path == "/etc/systemd/system/kubelet.service.d/90-daytwo-feature-gates.conf"
     change = made.planned[0].change
     assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
+    assert made.warnings == (
+        f"{path} copies ExecStart= of {OWN}, which reads no variable; later edits of that file will not count until {path} is gone again:"
+        " it goes with the last flag that daytwo has added there (absent)",
+    )
+
+
+@pytest.mark.parametrize(("unit", "told"), [(UNREAD, False), (UNREAD.replace(b"--v=2", b"--v=2 --max-pods=7"), True)])
+def test_a_unit_that_has_changed_under_its_copy_is_told(unit: bytes, told: bool) -> None:
+    copied = edits(planning.make("r1", parse("n1", linked(UNREAD)), ON))
+    dropins = {path: data for path, data in copied.items() if data is not None}
+    made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
+    assert edits(made) == {}
+    assert bool(made.warnings) is told and (not told or f"copies ExecStart= of {OWN}; that has another command since" in made.warnings[0])
 
 
 def test_a_flag_beats_the_config_file_and_is_where_the_gate_is_changed() -> None:
@@ -173,7 +238,13 @@ def test_a_package_s_own_file_is_not_edited() -> None:
 
 def test_a_restart_that_would_bring_more_is_warned_of() -> None:
     (warning,) = plan(ON, argv=(*node.KUBEADM_ARGV, "--v=9")).warnings
-    assert "-  --v=9".replace("-  ", "-") in warning and "restart also brings" in warning
+    assert warning == "the running kubelet has other arguments than its files give; a restart also brings: no --v (now --v=9)"
+
+
+def test_arguments_in_another_order_and_spelling_are_no_difference() -> None:
+    unit = node.PLAIN_UNIT.replace(b"--v=2", b"--v 2 --max_pods 7 --max-pods=5")
+    argv = (node.PLAIN_ARGV[0], "--max-pods=5", *reversed(node.PLAIN_ARGV[1:]))
+    assert plan(ON, style="plain", unit=unit, argv=argv).warnings == ()
 
 
 # ---- asking the binaries
@@ -215,6 +286,60 @@ def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
     assert "unrecognized" in judged(made, unknown)[1][0]
     warnings, refusals = judged(made, unknown, allowing)
     assert refusals == [] and any("allow_unknown_gates" in warning for warning in warnings)
+
+
+CLASHING = {
+    "files": {
+        "/etc/default/kubelet": b"# ours\nKUBELET_EXTRA_ARGS='--v=2 --feature-gates=Gone=true'\n",
+        "/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  Old: true\nmaxPods: 5\n",
+    },
+    "argv": node.KUBEADM_ARGV,
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ("unrecognized feature gate: Gone", "/etc/default/kubelet, line 2"),
+        ("unrecognized feature gate: Old", "/var/lib/kubelet/config.yaml, line 5"),
+        ("failed to parse kubelet flag: invalid argument for --v", "/etc/default/kubelet, line 2"),
+        (
+            "failed to validate kubelet configuration, error: [invalid configuration: maxPods (--max-pods) -1 must not be a negative number,"
+            " invalid configuration: staticPodPath is no path], path: &TypeMeta{}",
+            "/var/lib/kubelet/config.yaml, line 3",
+        ),
+    ],
+)
+def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed(said: str, where: str) -> None:
+    made = plan(ON, **CLASHING)
+    assert planning.ask_present_script(made, {"kubelet": ""}) == "" and "ask kubelet" in planning.ask_present_script(
+        made, {"kubelet": said}
+    )
+    for desired in (ON, Desired(feature_gates={"A": True}, allow_unknown_gates=True)):
+        (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
+        assert "refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
+        assert "A=true" not in refusal and "take it out of the data" not in refusal and "-1 must" not in refusal
+    # Where the files alone are taken, it is the wish.
+    assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": ""})[1][0]
+
+
+def test_the_files_as_they_are_are_shown_as_they_are() -> None:
+    made = plan(ON, **CLASHING)
+    script = planning.ask_present_script(made, {"kubelet": "no"})
+    shown = [base64.b64decode(part) for part in re.findall(r"<<'\.'\n(.*?)\n\.", script, re.DOTALL)]
+    assert shown == [CLASHING["files"]["/var/lib/kubelet/config.yaml"]] and "Gone=true" in script and "A=true" not in script
+
+
+def test_a_manifest_that_is_refused_as_it_is_is_named() -> None:
+    manifests = {**MANIFESTS, "kube-scheduler.yaml": node.manifest("kube-scheduler", "--v=2", "--feature-gates=F=true,Gone=true")}
+    made = plan(ON, manifests=manifests, components=CONTROL_PLANE)
+    said = {**dict.fromkeys(COMPONENTS, ""), "kube-scheduler": "unrecognized feature gate: Gone"}
+    (refusal,) = judged(made, said, present={"kube-scheduler": said["kube-scheduler"]})[1]
+    assert (
+        "kube-scheduler v1.36.3 refuses its files as they are" in refusal
+        and "(/etc/kubernetes/manifests/kube-scheduler.yaml, line 11)" in refusal
+    )
+    assert "--feature-gates=F=true,Gone=true" in planning.ask_present_script(made, said)
 
 
 # ---- the catalogue beside the binary

@@ -7,6 +7,8 @@ from typing import Any, cast
 import pytest
 
 from roles import control_plane, feature_gates, kubelet
+from roles.api import NodeUsage
+from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired
 from roles.observe import parse
@@ -92,6 +94,67 @@ def test_warnings_that_are_the_same_are_told_once() -> None:
     gate = Desired(feature_gates={"A": True})
     plans = [planning.judge(made(gate, host), {"kubelet": ""}, gate)[0] for host in ("n1", "n2")]
     assert [*feature_gates._by_text(plans).values()] == [["n1", "n2"]]
+
+
+class Running(Cluster):
+    """A cluster that shows what the kubelet runs with, or cannot be asked."""
+
+    def __init__(self, configuration: dict[str, Any] | None) -> None:
+        super().__init__()
+        self.shown = configuration
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        if self.shown is None:
+            raise NoApi("gone")
+        return {"staticPodPath": "/etc/kubernetes/manifests", **self.shown}
+
+    def usage(self, node_name: str) -> NodeUsage:
+        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+        pods = [
+            {
+                "metadata": {"namespace": "default", "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": {"containers": [{"name": "c"}]},
+                "status": {"phase": "Running"},
+            }
+            for name in ("a", "b")
+        ]
+        stats = {"node": {"memory": {"availableBytes": 2**32, "workingSetBytes": 2**32}}, "pods": []}
+        return NodeUsage(
+            stats,
+            pods,
+            {
+                "metadata": {"name": "n1"},
+                "status": {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": "v1.36.3"}},
+            },
+        )
+
+
+def test_a_restart_for_a_gate_brings_what_the_files_say_as_with_every_other_deploy() -> None:
+    plan = made(
+        Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 20\nfeatureGates: {B: true}\n"}
+    )
+    (one, two) = feature_gates._beside(Running({"maxPods": 110}), plan).warnings
+    assert {one, two} == {
+        "a restart also brings: maxPods is 20 by its files, and the kubelet runs with 110",
+        'a restart also brings: featureGates is {"B": true} by its files, and the kubelet runs with (not set)',
+    }
+    assert feature_gates._beside(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
+    assert "cannot be told" in feature_gates._beside(Running(None), plan).warnings[0]
+
+
+def test_pods_that_would_go_for_somebody_s_edit_stop_a_change_of_gates() -> None:
+    plan = made(Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
+    with pytest.raises(
+        Refusal,
+        match=r"would bring what its files say .*maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart",
+    ):
+        feature_gates._beside(Running({"maxPods": 110}), plan)
+
+
+def test_a_node_without_a_change_is_not_restarted_and_brings_nothing() -> None:
+    config = node.CONFIG + b"maxPods: 1\nfeatureGates: {A: true}\n"
+    plan = made(Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": config})
+    assert feature_gates._beside(Running(None), plan).warnings == ()
 
 
 @pytest.mark.parametrize(

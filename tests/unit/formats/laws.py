@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import hypothesis.strategies as st
 
-from roles.formats import FormatError, GateChanges
+from roles.formats import FormatError, GateChanges, flags
 
 State = TypeVar("State")
 NAMES = ("Alpha", "Beta", "Gamma")
@@ -18,12 +18,14 @@ changes = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([True, False, 
 
 @dataclass(frozen=True)
 class Editor(Generic[State]):
-    """`gates`: those a state sets. `rest`: all else it means. `content`: its bytes, for an edit that may only add."""
+    """`gates`: those a state sets. `rest`: all else it means. `content`: its bytes, for an edit that may only add. `empty_list`: it has
+    a gate list without gates and no other: a new gate goes into it, and a list left empty takes its flag along."""
 
     edit: Callable[[State, GateChanges], State]
     gates: Callable[[State], dict[str, bool]]
     rest: Callable[[State], object]
     content: Callable[[State], dict[str, bytes]]
+    empty_list: Callable[[State], bool] = lambda _: False
 
     def check(self, before: State, wanted: GateChanges) -> bool:
         """All laws of an edit; False where it is refused."""
@@ -40,10 +42,18 @@ class Editor(Generic[State]):
         if expected == old:
             assert self.content(after) == self.content(before), "already as wanted: the same bytes"
         added = {name: None for name in wanted if name not in old}
-        if added.keys() == wanted.keys():
+        if added.keys() == wanted.keys() and self.empty_list(before):
+            back = self.edit(after, added)
+            assert self.gates(back) == old and self.rest(back) == self.rest(before), "what was added can be taken out again"
+        elif added.keys() == wanted.keys():
             assert_only_added(self.content(before), self.content(after))
             assert self.content(self.edit(after, added)) == self.content(before), "what was added can be taken out again"
         return True
+
+
+def empty_list(argv: Sequence[str]) -> bool:
+    """True for a command line with gate lists that are all empty."""
+    return bool(flags.flag_values(argv, flags.FEATURE_GATES)) and not flags.effective_gates(argv)
 
 
 def assert_only_added(before: dict[str, bytes], after: dict[str, bytes]) -> None:

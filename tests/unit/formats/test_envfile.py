@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -78,6 +80,45 @@ def test_files_that_systemd_does_not_take_are_refused(data: bytes) -> None:
 def test_assignments_know_their_lines() -> None:
     found = envfile.parse(b"# c\nA=1\n\nB='x\ny'\nC=3\n").assignments
     assert [(item.name, item.line) for item in found] == [("A", 2), ("B", 4), ("C", 6)]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"A=x\n#A=y\n; A=z\nB=A=1\n", []),
+        (b"B=1\nexport A=x\n", [(2, "`export` belongs to a shell")]),
+        (b"  export\tA = x\nA=y\n", [(1, "`export` belongs to a shell")]),
+        (b"\xef\xbb\xbfA=x\n", [(1, "a byte order mark stands before the name")]),
+        (b"set A=x\n", [(1, "there is a blank in the name 'set A'")]),
+        (b"A B=x\n", [(1, "there is a blank in the name 'A B'")]),
+        (b"1A=x\n", [(1, "'1A' is no name of a variable")]),
+        (b"A+=x\n$A=y\na-=1\n", [(1, "'A+' is no name"), (2, "'$A' is no name")]),
+        (b"A\n", [(1, "it has no `=`")]),
+        (b"A --v=2", [(1, "there is a blank in the name 'A --v'")]),
+        (b"A: --v", [(1, "it has no `=`")]),
+        (b"B=1 \\\nA=x\n", [(2, "it is a part of the value of B of line 1")]),
+        (b"B='1\nA=x\n'\nA=y\n", [(2, "it is a part of the value of B of line 1")]),
+        (b"B.C='1\nA=x\n'\n", [(2, "it goes on with line 1")]),
+        (b"BA=1\nAB=2\nexport BA=1\n", []),
+    ],
+)
+def test_lines_that_name_a_variable_and_do_not_set_it(data: bytes, told: list[tuple[int, str]]) -> None:
+    found = envfile.ignored(data, "A")
+    assert [(one.line, one.why.startswith(why)) for one, (_, why) in zip(found, told, strict=True)] == [(line, True) for line, _ in told]
+
+
+def test_a_line_behind_a_comment_with_a_backslash_is_a_part_of_it_before_systemd_254() -> None:
+    data = b"# note \\\nA=x\n"
+    assert envfile.ignored(data, "A", 257) == []
+    (one,) = envfile.ignored(data, "A", 252)
+    assert one.line == 2 and "comment before it" in one.why
+
+
+def test_a_name_that_is_nearly_the_variable_s_is_meant_for_it() -> None:
+    for key in (b"export KUBELET_EXTRA_ARGS", b"KUBELET-EXTRA-ARGS", b"1kubelet.extra_args"):
+        assert envfile.names(key, "KUBELET_EXTRA_ARGS")
+    for key in (b"MY_KUBELET_EXTRA_ARGS", b"KUBELET_EXTRA_ARGS_OLD", b"KUBELET"):
+        assert not envfile.names(key, "KUBELET_EXTRA_ARGS")
 
 
 ADD = {"G": True}
@@ -197,6 +238,7 @@ EDITOR: laws.Editor[bytes | None] = laws.Editor(
         {name: value for name, value in envfile.parse(data or b"").values().items() if name != "X"},
     ),
     content=lambda data: {} if data is None else {"file": data},
+    empty_list=lambda data: laws.empty_list(_words(data)),
 )
 
 _flag = st.sampled_from(
@@ -207,6 +249,8 @@ _flag = st.sampled_from(
         "--feature-gates=Beta=0,Other=t",
         "--feature-gates Alpha=F,Beta=true,Alpha=true",
         "--feature_gates=Gamma=TRUE,",
+        "--feature-gates=",
+        "--feature-gates ''",
         "--labels=é=$X",
         "--x=\\\\",
         "--",
@@ -243,6 +287,15 @@ def test_laws(data: bytes, changes: dict[str, bool | None]) -> None:
 )
 def test_laws_hold_for_any_text(pieces: list[str], changes: dict[str, bool | None]) -> None:
     EDITOR.check("".join(pieces).encode(), changes)
+
+
+@settings(max_examples=200)
+@given(environment_files())
+def test_every_line_that_looks_like_an_assignment_is_one_or_is_told(data: bytes) -> None:
+    set_on = [found.line for found in envfile.parse(data).assignments if found.name == "X"]
+    told = [one.line for one in envfile.ignored(data, "X")]
+    looks = [number for number, line in enumerate(data.split(b"\n"), 1) if re.match(rb"\s*(export )?X *=", line)]
+    assert set(looks) <= {*set_on, *told} and not {*set_on} & {*told}
 
 
 @given(st.binary())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -142,3 +144,64 @@ def test_names_with_the_prefix_of_kube(changes: GateChanges, after: bytes) -> No
 def test_names_with_and_without_the_prefix_are_refused() -> None:
     with pytest.raises(FormatError, match="side by side"):
         flags.effective_gates(["kube-apiserver", "--feature-gates=kube:A=true", "--feature-gates=B=true"])
+
+
+KINDS = {"max-pods": "int32", "fail-swap-on": "bool", "cluster-dns": "list", "eviction-hard": "map", "v": "string"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("--max-pods 5 --v=2", "--v 2 --max-pods=5"),
+        ("--max_pods=5", "--max-pods=5"),
+        ("--max-pods=4 --max-pods=5", "--max-pods=5"),
+        ("--cluster-dns=1.1.1.1 --cluster-dns=2.2.2.2", "--cluster-dns=1.1.1.1,2.2.2.2"),
+        ("--eviction-hard=a<1,b<2", "--eviction-hard=b<2 --eviction-hard=a<1"),
+        ("--eviction-hard=a<0 --eviction-hard=a<1", "--eviction-hard=a<1"),
+        ("--feature-gates=A=true --feature-gates=B=0", "--feature-gates=B=false,A=1"),
+        ("--fail-swap-on", "--fail-swap-on=true"),
+        ("--fail-swap-on=F", "--fail-swap-on=false"),
+        ("-v=2", "--v=2"),
+        ("--odd=1 --odd=2", "--odd 1 --odd 2"),
+    ],
+)
+def test_the_same_words_in_another_order_or_spelling(one: str, other: str) -> None:
+    assert flags.same_words(["k", *one.split()], ["k", *other.split()], KINDS)
+    assert flags.same_words(["k", *other.split()], ["k", *one.split()], KINDS)
+
+
+@pytest.mark.parametrize(
+    ("running", "planned", "told"),
+    [
+        ("--v=9", "", ["no --v (now --v=9)"]),
+        ("", "--max-pods=5", ["--max-pods=5 (now no --max-pods)"]),
+        ("--max-pods=5 --max-pods=4", "--max-pods=5", ["--max-pods=5 (now --max-pods=5 --max-pods=4)"]),
+        ("--cluster-dns=1,2", "--cluster-dns=2,1", ["--cluster-dns=2,1 (now --cluster-dns=1,2)"]),
+        ("--fail-swap-on=false", "--fail-swap-on", ["--fail-swap-on=true (now --fail-swap-on=false)"]),
+        ("--eviction-hard=", "", ["no --eviction-hard (now --eviction-hard=)"]),
+        # Of a flag that nobody knows, each of its values may count.
+        ("--odd=1 --odd=2", "--odd=2", ["--odd=2 (now --odd=1 --odd=2)"]),
+        ("--fail-swap-on false", "--fail-swap-on", ["the words (none) (now false)"]),
+        ("-- --v=2", "", ["the words (none) (now --v=2)"]),
+    ],
+)
+def test_other_words_are_told_flag_by_flag(running: str, planned: str, told: list[str]) -> None:
+    assert flags.differences(["k", *running.split()], ["k", *planned.split()], KINDS) == told
+
+
+def test_another_program_is_a_difference() -> None:
+    assert flags.differences(["/usr/bin/kubelet"], ["/opt/kubelet"]) == ["the program /opt/kubelet (now /usr/bin/kubelet)"]
+    assert flags.same_words(["kubelet"], ["/usr/bin/kubelet"])
+
+
+_words = st.lists(
+    st.sampled_from(["--max-pods=5", "--v=2", "--odd=1", "--cluster-dns=1", "--fail-swap-on", "--eviction-hard=a<1"]), unique=True
+)
+
+
+@given(_words, st.randoms(use_true_random=False))
+def test_order_and_spelling_never_count(words: list[str], random: Any) -> None:
+    other = [part for word in random.sample(words, len(words)) for part in (word.split("=") if random.random() < 0.5 else [word])]
+    assert flags.same_words(["k", *words], ["k", *other], KINDS)
+    for index in range(len(words)):
+        assert not flags.same_words(["k", *words[:index], *words[index + 1 :]], ["k", *other], KINDS)

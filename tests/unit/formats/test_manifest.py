@@ -96,6 +96,25 @@ def test_add(before: str, after: str, shape: str) -> None:
     assert edit(new, {"G": None}) == old
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("command:\n- kube-apiserver\n- --feature-gates=\n- --v=2\n", f"command:\n- kube-apiserver\n- {FLAG}\n- --v=2\n"),
+        ('command:\n- kube-apiserver\n- "--feature-gates="\n', f'command:\n- kube-apiserver\n- "{FLAG}"\n'),
+        ('command:\n- kube-apiserver\n- --feature-gates\n- ""\n', 'command:\n- kube-apiserver\n- --feature-gates\n- "G=true"\n'),
+        (
+            "command:\n- kube-apiserver\n- --feature-gates\n- ''\n- --v=2\n",
+            "command:\n- kube-apiserver\n- --feature-gates\n- 'G=true'\n- --v=2\n",
+        ),
+        ("command: [kube-apiserver, --feature-gates=]\n", f"command: [kube-apiserver, {FLAG}]\n"),
+        ('command: ["kube-apiserver", "--feature-gates", ""]\n', 'command: ["kube-apiserver", "--feature-gates", "G=true"]\n'),
+    ],
+)
+def test_an_empty_list_is_the_list(before: str, after: str) -> None:
+    assert edit(pod(before), G) == pod(after)
+    assert edit(pod(after), G) == pod(after) and edit(pod(before), {"G": None}) == pod(before)
+
+
 def test_the_list_at_the_end_of_a_file_without_a_final_newline() -> None:
     head = "kind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver"
     after = edit(head, G)
@@ -258,6 +277,7 @@ EDITOR: laws.Editor[bytes] = laws.Editor(
     gates=lambda data: flags.effective_gates(_argv(data)),
     rest=_rest,
     content=lambda data: {"file": data},
+    empty_list=lambda data: laws.empty_list(_argv(data)),
 )
 
 _items = [
@@ -271,7 +291,7 @@ _items = [
         "--feature_gates=",
         '"--é"',
     ),
-    *("--feature-gates", "Gamma=true", '"--feature-gates=Alpha=1,Alpha=F"', "&x --x", "--", '"--feature-gates=Gamma=F,"'),
+    *("--feature-gates", '""', "Gamma=true", '"--feature-gates=Alpha=1,Alpha=F"', "&x --x", "--", '"--feature-gates=Gamma=F,"'),
 ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -19,6 +22,20 @@ def sources(fragment: bytes, *dropins: bytes, env: dict[str, bytes | None] | Non
     """A unit with drop-ins 10.conf, 20.conf...; `env` by path."""
     units = tuple(UnitFile(f"{FRAGMENT}.d/{number}0.conf", data) for number, data in enumerate(dropins, 1))
     return Sources(UnitFile(FRAGMENT, fragment), units, env or {}, systemd, {"H": "node-1"})
+
+
+VENDORS = "/usr/lib/systemd/system/kubelet.service"
+
+
+def vendors(fragment: bytes) -> Sources:
+    """A unit that belongs to a package."""
+    return Sources(UnitFile(VENDORS, fragment), (), {}, 257, {"H": "node-1"})
+
+
+def copied(command: bytes, flag: bytes, path: str = VENDORS) -> bytes:
+    """The drop-in that daytwo makes for a unit that reads no variable and is not the operator's."""
+    note = f"# Copied from ExecStart= of {path} (sha256 {hashlib.sha256(command).hexdigest()}); later edits there do not count\n"
+    return unit.MADE + b"\n" + note.encode() + b"[Service]\nExecStart=\nExecStart=" + command + b" " + flag + b"\n"
 
 
 def argv(found: Sources) -> list[str]:
@@ -101,7 +118,7 @@ def test_the_name_a_program_runs_under() -> None:
         exec_start(b"/k", b"EnvironmentFile=/etc/*"),
         exec_start(b"/k", b"EnvironmentFile=/etc/[a]"),
         exec_start(b"/k", b"EnvironmentFile=/etc/%n"),
-        exec_start(b"/k $A", b"UnsetEnvironment=A"),
+        exec_start(b"/k $A", b"UnsetEnvironment=%n"),
     ],
 )
 def test_units_that_are_refused(fragment: bytes) -> None:
@@ -200,6 +217,84 @@ def test_unset_variables_of_others_do_not_matter() -> None:
     assert argv(sources(exec_start(b"/k $A", b"UnsetEnvironment=B", b"Environment=A=1 B=2"))) == ["/k", "1"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "words", "told"),
+    [
+        (
+            (b"Environment=A=1", b"UnsetEnvironment=A"),
+            [],
+            "line 2: systemd ignores this, and does not set A by it: UnsetEnvironment= takes it away again (",
+        ),
+        (
+            (b"UnsetEnvironment=B A", b"Environment=A=1"),
+            [],
+            "line 3: systemd ignores this, and does not set A by it: UnsetEnvironment= takes it away again (",
+        ),
+        (
+            (b"Environment=A=1", b"UnsetEnvironment=A=1"),
+            [],
+            "line 2: systemd ignores this, and does not set A by it: UnsetEnvironment= takes",
+        ),
+        ((b"Environment=A=1", b"UnsetEnvironment=A=2"), ["1"], None),
+        ((b"UnsetEnvironment=A", b"UnsetEnvironment=", b"Environment=A=1"), ["1"], None),
+        (
+            (b"Environment=A=1", b"Environment="),
+            [],
+            "line 2: systemd ignores this, and does not set A by it: an empty Environment= takes it back (",
+        ),
+        ((b"Environment=A=1", b"Environment=", b"Environment=A=2"), ["2"], None),
+        (
+            (b"Environment=export A=1",),
+            ["1"],
+            "line 2: systemd ignores this, and does not set all of A by it: it has no `=`; quotes are missing",
+        ),
+        (
+            (b"Environment=A=1 --v=2",),
+            ["1"],
+            "line 2: systemd ignores this, and does not set all of A by it: '--v' is no name of a variable",
+        ),
+        ((b'Environment="export A=1"',), [], "line 2: systemd ignores this, and does not set A by it: `export` belongs to a shell"),
+        ((b"Environment=A",), [], "line 2: systemd ignores this, and does not set A by it: it has no `=`"),
+        ((b'Environment="A=\\xff"',), [], "line 2: systemd ignores this, and does not set A by it: it is not UTF-8"),
+        ((b'EnvironmentFile="/1"',), [], 'line 2: systemd ignores this: EnvironmentFile="/1" is no absolute path'),
+        ((b"Environment=export C=1",), [], None),
+    ],
+)
+def test_what_systemd_passes_over_is_not_set_and_is_told(lines: tuple[bytes, ...], words: list[str], told: str | None) -> None:
+    service = sources(exec_start(b"/k $A", *lines)).resolve()
+    assert service.known_argv == ("/k", *words)
+    assert [str(one).startswith(f"{FRAGMENT}, {told}") for one in service.ignored] == ([True] if told else []), service.ignored
+
+
+def test_lines_of_environment_files_that_systemd_passes_over_are_told() -> None:
+    found = sources(READS, env={ENV: b"# c\nexport X=--v=2\nexport Y=1\n"})
+    (one,) = found.resolve().ignored
+    assert (one.path, one.line, one.variable) == (ENV, 2, "X")
+    # What was added behind it counts, and the line is told still.
+    after = edited(found, G)
+    assert argv(after) == ["/k", FLAG.decode()] and after.resolve().ignored == (one,)
+
+
+@pytest.mark.parametrize("data", [b"Y=1\nX=\xff\n", b"Y=1\nX=1\0\n"])
+def test_a_file_that_systemd_does_not_read_is_one_that_sets_nothing(data: bytes) -> None:
+    found = sources(READS, env={ENV: data})
+    assert argv(found) == ["/k"]
+    (one,) = found.resolve().ignored
+    assert (one.path, one.line) == (ENV, 2) and "systemd reads none of the file" in one.why
+    with pytest.raises(FormatError, match="systemd reads none of the file") as caught:
+        edit(found, G)
+    assert caught.value.file == ENV
+    with pytest.raises(FormatError, match="systemd reads none of the file"):
+        sources(READS.replace(b"=-/", b"=/"), env={ENV: data}).resolve()
+
+
+def test_nothing_is_added_to_a_variable_that_is_unset_again() -> None:
+    found = sources(exec_start(b"/k $Y $X", b"UnsetEnvironment=X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: b"X=1\n"})
+    assert edit(found, G) == {ENV: b'X=1\n# Added by daytwo\nY="' + FLAG + b'"\n'}
+    found = sources(exec_start(b"/k $X", b"UnsetEnvironment=X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: b"X=1\n"})
+    assert argv(edited(found, G)) == ["/k", FLAG.decode()] and edit(found, G).keys() == {FRAGMENT}
+
+
 def test_words_know_where_they_are_written() -> None:
     found = sources(exec_start(b"/k --a $X", b"EnvironmentFile=" + ENV.encode()), env={ENV: b"# c\nX='--b --c'\n"})
     assert [str(word.origin) for word in found.resolve().argv] == [f"{FRAGMENT}:3"] * 2 + [f"{ENV}:2 (X)"] * 2
@@ -255,11 +350,17 @@ ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
     (sources(exec_start(b"/k $X", b'Environment=X="--v=2"')), {FRAGMENT: exec_start(b"/k $X", b'Environment=X="--v=2 ' + FLAG + b'"')}),
     # A variable that nothing sets and no file to set it in; a unit that reads no variable.
     (sources(exec_start(b"/k $X")), {NEW: unit.MADE + b'\n[Service]\nEnvironment="X=' + FLAG + b'"\n'}),
+    (sources(exec_start(b"/k --v=2 \\\n  --a")), {FRAGMENT: exec_start(b"/k --v=2 \\\n  --a " + FLAG)}),
+    (sources(exec_start(b"/k 100%% ${Y}")), {FRAGMENT: exec_start(b"/k 100%% ${Y} " + FLAG)}),
+    (sources(exec_start(b"/k 'a b' \\\n# c\n")), {FRAGMENT: exec_start(b"/k 'a b' " + FLAG + b" \\\n# c\n")}),
+    # The operator's own drop-in has the command that counts; a copy of it would mask later edits there.
     (
-        sources(exec_start(b"/k --v=2 \\\n  --a")),
-        {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k --v=2 \\\n  --a " + FLAG + b"\n"},
+        sources(exec_start(b"/k"), b"[Service]\nExecStart=\nExecStart=/k --own\nRestart=no\n"),
+        {f"{FRAGMENT}.d/10.conf": b"[Service]\nExecStart=\nExecStart=/k --own " + FLAG + b"\nRestart=no\n"},
     ),
-    (sources(exec_start(b"/k 100%% ${Y}")), {NEW: unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k 100%% ${Y} " + FLAG + b"\n"}),
+    # A package's is not edited.
+    (vendors(exec_start(b"/k --v=2 \\\n  --a")), {NEW: copied(b"/k --v=2 \\\n  --a", FLAG)}),
+    (vendors(exec_start(b"/k 100%% ${Y}")), {NEW: copied(b"/k 100%% ${Y}", FLAG)}),
     # Another variable than the operator's, where that is not read.
     (sources(exec_start(b"/k $W $Z", b"Environment=Z= W=")), {FRAGMENT: exec_start(b"/k $W $Z", b"Environment=Z=" + FLAG + b" W=")}),
 ]
@@ -273,6 +374,61 @@ def test_add(before: Sources, changed: dict[str, bytes | None]) -> None:
     assert edit(after, G) == {}
     back = edited(after, {"G": None})
     assert back == before
+
+
+@pytest.mark.parametrize(
+    ("command", "after"),
+    [
+        (b"/k --feature-gates= --v=2", b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature_gates=", b"/k --feature_gates=G=true"),
+        (b'/k --feature-gates "" --v=2', b"/k --feature-gates G=true --v=2"),
+        (b"/k --feature-gates '' --v=2", b"/k --feature-gates G=true --v=2"),
+        (b'/k "--feature-gates=" --v=2', b'/k "--feature-gates=G=true" --v=2'),
+        (b'/k --feature-gates="" --v=2', b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature-gates='' --v=2", b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature-gates=, --v=2", b"/k --feature-gates=G=true --v=2"),
+        (b"/k --feature-gates= \\\n  --feature-gates=", b"/k --feature-gates= \\\n  --feature-gates=G=true"),
+        # Where there is a list with gates, they go to that.
+        (b"/k --feature-gates=F=1 --feature-gates=", b"/k --feature-gates=F=1,G=true --feature-gates="),
+        (b"/k --feature-gates= --feature-gates=F=1", b"/k --feature-gates= --feature-gates=F=1,G=true"),
+    ],
+)
+def test_an_empty_list_is_the_list(command: bytes, after: bytes) -> None:
+    before = sources(exec_start(command))
+    assert edit(before, G) == {FRAGMENT: exec_start(after)}
+    assert edit(edited(before, G), G) == {} and edit(before, {"G": None}) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        (b"X=--feature-gates=", b"X=--feature-gates=G=true"),
+        (b"X='--v=2 --feature-gates='", b"X='--v=2 --feature-gates=G=true'"),
+        (b"X='--feature-gates \"\" --v=2'", b"X='--feature-gates G=true --v=2'"),
+        (b'X="--feature-gates=\\"\\" --v=2"', b'X="--feature-gates=G=true --v=2"'),
+        (b"X=\"--feature-gates '' --v=2\"", b'X="--feature-gates G=true --v=2"'),
+        (b'X="--feature-gates="', b'X="--feature-gates=G=true"'),
+    ],
+)
+def test_an_empty_list_in_an_environment_file_is_the_list(line: bytes, after: bytes) -> None:
+    before = sources(READS, env={ENV: line + b"\n"})
+    assert edit(before, G) == {ENV: after + b"\n"}
+    assert edit(edited(before, G), G) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        (b"X=--eviction-hard=", b"X=--eviction-hard=a<1"),
+        (b"X='--eviction-hard \"\"'", b"X='--eviction-hard a<1'"),
+        (b"X=\"--eviction-hard=''\"", b'X="--eviction-hard=a<1"'),
+        (b"X='--eviction-hard= --eviction-hard='", b"X='--eviction-hard=a<1'"),
+    ],
+)
+def test_an_empty_flag_of_any_kind_is_the_flag(line: bytes, after: bytes) -> None:
+    before = sources(READS, env={ENV: line + b"\n"})
+    assert edit_flag(before, "a<1") == {ENV: after + b"\n"}
+    assert edit_flag(flag_edited(before, "a<1"), "a<1") == {}
 
 
 @pytest.mark.parametrize(
@@ -332,9 +488,9 @@ def test_a_variable_that_is_used_twice() -> None:
         sources(exec_start(b"/k $X"), *[b""] * 9, b"[Service]\nEnvironment=\n").with_file(
             f"{FRAGMENT}.d/99.conf", b"[Service]\nEnvironment=\n"
         ),
-        sources(exec_start(b"/k")).with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
+        vendors(exec_start(b"/k")).with_file(f"{VENDORS}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
         # The drop-in's name is taken.
-        sources(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
+        vendors(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
         # The value ends in an open quote, which would swallow the flag.
         sources(READS, env={ENV: b'X="\'--v=2"\n'}),
         # systemd already ignores the list.
@@ -348,22 +504,67 @@ def test_edits_that_are_refused(before: Sources) -> None:
 
 
 def test_a_refusal_names_the_place_that_wins() -> None:
-    late = f"{FRAGMENT}.d/99.conf"
+    late = f"{VENDORS}.d/99.conf"
     with pytest.raises(FormatError) as caught:
-        edit(sources(exec_start(b"/k")).with_file(late, b"[Service]\nExecStart=\nExecStart=/k other\n"), G)
+        edit(vendors(exec_start(b"/k")).with_file(late, b"[Service]\nExecStart=\nExecStart=/k other\n"), G)
     assert caught.value.file == late
 
 
+@pytest.mark.parametrize(
+    ("found", "where"),
+    [
+        (sources(READS, env={ENV: b"# c\nX='--v=2 --feature-gates=G'\n"}), f"{ENV}, line 2: a feature gate has no value: 'G'"),
+        (sources(exec_start(b"/k --feature-gates F=yes")), f"{FRAGMENT}, line 2: a feature gate's value is not a boolean: 'F=yes'"),
+        (sources(exec_start(b"/k --feature-gates")), f"{FRAGMENT}, line 2: --feature-gates is the last word and has no value"),
+    ],
+)
+def test_a_list_that_is_refused_as_it_is_is_named_with_its_line(found: Sources, where: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        edit(found, {"Other": True})
+    assert str(caught.value).startswith(where)
+
+
 def test_a_made_dropin_goes_again_only_while_it_says_nothing_else() -> None:
-    before = sources(exec_start(b"/k --v=2"))
+    before = vendors(exec_start(b"/k --v=2"))
     after = edited(before, G)
     content = after.data(NEW)
     assert content is not None
     more = after.with_file(NEW, content + b"Restart=no\n")
     assert edit(more, {"G": None}) == {NEW: content.replace(b" " + FLAG, b"") + b"Restart=no\n"}
     # The unit has changed under it: the drop-in's command stays in force.
-    newer = after.with_file(FRAGMENT, exec_start(b"/k --v=3"))
+    newer = after.with_file(VENDORS, exec_start(b"/k --v=3"))
     assert edit(newer, {"G": None}) == {NEW: content.replace(b" " + FLAG, b"")}
+
+
+def test_a_copy_of_the_command_is_known_and_so_is_that_the_unit_has_changed_since() -> None:
+    before = vendors(exec_start(b"/k --v=2"))
+    after = edited(before, G)
+    assert unit.copies(before) == [] and unit.copies(sources(exec_start(b"/k"))) == []
+    assert unit.copies(after) == [unit.Copy(NEW, VENDORS, False)]
+    # What daytwo itself adds to the copy is no change of the unit, nor is any other part of the unit.
+    assert unit.copies(edited(after, {"Other": False})) == [unit.Copy(NEW, VENDORS, False)]
+    assert unit.copies(after.with_file(VENDORS, exec_start(b"/k --v=2", b"Restart=no"))) == [unit.Copy(NEW, VENDORS, False)]
+    assert unit.copies(after.with_file(VENDORS, exec_start(b"/k --v=3"))) == [unit.Copy(NEW, VENDORS, True)]
+    assert unit.copies(after.with_file(VENDORS, exec_start(b"/k --v=2 --more"))) == [unit.Copy(NEW, VENDORS, True)]
+    own = f"{FRAGMENT}.d/10.conf"
+    assert unit.copies(after.with_file(own, b"[Service]\nExecStart=\nExecStart=/k --v=2\n")) == [unit.Copy(NEW, own, True)]
+    assert unit.copies(after.with_file(VENDORS, b"[Service]\n")) == [unit.Copy(NEW, VENDORS, None)]
+    # One that is read later has the command that counts: nothing of the copy does.
+    assert unit.copies(after.with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k\n")) == []
+
+
+def test_a_copy_of_an_earlier_daytwo_says_not_what_it_copied() -> None:
+    old = vendors(exec_start(b"/k --v=2")).with_file(NEW, unit.MADE + b"\n[Service]\nExecStart=\nExecStart=/k --v=2 " + FLAG + b"\n")
+    assert unit.copies(old) == [unit.Copy(NEW, VENDORS, False)]
+    assert unit.copies(old.with_file(VENDORS, exec_start(b"/k --v=3"))) == [unit.Copy(NEW, VENDORS, None)]
+    assert edit(old, {"G": None}) == {NEW: None}
+
+
+def test_what_may_be_edited_in_place_is_the_caller_s_to_say() -> None:
+    """A link in /etc to a package's file, for one."""
+    before = sources(exec_start(b"/k"))
+    made = unit.edit_gates(before, G, variable="X", new_dropin=NEW, in_place=lambda path: False)
+    assert made == {NEW: copied(b"/k", FLAG, FRAGMENT)}
 
 
 # ---- one flag
@@ -391,10 +592,8 @@ FLAG_ADDED: list[tuple[Sources, dict[str, bytes | None]]] = [
         {FRAGMENT: exec_start(b"/k $X", f'Environment="X=--v=2 --eviction-hard={HARD}%"'.encode())},
     ),
     (sources(exec_start(b"/k $X")), {NEW: unit.MADE + f'\n[Service]\nEnvironment="X=--eviction-hard={HARD}%"\n'.encode()}),
-    (
-        sources(exec_start(b"/k --v=2")),
-        {NEW: unit.MADE + f"\n[Service]\nExecStart=\nExecStart=/k --v=2 --eviction-hard={HARD}%\n".encode()},
-    ),
+    (sources(exec_start(b"/k --v=2")), {FRAGMENT: exec_start(f"/k --v=2 --eviction-hard={HARD}%".encode())}),
+    (vendors(exec_start(b"/k --v=2")), {NEW: copied(b"/k --v=2", f"--eviction-hard={HARD}%".encode())}),
 ]
 
 
@@ -472,7 +671,7 @@ def test_a_flag_in_a_variable_that_is_used_twice() -> None:
 
 @pytest.mark.parametrize("read", [b"/k --v=2", b"/k $X"])
 def test_several_flags_share_the_dropin_that_daytwo_made(read: bytes) -> None:
-    before = sources(exec_start(read))
+    before = vendors(exec_start(read))
     one = flag_edited(before, OLD)
     both = flag_edited(one, "2m", "eviction-pressure-transition-period")
     assert argv(both)[-2:] == [f"--eviction-hard={OLD}", "--eviction-pressure-transition-period=2m"]
@@ -495,8 +694,8 @@ def test_values_that_are_not_written_on_a_command_line(value: str) -> None:
         sources(exec_start(b"/bin/sh -c 'exec /k --eviction-hard=a<1'")),
         sources(exec_start(b"/bin/sh -c '/k $X'")),
         sources(exec_start(b"/k -- $X", b"EnvironmentFile=-" + ENV.encode()), env={ENV: None}),
-        sources(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
-        sources(exec_start(b"/k")).with_file(f"{FRAGMENT}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
+        vendors(exec_start(b"/k")).with_file(NEW, b"[Service]\nRestart=no\n"),
+        vendors(exec_start(b"/k")).with_file(f"{VENDORS}.d/99.conf", b"[Service]\nExecStart=\nExecStart=/k other\n"),
     ],
 )
 def test_flags_that_are_not_edited(before: Sources) -> None:
@@ -528,6 +727,7 @@ EDITOR: laws.Editor[Sources] = laws.Editor(
     gates=lambda found: flags.effective_gates(argv(found)),
     rest=lambda found: flags.without_gates(argv(found)),
     content=_files,
+    empty_list=lambda found: laws.empty_list(argv(found)),
 )
 
 _word = st.sampled_from(
@@ -543,6 +743,8 @@ _word = st.sampled_from(
         "--feature-gates Gamma=1",
         "--feature-gates=Alpha=T,Alpha=F",
         "--feature_gates=",
+        '--feature-gates ""',
+        '--feature-gates=""',
         "%%",
         "$$",
         "\\x41",
@@ -574,6 +776,7 @@ _lines = st.lists(
     st.one_of(
         st.lists(_assignment, min_size=1, max_size=2).map(lambda found: f"Environment={' '.join(found)}"),
         st.sampled_from(["Environment=", "EnvironmentFile=-/1", "EnvironmentFile=/2", "EnvironmentFile=", "# comment", "Restart=no", ""]),
+        st.sampled_from(["UnsetEnvironment=X", "UnsetEnvironment=Y=--y X=", "UnsetEnvironment=", "Environment=export X=1"]),
     ),
     max_size=3,
 )
@@ -594,7 +797,8 @@ def units(draw: st.DrawFn) -> Sources:
         dropins.append(text(["ExecStart=", draw(_command)]))
     env = st.none() | st.lists(_env_line, max_size=3).map(lambda found: "\n".join(found).encode())
     second = st.lists(_env_line, max_size=2).map(lambda found: "".join(f"{line}\n" for line in found).encode())
-    return sources(fragment, *dropins, env={"/1": draw(env), "/2": draw(second)})
+    found = sources(fragment, *dropins, env={"/1": draw(env), "/2": draw(second)})
+    return replace(found, fragment=UnitFile(VENDORS, fragment)) if draw(st.booleans()) else found
 
 
 @settings(max_examples=150)

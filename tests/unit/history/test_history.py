@@ -193,18 +193,24 @@ class Asked(Cluster):
         return NodeUsage({"node": {"memory": memory}, "pods": []}, [pod], {"metadata": {"name": "w1"}, "status": status})
 
 
-def look_ahead(
-    before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
-) -> Any:
-    running = {"evictionHard": {"memory.available": "100Mi"}, "maxPods": 110}
+def one_undo(before: dict[str, str], error: Exception | None = None, config: bytes = b"") -> tuple[planning.Undo, Survey]:
+    """The undoing of one change of thresholds on a node whose file has `config`."""
+    running = {"evictionHard": {"memory.available": "100Mi"}, "maxPods": 110, "staticPodPath": "/etc/kubernetes/manifests"}
     made = change()
     info = RunInfo(made.id[: len(INFO.id)], INFO.who, "", INFO.command, INFO.data, INFO.at)
     effective = Effective(settings={"evictionHard": {"before": before, "after": running["evictionHard"]}})
     plan = plan_record(info, 1, made, effective)
     undo = planning.undo("r2", replace(recorded(made), plan=plan), seen(), force=False)
-    its_kubelet = find(parse_look("w1", node.answer()))
+    its_kubelet = find(parse_look("w1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config})))
     found = Survey(cluster=Asked(running, error))
     found.nodes["w1"] = Node(None, its_kubelet.seen, its_kubelet, {})  # type: ignore[arg-type]  # nothing is run there
+    return undo, found
+
+
+def look_ahead(
+    before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
+) -> Any:
+    undo, found = one_undo(before, error)
     return history_role._look_ahead([undo], found, allow_evictions, allow_unproven)
 
 
@@ -216,6 +222,11 @@ def test_undoing_that_would_evict_needs_consent() -> None:
     told = str(refused.value)
     assert "w1: undoing r20260101-000000-aaaa-w1-kubelet would evict: memory.available" in told and "allow_evictions=true" in told
     assert look_ahead({"memory.available": "2Gi"}, allow_evictions=True)["w1"].may_go == {"default/app"}
+
+
+def test_undoing_tells_what_a_restart_brings_besides() -> None:
+    undo = history_role._beside(*one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n"))
+    assert undo.warnings[-1] == "w1: a restart also brings: podsPerCore is 5 by its files, and the kubelet runs with (not set)"
 
 
 def test_undoing_blindly_needs_consent_too() -> None:

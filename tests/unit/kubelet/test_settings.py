@@ -200,49 +200,6 @@ def test_a_flag_in_a_package_s_unit_is_told_with_its_name() -> None:
         settings.edits(found, {"maxPods": 8})
 
 
-RUNNING: dict[str, Any] = {
-    "maxPods": 110,
-    "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%"},
-    "systemReserved": {"cpu": "2", "memory": "1Gi"},
-    "syncFrequency": "1m0s",
-    "cgroupDriver": "cgroupfs",
-    "clusterDNS": ["10.0.0.10"],
-    "featureGates": {"A": True, "B": False},
-}
-
-
-@pytest.mark.parametrize(
-    ("main", "extra", "told"),
-    [
-        ("", "", None),
-        ("maxPods: 110\nsyncFrequency: 60s\nclusterDNS: [10.0.0.10]\nfeatureGates: {A: true}\n", "", None),
-        # kubeadm writes these for "not set"; the runtime tells the driver; the kubelet adds its defaults to a map.
-        ("syncFrequency: 0s\ncgroupDriver: systemd\nlogging: {verbosity: 3}\nevictionHard: {memory.available: 100Mi}\n", "", None),
-        (
-            "",
-            "--max-pods=110 --sync-frequency=60s --system-reserved=memory=1024Mi,cpu=2000m --eviction-hard=nodefs.available<10%,memory.available<100Mi",
-            None,
-        ),
-        ("maxPods: 200\n", "", "maxPods is 200 by its files, and the kubelet runs with 110"),
-        ("maxPods: 110\n", "--max-pods=50", "maxPods is 50 by --max-pods, and the kubelet runs with 110"),
-        ("evictionHard: {memory.available: 5Gi}\n", "", "evictionHard is"),
-        ("systemReserved: {memory: 4Gi}\n", "", "systemReserved is"),
-        ("podsPerCore: 5\n", "", "podsPerCore is 5 by its files, and the kubelet runs with (not set)"),
-        ("featureGates: {B: true}\n", "", "featureGates is"),
-        ("staticPodURLHeader: {X: [abc]}\n", "", "staticPodURLHeader is (a secret)"),
-    ],
-)
-def test_what_a_restart_would_bring_too(main: str, extra: str, told: str | None) -> None:
-    found = settings.pending(kubelet(main, extra=extra), RUNNING)
-    assert (not found) if told is None else (len(found) == 1 and found[0].startswith(told)), found
-    assert "abc" not in str(found)
-
-
-def test_reserved_cpus_are_no_edit_of_somebody_s() -> None:
-    found = kubelet("systemReserved: {cpu: 500m, memory: 1Gi}\nreservedSystemCPUs: 0-1\n")
-    assert settings.pending(found, {"systemReserved": {"cpu": "2", "memory": "1Gi"}, "reservedSystemCPUs": "0-1"}) == []
-
-
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "maxPods": st.integers(1, 500),
     "serializeImagePulls": st.booleans(),

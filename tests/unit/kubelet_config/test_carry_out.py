@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from roles.formats import ABSENT
 from roles.kubelet import find
 from roles.kubelet_config import State, carry_out
 from roles.kubelet_config.carry_out import Planned, Settled, Wish
+from roles.kubelet_config.model import Desired
 from roles.kubelet_config.outlook import allocatable_outlook, restart_outlook
+from roles.kubelet_config.plan import settle
 from roles.observe import parse
 from roles.proof import Cluster, NoApi
 from tests.unit.observe import node
@@ -62,13 +65,42 @@ def test_a_change_of_its_own() -> None:
     assert made.change is not None and made.outlook.evicts == () and made.warnings == ()
 
 
-def test_a_restart_that_would_bring_somebody_s_edit_is_refused() -> None:
-    with pytest.raises(Refusal) as refused:
-        plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
-    assert str(refused.value) == (
-        "n1: a restart would bring more than this change: maxPods is 20 by its files, and the kubelet runs with 110;"
-        " it was edited since the kubelet started: put it back, or `systemctl restart kubelet.service` on the node first"
-    )
+def test_a_restart_that_brings_somebody_s_edit_is_warned_of_and_reckoned_with() -> None:
+    made = plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
+    assert made.change is not None
+    assert made.warnings == ("a restart also brings: maxPods is 20 by its files, and the kubelet runs with 110",)
+    # What the edit would do to pods needs the same consent as the change itself.
+    with pytest.raises(Refusal, match="no longer fits: default/bb"):
+        plan(state("maxPods: 1\n"), {"podPidsLimit": 500})
+    assert plan(state("maxPods: 1\n"), {"podPidsLimit": 500}, allow_evictions=True).outlook.may_go == {"default/bb"}
+
+
+def test_an_edit_that_the_change_names_itself_is_no_news() -> None:
+    made = plan(state("maxPods: 20\n"), {"maxPods": 30})
+    assert made.change is not None and made.warnings == ()
+
+
+def test_an_edit_that_a_restart_alone_does_not_rightly_bring_is_refused() -> None:
+    for edit, why in (
+        ("cpuManagerPolicy: static\n", "cpuManagerPolicy: "),
+        # Not to be blamed on the wish either.
+        ("systemReserved: {memory: 900Gi}\n", "over-reserved|900Gi"),
+    ):
+        with pytest.raises(Refusal, match=rf"n1: the restart would bring what its files say since .*, and .*({why}).*put the file back"):
+            plan(state(edit), {"podPidsLimit": 500})
+    # Where nothing is to be changed, nothing is restarted.
+    assert plan(state("cpuManagerPolicy: static\npodPidsLimit: 500\n", podPidsLimit=500), {"podPidsLimit": 500}).change is None
+
+
+def test_the_rest_of_a_map_stays_as_the_files_have_it() -> None:
+    """A map is written whole: what somebody has edited in it, and what does not run yet, is not put back on the quiet."""
+    given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
+    desired = Desired(kubelet_config={"systemReserved.memory": "2Gi"})
+    made = carry_out._plan_node("r1", given, Wish({}, partial(settle, desired), restart_outlook))
+    assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
+    (told,) = made.warnings
+    assert told.startswith("a restart also brings: systemReserved is")
+    assert made.change is not None and b"cpu: 500m" in (made.change.files[0].after or b"")
 
 
 def test_what_is_written_and_not_in_effect_is_no_success() -> None:
@@ -137,6 +169,18 @@ def test_a_node_that_the_api_does_not_know_is_told_by_its_name() -> None:
     assert "no change could be proven without the API" in str(carry_out.unreadable("host", "n1", NoApi("no control plane")))
 
 
+def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed() -> None:
+    made = plan(state("containerLogMaxSize: 1 Mi\n"), {"podPidsLimit": 500})
+    words = "failed to load kubelet config file, path: /run/daytwo-ask.x1/config, error: ContainerLogMaxSize: quantities must match"
+    told = str(carry_out._judged(made, words, words))
+    assert told.startswith("n1: kubelet v1.36.3 refuses its files as they are, without this change: failed to load")
+    assert "path: /var/lib/kubelet/config.yaml, error" in told and "(/var/lib/kubelet/config.yaml, line 4)" in told
+    assert "as wished" not in told and "without this change" in told
+    assert "refuses as wished: failed to load" in str(carry_out._judged(made, words, ""))
+    assert "gave no answer" in str(carry_out._judged(made, None, None)) and carry_out._judged(made, "", None) is None
+    assert "maxPods" not in made.question_present or "podPidsLimit" not in made.question_present
+
+
 class Now(Cluster):
     """The node as it is when its turn comes."""
 
@@ -164,4 +208,7 @@ def test_the_look_is_taken_again_when_the_node_s_turn_comes() -> None:
     told = why(fuller) or ""
     assert told.startswith("by now this would evict: memory.available has 512Mi left") and "allow_evictions=true" in told
     assert why(fuller, replace(wish, allow_evictions=True)) is None
-    assert "restarted with other settings" in (why(state(staticPodPath="/srv")) or "")
+    limited = state("podPidsLimit: 7\n", podPidsLimit=7)
+    made = carry_out._plan_node("r1", limited, wish)
+    assert why(limited) is None
+    assert "restarted with other settings: podPidsLimit is 7 by its files" in (why(state("podPidsLimit: 7\n", podPidsLimit=9)) or "")
