@@ -292,7 +292,5 @@ def read_events(path: Path) -> Events:
     inside = found.damaged[:-1] if found.cut else found.damaged
     if inside:
         lines = f"line {', '.join(map(str, inside))} of this record cannot be read"
-        raise Refusal(
-            str(path), f"{lines}, so what else was done is not known", "read the others and undo by hand, or take that line out"
-        )
+        raise Refusal(str(path), f"{lines}, so what else was done is not known", "read the others and undo by hand, or take that line out")
     return found
