@@ -19,7 +19,7 @@ from roles.objects.run import ObjectRun
 from roles.rollout.remote import Fleet
 from tests.unit.clock import Clock
 from tests.unit.objects.apiserver import Keeper, Server, first, lost_answers
-from tests.unit.objects.world import cluster, entry, owned, pod, priority_class, revision, workload
+from tests.unit.objects.world import cluster, entry, pod, priority_class, revision, workload
 
 WEB = "/apis/apps/v1/namespaces/default/deployments/web"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
