@@ -29,7 +29,8 @@ FORMAT = 1
 @dataclass(frozen=True)
 class RunInfo:
     """One command of an operator. `who` is user@host, `origin` the address it came from where that is another machine, `data` the
-    sha256 of what was wanted of each host, `at` UTC as in RFC 3339."""
+    sha256 of what was wanted of each host, `at` UTC as in RFC 3339, `number` that of the run as the cluster counts them (None until it
+    is begun): {"count": the count's name, "number": 7}."""
 
     id: str
     who: str
@@ -37,6 +38,7 @@ class RunInfo:
     command: str
     data: str
     at: str
+    number: Mapping[str, str | int] | None = None
 
     @property
     def holder(self) -> Holder:
@@ -108,6 +110,7 @@ def _begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any
         "event": "plan",
         "format": FORMAT,
         "run": info.id,
+        "number": dict(info.number) if info.number is not None else None,
         "who": info.who,
         "from": info.origin,
         "command": info.command,
