@@ -14,7 +14,7 @@ from roles.data import strangers
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
-from roles.objects.access import API_WAIT, REFUSED, NotDone, Unknown, once
+from roles.objects.access import API_WAIT, REFUSED, Access, NotDone, Unknown, once
 from roles.objects.connection import connection
 from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
@@ -172,6 +172,7 @@ __all__ = [
     "LOOK_AGAIN",
     "REFUSED",
     "RESOURCES_OF_KINDS",
+    "Access",
     "Desired",
     "Errand",
     "Live",

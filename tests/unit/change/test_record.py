@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from roles.change import record
 from roles.change.record import FORMAT, RunInfo, RunRecord, Unrecorded, parse_events, read_events
 from roles.change.refusal import Refusal
 
@@ -85,7 +84,7 @@ def test_file_and_directories_are_synced(monkeypatch: pytest.MonkeyPatch, home: 
         synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         real(descriptor)
 
-    monkeypatch.setattr(record.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     kept = RunRecord(INFO)
     kept.write({"event": "begin"})
     assert {str(kept.path), str(home / "daytwo/runs"), str(home / "daytwo"), str(home)} <= set(synced)
