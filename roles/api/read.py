@@ -64,6 +64,8 @@ class Pod:
     Eviction, preemption and shutdown leave a condition (DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later); a
     starting kubelet that does not take a pod back leaves none, but nothing else brings a pod that is restarted Always to this phase,
     unless it was deleted: its last status comes before it is gone.
+
+    `controller` is what made it and replaces it, as Kind/name, and `controller_uid` its UID; "" where nothing does.
     """
 
     namespace: str
@@ -76,6 +78,8 @@ class Pod:
     config_hash: str
     containers: tuple[Container, ...]
     put_out: bool = False
+    controller: str = ""
+    controller_uid: str = ""
 
 
 def component_metrics(api: Api, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
@@ -177,6 +181,7 @@ def _pod(item: dict[str, Any]) -> Pod:
     )
     restarted = (item.get("spec") or {}).get("restartPolicy") == "Always"
     annotations = meta.get("annotations") or {}
+    owner: dict[str, Any] = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
     return Pod(
         namespace=meta["namespace"],
         name=meta["name"],
@@ -192,6 +197,8 @@ def _pod(item: dict[str, Any]) -> Pod:
             for entry in status.get(kind) or []
         ),
         put_out=disrupted or (restarted and status.get("phase") == "Succeeded" and not meta.get("deletionTimestamp")),
+        controller=f"{owner['kind']}/{owner['name']}" if owner else "",
+        controller_uid=owner.get("uid") or "",
     )
 
 

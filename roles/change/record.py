@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import getpass
 import hashlib
 import json
@@ -18,12 +20,17 @@ from typing import Any
 from roles.change.bundle import Holder
 from roles.change.mask import mask_command, mask_text
 from roles.change.model import Change, FileEdit
+from roles.change.refusal import Refusal
+
+#: Of the lines that are written here, as the first of them says it. Records from before it was said are format 0; they are read as well.
+FORMAT = 1
 
 
 @dataclass(frozen=True)
 class RunInfo:
     """One command of an operator. `who` is user@host, `origin` the address it came from where that is another machine, `data` the
-    sha256 of what was wanted of each host, `at` UTC as in RFC 3339."""
+    sha256 of what was wanted of each host, `at` UTC as in RFC 3339, `number` that of the run as the cluster counts them (None until it
+    is begun): {"count": the count's name, "number": 7}."""
 
     id: str
     who: str
@@ -31,6 +38,7 @@ class RunInfo:
     command: str
     data: str
     at: str
+    number: Mapping[str, str | int] | None = None
 
     @property
     def holder(self) -> Holder:
@@ -100,7 +108,9 @@ CLUSTER_KIND = "configmap"
 def _begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
     return {
         "event": "plan",
+        "format": FORMAT,
         "run": info.id,
+        "number": dict(info.number) if info.number is not None else None,
         "who": info.who,
         "from": info.origin,
         "command": info.command,
@@ -164,23 +174,126 @@ def end_record(change_id: str, outcome: str, why: str, proof: str, seconds: floa
     }
 
 
+class Unrecorded(Exception):
+    """A record could not be written, so nothing more may be begun: without it there is no way back. Names the file and the way out."""
+
+
 class RunRecord:
-    """The operator's own record of a run: one file of JSON lines, 0600, written through at each event."""
+    """The operator's own record of a run: one file of JSON lines, 0600, each of them whole and on disk before `write` returns.
+
+    The first line has the format (FORMAT) and the run. A line that could not be written whole is taken back, so that what follows it
+    can be read.
+    """
 
     def __init__(self, info: RunInfo) -> None:
         state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
         self.path = Path(state) / "daytwo/runs" / f"{info.id}.jsonl"
-        self._begin = {"event": "run", **asdict(info)}
+        self._begin = {"event": "run", "format": FORMAT, **asdict(info)}
 
     def write(self, event: Mapping[str, Any]) -> None:
-        """Add a line. Raises OSError."""
-        if self._begin:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            begin, self._begin = self._begin, {}
-            self.write(begin)
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        """Add a line. Raises Unrecorded."""
         try:
-            os.write(descriptor, json.dumps(event, sort_keys=True).encode() + b"\n")
-            os.fsync(descriptor)
+            if self._begin:
+                self._create()
+                self._append(self._begin)
+                self._begin = {}
+            self._append(event)
+        except OSError as error:
+            raise Unrecorded(
+                f"the record {self.path} could not be written ({error.strerror or error}), and nothing is begun without it; "
+                "make room there, or name another place by the environment: XDG_STATE_HOME=DIRECTORY"
+            ) from error
+
+    def _create(self) -> None:
+        """The file, new and empty; what led to it is on disk, too."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists() or self.path.stat().st_size:
+            # One that is there is another run's.
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        for directory in list(self.path.parents)[:3]:
+            _sync_directory(directory)
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        data = memoryview(json.dumps(event, sort_keys=True).encode() + b"\n")
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            before = os.fstat(descriptor).st_size
+            try:
+                while data:
+                    # A disk that is nearly full takes a part, and says so by the number alone.
+                    data = data[os.write(descriptor, data) :]
+                os.fsync(descriptor)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, before)
+                raise
         finally:
             os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems of other machines keep no directory that could be synced (fsync(2): EINVAL).
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a record says: `events` in their order, and the numbers of its lines that are `damaged` (from 1). `cut`: the last line is one
+    of them, as a power cut or a full disk leaves it. `format` is that of the first event; 0 where it says none."""
+
+    events: tuple[dict[str, Any], ...]
+    damaged: tuple[int, ...]
+    cut: bool
+    format: int
+
+    @property
+    def of_newer(self) -> bool:
+        """A newer daytwo wrote it: its words may mean something else."""
+        return self.format > FORMAT
+
+
+def parse_events(data: bytes) -> Events:
+    """Every line that can be read, of an operator's record or of a node's. Raises nothing."""
+    events: list[dict[str, Any]] = []
+    damaged: list[int] = []
+    # Not splitlines: a JSON text may hold other line ends than this one.
+    lines = data.split(b"\n")
+    whole = lines[-1] == b""
+    lines = lines[:-1] if whole else lines
+    for number, line in enumerate(lines, 1):
+        event = _event(line)
+        if event is None:
+            damaged.append(number)
+        else:
+            events.append(event)
+    found = events[0].get("format") if events else None
+    version = found if isinstance(found, int) and found >= 0 else 0 if found is None else FORMAT + 1
+    return Events(tuple(events), tuple(damaged), bool(damaged) and damaged[-1] == len(lines), version)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_events(path: Path) -> Events:
+    """An operator's record, to be acted on; its last line may be cut. Raises OSError, and Refusal where it is not to be relied on."""
+    found = parse_events(path.read_bytes())
+    if found.of_newer:
+        way_out = "use the daytwo that wrote it, or a later one"
+        raise Refusal(str(path), f"a newer daytwo wrote this record (format {found.format}; this one reads {FORMAT} and older)", way_out)
+    inside = found.damaged[:-1] if found.cut else found.damaged
+    if inside:
+        lines = f"line {', '.join(map(str, inside))} of this record cannot be read"
+        raise Refusal(str(path), f"{lines}, so what else was done is not known", "read the others and undo by hand, or take that line out")
+    return found

@@ -19,6 +19,7 @@ from roles.history import facts, model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
+from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet import plan as kubelet_plan
 from roles.kubelet_config import Outlook, Settled, after, brings, brought, state_of, unreadable, with_brought
 from roles.observe import Observation
@@ -46,20 +47,39 @@ def changes() -> None:
 
 def _show_changes(fleet: Fleet) -> None:
     history, failures = _ask(fleet, fleet.targets)
-    listed = sorted(
-        (change for recorded in history.values() for change in recorded), key=lambda change: (change.run, change.order, change.host)
-    )
+    listed = [change for recorded in history.values() for change in recorded]
+    order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
+    listed.sort(key=lambda change: (order[change.run], change.order, change.host))
     headers = ["run", "age", "node", "component", "state", "by", "what"]
     show("\n" + table.render(headers, [_row(change) for change in listed]) if listed else "\nno changes are recorded on these nodes")
-    for run, change in sorted({change.run: change for change in listed}.items()):
+    for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
-    if newest := planning.newest(history):
+    for problem in _unusable(listed):
+        show(f"\nWARNING: {problem}")
+    try:
+        newest = planning.newest(history)
+    except Unordered as error:
+        newest = ()
+        show(f"\n{_not_known(error)}")
+    if newest:
         show(f"\ndeploys/rollback.py would undo {' and '.join(newest)}, unless another run is named by --data run=NAME")
     failures += [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     if failures:
         lines = "\n".join(f"  - {failure}" for failure in failures)
         raise bridge.refuse(f"not all nodes could be asked:\n{lines}")
+
+
+def _unusable(changes: Sequence[Recorded]) -> list[str]:
+    """Why records cannot be acted on."""
+    return [f"{change.host}: the record of {change.id}: {why}" for change in changes if (why := change.why_unusable)]
+
+
+def _not_known(error: Unordered) -> str:
+    return (
+        f"which of these runs is the newest is not known, as no node has seen two of them: {', '.join(error.runs)}; "
+        "deploys/rollback.py undoes the one that is named by --data run=NAME"
+    )
 
 
 def _ask(fleet: Fleet, remotes: list[Remote], runs: Sequence[str] = ()) -> tuple[dict[str, list[Recorded]], list[str]]:
@@ -121,13 +141,18 @@ def _prepare(fleet: Fleet) -> Run:
     history, failures = _ask(fleet, fleet.targets, runs)
     bridge.stop(failures)
     if not runs:
-        if not (runs := planning.newest(history)):
+        try:
+            runs = planning.newest(history)
+        except Unordered as error:
+            raise bridge.refuse(_not_known(error)) from None
+        if not runs:
             raise bridge.refuse("there is nothing to undo: no node has a confirmed change that was not undone already")
         history, failures = _ask(fleet, fleet.targets, runs)
         bridge.stop(failures)
     chosen = planning.to_undo(history, runs)
     if not chosen:
         raise bridge.refuse(f"run {wanted.run} confirmed nothing on these nodes; deploys/changes.py lists what there is")
+    bridge.stop(_unusable(chosen))
     paths: dict[str, list[str]] = {}
     on_nodes = [change for change in chosen if not change.of_cluster]
     for change in on_nodes:
@@ -153,7 +178,9 @@ def _undo_cluster(
     if fleet.lock_host not in fleet.targets and (fleet.lock_host.connected or fleet.lock_host.connect()):
         history, failures = _ask(fleet, [fleet.lock_host])
         bridge.stop(failures)
-        chosen = [*chosen, *planning.to_undo(history, runs)]
+        kept = planning.to_undo(history, runs)
+        bridge.stop(_unusable(kept))
+        chosen = [*chosen, *kept]
     records = planning.of_cluster(chosen)
     names = " and ".join(records)
     if not records:

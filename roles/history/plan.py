@@ -13,6 +13,7 @@ from roles.change.model import ABSENT, change_id, cmdline_sha256
 from roles.change.record import Effective
 from roles.change.refusal import Refusal
 from roles.history.facts import Recorded
+from roles.history.sequence import Sequenced, Unordered
 from roles.observe import Observation
 
 KUBELET = "kubelet"
@@ -31,7 +32,8 @@ class Undo:
 
 def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     """The newest run that confirmed something which was not undone since, and the runs right before it that wanted the same of other
-    components: a run that was halted and run again is undone as one. The newest first; runs that undo others do not count."""
+    components: a run that was halted and run again is undone as one. The newest first; runs that undo others do not count. Raises
+    Unordered where it is not known which is the newest."""
     changes = [change for recorded in history.values() for change in recorded]
     undone = {str(change.plan.get("undoes")) for change in changes if change.state == "confirmed" and change.plan.get("undoes")}
     standing = [
@@ -42,7 +44,12 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     found: list[str] = []
     touched: set[tuple[str, str]] = set()
     wanted = None
-    for run in sorted({change.run for change in standing}, reverse=True):
+    order, left = Sequenced(history), {change.run for change in standing}
+    while left:
+        run = _next(order, left, found)
+        if run is None:
+            break
+        left.discard(run)
         own = [change for change in standing if change.run == run]
         parts = {(change.host, change.component) for change in own}
         wanted = wanted or own[0].plan.get("data")
@@ -53,16 +60,26 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def to_undo(history: Mapping[str, Sequence[Recorded]], runs: Collection[str]) -> list[Recorded]:
-    """The confirmed changes of these runs, the last one first. One of the cluster itself counts once it was begun: whether it was
-    written before its operator's side was gone, the cluster tells."""
+def _next(order: Sequenced, left: Collection[str], found: Sequence[str]) -> str | None:
+    """The newest of what is left; None where that is not known and there is one to undo already. Raises Unordered."""
+    try:
+        return order.newest(left)
+    except Unordered:
+        if found:
+            return None
+        raise
+
+
+def to_undo(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str]) -> list[Recorded]:
+    """The confirmed changes of these runs (the newest first), the last one first. One of the cluster itself counts once it was begun:
+    whether it was written before its operator's side was gone, the cluster tells."""
     found = [
         change
         for recorded in history.values()
         for change in recorded
         if change.run in runs and (change.state == "confirmed" or (change.of_cluster and change.state == "staged"))
     ]
-    return sorted(found, key=lambda change: (change.run, change.order, change.host), reverse=True)
+    return sorted(found, key=lambda change: (-runs.index(change.run), change.order, change.host), reverse=True)
 
 
 def of_cluster(chosen: Sequence[Recorded]) -> dict[str, list[tuple[str, Sequence[Mapping[str, Any]]]]]:
@@ -75,12 +92,14 @@ def of_cluster(chosen: Sequence[Recorded]) -> dict[str, list[tuple[str, Sequence
 
 
 def targets(recorded: Recorded) -> list[str]:
-    return [posixpath.normpath(str(file["path"])) for file in recorded.plan["files"]]
+    return [posixpath.normpath(str(file["path"])) for file in recorded.plan.get("files") or ()]
 
 
 def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Undo:
     """The change that puts one back. Raises Refusal where a file was changed since (its message has the diff), unless `force`."""
     plan = recorded.plan
+    if (why := recorded.why_unusable) is not None:
+        raise Refusal(recorded.host, f"the record of {recorded.id}: {why}")
     edits: list[FileEdit] = []
     warnings: list[str] = []
     conflicts: list[str] = []

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import gevent
 
-from roles.api import FIELD_MANAGER, Api, Conflict, ConnectionLost, find_object
+from roles.api import FIELD_MANAGER, Api, Conflict
 from roles.formats import FormatError
 from roles.kubeadm.lasting import KEYS, NAMESPACE, ConfigMap, config_map, path_of
 from roles.kubeadm.plan import Edit
-from roles.proof import NoApi
+from roles.objects import Access, Object, Unknown
 from roles.rollout.remote import show
 from roles.rollout.run import Fields
 
@@ -20,8 +20,6 @@ from roles.rollout.run import Fields
 API_WAIT = 60.0
 CONFLICTS = 30.0
 PAUSE = 0.5
-
-T = TypeVar("T")
 
 
 class NotWritten(Exception):
@@ -35,9 +33,14 @@ def write(connect: Callable[[], Api], name: str, edit: Edit, begin: Callable[[Fi
     Raises NotWritten, Refusal, ApiError or NoApi.
     """
     until = time.monotonic() + CONFLICTS
+    access = Access(connect)
     noted: Fields = ()
+
+    def done(item: Object) -> bool:
+        return not edit(config_map(item).data).fields and FIELD_MANAGER in _managers(item)
+
     while True:
-        found = _read(connect, name)
+        found = _read(access, name)
         try:
             edited = edit(found.data)
         except FormatError as error:
@@ -58,7 +61,10 @@ def write(connect: Callable[[], Api], name: str, edit: Edit, begin: Callable[[Fi
         }
         try:
             # kubeadm owned the field; it writes the object whole, and takes it back without asking.
-            _asked(connect, lambda api: api.apply(path_of(name), manifest, force=True, wait=API_WAIT))  # noqa: B023 - called at once
+            access.written(path_of(name), lambda api: api.apply(path_of(name), manifest, force=True), done)  # noqa: B023 - called at once
+        except Unknown as error:
+            look = f"kubectl get configmap -n {NAMESPACE} {name} -o yaml"
+            raise NotWritten(f"STATE UNKNOWN: {error}; look at it: {look}; the same command, run again, goes on from there") from error
         except Conflict as error:
             if time.monotonic() > until:
                 raise NotWritten(f"others write it again and again: {error}") from error
@@ -66,42 +72,33 @@ def write(connect: Callable[[], Api], name: str, edit: Edit, begin: Callable[[Fi
             gevent.sleep(PAUSE)
             continue
         break
-    return _proven(connect, name, edit, bool(noted))
+    return _proven(access, name, edit, bool(noted))
 
 
-def _proven(connect: Callable[[], Api], name: str, edit: Edit, written: bool) -> str:
-    item = _item(connect, name)
+def _proven(access: Access, name: str, edit: Edit, written: bool) -> str:
+    item = _item(access, name)
     if wrong := edit(config_map(item).data).fields:
         raise NotWritten(f"it was written, and when read back {'.'.join(wrong[0].path)} is another: somebody else changes it")
     if not written:
         return "read back: it says so already"
-    owners = {str(entry.get("manager")) for entry in (item.get("metadata") or {}).get("managedFields") or ()}
-    if FIELD_MANAGER not in owners:
+    if FIELD_MANAGER not in _managers(item):
         raise NotWritten(f"it was written, and the field manager {FIELD_MANAGER} has no part in it when read back")
     return f"read back: resourceVersion {config_map(item).version}, field manager {FIELD_MANAGER}"
 
 
-def _read(connect: Callable[[], Api], name: str) -> ConfigMap:
-    found = config_map(_item(connect, name))
+def _read(access: Access, name: str) -> ConfigMap:
+    found = config_map(_item(access, name))
     if found.text is None:
         raise NotWritten(f"ConfigMap {NAMESPACE}/{name} has no key {KEYS[name]}")
     return found
 
 
-def _item(connect: Callable[[], Api], name: str) -> dict[str, Any]:
-    item = _asked(connect, lambda api: find_object(api, path_of(name), wait=API_WAIT))
+def _item(access: Access, name: str) -> dict[str, Any]:
+    item = access.fetch(path_of(name))
     if item is None:
         raise NotWritten(f"ConfigMap {NAMESPACE}/{name} is gone")
     return item
 
 
-def _asked(connect: Callable[[], Api], ask: Callable[[Api], T]) -> T:
-    """Ask what may be asked twice, over a new connection where the one before was lost."""
-    until = time.monotonic() + API_WAIT
-    while True:
-        try:
-            return ask(connect())
-        except (ConnectionLost, NoApi):
-            if time.monotonic() > until:
-                raise
-            gevent.sleep(PAUSE)
+def _managers(item: Object) -> set[str]:
+    return {str(entry.get("manager")) for entry in (item.get("metadata") or {}).get("managedFields") or ()}

@@ -14,8 +14,9 @@ from roles.data import strangers
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
+from roles.objects.access import API_WAIT, REFUSED, Access, NotDone, Unknown, once
 from roles.objects.connection import connection
-from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
+from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import KEYS, RESOURCES_OF_KINDS, Desired, namespaced_name, read
 from roles.objects.plan import Action, Plan
@@ -69,7 +70,7 @@ def _prepare(fleet: Fleet) -> Prepared:
     bridge.stop(found.refusals)
     connect = connection(fleet, found, desired.kubeconfig)
     try:
-        live = read_live(connect())
+        live = once(connect, read_live)
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
     plan = planning.make(desired, live)
@@ -96,7 +97,7 @@ def _dry_run(actions: Sequence[Action], connect: Callable[[], Api], force: bool)
     shown: list[Action] = []
     for action in actions:
         try:
-            shown.append(replace(action, shown=_shown(action, connect(), force)))
+            shown.append(replace(action, shown=once(connect, lambda api, action=action: _shown(action, api, force))))  # type: ignore[misc]
         except ApiError as error:
             refusals.append(f"{action.name}: {error}")
         except NoApi as error:
@@ -169,14 +170,18 @@ __all__ = [
     "API_WAIT",
     "COLLECTIONS",
     "LOOK_AGAIN",
+    "REFUSED",
     "RESOURCES_OF_KINDS",
+    "Access",
     "Desired",
     "Errand",
     "Live",
     "NotDone",
     "Object",
+    "Unknown",
     "connection",
     "namespaced_name",
+    "once",
     "priority_classes",
     "read",
     "read_live",

@@ -11,20 +11,21 @@ from urllib.parse import quote
 import gevent
 from gevent.event import Event
 
-from roles.api import Api, ApiError, ConnectionLost, Forbidden, find_object, list_objects
-from roles.change.record import RunInfo, RunRecord
+from roles.api import Api, ApiError, Forbidden
+from roles.change.record import RunInfo, RunRecord, Unrecorded
 from roles.objects import rollout
+from roles.objects.access import Access, NotDone
 from roles.objects.live import COLLECTIONS, Live, Object, uid
 from roles.patience import patient
 from roles.proof import NoApi
 from roles.rollout import table
 from roles.rollout.lock import ClusterLock, Locked
+from roles.rollout.number import run_number
 from roles.rollout.remote import Fleet, RemoteError, on_interrupt, show
 
 T = TypeVar("T")
 
-# Seconds. An API server that restarts is away for about 40; the pause between two looks.
-API_WAIT = 60.0
+# Seconds: the pause between two looks.
 LOOK_AGAIN = 1.0
 # A roll-out that stands still is told of this often.
 TELL_AGAIN = 30.0
@@ -32,13 +33,8 @@ TELL_AGAIN = 30.0
 END_MARGIN = 30.0
 
 
-class NotDone(Exception):
-    """A write that did not come to what was wanted; says why."""
-
-
 class Errand:
-    """A run that is carried out once, whichever host's turn it is. `connect` gives the API anew for each use: the connection may be
-    another one by now; it raises NoApi or ApiError."""
+    """A run that is carried out once, whichever host's turn it is. `connect` is as Access has it."""
 
     def __init__(self, info: RunInfo, connect: Callable[[], Api], fleet: Fleet, take_over: str) -> None:
         self.info = info
@@ -47,7 +43,8 @@ class Errand:
         self.interrupted = False
         #: What is done, and leaves something that the operator must know of.
         self.warnings: list[str] = []
-        self._connect = connect
+        self.api = Access(connect)
+        self._keeper = fleet.lock_host
         self._lock = ClusterLock(fleet.lock_host, info.holder, take_over)
         self._ended = Event()
 
@@ -92,13 +89,13 @@ class Errand:
         try:
             try:
                 self._lock.ensure()
-            except (Locked, RemoteError) as error:
+                self.note({"event": "begin", "changes": len(self.outcomes()), "number": run_number(self._keeper).recorded})
+            except (Locked, RemoteError, Unrecorded) as error:
                 self.halted = str(error)
                 show(f"\nnot begun: {error}")
             else:
-                self.note({"event": "begin", "changes": len(self.outcomes())})
-                self.work()
-                self.note({"event": "end-of-run", "halted": self.halted, "outcomes": dict(self.outcomes())})
+                self._work()
+                self.note_done({"event": "end-of-run", "halted": self.halted, "outcomes": dict(self.outcomes())})
             self.close()
         except Exception as error:
             self.halted = self.halted or repr(error)
@@ -108,31 +105,36 @@ class Errand:
             self._lock.give_back()
             self._ended.set()
 
+    def _work(self) -> None:
+        try:
+            self.work()
+        except Unrecorded as error:
+            self.halted = self.halted or str(error)
+            show(f"\nhalting: {error}")
+
     def note(self, event: Mapping[str, object]) -> None:
-        """Into the record; one that cannot be written does not stop a run."""
+        """Into the record, before what it is about is begun. Raises Unrecorded: without it that must not be begun."""
+        self.record.write(event)
+
+    def note_done(self, event: Mapping[str, object]) -> None:
+        """Into the record what has happened already; where that cannot be written, nothing more is begun."""
         try:
             self.record.write(event)
-        except OSError as error:
-            show(f"WARNING: the record {self.record.path} could not be written: {error}")
+        except Unrecorded as error:
+            self.halted = self.halted or str(error)
+            show(f"WARNING: {error}")
 
     # ---- the API
 
     def asked(self, ask: Callable[[Api], T]) -> T:
-        """Ask or write what may be asked twice, over a new connection where the one before was lost. Raises ApiError, NoApi."""
-        until = time.monotonic() + patient(API_WAIT)
-        while True:
-            try:
-                return ask(self._connect())
-            except (ConnectionLost, NoApi):
-                if time.monotonic() > until:
-                    raise
-                gevent.sleep(LOOK_AGAIN)
+        """Ask what changes nothing. Raises ApiError, NoApi."""
+        return self.api.asked(ask)
 
     def fetch(self, path: str) -> dict[str, Any] | None:
-        return self.asked(lambda api: find_object(api, path, wait=API_WAIT))
+        return self.api.fetch(path)
 
     def fetch_all(self, path: str, fields: str = "", labels: str = "") -> list[dict[str, Any]]:
-        return self.asked(lambda api: list_objects(api, path, fields=fields, labels=labels, wait=API_WAIT))
+        return self.api.fetch_all(path, fields, labels)
 
     # ---- roll-outs
 
@@ -217,7 +219,7 @@ class Errand:
         what = rollout.what_to_do(old, self._not_ready({str((pod.get("spec") or {}).get("nodeName") or "") for pod in old} - {""}))
         text = f"{key}: all its new pods serve, and after {waited:.0f} s {rollout.told_old(old)}. {'; '.join(what)}"
         self.warnings.append(text)
-        self.note({"event": "warning", "object": key, "text": text})
+        self.note_done({"event": "warning", "object": key, "text": text})
         show(f"  WARNING: {text}")
         return f"{table.counted(len(old), 'old pod')} STILL THERE, as the warning says"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -12,12 +11,13 @@ from urllib.parse import quote
 
 import gevent
 
-from roles.api import FIELD_MANAGER, Api, ApiError, NotFound, list_objects
-from roles.change.record import RunInfo, now
+from roles.api import FIELD_MANAGER, Api, ApiError, Conflict, list_objects
+from roles.change.record import RunInfo, Unrecorded, now
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
-from roles.objects.errand import API_WAIT, LOOK_AGAIN, Errand, NotDone
+from roles.objects.access import API_WAIT, NotDone, Unknown
+from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
 from roles.objects.plan import Action, Plan
@@ -26,16 +26,21 @@ from roles.proof import NoApi
 from roles.rollout.lock import Locked
 from roles.rollout.remote import Fleet, RemoteError, show
 
-Outcome = Literal["done", "reverted", "revert-failed", "failed", "not started"]
+Outcome = Literal["done", "reverted", "revert-failed", "foreign", "unknown", "failed", "not started"]
 
-# Seconds: a deletion with finalizers.
+# Seconds: a deletion with finalizers; a put-back beside a controller that writes the object's status all the time.
 REMOVAL = 30.0
+CONFLICTS = 30.0
 
 _FIELD = ("f:spec", "f:template", "f:spec", "f:priorityClassName")
 
 
 class Undone(NotDone):
     """It did not come to what was wanted, and all is as it was before; says how that was seen."""
+
+
+class Foreign(NotDone):
+    """It did not come to what was wanted, and somebody else has changed it since: it is left as they have it; says how that is."""
 
 
 class RevertFailed(Exception):
@@ -79,6 +84,8 @@ class ObjectRun(Errand):
         self._force = force
         self._rollout_timeout = rollout_timeout
         self._finish = finish
+        # What a class that is replaced right now was, as a command; "" while none is.
+        self._recreate = ""
 
     def work(self) -> None:
         for number, turn in enumerate(self.turns, 1):
@@ -93,34 +100,39 @@ class ObjectRun(Errand):
         self._finish(self)
 
     def leaving(self) -> str:
-        return "a roll-out that was begun goes on in the cluster, run this again to see to its end"
+        left = "a roll-out that was begun goes on in the cluster, run this again to see to its end"
+        return f"{left}\na class is being replaced, and may be gone; as it was:\n{self._recreate}" if self._recreate else left
 
     def _carry_out(self, number: int, turn: Turn) -> None:
         action, begun = turn.action, time.monotonic()
         show(f"\n[{number}/{len(self.turns)}] {action.name}: {action.summary}")
-        self.note(
-            {
-                "event": "plan", "run": self.info.id, "order": number, "object": action.name, "path": action.path, "what": action.what,
-                "summary": action.summary, "before": facts.bare(action.before) if action.before is not None else None,
-                "after": dict(action.manifest) if action.manifest is not None else None,
-            }
-        )  # fmt: skip
         try:
+            self.note(
+                {
+                    "event": "plan", "run": self.info.id, "order": number, "object": action.name, "path": action.path, "what": action.what,
+                    "summary": action.summary, "before": facts.bare(action.before) if action.before is not None else None,
+                    "after": dict(action.manifest) if action.manifest is not None else None,
+                }
+            )  # fmt: skip
             self._lock.ensure()
             turn.outcome = "failed"
             turn.proof = self._do(action)
             turn.outcome = "done"
         except Undone as error:
             turn.outcome, turn.why = "reverted", str(error)
+        except Foreign as error:
+            turn.outcome, turn.why = "foreign", str(error)
+        except Unknown as error:
+            turn.outcome, turn.why = "unknown", f"STATE UNKNOWN: {error}; look at it: {_look(action)}; the same command, run again, goes on"
         except RevertFailed as error:
             turn.outcome, turn.why = "revert-failed", str(error)
-        except (NotDone, ApiError, NoApi, Locked, RemoteError) as error:
+        except (NotDone, ApiError, NoApi, Locked, RemoteError, Unrecorded) as error:
             turn.why = str(error)
         turn.seconds = time.monotonic() - begun
         show(f"  {turn.outcome}: {turn.proof or turn.why} ({turn.seconds:.0f} s)")
         if turn.outcome != "done":
             self.halted = self.halted or f"{action.name}: {turn.outcome}: {turn.why}"
-        self.note(
+        self.note_done(
             {
                 "event": "end", "object": action.name, "at": now(), "outcome": turn.outcome, "why": turn.why, "proof": turn.proof,
                 "seconds": round(turn.seconds, 1),
@@ -142,8 +154,14 @@ class ObjectRun(Errand):
 
     def _apply(self, action: Action) -> str:
         assert action.manifest is not None and action.wanted is not None
-        self._write(action.path, action.manifest, self._force)
+        self._write_class(action.path, action.manifest, action.wanted)
         return self._proven(action.path, action.wanted)
+
+    def _write_class(self, path: str, manifest: Mapping[str, Any], wanted: PriorityClass) -> dict[str, Any]:
+        def done(found: Object) -> bool:
+            return not planning.differences(wanted, found) and FIELD_MANAGER in facts.managers(found, "f:value")
+
+        return self._write(path, manifest, self._force, done)
 
     def _proven(self, path: str, wanted: PriorityClass) -> str:
         """Read the class back and compare. Raises NotDone."""
@@ -166,43 +184,57 @@ class ObjectRun(Errand):
             default = ", the one globalDefault"
         return f"read back: value {facts.value_of(found)}, {facts.policy_of(found)}{default}; field manager {FIELD_MANAGER}"
 
-    def _write(self, path: str, manifest: Mapping[str, Any], force: bool) -> dict[str, Any]:
-        return self.asked(lambda api: api.apply(path, manifest, force=force, wait=API_WAIT))
-
-    def _delete(self, path: str, item: Object, version: str = "") -> None:
-        """That very object; one that is gone already is no error."""
-        with contextlib.suppress(NotFound):
-            self.asked(lambda api: api.delete(path, facts.uid(item), version=version))
+    def _write(self, path: str, manifest: Mapping[str, Any], force: bool, done: Callable[[Object], bool]) -> dict[str, Any]:
+        """Raises as Access.written."""
+        return self.api.written(path, lambda api: api.apply(path, manifest, force=force), done)
 
     def _replace(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.wanted is not None
-        old = action.before
-        self._delete(action.path, old, facts.version(old))
+        old, made = action.before, ""
+        manifest = _again(old)
+        self.note({"event": "kept", "object": action.name, "path": action.path, "manifest": manifest})
+        self._recreate = _create_by_hand(manifest)
         try:
-            self._gone(action.path, facts.uid(old))
-            self._write(action.path, action.manifest, self._force)
-            return f"{self._proven(action.path, action.wanted)}; another UID than before"
-        except (NotDone, ApiError, NoApi) as error:
-            raise self._put_back(action.path, old, str(error)) from error
+            try:
+                self.api.deleted(action.path, old, facts.version(old))
+            except Unknown as error:
+                raise self._put_back(action.path, old, made, str(error)) from error
+            try:
+                self._gone(action.path, facts.uid(old))
+                answer = self._write_class(action.path, action.manifest, action.wanted)
+                # Somebody else may have been quicker, and then it is theirs.
+                made = facts.uid(answer) if facts.is_ours(answer) else ""
+                return f"{self._proven(action.path, action.wanted)}; another UID than before"
+            except Exception as error:
+                raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
+        finally:
+            self._recreate = ""
 
-    def _put_back(self, path: str, old: Object, why: str) -> Exception:
-        """A class that was deleted is there again, as it was; the answer says so, or what is to be done by hand."""
-        manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **facts.bare(old)}
+    def _put_back(self, path: str, old: Object, made: str, why: str) -> Exception:
+        """A class that was deleted, or may have been, is there again as it was; or what is to be done by hand. `made` is the UID of the
+        one that was created in its place, "" where none is known of. What others have created there since stays."""
+        manifest, name = _again(old), old["metadata"]["name"]
         try:
             found = self.fetch(path)
+            if found is not None and facts.uid(found) == facts.uid(old) and not facts.is_ending(found):
+                return Undone(f"{why}; the old one was not deleted: it is there as before, read back")
+            if found is not None and facts.uid(found) != facts.uid(old):
+                if not _is_own(found, made):
+                    return _made_by_others(found, manifest, why)
+                self.api.deleted(path, found, facts.version(found))
             if found is not None:
-                self._delete(path, found)
                 self._gone(path, facts.uid(found))
-            self._write(path, manifest, False)
+            self._write(path, manifest, False, lambda one: not facts.diff(old, one, "class"))
             again = self.fetch(path)
             if again is None or facts.diff(old, again, "class"):
-                raise NotDone("it is not as it was")
-        except (NotDone, ApiError, NoApi) as error:
+                raise NotDone("it is not as it was when read back")
+        except Exception as error:
             return RevertFailed(
-                f"{why}; and the old one could not be made anew: {error}; MEND BY HAND, pods that name it cannot be created meanwhile: "
-                f"kubectl create -f - <<'END'\n{json.dumps(manifest)}\nEND"
+                f"{why}; and it was not seen to be there again as it was: {str(error) or repr(error)}; STATE UNKNOWN, look: "
+                f"kubectl get priorityclass {name}; "
+                f"where it is gone, pods that name it cannot be created, and this creates it again:\n{_create_by_hand(manifest)}"
             )
-        return Undone(f"{why}; the old one was made anew and read back: value {facts.value_of(again)}, {facts.policy_of(again)}")
+        return Undone(f"{why}; the old one was created again and read back: value {facts.value_of(again)}, {facts.policy_of(again)}")
 
     def _gone(self, path: str, uid: str) -> None:
         """Raises NotDone where the object with this UID is still there after a while."""
@@ -222,7 +254,7 @@ class ObjectRun(Errand):
         usage = self.asked(read_live).users(name)
         if usage.any:
             raise NotDone(f"it is {usage}; a class that is used is never removed")
-        self._delete(action.path, action.before, facts.version(action.before))
+        self.api.deleted(action.path, action.before, facts.version(action.before))
         self._gone(action.path, facts.uid(action.before))
         return "read back: it is gone; nothing named it right before"
 
@@ -236,27 +268,37 @@ class ObjectRun(Errand):
             raise NotDone("it was deleted since it was looked at; run this again")
         if facts.template(item.kind, now_there) != facts.template(item.kind, action.before):
             raise NotDone("its template was changed since it was looked at; run this again")
-        found = self._write(action.path, action.manifest, self._force)
+
+        def done(found: Object) -> bool:
+            ours = FIELD_MANAGER in facts.managers(found, *_FIELD)
+            return ours and facts.uid(found) == facts.uid(now_there) and facts.class_of(item.kind, found) == item.priority_class
+
         try:
-            left = self._rolled_out(item, facts.uid(found), item.priority_class)
-            return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class), left)
-        except (NotDone, ApiError, NoApi) as error:
+            found = self._write(action.path, action.manifest, self._force, done)
+        except Unknown as error:
             why = str(error)
+        else:
+            try:
+                left = self._rolled_out(item, facts.uid(found), item.priority_class)
+                return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class), left)
+            except Exception as error:
+                why = str(error) or repr(error)
         show(f"  {why}\n  putting the class {old or 'none'} back")
         try:
             proof = self._undo(item, action.before, old)
-        except (NotDone, ApiError, NoApi) as error:
+        except Foreign as error:
+            raise Foreign(f"{why}; {error}") from error
+        except Exception as error:
             raise RevertFailed(
-                f"{why}; and it could not be undone: {error}; MEND BY HAND: set spec.template.spec.priorityClassName back to "
-                f"{old or 'nothing'}: kubectl edit -n {item.namespace} {item.kind.lower()}/{item.name}"
+                f"{why}; and it was not seen to be undone: {str(error) or repr(error)}; STATE UNKNOWN, look: {_look(action)}; BY HAND: set "
+                f"spec.template.spec.priorityClassName back to {old or 'nothing'}: kubectl edit -n {item.namespace} "
+                f"{item.kind.lower()}/{item.name}"
             ) from error
         raise Undone(f"{why}; undone: {proof}")
 
     def _undo(self, item: Workload, before: Object, old: str) -> str:
-        """The old class again, by a roll-out of its own, seen to its end."""
-        # An owner that had the field alone lost it to `force`; the value comes back, and daytwo owns it then.
-        manifest = planning.assignment(item, before, old or None)
-        found = self._write(item.path, manifest, True)
+        """The old class again, by a roll-out of its own, seen to its end. Raises Foreign where somebody else gave it a class since."""
+        found = self._class_back(item, before, old)
         if facts.class_of(item.kind, found) != old:
             raise NotDone(f"its template has the class {facts.class_of(item.kind, found) or 'none'}, not {old or 'none'}")
         if item.kind == "StatefulSet":
@@ -267,13 +309,39 @@ class ObjectRun(Errand):
         # Pods that were never made anew may have another number than the class has by now: their class is what counts.
         return self._has_class(item, facts.uid(found), old, None, left) + owned
 
+    def _class_back(self, item: Workload, before: Object, old: str) -> Object:
+        """The workload with its old class; only what this run wrote is written over, and that very version of it."""
+        until = time.monotonic() + patient(CONFLICTS)
+        while True:
+            there = self.fetch(item.path)
+            if there is None or facts.uid(there) != facts.uid(before):
+                raise Foreign("it was deleted meanwhile, so nothing is put back")
+            has = facts.class_of(item.kind, there)
+            if has == old:
+                return there
+            if has != item.priority_class:
+                owners = ", ".join(facts.managers(there, *_FIELD)) or "nobody"
+                raise Foreign(f"somebody else gave it the class {has or 'none'} meanwhile (owned by {owners}): it is left as they have it")
+            # An owner that had the field alone lost it to `force`; the value comes back, and daytwo owns it then.
+            manifest = planning.assignment(item, before, old or None)
+            manifest["metadata"]["resourceVersion"] = facts.version(there)
+            try:
+                return self._write(
+                    item.path, manifest, True, lambda one: facts.uid(one) == facts.uid(before) and facts.class_of(item.kind, one) == old
+                )
+            except Conflict:
+                # Its controller writes its status meanwhile; somebody else may have written the class.
+                if time.monotonic() > until:
+                    raise
+            gevent.sleep(LOOK_AGAIN)
+
     def _free_statefulset(self, item: Workload, uid: str, failed_class: str) -> None:
         """A StatefulSet waits for the pod that never gets ready before it makes it anew from the old template, for ever (known as
         "forced rollback" in its documentation): those pods are deleted, the broken ones only."""
         for pod in self.pods_of(item.kind, item.namespace, uid):
             if facts.class_of("Pod", pod) == failed_class and not _ready(pod) and not facts.is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
-                self._delete(path, pod)
+                self.api.deleted(path, pod)
 
     def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> str:
         """Wait for the end of a roll-out; what is left of the old one, or "". Raises NotDone with the reasons that the cluster gives."""
@@ -311,3 +379,32 @@ class ObjectRun(Errand):
 def _ready(pod: Object) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(found.get("type") == "Ready" and found.get("status") == "True" for found in conditions)
+
+
+def _again(item: Object) -> dict[str, Any]:
+    """What creates a class that was deleted once more, as it was."""
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **facts.bare(item)}
+
+
+def _create_by_hand(manifest: Mapping[str, Any]) -> str:
+    return f"kubectl create -f - <<'END'\n{json.dumps(manifest)}\nEND"
+
+
+def _is_own(found: Object, made: str) -> bool:
+    """This run created it: by its UID; where the answer was lost, by who ever set its value (only one run holds the cluster)."""
+    return facts.uid(found) == made if made else facts.is_ours(found)
+
+
+def _made_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> Foreign:
+    makers = ", ".join(facts.managers(found, "f:value")) or "somebody"
+    return Foreign(
+        f"{why}; and {makers} created a class of that name meanwhile (value {facts.value_of(found)}, {facts.policy_of(found)}): it is left "
+        f"as it is; for the one of before, delete theirs, then:\n{_create_by_hand(manifest)}"
+    )
+
+
+def _look(action: Action) -> str:
+    """The command that shows an object as it is."""
+    if action.workload is not None:
+        return f"kubectl get -n {action.workload.namespace} {action.workload.kind.lower()}/{action.workload.name} -o yaml"
+    return f"kubectl get priorityclass {action.path.rpartition('/')[2]} -o yaml --show-managed-fields"

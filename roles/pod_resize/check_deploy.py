@@ -12,7 +12,7 @@ import gevent
 from gevent.pool import Pool
 from pyinfra.api.deploy import deploy
 
-from roles.api import ApiError, Forbidden, NotFound, list_objects
+from roles.api import ApiError, Conflict, Forbidden, NotFound, list_objects
 from roles.change.record import RunInfo, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.data import strangers
@@ -216,7 +216,8 @@ class CheckRun(Errand):
                     asked.add(uid)
                     try:
                         self._line.ask("remove", lambda api, path=path, uid=uid: api.delete(path, uid))  # type: ignore[misc]
-                    except NotFound:
+                    except (NotFound, Conflict):
+                        # It is gone, or another one by now, or is being deleted: by a request whose answer was lost. The next look tells.
                         continue
             if time.monotonic() > until:
                 names = ", ".join(str(item["metadata"]["name"]) for item in there)
@@ -253,7 +254,7 @@ class CheckRun(Errand):
             node.why = f"an error of daytwo's own: {error!r}"
         if node.outcome != "done":
             self.halted = self.halted or f"{node.name}: {node.why}"
-        self.note({"event": "end", "object": f"node {node.name}", "outcome": node.outcome, "why": node.why,
+        self.note_done({"event": "end", "object": f"node {node.name}", "outcome": node.outcome, "why": node.why,
                    "proofs": [f"{row.stage}: {row.proof}" for row in node.rows],
                    "seconds": round(time.monotonic() - begun, 1)})  # fmt: skip
 

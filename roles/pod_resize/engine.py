@@ -13,16 +13,15 @@ from urllib.parse import quote
 import gevent
 from gevent.lock import BoundedSemaphore
 
-from roles.api import Api, ApiError, ConnectionLost, Forbidden, NotFound, list_objects, node_lease
-from roles.objects import LOOK_AGAIN, NotDone
-from roles.observe.parse import ObservationError
+from roles.api import Api, ApiError, Conflict, ConnectionLost, Forbidden, NotFound, list_objects, node_lease
+from roles.objects import LOOK_AGAIN, REFUSED, NotDone, once
 from roles.patience import patient
 from roles.pod_resize import cgroup
 from roles.pod_resize import resources as facts
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.cgroup import Held
 from roles.pod_resize.plan import Step
-from roles.pod_resize.resources import Identity, Object
+from roles.pod_resize.resources import Identity, Object, Resources
 from roles.proof import NoApi
 from roles.rollout.remote import Remote, RemoteError
 
@@ -49,6 +48,10 @@ class Undone(NotDone):
     """The pod has what it had before, and that was seen in its cgroup."""
 
 
+class Foreign(NotDone):
+    """Somebody else has changed the pod's resources since: they are left as they are; says how that is."""
+
+
 class RevertFailed(Exception):
     """A pod that could neither be resized nor be seen to have again what it had; says what to do by hand."""
 
@@ -68,10 +71,7 @@ class Line:
         settling = False
         while True:
             try:
-                if self._api is None:
-                    self._api = self._connect()
-                self.calls[what] += 1
-                return request(self._api)
+                return once(self._connected, lambda api: self._counted(what, api, request))
             except (ApiError, NoApi) as error:
                 passing = isinstance(error, (NoApi, ConnectionLost)) or (isinstance(error, ApiError) and error.passing)
                 # An API server that just came back answers 403 until it has read its RBAC rules.
@@ -81,6 +81,15 @@ class Line:
                 if time.monotonic() > until:
                     raise
             gevent.sleep(LOOK_AGAIN)
+
+    def _connected(self) -> Api:
+        if self._api is None:
+            self._api = self._connect()
+        return self._api
+
+    def _counted(self, what: str, api: Api, request: Callable[[Api], T]) -> T:
+        self.calls[what] += 1
+        return request(api)
 
 
 class Watcher:
@@ -137,39 +146,54 @@ class Engine:
     known: Mapping[str, Held] = field(default_factory=dict)
 
     def resize(self, step: Step) -> Proven:
-        """Raises Gone, Undone, RevertFailed, and Refused, where nothing was changed."""
+        """Raises Gone, Undone, Foreign, RevertFailed, and Refused, where nothing was changed."""
+        # What the API made of the request; until it says so, what was asked for.
+        made: Mapping[str, Resources] = step.after
         try:
-            return self._seen(step, self._ask_for(step), self.timeout)
+            pod = self._ask_for(step)
+            made = _resources(pod, step)
+            _as_asked(pod, step)
+            return self._seen(step, pod, self.timeout)
         except (Gone, Refused):
             raise
-        except (NotDone, ApiError, NoApi, RemoteError, ObservationError) as error:
-            why = str(error)
+        except Exception as error:
+            why = str(error) or repr(error)
         self.tell(f"{step.where}: {why}; putting back what it had")
-        raise self._put_back(step, why)
+        raise self._put_back(step, made, why)
 
     # ---- there
 
-    def _ask_for(self, step: Step) -> Object:
-        """The pod right after the request. Raises Gone; Refused where nothing was changed; and NotDone, ApiError or NoApi where it may
-        have been: a request whose answer was lost may have been taken."""
-        path = step.path(self.ability.minor)
+    def _ask_for(self, step: Step, version: str = "") -> Object:
+        """The pod right after the request. With `version`, only where that is still its resourceVersion.
+
+        Raises Gone; Refused where nothing was changed; and NotDone, ApiError or NoApi where it may have been: a request whose answer was
+        lost may have been taken, and then an error that comes after it says nothing of the first.
+        """
+        path, tries = step.path(self.ability.minor), 0
+
+        def send(api: Api) -> Object:
+            nonlocal tries
+            tries += 1
+            return api.patch(path, step.patch(version))
+
         try:
-            pod = self.line.ask("patch", lambda api: api.patch(path, step.patch()))
+            pod = self.line.ask("patch", send)
         except NotFound:
             raise Gone("it was deleted since it was looked at") from None
-        except ApiError as error:
-            if error.passing or isinstance(error, ConnectionLost):
+        except REFUSED as error:
+            if tries > 1:
+                there = self._there(step)
+                if _has(there, step, step.after):
+                    return there
+                if not _has(there, step, {name: change.before for name, change in step.changes.items()}):
+                    raise NotDone(
+                        f"after a lost answer the API refused it, and it has neither what was asked for nor what it had: {error}"
+                    ) from error
+            if version and isinstance(error, Conflict):
                 raise
             raise Refused(str(error)) from error
         if str(pod["metadata"].get("uid")) != step.uid:
             raise Gone("another pod of that name is there by now")
-        short = [
-            one
-            for name, wanted in step.after.items()
-            for one in facts.differences(facts.of(facts.container(pod, name) or {}), wanted)
-        ]  # fmt: skip
-        if short:
-            raise NotDone(f"the API took the request, and its spec has {', '.join(short)}: an admission webhook changes it")
         return pod
 
     def _seen(self, step: Step, before: Object, timeout: float, *, back: bool = False) -> Proven:
@@ -280,28 +304,68 @@ class Engine:
 
     # ---- and back
 
-    def _put_back(self, step: Step, why: str) -> Exception:
+    def _put_back(self, step: Step, made: Mapping[str, Resources], why: str) -> Exception:
+        """How it ended. Only what this run made of the pod's resources (`made`) is written over, and that very version of the pod."""
         back = step.back()
         hand = f"kubectl patch pod -n {step.namespace} {step.name}" + (
             " --subresource resize" if self.ability.minor >= facts.SUBRESOURCE_SINCE else ""
         )
-        patch = back.patch()["spec"]
         try:
-            pod = self._ask_for(back)
+            pod = self._ask_back(back, made)
         except Gone as error:
             return Gone(f"{why}; and {error}")
-        except (NotDone, ApiError, NoApi) as error:
+        except Foreign as error:
+            return Foreign(f"{why}; {error}")
+        except Exception as error:
             return RevertFailed(
-                f"{why}; and what it had could not be asked for again: {error}; BY HAND: {hand} -p '{_json({'spec': patch})}'"
+                f"{why}; and what it had could not be asked for again: {str(error) or repr(error)}; STATE UNKNOWN, look: kubectl get pod "
+                f"-n {step.namespace} {step.name} -o yaml; BY HAND: {hand} -p '{_json({'spec': back.patch()['spec']})}'"
             )
         try:
             # Whoever restarted in the middle did so already.
             seen = replace(self, known={})._seen(back, pod, min(self.timeout, patient(BACK_SECONDS)), back=True)
         except Gone as error:
             return Gone(f"{why}; and {error}")
-        except (NotDone, ApiError, NoApi, RemoteError, ObservationError) as error:
+        except Exception as error:
             return RevertFailed(f"{why}; its spec has again what it had, but that was not seen to be so on {step.node}: {error}")
         return Undone(f"{why}; put back: {seen}")
+
+    def _ask_back(self, back: Step, made: Mapping[str, Resources]) -> Object:
+        """The pod whose spec has again what it had. Raises Foreign, and as _ask_for does."""
+        until = time.monotonic() + patient(BACK_SECONDS)
+        while True:
+            there = self._there(back)
+            if _has(there, back, back.after):
+                return there
+            if not _has(there, back, made):
+                has = "; ".join(f"{name}: {facts.told(now)}" for name, now in _resources(there, back).items())
+                raise Foreign(f"somebody else has changed its resources meanwhile ({has}): they are left as they are")
+            try:
+                pod = self._ask_for(back, str(there["metadata"].get("resourceVersion") or ""))
+            except Conflict:
+                # Its kubelet writes its status meanwhile; somebody else may have written its spec.
+                if time.monotonic() > until:
+                    raise
+                gevent.sleep(LOOK_AGAIN)
+                continue
+            _as_asked(pod, back)
+            return pod
+
+
+def _resources(pod: Object, step: Step) -> dict[str, Resources]:
+    """Of the containers that a step is about, as the pod's spec has them."""
+    return {name: facts.of(facts.container(pod, name) or {}) for name in step.changes}
+
+
+def _has(pod: Object, step: Step, wanted: Mapping[str, Resources]) -> bool:
+    return all(facts.alike(now, wanted[name]) for name, now in _resources(pod, step).items())
+
+
+def _as_asked(pod: Object, step: Step) -> None:
+    """Raises NotDone where the API took a request and made something else of it."""
+    short = [one for name, now in _resources(pod, step).items() for one in facts.differences(now, step.after[name])]
+    if short:
+        raise NotDone(f"the API took the request, and its spec has {', '.join(short)}: an admission webhook changes it")
 
 
 def _failure(state: facts.Progress, node: str) -> str:

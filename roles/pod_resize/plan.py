@@ -14,6 +14,8 @@ from roles.pod_resize.model import ALL, AMOUNTS, Desired
 from roles.pod_resize.resources import KINDS, RESOURCES, Object, Resources
 
 _NAMED = 5
+#: Outcomes of a pod's resize, as records have them, that an undo must know.
+DONE, FOREIGN = "done", "foreign"
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,9 @@ class Step:
         plain = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
         return f"{plain}/resize" if minor >= facts.SUBRESOURCE_SINCE else plain
 
-    def patch(self) -> dict[str, Any]:
-        """What is asked for, of this very pod: the UID is a precondition, so that no successor of the same name is changed."""
+    def patch(self, version: str = "") -> dict[str, Any]:
+        """What is asked for, of this very pod: the UID is a precondition, so that no successor of the same name is changed; and the
+        resourceVersion `version`, where given, so that nothing is written over that came after a look."""
         entries = []
         for name, change in self.changes.items():
             values = {
@@ -74,7 +77,8 @@ class Step:
                             if not facts.same((change.before.get(kind) or {}).get(key), value)})
             }  # fmt: skip
             entries.append({"name": name, "resources": values})
-        return {"metadata": {"uid": self.uid}, "spec": {"containers": entries}}
+        preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
+        return {"metadata": preconditions, "spec": {"containers": entries}}
 
 
 @dataclass
@@ -124,15 +128,31 @@ def make(desired: Desired, pods: Iterable[Object], ability: Ability, held: Mappi
 
 
 def undo(
-    steps: Iterable[Step], pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str], desired: Desired
+    steps: Iterable[Step],
+    pods: Iterable[Object],
+    ability: Ability,
+    held: Mapping[str, Held],
+    reachable: Collection[str],
+    desired: Desired,
+    outcomes: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Back to what each pod had before a run whose `steps` these were, the last one first. Pods that are gone need nothing."""
+    """Back to what each pod had before a run whose `steps` these were, the last one first. Pods that are gone need nothing; one that
+    somebody else has resized since is refused. `outcomes`: how they ended in that run, by UID, where that is known."""
     plan = Plan()
     by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
     for step in reversed(list(steps)):
         pod = by_uid.get(step.uid)
         if pod is None or facts.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
             plan.unchanged.append((step.where, "is gone; its successor has what the template says"))
+            continue
+        if (outcomes or {}).get(step.uid) == FOREIGN:
+            plan.unchanged.append((step.where, "somebody else changed its resources in that run; they are left as they are"))
+            continue
+        if (outcomes or {}).get(step.uid) == DONE and (theirs := _changed_since(pod, step)):
+            plan.refusals.append(
+                f"{step.where}: its resources were changed since that run ({theirs}); undo the later run first, or name what is wanted: "
+                "--data cpu=... memory=..."
+            )
             continue
         changes = {}
         for name, change in step.changes.items():
@@ -157,6 +177,16 @@ def undo(
             plan.unchanged.append((step.where, f"has it: {_has(pod)}"))
     plan.refusals += abilities.missing(ability, sorted({step.node for step in plan.steps}))
     return plan
+
+
+def _changed_since(pod: Object, step: Step) -> str:
+    """What containers have that is neither what they had before a resize nor what they had after it."""
+    now = {name: facts.of(facts.container(pod, name) or {}) for name in step.changes}
+    return "; ".join(
+        f"{name}: {facts.told(now[name])}"
+        for name, change in step.changes.items()
+        if not (facts.alike(now[name], change.before) or facts.alike(now[name], change.after))
+    )
 
 
 def _step(pod: Object, changes: Mapping[str, Change]) -> Step:

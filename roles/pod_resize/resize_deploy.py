@@ -84,7 +84,11 @@ def _prepare(fleet: Fleet) -> Prepared:
         raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
     held, problems = facts.read_held(fleet, reached.nodes, aim.selected.pods)
     if earlier is not None:
-        plan = planning.undo(earlier.steps, aim.selected.pods, ability, held, reached.nodes, desired)
+        plan = planning.undo(earlier.steps, aim.selected.pods, ability, held, reached.nodes, desired, earlier.outcomes)
+        if earlier.cut:
+            plan.notes.append(
+                f"the record of {desired.undo} ends in the middle of a line, as a power cut leaves it: what that was about was not begun"
+            )
     else:
         plan = planning.make(desired, aim.selected.pods, ability, held, reached.nodes)
     plan.refusals += problems
@@ -154,7 +158,10 @@ def _template(aim: _Aim, workload: tuple[str, Object] | None, plan: Plan) -> Tem
     wanted: Mapping[str, Resources] = {}
     if aim.undoes is not None:
         changed = aim.undoes.template
-        wanted = changed["before"] if changed and workload and workload[1]["metadata"].get("uid") == changed["uid"] else {}
+        if changed and workload and workload[1]["metadata"].get("uid") == changed["uid"]:
+            wanted = changed["before"]
+            if why := templates.changed_since(workload[1], changed["before"], changed["after"]):
+                plan.refusals.append(f"{changed['name']}: {why}")
     elif aim.desired.template == "update" and workload is not None:
         wanted = _common(aim, plan)
     if workload is None or not wanted:

@@ -38,9 +38,13 @@ class Template:
     def back(self) -> Template:
         return replace(self, before=self.after, after=self.before)
 
-    def patch(self) -> dict[str, Any]:
+    def is_of(self, found: Object) -> bool:
+        """It is that very workload."""
+        return str(found["metadata"].get("uid", "")) == self.uid
+
+    def patch(self, version: str = "") -> dict[str, Any]:
         """By strategic merge, and as an update: a server-side apply by the same manager would take out fields that others of its deploys
-        set. The UID is a precondition."""
+        set. The UID is a precondition, and the resourceVersion `version`, where given."""
         entries = []
         for name, after in self.after.items():
             before = self.before.get(name) or {}
@@ -52,7 +56,8 @@ class Template:
                         values.setdefault(kind, {})[resource] = new
             if values:
                 entries.append({"name": name, "resources": values})
-        return {"metadata": {"uid": self.uid}, "spec": {"template": {"spec": {"containers": entries}}}}
+        preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
+        return {"metadata": preconditions, "spec": {"template": {"spec": {"containers": entries}}}}
 
     def changed(self, found: Object) -> str:
         """Why the template is not what was written; "" where it is."""
@@ -101,3 +106,16 @@ def not_updatable(kind: str, item: Object) -> str | None:
 
 def recreates(kind: str, item: Object, count: int) -> str:
     return f"re-creates all its pods, {count} of them ({rollout.how_it_rolls(kind, item)}): Kubernetes makes pods anew from a new template"
+
+
+def changed_since(item: Object, before: Mapping[str, Resources], after: Mapping[str, Resources]) -> str | None:
+    """Why setting a template back would undo somebody else's change; None where it has what a run set, or what was there before it."""
+    there = of(item)
+    other = [
+        f"{name}: {facts.told(there.get(name) or {})}"
+        for name in before
+        if not any(facts.alike(there.get(name) or {}, known.get(name) or {}) for known in (before, after))
+    ]
+    if not other:
+        return None
+    return f"its template was changed since by somebody else ({', '.join(other)}); set it by hand, or undo the later change first"

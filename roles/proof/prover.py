@@ -15,7 +15,7 @@ from roles.control_plane import COMPONENTS, Component
 from roles.kubelet import in_effect, lookup, shown
 from roles.patience import patient
 from roles.proof.cluster import Cluster, NoApi
-from roles.proof.workload import gone, hurt
+from roles.proof.workload import count, gone, hurt
 from roles.rollout.run import Proof
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
@@ -143,14 +143,16 @@ class Prover:
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
         after = self._cluster.pods(self._owed.node_name)
         problems = hurt(self._pods, after, announced, self._owed.may_go)
-        if self._owed.settings and not self._owed.may_go and (evicted := self._cluster.put_out(self._owed.node_name)):
+        counted = count(self._pods, after, announced, self._owed.may_go)
+        new_kubelet = self._owed.component == "kubelet" and bool(self._owed.settings or counted.missing)
+        if new_kubelet and not self._owed.may_go and (evicted := self._cluster.put_out(self._owed.node_name)):
             # One that its controller has deleted since is not among the pods any more; the kubelet, which is new, has counted it.
             told = ", ".join(f"{number} for {signal}" for signal, number in evicted.items())
             problems.append(f"the new kubelet has put pods out: {told}")
         if problems:
             return "", problems
         went = gone(self._pods, after, self._owed.may_go)
-        return f"{len(self._pods)} pods unharmed" if not went else f"went, as was announced: {', '.join(went)}", []
+        return f"{counted}; went, as was announced: {', '.join(went)}" if went else str(counted), []
 
     def _announced(self) -> list[Component]:
         """Static pods whose restart the plan tells: the component itself, and with an apiserver changed in this run all of the

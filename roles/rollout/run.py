@@ -17,9 +17,10 @@ from gevent.pool import Pool
 from roles.change import Change, Status, keep_script, script, stage_script
 from roles.change import report as change_report
 from roles.change.model import change_id
-from roles.change.record import Effective, RunInfo, RunRecord, cluster_record, end_record, plan_record
+from roles.change.record import Effective, RunInfo, RunRecord, Unrecorded, cluster_record, end_record, plan_record
 from roles.patience import patient
 from roles.rollout.lock import ClusterLock, Locked
+from roles.rollout.number import run_number
 from roles.rollout.pace import Pace, Stage, stages
 from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, on_interrupt, show
 
@@ -175,11 +176,12 @@ class Run:
         try:
             try:
                 self._lock.ensure()
-            except (Locked, RemoteError) as error:
+                self.info = replace(self.info, number=run_number(self._keeper).recorded)
+                self._note({"event": "begin", "changes": len(self.steps), "number": self.info.number})
+            except (Locked, RemoteError, Unrecorded) as error:
                 self.halted = str(error)
                 show(f"\nnot begun: {error}")
             else:
-                self._note({"event": "begin", "changes": len(self.steps)})
                 for step in self.first:
                     self._write(step, 0)
                     if self.halted:
@@ -190,7 +192,7 @@ class Run:
                     self._write_last(step, number)
                 outcomes = {step.change.id: step.outcome for step in self.steps}
                 outcomes |= {self._cluster_id(step): step.outcome for step in self.cluster_steps}
-                self._note({"event": "end-of-run", "halted": self.halted, "outcomes": outcomes})
+                self._note_done({"event": "end-of-run", "halted": self.halted, "outcomes": outcomes})
             self._finish(self)
         except Exception as error:
             self.halted = self.halted or repr(error)
@@ -239,7 +241,7 @@ class Run:
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
         if planned:
             ended = end_record(name, step.outcome, step.why, step.how, step.seconds)
-            self._note(ended)
+            self._note_done(ended)
             try:
                 self._keep(name, "confirmed" if step.outcome == "confirmed" else "staged", [planned, ended])
             except RemoteError as error:
@@ -293,7 +295,7 @@ class Run:
             self.failed.append(step)
             self.halted = self.halted or f"{step.change.node}, {step.change.component}: {step.outcome}: {step.why}"
         if step.touched:
-            self._note(self._end_of(step))
+            self._note_done(self._end_of(step))
         if all(other.outcome == "confirmed" for other in self.steps if other.change.node == step.change.node):
             self._done[step.change.node].set()
 
@@ -421,11 +423,16 @@ class Run:
         return end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
 
     def _note(self, event: Mapping[str, object]) -> None:
+        """Before what it is about is begun. Raises Unrecorded."""
+        self.record.write(event)
+
+    def _note_done(self, event: Mapping[str, object]) -> None:
+        """The nodes keep their own records; but where this one cannot be written, nothing more is begun."""
         try:
             self.record.write(event)
-        except OSError as error:
-            # The nodes keep their own records; a full disk at the operator's must not leave a node in the middle.
-            show(f"WARNING: the record {self.record.path} could not be written: {error}")
+        except Unrecorded as error:
+            self.halted = self.halted or str(error)
+            show(f"WARNING: {error}")
 
     def _say(self, step: Step, text: str) -> None:
         show(f"  {step.change.node} {step.change.component}: {text}")

@@ -19,6 +19,7 @@ from roles.change.record import Effective, RunInfo, end_record, plan_record
 from roles.change.refusal import Refusal
 from roles.history import plan as planning
 from roles.history.facts import HistoryError, Recorded, parse
+from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet import find
 from roles.observe import File, Observation
 from roles.observe import parse as parse_look
@@ -46,13 +47,13 @@ def change(component: str = "kubelet", host: str = "w1", run: str = INFO.id, **o
     return Change(**values)
 
 
-def answer(*lines: tuple[str, str, str, list[dict[str, Any]]], originals: str = "") -> list[str]:
+def answer(*lines: tuple[str, str, str, list[dict[str, Any]]], originals: str = "", number: str = "-") -> list[str]:
     def b64(text: str) -> str:
         return base64.b64encode(text.encode()).decode() + "="
 
     told = ["daytwo 1", "clock 5 b"]
     for name, state, reason, events in lines:
-        told.append(f"change {name} {b64(state)} {b64(reason)} {b64(''.join(json.dumps(event) + chr(10) for event in events))}")
+        told.append(f"change {name} {b64(state)} {b64(reason)} {b64(''.join(json.dumps(event) + chr(10) for event in events))} {number}")
     return [*told, *originals.splitlines(), "end"]
 
 
@@ -144,23 +145,121 @@ def history(*changes: Recorded) -> dict[str, list[Recorded]]:
 
 def test_the_newest_run_that_stands_is_undone() -> None:
     first, second = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
-    a, b = recorded(change(run=first)), recorded(change("kube-scheduler", run=second))
-    again = recorded(change(run=second))
+    a, b = numbered(1, recorded(change(run=first))), numbered(2, recorded(change("kube-scheduler", run=second)))
+    again = numbered(2, recorded(change(run=second)))
     assert planning.newest(history(a, again)) == (second,), "the first was complete: the second is another matter"
     assert planning.newest(history(a, b)) == (second, first), "the same was wanted: the first was halted, the second went on"
     other = replace(a, plan={**a.plan, "data": "of another wish"})
     assert planning.newest(history(other, b)) == (second,)
-    undone = recorded(change("kube-scheduler", run="r20260103-000000-cccc"), undoes=b.id)
+    undone = numbered(3, recorded(change("kube-scheduler", run="r20260103-000000-cccc"), undoes=b.id))
     assert planning.newest(history(a, b, undone)) == (first,)
-    failed = recorded(change(run="r20260104-000000-dddd"), state="reverted", undoes=a.id)
+    failed = numbered(4, recorded(change(run="r20260104-000000-dddd"), state="reverted", undoes=a.id))
     assert planning.newest(history(a, b, undone, failed)) == (first,)
     assert planning.newest(history(recorded(state="reverted"))) == ()
+
+
+def numbered(number: int, found: Recorded, run: int | None = None, count: str = "one") -> Recorded:
+    """`number` by its node, `run` by the node that holds the cluster's lock."""
+    plan = {**found.plan, "number": {"count": count, "number": run}} if run is not None else found.plan
+    return replace(found, number=number, plan=plan)
 
 
 def test_the_last_change_of_a_run_comes_first() -> None:
     made = [recorded(change(component), order=order) for order, component in ((1, "kube-apiserver"), (3, "kubelet"), (2, "kube-scheduler"))]
     made.append(recorded(change("other"), order=4, state="reverted"))
     assert [found.component for found in planning.to_undo(history(*made), [INFO.id])] == ["kubelet", "kube-scheduler", "kube-apiserver"]
+
+
+def test_two_runs_that_are_undone_as_one_go_by_their_order_and_not_by_their_names() -> None:
+    ahead, behind = "r20300101-000000-aaaa", "r20260101-000000-bbbb"
+    a, b = numbered(1, recorded(change(run=ahead))), numbered(2, recorded(change("kube-scheduler", run=behind)))
+    assert planning.newest(history(a, b)) == (behind, ahead)
+    assert [found.run for found in planning.to_undo(history(a, b), (behind, ahead))] == [behind, ahead]
+
+
+def test_a_desk_whose_clock_is_ahead_does_not_win() -> None:
+    ahead, behind = recorded(change(run="r20300101-000000-aaaa")), recorded(change(run="r20260101-000000-bbbb"))
+    assert planning.newest(history(numbered(1, ahead), numbered(2, behind))) == (behind.run,)
+    assert planning.newest(history(numbered(2, ahead), numbered(1, behind))) == (ahead.run,)
+
+
+def test_runs_on_different_nodes_go_by_the_numbers_of_the_cluster() -> None:
+    ahead = numbered(7, recorded(change(run="r20300101-000000-aaaa")), run=1)
+    behind = replace(numbered(3, recorded(change(run="r20260101-000000-bbbb", host="w2")), run=2))
+    assert planning.newest({"w1": [ahead], "w2": [behind]}) == (behind.run, ahead.run)
+
+
+def test_a_third_run_tells_of_two_that_no_node_saw_both() -> None:
+    first, middle, last = "r20300101-000000-aaaa", "r20280101-000000-bbbb", "r20260101-000000-cccc"
+    w1 = [numbered(1, recorded(change(run=first))), numbered(2, recorded(change("kube-scheduler", run=middle), state="reverted"))]
+    w2 = [numbered(5, recorded(change(run=middle, host="w2"), state="reverted")), numbered(6, recorded(change(run=last, host="w2")))]
+    assert planning.newest({"w1": w1, "w2": w2}) == (last, first)
+
+
+def test_what_no_count_tells_is_not_guessed() -> None:
+    """As runs of before the cluster counted them; or of two counts, since daytwo was taken off the lock's node in between."""
+    w1, w2 = recorded(change(run="r20300101-000000-aaaa")), recorded(change(run="r20260101-000000-bbbb", host="w2"))
+    for one, other in (
+        (numbered(1, w1), numbered(2, w2)),
+        (numbered(1, w1, run=5), numbered(2, w2, run=1, count="other")),
+    ):
+        with pytest.raises(Unordered) as unknown:
+            planning.newest({"w1": [one], "w2": [other]})
+        assert unknown.value.runs == [other.run, one.run]
+
+
+def test_counts_that_contradict_each_other_tell_nothing() -> None:
+    a, b = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
+    w1 = [numbered(1, recorded(change(run=a))), numbered(2, recorded(change("kube-scheduler", run=b)))]
+    w2 = [numbered(2, recorded(change(run=a, host="w2"))), numbered(1, recorded(change("kube-scheduler", run=b, host="w2")))]
+    with pytest.raises(Unordered):
+        planning.newest({"w1": w1, "w2": w2})
+    assert Sequenced({"w1": w1, "w2": w2}).sort({a, b}) == [a, b], "a list is shown all the same"
+
+
+def test_the_number_of_a_node_is_read() -> None:
+    lines = answer(("r1-w1-kubelet", "state=confirmed\n", "", []), number="12")
+    assert parse("w1", lines)[0].number == 12 and parse("w1", answer(("r1-w1-kubelet", "", "", [])))[0].number is None
+
+
+@pytest.mark.parametrize("version", [2, 99])
+def test_a_record_of_a_newer_daytwo_is_not_undone(version: int) -> None:
+    found = recorded()
+    found = replace(found, plan={**found.plan, "format": version})
+    with pytest.raises(Refusal, match=rf"w1: the record of .*a newer daytwo wrote it \(format {version}; .*use that one"):
+        planning.undo("r2", found, seen(), force=True)
+
+
+def test_a_record_from_before_formats_is_undone() -> None:
+    found = recorded()
+    old = {key: value for key, value in found.plan.items() if key not in ("format", "number")}
+    assert planning.undo("r2", replace(found, plan=old), seen(), force=False).change is not None
+
+
+def test_a_plan_that_a_power_cut_left_half_is_refused_in_words() -> None:
+    made = change()
+    cut = base64.b64encode(b'{"event": "pl').decode()
+    state = base64.b64encode(f"state=confirmed\nrun={INFO.id}\n".encode()).decode()
+    (found,) = parse("w1", ["daytwo 1", f"change {made.id} {state}= = {cut}= 3", "end"])
+    assert (found.run, found.damaged) == (INFO.id, (1,)) and planning.to_undo(history(found), (INFO.id,)) == [found]
+    assert planning.targets(found) == []
+    with pytest.raises(Refusal, match=r"its plan cannot be read \(line 1 is cut\); what was before lies on w1 in .*/before"):
+        planning.undo("r2", found, seen(), force=True)
+
+
+@pytest.mark.parametrize("files", [None, "x", [1], [{"path": "/etc/a"}]])
+def test_a_plan_that_lacks_something_is_refused_in_words(files: Any) -> None:
+    found = recorded()
+    with pytest.raises(Refusal, match=r"w1: the record of .*its plan lacks something"):
+        planning.undo("r2", replace(found, plan={**found.plan, "files": files}), seen(), force=True)
+
+
+@pytest.mark.parametrize("event", [{"event": "plan", "order": "x"}, {"event": "plan", "format": [1]}, {"event": "plan", "order": {}}])
+def test_a_record_of_odd_things_is_an_error_with_its_host(event: dict[str, Any]) -> None:
+    with pytest.raises(HistoryError, match="w1: the record of its changes cannot be read"):
+        parse("w1", answer(("r1-w1-kubelet", "", "", [event])))
+    with pytest.raises(HistoryError, match="w1"):
+        parse("w1", ["change x", "end"])
 
 
 def test_a_setting_that_holds_a_secret_is_not_in_the_record() -> None:

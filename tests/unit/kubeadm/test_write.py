@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from roles.api import Conflict, ConnectionLost, Forbidden, NotFound
+from roles.api import Conflict, Forbidden, NotFound, Timeout
 from roles.kubeadm import GATES, plan
 from roles.kubeadm import write as writing
 from roles.kubeadm.lasting import KEYS, KUBELET
 from roles.kubeadm.write import NotWritten, write
+from roles.objects import access
 from roles.rollout.run import Fields
+from tests.unit.clock import Clock
 from tests.unit.kubeadm.test_lasting import KUBELET_TEXT, item
+from tests.unit.objects.apiserver import lost_answers
 
 WANTED = {(GATES, "New"): True}
 
@@ -73,6 +76,9 @@ class Server:
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "PAUSE", 0)
     monkeypatch.setattr(writing, "CONFLICTS", 0.5)
+    clock = Clock()
+    monkeypatch.setattr(access, "time", clock)
+    monkeypatch.setattr(access, "gevent", clock)
 
 
 def edit(data: bytes) -> plan.Edited:
@@ -116,17 +122,30 @@ def test_the_record_has_what_was_there_when_it_was_written() -> None:
     assert server.text == WRITTEN and noted == [ADDED, [{"path": [GATES, "New"], "before": False, "after": True}]]
 
 
-def test_an_answer_that_was_lost() -> None:
+@pytest.mark.parametrize("error", lost_answers(), ids=lambda error: f"{type(error).__module__}.{type(error).__name__}")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_answer_that_was_lost(error: Exception, when: str) -> None:
     server, noted = Server(), list[Fields]()
 
     def lose() -> None:
         if server.writes == 1:
-            raise ConnectionLost(server.host, "/", "the SSH connection is gone", "")
+            raise error
 
-    server.after = lose
+    setattr(server, when, lose)
     assert "field manager daytwo" in done(server, noted)
-    # The same write came twice, and the second one was a conflict with the first.
-    assert server.writes == 2 and noted == [ADDED] and server.text == WRITTEN
+    assert server.writes == (1 if when == "after" else 2), "what was carried out is not asked for twice"
+    assert noted == [ADDED] and server.text == WRITTEN
+
+
+def test_a_write_that_is_never_answered_is_unknown() -> None:
+    server = Server()
+
+    def lose() -> None:
+        raise Timeout(server.host, "/", "no answer", "-")
+
+    server.before = lose
+    with pytest.raises(NotWritten, match=r"STATE UNKNOWN: .*kubectl get configmap -n kube-system kubelet-config"):
+        done(server, [])
 
 
 def test_others_that_never_stop() -> None:

@@ -14,7 +14,8 @@ import pytest
 from roles.api import Api, Forbidden, NotFound
 from roles.change.record import RunInfo
 from roles.objects import errand
-from roles.objects.errand import Errand, NotDone
+from roles.objects.access import NotDone
+from roles.objects.errand import Errand
 from roles.rollout.remote import Fleet
 from tests.unit.objects.world import ending, hashed, pod, revision, workload
 

@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from roles.api import Api, Invalid, NotFound, Timeout
+from roles.api import Api, Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
 from roles.pod_resize import engine
 from roles.pod_resize import resources as facts
-from roles.pod_resize.engine import Engine, Gone, Line, Refused, RevertFailed, Undone, Watcher
+from roles.pod_resize.engine import Engine, Foreign, Gone, Line, Refused, RevertFailed, Undone, Watcher
 from roles.pod_resize.plan import Change, Step
-from roles.rollout.remote import Answer, Remote
+from roles.rollout.remote import Answer, Remote, RemoteError
 from tests.unit.clock import Clock
+from tests.unit.objects.apiserver import lost_answers
 from tests.unit.pod_resize.world import ID, MI, SMALL, ability, container, pod, state
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
@@ -29,6 +30,8 @@ class World:
         self.kernel: Any = SMALL
         self.acts = list(acts)
         self.lose: list[Exception] = []
+        self.refuse: Exception | None = None
+        self.meddle: Callable[[World], None] = lambda world: None
         self.mutate: Callable[[dict[str, Any]], None] = lambda item: None
         self.patches: list[dict[str, Any]] = []
         self.told: list[str] = []
@@ -37,8 +40,13 @@ class World:
 
     def patch(self, path: str, changes: dict[str, Any], timeout: float = 0, *, dry_run: bool = False, wait: float = 0) -> dict[str, Any]:
         assert path.endswith("/resize")
+        self.meddle(self)
         if not self.pod:
             raise NotFound("cp1", path, "404", "-")
+        if self.refuse and self.patches:
+            raise self.refuse
+        if changes["metadata"].get("resourceVersion") not in (None, self.pod["metadata"].get("resourceVersion")):
+            raise Conflict("cp1", path, "409", "run it again")
         self.patches.append(changes)
         spec = self.pod["spec"]["containers"][0]
         spec["resources"] = facts.merged(spec["resources"], changes["spec"]["containers"][0]["resources"])
@@ -337,3 +345,113 @@ def test_a_node_that_nobody_can_look_at() -> None:
     made.nodes = {}
     with pytest.raises(RevertFailed, match="no host of the inventory is node w1"):
         made.resize(STEP)
+
+
+LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_an_answer_lost_in_any_way_is_asked_for_again(error: Exception) -> None:
+    world = World(World.actuate)
+    world.lose = [error]
+    assert world.engine().resize(STEP) and len(world.patches) == 2
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_an_answer_lost_on_the_way_back(error: Exception) -> None:
+    """Also where kubectl on the node is what asks: nothing of SSH leaves the way back."""
+    world = World()
+    waits: list[int] = []
+
+    def meddle(world: World) -> None:
+        waits.append(1)
+        world.lose = [error] if len(waits) == 2 else []
+
+    world.meddle = meddle
+    with pytest.raises(Undone, match=r"put back: app: cpu.shares 102"):
+        world.engine().resize(STEP)
+    assert asked(world) == SMALL
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_an_api_that_stays_away_says_what_to_do(error: Exception) -> None:
+    world = World()
+    world.lose = [error] * 10000
+    with pytest.raises(RevertFailed, match=r"STATE UNKNOWN, look: kubectl get pod -n shop web-1 .*BY HAND: kubectl patch pod"):
+        world.engine().resize(STEP)
+
+
+def test_a_refusal_after_a_lost_answer_is_no_word_on_the_first_request() -> None:
+    """It was taken, its answer was lost, and a quota that it filled itself refuses the second one."""
+    world = World(World.actuate)
+    world.lose, world.refuse = [Timeout("cp1", "/", "no answer", "-")], Forbidden("cp1", "/", "exceeded quota", "-")
+    assert world.engine().resize(STEP)
+    assert asked(world) == LARGE
+
+
+def test_an_answer_that_cannot_be_read_is_a_lost_one() -> None:
+    world = World()
+    world.lose = [Unusable("cp1", "/", "the answer is no JSON", "-")]
+    with pytest.raises(Undone, match="no JSON"):
+        world.engine().resize(STEP)
+    assert asked(world) == SMALL
+
+
+def test_what_somebody_else_has_set_meanwhile_stays() -> None:
+    theirs = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
+
+    def act(world: World) -> None:
+        world.pod["spec"]["containers"][0]["resources"] = theirs
+
+    world = World(act)
+    with pytest.raises(Foreign, match=r"somebody else has changed its resources meanwhile \(app: .*700m.*they are left as they are"):
+        world.engine().resize(STEP)
+    assert asked(world) == theirs and len(world.patches) == 1
+
+
+def test_somebody_who_is_quicker_than_the_way_back() -> None:
+    """Between the look and the write: the write is of that very version."""
+    theirs = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
+    world = World()
+    world.pod["metadata"]["resourceVersion"] = "1"
+    asks: list[int] = []
+
+    def meddle(world: World) -> None:
+        asks.append(1)
+        if len(asks) == 2:
+            world.pod["spec"]["containers"][0]["resources"] = theirs
+            world.pod["metadata"]["resourceVersion"] = "2"
+
+    world.meddle = meddle
+    with pytest.raises(Foreign):
+        world.engine().resize(STEP)
+    assert asked(world) == theirs
+
+
+def test_a_status_that_is_written_meanwhile_hinders_no_way_back() -> None:
+    world = World()
+    world.pod["metadata"]["resourceVersion"] = "1"
+    asks: list[int] = []
+
+    def meddle(world: World) -> None:
+        asks.append(1)
+        if len(asks) == 2:
+            world.pod["metadata"]["resourceVersion"] = "2"
+
+    world.meddle = meddle
+    with pytest.raises(Undone):
+        world.engine().resize(STEP)
+    assert asked(world) == SMALL and len(asks) == 3
+
+
+def test_a_node_whose_connection_is_lost_in_the_middle() -> None:
+    world = World(World.actuate, World.actuate)
+    made = world.engine()
+
+    def gone(script: str, timeout: float = 0) -> Answer:
+        raise RemoteError("w1: the SSH connection was lost")
+
+    world.run = gone  # type: ignore[method-assign]
+    with pytest.raises(RevertFailed, match="that was not seen to be so on w1: w1: the SSH connection was lost"):
+        made.resize(STEP)
+    assert asked(world) == SMALL

@@ -159,6 +159,19 @@ def test_undo() -> None:
     assert untouched.steps == [] and untouched.unchanged[0][0] == "shop/web-1"
 
 
+def test_undo_is_not_over_what_others_have_set_since() -> None:
+    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
+    theirs = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
+    now = pod("web-1", container("app", theirs), status={"containerStatuses": [state("app", theirs)]})
+
+    def undo(outcome: str) -> planning.Plan:
+        return planning.undo([step], [now], ability(), held(), ["w1"], desired(deployment=None, undo="r1"), {"u-web-1": outcome})
+
+    assert "shop/web-1: its resources were changed since that run (app: " in undo("done").refusals[0] and undo("done").steps == []
+    assert undo("foreign").unchanged[0][0] == "shop/web-1" and undo("foreign").steps == [] == undo("foreign").refusals
+    assert undo("revert-failed").steps, "what a run left half done is put back, whatever it has"
+
+
 def test_undo_of_what_was_added_says_why_not() -> None:
     before = {"requests": {"cpu": "100m"}}
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from roles.change.record import Events, parse_events
 from roles.pod_resize import facts, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize import run as runs
@@ -25,8 +27,8 @@ EVENTS = [
 ]  # fmt: skip
 
 
-def text(events: list[dict[str, object]]) -> str:
-    return "".join(json.dumps(event) + "\n" for event in events)
+def text(events: list[dict[str, object]]) -> Events:
+    return parse_events("".join(json.dumps(event) + "\n" for event in events).encode())
 
 
 def test_a_record_is_read_again() -> None:
@@ -39,6 +41,33 @@ def test_a_record_is_read_again() -> None:
 def test_a_record_of_something_else() -> None:
     with pytest.raises(ValueError, match="run r1 resized nothing"):
         runs.recorded("r1", text([EVENTS[0], {"event": "plan", "object": "PriorityClass x"}]))
+
+
+def test_a_record_whose_last_line_was_cut(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By a power cut in mid-write: what that line was about was not begun, and the others are undone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = runs.record_path("r1")
+    path.parent.mkdir(parents=True)
+    lines = "".join(json.dumps(event) + "\n" for event in EVENTS[:4])
+    path.write_text(lines + '{"event": "pl')
+    found = runs.read_record("r1")
+    assert found.cut and [step.name for step in found.steps] == ["web-1"] and found.outcomes == {}
+    path.write_text(lines)
+    assert not runs.read_record("r1").cut
+
+
+def test_how_its_pods_ended() -> None:
+    ended = {"event": "end", "object": "pod shop/web-1", "uid": "u-1", "outcome": "foreign"}
+    assert runs.recorded("r1", text([*EVENTS, ended])).outcomes == {"u-1": "foreign"}
+
+
+@pytest.mark.parametrize("lost", ["uid", "changes", "node"])
+def test_a_record_that_lacks_something_is_an_error_in_words(lost: str) -> None:
+    event = {key: value for key, value in EVENTS[2].items() if key != lost}
+    if lost == "changes":
+        event["changes"] = {"app": {"after": LARGE}}
+    with pytest.raises(ValueError, match=r"the record of run r1 lacks something .* undo it by hand"):
+        runs.recorded("r1", text([*EVENTS[:2], event]))
 
 
 @pytest.mark.parametrize("run", ["", "../r1", ".", "a/b"])

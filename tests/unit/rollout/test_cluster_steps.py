@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roles.change import Change, FileEdit
-from roles.change.record import RunInfo
+from roles.change.record import RunInfo, RunRecord, Unrecorded
 from roles.rollout import run as running
 from roles.rollout.pace import Stage
 from roles.rollout.remote import Answer, Feed, Fleet
 from roles.rollout.run import ClusterStep, Fields, Proof, Run, Step
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
+COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
 FIELDS = [{"path": ["featureGates", "A"], "before": None, "after": True}]
 
 
 class Host:
-    """A host that gives the cluster's lock to whoever asks, and keeps records (`full`: it has no room for them)."""
+    """A host that gives the cluster's lock to whoever asks, and keeps records (`full`: it has no room for them;
+    `uncounted`: it gives runs no number)."""
 
     connected, is_control_plane, groups = True, True, ("control_plane",)
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.full = False
+        self.full = self.uncounted = False
         self.kept: list[str] = []
 
     def ensure_connected(self, within: float = 0) -> None:
@@ -48,6 +50,8 @@ class Host:
                 if beat == "?":
                     on_line("held")
             return Answer(0, [], [])
+        if stdin is None:
+            return Answer(0, [f"number {COUNT} 7"] if not self.uncounted else [], ["No space left on device"] if self.uncounted else [])
         if self.full:
             return Answer(1, [], ["No space left on device"])
         self.kept.append(stdin or "")
@@ -109,6 +113,7 @@ def test_without_any_node_one_host_speaks_for_the_cluster() -> None:
     assert len(keeper.kept) == 4 and "staged" in keeper.kept[0] and "confirmed" in keeper.kept[1]
     told = events(run)
     assert [event["event"] for event in told] == ["run", "begin", "plan", "end", "plan", "end", "end-of-run"]
+    assert told[1]["number"] == told[2]["number"] == {"count": COUNT, "number": 7}
     assert told[2]["fields"] == FIELDS and told[3]["outcome"] == "confirmed" and (told[2]["order"], told[4]["order"]) == (1, 2)
 
 
@@ -158,3 +163,50 @@ def test_an_interrupted_run_writes_nothing_more() -> None:
 
     step.write = interrupted
     assert run.result("cp1") is False and log == ["one"], "what is in hand ends, and nothing more is begun"
+
+
+def test_a_run_that_gets_no_number_is_not_begun() -> None:
+    log: list[str] = []
+    hosts = fleet("cp1", "w1")
+    keeper: Any = hosts.lock_host
+    keeper.uncounted = True
+    run, _ = drive(hosts, [on_node("w1", log)], last=[writes("kubelet-config", log)])
+    assert log == [] and "cp1: the run could not be given its number, and nothing is begun without: No space left" in run.halted
+
+
+def test_a_record_that_cannot_be_written_stops_the_run_before_it_begins(tmp_path: Path) -> None:
+    (tmp_path / "daytwo").write_text("a file in the way")
+    log: list[str] = []
+    run, _ = drive(fleet("cp1", "w1"), [on_node("w1", log)], first=[writes("kubelet-config", log)])
+    assert log == [] and "could not be written" in run.halted
+
+
+def test_a_record_that_cannot_be_written_any_more_stops_the_run_before_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    original = RunRecord.write
+
+    def write(self: RunRecord, event: Mapping[str, Any]) -> None:
+        if event["event"] == "end":
+            raise Unrecorded("the record could not be written (No space left on device)")
+        original(self, event)
+
+    monkeypatch.setattr(RunRecord, "write", write)
+    run, _ = drive(fleet("cp1", "w1"), [on_node("w1", log)], first=[writes("kubelet-config", log), writes("kubeadm-config", log)])
+    assert log == ["kubelet-config"] and "No space left on device" in run.halted and run.steps[0].outcome == "not started"
+
+
+def test_no_node_is_touched_whose_plan_could_not_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = RunRecord.write
+
+    def write(self: RunRecord, event: Mapping[str, Any]) -> None:
+        if event["event"] == "plan":
+            raise Unrecorded("the record could not be written (No space left on device)")
+        original(self, event)
+
+    monkeypatch.setattr(RunRecord, "write", write)
+    hosts = fleet("cp1", "w1")
+    step = on_node("w1", [])
+    step.ready = lambda: None
+    run, _ = drive(hosts, [step])
+    node: Any = hosts.targets[1]
+    assert node.kept == [] and (step.outcome, step.touched) == ("not started", False) and "No space left" in run.halted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from roles.api import Container, Pod
-from roles.proof.workload import gone, hurt
+from roles.proof.workload import Count, count, gone, hurt
 
 APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
 
@@ -76,3 +76,70 @@ def test_one_that_was_deleted_ends_by_that() -> None:
         evicted = replace(APP, deleted=True, phase="Failed", reason="Evicted")
         assert hurt([before], [evicted], ()) == ["pod default/app failed (Evicted)"], "deleted afterwards, by its controller"
     assert gone([APP], [replace(APP, deleted=True, phase="Failed")]) == []
+
+
+STATIC = replace(APP, namespace="kube-system", name="etcd-cp1", uid="m1", mirror=True, config_hash="h1")
+WEB = replace(APP, name="web-1", uid="w1", controller="ReplicaSet/web", controller_uid="rs")
+
+
+def test_pods_that_are_as_they_were_are_counted() -> None:
+    assert count([APP, WEB, STATIC], [APP, WEB, STATIC], ()) == Count(3)
+    assert str(count([APP], [APP, WEB], ())) == "1 pods unharmed", "one that came is no matter"
+
+
+def test_a_pod_that_vanished_is_named_and_is_not_unharmed() -> None:
+    found = count([APP, WEB], [WEB], ())
+    assert found == Count(1, (), ("default/app (nothing replaces it)",))
+    assert str(found) == "1 pods unharmed; NOT THERE ANY MORE: default/app (nothing replaces it)"
+    assert count([APP], [], ()) == Count(0, (), ("default/app (nothing replaces it)",))
+    assert count([replace(APP, deleted=True)], [], ()).missing == ("default/app (it was being deleted before)",)
+    assert hurt([APP], [], ()) == [], "anybody may delete a pod at any time"
+
+
+def test_one_that_its_controller_replaced_is_said_so() -> None:
+    other = replace(WEB, name="web-2", uid="w2")
+    assert count([WEB], [other], ()).missing == ("default/web-1 (replaced by ReplicaSet/web: default/web-2)",)
+    assert count([WEB], [], ()).missing == ("default/web-1 (of ReplicaSet/web, which has not replaced it on this node)",)
+    assert count([WEB, other], [other], ()).missing == ("default/web-1 (of ReplicaSet/web, which has not replaced it on this node)",)
+    stranger = replace(other, controller_uid="another")
+    assert "has not replaced it" in count([WEB], [stranger], ()).missing[0]
+
+
+def test_one_of_the_same_name_is_another_pod() -> None:
+    assert count([APP], [replace(APP, uid="u2")], ()) == Count(0, (), ("default/app (nothing replaces it)",))
+
+
+def test_one_that_is_being_deleted_is_not_unharmed() -> None:
+    assert count([APP], [replace(APP, deleted=True)], ()).missing == ("default/app (being deleted, nothing replaces it)",)
+    assert count([WEB], [replace(WEB, deleted=True), replace(WEB, uid="w2", name="web-2")], ()).missing == (
+        "default/web-1 (being deleted, replaced by ReplicaSet/web: default/web-2)",
+    )
+
+
+def test_one_that_completed_by_itself_is_said_so() -> None:
+    assert count([APP], [replace(APP, phase="Succeeded")], ()) == Count(0, ("default/app",))
+    assert str(count([APP], [replace(APP, phase="Succeeded")], ())) == "0 pods unharmed; completed by themselves: default/app"
+
+
+def test_what_was_over_before_does_not_count() -> None:
+    over = replace(APP, phase="Succeeded")
+    assert count([over], [over], ()) == count([over], [], ()) == Count(0)
+
+
+def test_what_is_told_elsewhere_is_neither_unharmed_nor_missing() -> None:
+    evicted = replace(APP, phase="Failed", reason="Evicted")
+    assert count([APP, WEB], [evicted, WEB], (), {"default/app"}) == Count(1)
+    assert count([APP, WEB], [APP, WEB], (), {"default/app"}) == Count(2), "it may go, and did not"
+    assert count([APP, WEB], [WEB], (), {"default/app"}) == Count(1, (), ("default/app (as was announced)",))
+    assert count([STATIC], [replace(STATIC, uid="m2", config_hash="h2")], ("etcd-cp1",)) == Count(0)
+
+
+def test_a_static_pod_is_known_by_its_config_hash() -> None:
+    """Its kubelet makes its picture in the API anew, with another UID; that is no restart, and no other pod."""
+    again = replace(STATIC, uid="m2")
+    assert count([STATIC], [again], ()) == Count(1) and hurt([STATIC], [again], ()) == []
+    restarted = replace(again, containers=(replace(again.containers[0], restarts=1),))
+    assert hurt([STATIC], [restarted], ()) == ["pod kube-system/etcd-cp1: container c was restarted"]
+    changed = replace(STATIC, uid="m3", config_hash="h2")
+    assert count([STATIC], [changed], ()).missing == ("kube-system/etcd-cp1 (a static pod, whose manifest was changed meanwhile)",)
+    assert count([STATIC], [], ()).missing == ("kube-system/etcd-cp1 (a static pod, whose manifest is gone)",)

@@ -1,0 +1,75 @@
+"""Which run came after which: by the numbers that nodes gave, and by no operator's clock. Pure.
+
+Each node counts its changes as they come, and the node that holds the cluster's lock counts the runs (templates/run_number.sh.j2). Each
+of these counts puts the runs that it saw in order; together they tell of most pairs of runs which is newer. Where none tells, nobody
+knows, and nothing is guessed from names, which begin with the time on the desk of whoever started the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from roles.history.facts import Recorded
+
+
+class Unordered(Exception):
+    """Which of several runs is the newest is not known. `runs` are their names, sorted."""
+
+    def __init__(self, runs: Collection[str]) -> None:
+        super().__init__(", ".join(sorted(runs)))
+        self.runs = sorted(runs)
+
+
+class Sequenced:
+    """The order of the runs in the records of all nodes."""
+
+    def __init__(self, history: Mapping[str, Sequence[Recorded]]) -> None:
+        changes = [change for recorded in history.values() for change in recorded if change.run]
+        self._runs = {change.run for change in changes}
+        self._after: dict[str, set[str]] = {run: set() for run in self._runs}
+        for count in _counts(changes):
+            for earlier, later in pairwise(sorted(count, key=lambda run: count[run])):
+                if count[earlier] != count[later]:
+                    self._after[earlier].add(later)
+
+    def newest(self, runs: Collection[str]) -> str:
+        """The one of `runs` (not none of them) that all the others came before. Raises Unordered."""
+        wanted = set(runs)
+        last = {run for run in wanted if not (self._later(run) & wanted)}
+        if len(last) == 1:
+            return last.pop()
+        # Counts that contradict each other leave none.
+        raise Unordered(last or wanted)
+
+    def sort(self, runs: Collection[str]) -> list[str]:
+        """For people to read, the newest last; those of which nothing is known, by their names."""
+        left, found = set(runs), list[str]()
+        while left:
+            last = [run for run in left if not (self._later(run) & left - {run})] or list(left)
+            found.append(max(last))
+            left.discard(found[-1])
+        return found[::-1]
+
+    def _later(self, run: str) -> set[str]:
+        """All that came after it, as far as is known."""
+        found: set[str] = set()
+        more = list(self._after.get(run, ()))
+        while more:
+            one = more.pop()
+            if one not in found:
+                found.add(one)
+                more += self._after[one]
+        return found
+
+
+def _counts(changes: Iterable[Recorded]) -> Iterable[dict[str, int]]:
+    """By count: the number of each run that it saw; of several changes of one run that of its last."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for change in changes:
+        if change.number is not None:
+            own = found.setdefault(("node", change.host), {})
+            own[change.run] = max(own.get(change.run, 0), change.number)
+        if (given := change.run_number) is not None:
+            found.setdefault(("runs", given[0]), {})[change.run] = given[1]
+    return found.values()

@@ -1,0 +1,187 @@
+"""A workload's template is put back where its roll-out fails, whatever answer was lost, and never over what somebody else has set."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import gevent
+import pytest
+
+from roles.api import Conflict, Forbidden, NotFound
+from roles.change.record import RunInfo
+from roles.objects import access, errand
+from roles.pod_resize import resources as facts
+from roles.pod_resize import run as running
+from roles.pod_resize.engine import Engine
+from roles.pod_resize.run import ResizeRun
+from roles.pod_resize.template import Template
+from roles.rollout.remote import Fleet
+from tests.unit.clock import Clock
+from tests.unit.objects.apiserver import Keeper, lost_answers
+from tests.unit.pod_resize.world import SMALL, container, workload
+
+PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
+LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
+THEIRS = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
+LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
+
+
+class Spawning(Clock):
+    """A run is carried out in a greenlet of its own."""
+
+    spawn = staticmethod(gevent.spawn)
+
+
+@pytest.fixture(autouse=True)
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    clock = Spawning()
+    for module in (access, errand, running):
+        monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(module, "gevent", clock)
+    for module in (errand, running):
+        monkeypatch.setattr(module, "show", lambda text: None)
+    monkeypatch.setattr(errand, "on_interrupt", lambda handle: None)
+    yield
+
+
+class World:
+    """A Deployment without pods; its controller gives up at once where its template has what `fails`."""
+
+    def __init__(self, fails: Mapping[str, Any] | None = None) -> None:
+        self.item = workload("Deployment", "web", container("app"), metadata={"resourceVersion": "1"}, spec={"replicas": 0})
+        self.item["status"] = {"observedGeneration": 1, "replicas": 0, "updatedReplicas": 0, "availableReplicas": 0}
+        self.fails = fails
+        self.patches: list[Mapping[str, Any]] = []
+        self.before: Callable[[int], Exception | None] = lambda number: None
+        self.after: Callable[[int], Exception | None] = lambda number: None
+        self.away: Exception | None = None
+
+    @property
+    def has(self) -> Any:
+        return self.item["spec"]["template"]["spec"]["containers"][0]["resources"]
+
+    def set(self, resources: Mapping[str, Any]) -> None:
+        self.item["spec"]["template"]["spec"]["containers"][0]["resources"] = copy.deepcopy(dict(resources))
+        self.item["metadata"]["resourceVersion"] += "1"
+        failed = self.fails is not None and facts.alike(resources, self.fails)
+        reason = "ProgressDeadlineExceeded" if failed else "NewReplicaSetAvailable"
+        self.item["status"]["conditions"] = [
+            {"type": "Progressing", "status": str(not failed), "reason": reason, "message": "in its words"}
+        ]
+
+    def patch(self, path: str, changes: Mapping[str, Any], timeout: float = 0, *, dry_run: bool = False, wait: float = 0) -> Any:
+        assert path == PATH and changes["metadata"]["uid"] == "u-web"
+        self.patches.append(changes)
+        number = len(self.patches)
+        if (error := self.away or self.before(number)) is not None:
+            raise error
+        if changes["metadata"].get("resourceVersion") not in (None, self.item["metadata"]["resourceVersion"]):
+            raise Conflict("cp1", path, "409", "run it again")
+        self.set(facts.merged(self.has, changes["spec"]["template"]["spec"]["containers"][0]["resources"]))
+        if (error := self.after(number)) is not None:
+            raise error
+        return copy.deepcopy(self.item)
+
+    def get_json(self, path: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
+        if self.away is not None:
+            raise self.away
+        if path == PATH:
+            return copy.deepcopy(self.item)
+        if "?" in path:
+            return {"items": []}
+        raise NotFound("cp1", path, "404", "-")
+
+    def run(self) -> ResizeRun:
+        template = Template("Deployment", copy.deepcopy(self.item), PATH, {"app": SMALL}, {"app": LARGE}, 30)
+        keeper = cast("Any", Keeper())
+        made = ResizeRun(
+            RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
+            [],
+            lambda: cast("Any", self),
+            Fleet([keeper], [], [], [keeper]),
+            "",
+            engine=cast("Engine", None),
+            at_once=1,
+            template=template,
+            about={"namespace": "shop", "labels": "app=web"},
+            finish=lambda run: None,
+        )
+        made.result("cp1")
+        return made
+
+
+def test_it_is_written_and_rolled_out() -> None:
+    world = World()
+    (turn,) = world.run().turns
+    assert turn.outcome == "done" and facts.alike(world.has, LARGE), turn.why
+
+
+def test_a_roll_out_that_fails_is_put_back() -> None:
+    world = World(LARGE)
+    (turn,) = world.run().turns
+    assert turn.outcome == "reverted" and facts.alike(world.has, SMALL) and "in its words; put back" in turn.why, turn.why
+
+
+@pytest.mark.parametrize("error", LOST)
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_answer(error: Exception, number: int, when: str) -> None:
+    """To the first write, and to the one that puts it back."""
+    world = World(LARGE)
+    setattr(world, when, lambda tried: error if tried == number else None)
+    (turn,) = world.run().turns
+    assert turn.outcome == "reverted" and facts.alike(world.has, SMALL), turn.why
+    assert len(world.patches) == (2 if when == "after" else 3)
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_an_api_that_stays_away_says_what_to_do(error: Exception) -> None:
+    world = World()
+
+    def away(number: int) -> Exception:
+        world.away = error
+        return error
+
+    world.after = away
+    (turn,) = world.run().turns
+    assert turn.outcome == "revert-failed"
+    for words in ("STATE UNKNOWN", "kubectl get -n shop deployment/web -o yaml", "kubectl rollout undo -n shop deployment/web"):
+        assert words in turn.why
+
+
+def test_what_somebody_else_has_set_meanwhile_stays() -> None:
+    world = World(LARGE)
+    original = world.get_json
+
+    def look(path: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
+        if path == PATH and facts.alike(world.has, LARGE):
+            world.set(THEIRS)
+        return original(path)
+
+    world.get_json = look  # type: ignore[method-assign]
+    (turn,) = world.run().turns
+    assert turn.outcome == "foreign" and facts.alike(world.has, THEIRS) and len(world.patches) == 1, turn.why
+    assert "its template was changed by somebody else meanwhile" in turn.why and "it is left as they have it" in turn.why
+
+
+def test_somebody_who_is_quicker_than_the_way_back() -> None:
+    world = World(LARGE)
+
+    def meddle(number: int) -> None:
+        if number == 2:
+            world.set(THEIRS)
+
+    world.before = meddle  # type: ignore[assignment]
+    (turn,) = world.run().turns
+    assert turn.outcome == "foreign" and facts.alike(world.has, THEIRS), turn.why
+
+
+def test_what_is_refused_is_not_put_back() -> None:
+    world = World()
+    world.before = lambda number: Forbidden("cp1", PATH, "403", "-")
+    (turn,) = world.run().turns
+    assert turn.outcome == "failed" and len(world.patches) == 1
