@@ -46,6 +46,8 @@ _LAST_END = re.compile(r"(\r?\n)?\Z")
 _OWN_LINE = "give it a line of its own"
 # More nodes than any real file has, once its aliases are written out.
 _MOST_NODES = 100_000
+# More brackets within brackets than any real file has; the time to read them grows with the cube of their number.
+_MOST_BRACKETS = 300
 # So many texts are remembered with their nodes: those of one node of the cluster, and those that all of them share.
 _REMEMBERED = 64
 
@@ -200,6 +202,8 @@ def walk(node: Node) -> Iterator[Node]:
 @lru_cache(_REMEMBERED)
 def _compose(text: str) -> tuple[Node, int]:
     """The top node of a text, and where its document ends."""
+    if _brackets(text) > _MOST_BRACKETS:
+        raise FormatError("is nested too deeply")
     reader = YAML(typ="safe", pure=True)
     try:
         events = list(reader.parse(text))
@@ -220,6 +224,15 @@ def _compose(text: str) -> tuple[Node, int]:
     if _holds_nothing(events, starts[0]):
         raise FormatError("is empty")
     return _Composer(events[2:]).node(), _document_end(text, events, starts)
+
+
+def _brackets(text: str) -> int:
+    """How many brackets are open at once, at most; those in texts and comments counted, too."""
+    depth = most = 0
+    for found in re.finditer(r"[\[\]{}]", text):
+        depth = depth + 1 if found.group() in "[{" else max(0, depth - 1)
+        most = max(most, depth)
+    return most
 
 
 def _holds_nothing(events: Sequence[Event], start: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from roles import kubeadm
+from roles import control_plane, kubeadm
 from roles.api import ApiError, NotFound
 from roles.change import Change
 from roles.change.model import change_id
@@ -172,7 +172,7 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     check_node(state)
     settled = wish.settle(state)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
-    warnings = [*kubelet_plan.warnings(found), *_not_ready(state), *settled.notes, *edits.notes]
+    warnings = [*kubelet_plan.warnings(found), *control_plane.look(found).warnings, *_not_ready(state), *settled.notes, *edits.notes]
     outlook = wish.foresee(state, after(state.configuration, settled))
     wrong = settings_differences(settled.expected, state.configuration)
     if not edits.files:

@@ -127,7 +127,9 @@ def test_documents(text: str, content: dict[str, Any]) -> None:
         ("a: &a [*a]\n", "holds itself"),
         ("a: *b\n", "is not there"),
         ("<<: 1\n", "takes maps alone"),
-        ("a: " + "[" * 1500, "is not YAML|nested too deeply"),
+        ("a: " + "[" * 200_000, "nested too deeply"),
+        ("a: " + "{b: " * 10_000 + "}" * 10_000, "nested too deeply"),
+        ("- " * 2000, "nested too deeply"),
         ("a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 12)), "too large"),
         # Not even YAML's own flow maps are read where JSON is expected.
         ("{a: 1}", "begins as JSON and is not JSON"),
