@@ -225,7 +225,7 @@ def _static_pods(view: View) -> Iterator[Finding]:
 
 def _other_arguments(view: View, name: str, argv: Sequence[str], process: Process) -> Iterator[Finding]:
     component = view.components[name]
-    lines = dict(manifest.argument_lines(component.data, name))
+    lines = dict(manifest.argument_lines(component.data, component.container))
     more = [word for word in argv if word not in process.argv]
     less = [word for word in process.argv if word not in argv]
     for word in more or argv[:1]:

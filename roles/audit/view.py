@@ -182,15 +182,18 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
         process = found.seen.static_pod_process(name)
         if process is None:
             continue
-        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, True, (name,)), process.argv
+        container = manifest.Container(name)
+        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, True, (container,)), process.argv
         for one in listed:
-            if one.pod is not None and name in one.pod.containers:
-                try:
-                    argv = tuple(manifest.container_argv(one.data, name))
-                except FormatError:
-                    continue
-                file, pod = found.seen.files[one.path], one.pod
-        made[name] = Component(found.seen.host, name, file, pod, argv, process, found.node_name)
+            # Known by the binary that it runs, whatever it is called.
+            for there in one.pod.containers if one.pod is not None else ():
+                if one.pod is not None and there.program == name:
+                    try:
+                        argv = tuple(manifest.container_argv(one.data, there.name))
+                    except FormatError:
+                        continue
+                    file, pod, container = found.seen.files[one.path], one.pod, there
+        made[name] = Component(found.seen.host, name, file, pod, argv, process, found.node_name, container.name)
     return made
 
 
@@ -198,7 +201,7 @@ def _component_gates(component: Component) -> Iterator[Setting]:
     if not component.file.path:
         return
     try:
-        arguments = manifest.argument_lines(component.data, component.name)
+        arguments = manifest.argument_lines(component.data, component.container)
         listed = [Mapped.of(word.encode("utf-8", "surrogateescape"), source=str(line)) for word, line in arguments]
         for flag in flags.gate_flags(listed):
             for item in flag.items:

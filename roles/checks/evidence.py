@@ -135,10 +135,8 @@ def of_observation(seen: Observation) -> Evidence:
     except Refusal as refusal:
         return replace(made, refused=_why(refusal))
     assert made.kubelet is not None
-    try:
-        return replace(made, components=control_plane.find(made.kubelet))
-    except Refusal as refusal:
-        return replace(made, control_plane_refused=_why(refusal))
+    control = control_plane.look(made.kubelet)
+    return replace(made, components=control.components, control_plane_refused="; ".join(map(_why, control.refusals.values())))
 
 
 def _why(refusal: Refusal) -> str:

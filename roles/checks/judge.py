@@ -33,10 +33,11 @@ CLUSTER = "cluster"
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a check ended, and why: evidence where it passed, the fault where it failed."""
+    """How a check ended, and why: evidence where it passed, the fault where it failed. `waits`: another check is to pass first."""
 
     outcome: Outcome
     why: str
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,8 +282,11 @@ def _pods(found: Evidence, _: Wishes) -> Verdict:
     return _held(problems, f"each manifest makes a pod of its own: {len(files)}")
 
 
-def _control_plane(found: Evidence, _: Wishes) -> Verdict:
+def _control_plane(found: Evidence, wishes: Wishes) -> Verdict:
     if found.control_plane_refused:
+        # Most often because of the very files that another check names. Other files beside the manifests are no matter here.
+        if _pods(found, wishes).outcome == "fail":
+            return Verdict("skip", "judged once manifests-pods passes", waits=True)
         return Verdict("fail", found.control_plane_refused)
     if not found.components:
         return _skip("no component of the control plane has a manifest here")
@@ -296,7 +300,7 @@ def _settled(found: Evidence, _: Wishes) -> Verdict:
 
 _UNDERSTOOD = ("kubelet-running", "kubelet-stable", "kubelet-files")
 _WELL = (*_UNDERSTOOD, "kubelet-healthy")
-_FOUND = (*_UNDERSTOOD, "manifests-clean", "manifests-pods", "control-plane-runs")
+_FOUND = (*_UNDERSTOOD, "control-plane-runs")
 _SERVED = {name: () if name == "kube-apiserver" else ("kube-apiserver-healthy",) for name in COMPONENTS}
 
 CHECKS: tuple[Check, ...] = (
@@ -324,7 +328,7 @@ CHECKS: tuple[Check, ...] = (
         "control-plane-runs",
         "each component of the control plane runs from its manifest",
         _control_plane,
-        (*_UNDERSTOOD, "manifests-clean", "manifests-pods"),
+        _UNDERSTOOD,
     ),
     *(
         # Without their API server the others lose their leader's lease, and end.
@@ -357,11 +361,11 @@ def node(found: Evidence, wishes: Wishes) -> list[Result]:
             for name in check.needs
             if outcomes[name] in ("fail", "unknown") or name in blocked or (outcomes[name] == "skip" and name in _WELL)
         ]
-        if missing:
+        verdict = Verdict("skip", f"judged once {missing[0]} passes", waits=True) if missing else check.judge(found, wishes)
+        if verdict.waits:
             blocked.add(check.name)
-        verdict = _skip(f"judged once {missing[0]} passes") if missing else check.judge(found, wishes)
         outcomes[check.name] = verdict.outcome
-        results.append(Result(found.host, check.name, verdict.outcome, verdict.why, bool(missing) or verdict.outcome != "skip"))
+        results.append(Result(found.host, check.name, verdict.outcome, verdict.why, verdict.waits or verdict.outcome != "skip"))
     return results
 
 

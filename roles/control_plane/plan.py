@@ -15,14 +15,14 @@ def edit(component: Component, wanted: GateChanges) -> bytes:
     if why := component.file.why_not_replaceable():
         raise Refusal(component.host, f"{path} {why}")
     try:
-        return manifest.edit_gates(component.data, component.name, wanted)
+        return manifest.edit_gates(component.data, component.container, wanted)
     except FormatError as error:
         raise Refusal(component.host, str(error.in_file(path))) from None
 
 
 def argv(component: Component, data: bytes) -> tuple[str, ...] | None:
     """The process's arguments from a manifest; None where $(VARIABLES) in them are known to the kubelet only."""
-    words = tuple(manifest.container_argv(data, component.name))
+    words = tuple(manifest.container_argv(data, component.container))
     return None if any("$(" in word for word in words) else words
 
 

@@ -11,7 +11,7 @@ from roles.api import GateMetric
 from roles.change import Change, FileEdit
 from roles.change.model import change_id
 from roles.change.refusal import Refusal
-from roles.control_plane import Component
+from roles.control_plane import Component, ControlPlane
 from roles.control_plane import plan as control_plane_plan
 from roles.feature_gates import reach, told, verdict
 from roles.feature_gates.catalogue import load
@@ -64,13 +64,17 @@ class NodePlan:
 def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
     """The plan of one node. Raises Refusal."""
     found = kubelet.find(seen)
-    components = control_plane.find(found)
+    control = control_plane.look(found)
+    components = control.components
     planned: list[Planned] = []
     warnings: list[str] = []
     left_out: list[LeftOut] = []
+    warnings += control.warnings
     for name in desired.components:
-        if name != "kubelet" and name not in components:
-            continue
+        if name != "kubelet":
+            _check_known(control, name, desired)
+            if name not in components:
+                continue
         process = found.process if name == "kubelet" else components[name].process
         wanted = concerned(name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
@@ -87,6 +91,13 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodePlan:
             planned.append(_component(run_id, components[name], found, wanted))
             warnings += control_plane_plan.warnings(components[name])
     return NodePlan(seen.host, found, components, tuple(planned), tuple(warnings), tuple(left_out))
+
+
+def _check_known(control: ControlPlane, name: str, desired: Desired) -> None:
+    """A component that is to be changed must be known for sure. Raises Refusal."""
+    refusal, component = control.refusals.get(name), control.components.get(name)
+    if refusal is not None and (component is None or concerned(name, component.process, desired)):
+        raise Refusal(refusal.host, refusal.message, f"{refusal.way_out}, or leave {name} out with components=")
 
 
 def concerned(component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
@@ -167,7 +178,7 @@ def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[s
             old_argv=control_plane_plan.argv(component, component.data),
             new_argv=argv,
             pod=component.log_name,
-            container=component.name,
+            container=component.container,
         )
     gates = flags.effective_gates(control_plane_plan.argv(component, after) or component.argv)
     question, subject = _ask_component(component, gates), _subject(component.name, component.process)

@@ -20,6 +20,10 @@ KIND = "KubeletConfiguration"
 _KEY = "featureGates"
 # Names, paths, quantities and durations; what a plain text must not look like is left to the readers.
 _PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9_./-]*|[1-9][0-9]*(ms|[smh]|k|[KMGTPE]i?)")
+# What stands where a map has no fields. Blanks tell what it was before daytwo put the first field in: `{a: 1 }` was `{}`, and of the
+# others each has one more in front: `{  a: 1}` was `null`, `{   a: 1}` was `~`.
+_EMPTY_MAP = "{}"
+_NULLS = ("null", "~", "", "Null", "NULL")
 # Other things than strings to some reader of YAML 1.1.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
@@ -120,9 +124,9 @@ def edit_fields(data: bytes, changes: Mapping[Path, object], kind: str = KIND) -
     `changes` is by path, such as ("evictionHard", "memory.available"): "500Mi", ("maxPods",): 200, ("clusterDNS",): ["10.0.0.10"] or
     ("authentication", "anonymous"): ABSENT. Values are str, bool, int, float, None (null, which deletes in a drop-in), lists and maps of
     them; a map or list that is given stands in the place of the whole one before. Maps on the way to a field are made where they are
-    missing. A map that becomes empty because its last field is taken out goes with its key; but one that was written as empty before
-    daytwo filled it (`{}`) is left so, since to the kubelet an empty map can mean another thing than none. Comments stay, also those
-    on lines of their own between fields that go.
+    missing, or null (encoding/json makes no map of it, and fills none). A map that becomes empty because its last field is taken out goes
+    with its key; but one that was written as empty, or as null, before daytwo filled it (`{}`, `~`) is left so, since to the kubelet an
+    empty map can mean another thing than none. Comments stay, also those on lines of their own between fields that go.
 
     Only the changed fields are written anew. The outcome is read again and compared with what is meant. Raises FormatError where the
     file cannot be read, a field on the way is no map, or the edit needs guessing: anchors that are used elsewhere, merges (`<<`),
@@ -188,11 +192,11 @@ def _plain(value: object, path: Path) -> Any:
 
 def _set(document: Document, content: dict[str, Any], path: Path, value: Any) -> None:
     for length, name in enumerate(path[:-1], 1):
-        inner = content.setdefault(name, {})
+        if content.get(name) is None:
+            content[name] = {}
+        inner = content[name]
         if not isinstance(inner, dict):
             field, line = ".".join(path[:length]), _line(document, path[:length])
-            if inner is None:
-                raise FormatError(f"{field} is there without a value", line=line, way_out="take the key out, daytwo writes it anew")
             raise FormatError(f"{field} is not a map", value=str(inner)[:60], line=line)
         content = inner
     content[path[-1]] = value
@@ -209,7 +213,11 @@ def _take_out(document: Document, content: dict[str, Any], path: Path) -> None:
         return
     del maps[-1][path[-1]]
     for length in range(len(path) - 1, 0, -1):
-        if maps[length] or _was_empty(document, _node(document, path[:length])):
+        if maps[length]:
+            return
+        before = _was_empty(document, _node(document, path[:length]))
+        if before is not None:
+            maps[length - 1][path[length - 1]] = {} if before == _EMPTY_MAP else None
             return
         del maps[length - 1][path[length - 1]]
 
@@ -234,11 +242,17 @@ def _opened(document: Document, node: Node) -> int:
     return document.text.index("{", node.start) + 1
 
 
-def _was_empty(document: Document, node: Node | None) -> bool:
-    """True for a map `{a: 1 }`: the blank, which `_Changer` leaves, tells that it was `{}` before its first field."""
+def _was_empty(document: Document, node: Node | None) -> str | None:
+    """What stood in the place of a map before `_Changer` put its first field in, which left blanks to tell: `{}`, or a null as it was
+    written; None for any other map."""
     if node is None or not node.flow or not node.pairs:
-        return False
-    return node.pairs[0][0].start == _opened(document, node) and document.text[_end(document, *node.pairs[-1])] == " "
+        return None
+    first, behind = node.pairs[0][0].start, document.text[_end(document, *node.pairs[-1])]
+    lead = document.text[_opened(document, node) : first]
+    if not lead:
+        return _EMPTY_MAP if behind == " " else None
+    known = lead.strip(" ") == "" and 2 <= len(lead) < 2 + len(_NULLS) and behind == "}"
+    return _NULLS[len(lead) - 2] if known else None
 
 
 def _end(document: Document, key: Node, value: Node) -> int:
@@ -305,17 +319,21 @@ class _Changer:
             self._cut(*node.pairs[index])
         if added:
             is_root = node is self.document.root
-            if is_root and re.search(r"^\.\.\.", self.text[_end(self.document, *node.pairs[-1]) :], re.MULTILINE):
-                raise FormatError("a document marker stands behind the configuration", way_out="take it out")
-            stop = len(self.text) if is_root else self._line_stop(_end(self.document, *node.pairs[-1]))
+            stop = self.document.end if is_root else self._line_stop(_end(self.document, *node.pairs[-1]))
             self._add_lines(stop, self._block(added, node.pairs[0][0].column))
 
     def _change(self, key: Node, value: Node, old: Any, new: Any) -> None:
         """One field's value."""
-        if value.kind == "map" and isinstance(new, dict) and (new or _was_empty(self.document, value)):
+        before = _was_empty(self.document, value) if value.kind == "map" else None
+        if value.kind == "map" and isinstance(new, dict) and (new or before is not None):
             self.change_map(value, old, new)
             return
         _own_all(value)
+        if new is None and before in _NULLS:
+            # Where nothing stood, the blank behind the colon goes, too.
+            colon = self.text.index(":", key.end) + 1
+            self.edits.append((value.start, value.end, before) if before else (colon, value.end, ""))
+            return
         if value.kind != "scalar" and not value.flow:
             colon = self.text.index(":", key.end) + 1
             stop = self._line_stop(_end(self.document, key, value))
@@ -327,6 +345,8 @@ class _Changer:
                 self.edits.append((colon, colon, " " + self._inline(new)))
             return
         written = self._inline(new)
+        if value.null and isinstance(new, dict) and new:
+            written = f"{{{' ' * (2 + _NULLS.index(value.text))}{written[1:]}"
         if value.style in ("'", '"') and isinstance(new, str):
             written = _quoted(new, self.json) if value.style == '"' or "'" in new or not new.isprintable() else f"'{new}'"
         if value.start == value.end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +19,38 @@ _QUOTES = ("'", '"')
 
 
 @dataclass(frozen=True)
+class Container:
+    """A container's name, and its words as they stand, each as a text."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> str:
+        """The name of the binary that it runs: `kube-apiserver` of /usr/local/bin/kube-apiserver; "" where only its image tells."""
+        return posixpath.basename(self.command[0]) if self.command else ""
+
+    def wraps(self, program: str) -> bool:
+        """It may start a program by way of another, or of its image's entry point: a word names it, alone or in a longer text, such as
+        `go-runner kube-apiserver ...` and `sh -c "exec kube-apiserver ..."`."""
+        if self.program == program:
+            return False
+        named = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w.-])")
+        return any(
+            posixpath.basename(word) == program or (re.search(r"\s", word) is not None and named.search(word) is not None)
+            for word in (*self.command, *self.args)
+        )
+
+
+@dataclass(frozen=True)
 class Pod:
     """What a manifest says of its pod."""
 
     namespace: str
     name: str
     host_network: bool
-    containers: tuple[str, ...]
+    containers: tuple[Container, ...]
 
 
 def read(data: bytes) -> Pod:
@@ -34,7 +60,10 @@ def read(data: bytes) -> Pod:
         raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
     metadata = _map(content, "metadata")
     spec = _map(content, "spec")
-    containers = tuple(str(item.get("name")) for item in _containers(content))
+    containers = tuple(
+        Container(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
+        for item in _containers(content)
+    )
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
     return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), spec.get("hostNetwork") is True, containers)
 

@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
+    DocumentEndEvent,
     DocumentStartEvent,
     Event,
     MappingEndEvent,
@@ -45,6 +46,8 @@ _LAST_END = re.compile(r"(\r?\n)?\Z")
 _OWN_LINE = "give it a line of its own"
 # More nodes than any real file has, once its aliases are written out.
 _MOST_NODES = 100_000
+# More brackets within brackets than any real file has; the time to read them grows with the cube of their number.
+_MOST_BRACKETS = 300
 # So many texts are remembered with their nodes: those of one node of the cluster, and those that all of them share.
 _REMEMBERED = 64
 
@@ -83,12 +86,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Document:
-    """One file: its text, its top map, and what Kubernetes makes of it."""
+    """One file: its text, its top map, what Kubernetes makes of it, and where its document ends: in front of a `...` or `---` behind it,
+    or with the text."""
 
     text: str
     root: Node
     content: dict[str, Any]
     is_json: bool
+    end: int
 
     def child(self, parent: Node, key: str) -> Node | None:
         """The value of a key, to be edited. Raises FormatError where it would change elsewhere too, or can come from a merge."""
@@ -109,8 +114,9 @@ def own(node: Node) -> None:
 
 
 def parse(data: bytes) -> Document:
-    """The one document of a file. Raises FormatError: not UTF-8, neither YAML nor JSON, several documents, no map at its top, a key
-    that stands twice."""
+    """The one document of a file. A document's end (`...`), and documents behind it without anything in them (`---` as the last line),
+    are no other documents. Raises FormatError: not UTF-8, neither YAML nor JSON, several documents, no map at its top, a key that
+    stands twice."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -119,15 +125,15 @@ def parse(data: bytes) -> Document:
         if text.lstrip().startswith("{"):
             content = _json(text)
             # A tab is a blank in JSON; within its strings it cannot stand.
-            root = _compose(text.replace("\t", " "))
+            root, end = _compose(text.replace("\t", " "))
         else:
-            root = _compose_yaml(text)
+            root, end = _compose_yaml(text)
             content = _map(root) if root.kind == "map" else {}
     except RecursionError:
         raise FormatError("is nested too deeply") from None
     if root.kind != "map":
         raise FormatError("holds no map at its top", value=text.strip()[:60])
-    return Document(text, root, content, text.lstrip().startswith("{"))
+    return Document(text, root, content, text.lstrip().startswith("{"), end)
 
 
 def load(data: bytes) -> dict[str, Any]:
@@ -157,7 +163,7 @@ def _json(text: str) -> dict[str, Any]:
     return content
 
 
-def _compose_yaml(text: str) -> Node:
+def _compose_yaml(text: str) -> tuple[Node, int]:
     try:
         return _compose(text)
     except FormatError:
@@ -166,10 +172,10 @@ def _compose_yaml(text: str) -> Node:
         copy = "".join(found.group() if part else found.group().replace("\t", " ") for part, found in _cut(text, indents))
         if copy == text:
             raise
-        root = _compose(copy)
+        root, end = _compose(copy)
         if any("\t" in text[node.start : node.end] for node in walk(root) if node.kind == "scalar"):
             raise
-        return root
+        return root, end
 
 
 def _cut(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[bool, re.Match[str]]]:
@@ -194,7 +200,10 @@ def walk(node: Node) -> Iterator[Node]:
 
 # A file is asked for its values, its gates and its lines, each time with all of its text. Nobody changes a node once it is composed.
 @lru_cache(_REMEMBERED)
-def _compose(text: str) -> Node:
+def _compose(text: str) -> tuple[Node, int]:
+    """The top node of a text, and where its document ends."""
+    if _brackets(text) > _MOST_BRACKETS:
+        raise FormatError("is nested too deeply")
     reader = YAML(typ="safe", pure=True)
     try:
         events = list(reader.parse(text))
@@ -202,14 +211,43 @@ def _compose(text: str) -> Node:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
-    documents = [event for event in events if isinstance(event, DocumentStartEvent)]
-    if len(documents) > 1:
-        raise FormatError("holds several YAML documents; Kubernetes reads the first alone", line=_line(documents[1]))
-    if not documents:
+    starts = [number for number, event in enumerate(events) if isinstance(event, DocumentStartEvent)]
+    if not starts:
         raise FormatError("is empty")
-    if documents[0].tags or documents[0].version not in (None, (1, 1)):
-        raise FormatError("begins with a YAML directive", line=_line(documents[0]), way_out="take it out")
-    return _Composer(events[2:]).node()
+    first = events[starts[0]]
+    assert isinstance(first, DocumentStartEvent)  # so they were chosen
+    for start in starts[1:]:
+        if not _holds_nothing(events, start):
+            raise FormatError("holds several YAML documents; Kubernetes reads the first alone", line=_line(events[start]))
+    if first.tags or first.version not in (None, (1, 1)):
+        raise FormatError("begins with a YAML directive", line=_line(first), way_out="take it out")
+    if _holds_nothing(events, starts[0]):
+        raise FormatError("is empty")
+    return _Composer(events[2:]).node(), _document_end(text, events, starts)
+
+
+def _brackets(text: str) -> int:
+    """How many brackets are open at once, at most; those in texts and comments counted, too."""
+    depth = most = 0
+    for found in re.finditer(r"[\[\]{}]", text):
+        depth = depth + 1 if found.group() in "[{" else max(0, depth - 1)
+        most = max(most, depth)
+    return most
+
+
+def _holds_nothing(events: Sequence[Event], start: int) -> bool:
+    """True for a document that has only its markers, and comments."""
+    document, content = events[start], events[start + 1]
+    assert isinstance(document, DocumentStartEvent)
+    bare = isinstance(content, ScalarEvent) and (content.value, content.style, content.anchor, content.tag) == ("", None, None, None)
+    return bare and content.start_mark.index == content.end_mark.index and not (document.tags or document.version)
+
+
+def _document_end(text: str, events: Sequence[Event], starts: Sequence[int]) -> int:
+    end = next(event for event in events if isinstance(event, DocumentEndEvent))
+    if end.explicit:
+        return int(end.start_mark.index)
+    return int(events[starts[1]].start_mark.index) if len(starts) > 1 else len(text)
 
 
 def _line(event: Event) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from roles import kubeadm
+from roles import control_plane, kubeadm
 from roles.api import ApiError, NotFound
 from roles.change import Change
 from roles.change.model import change_id
@@ -200,7 +200,7 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     coming = restart.with_brought(state, beside)
     settled = wish.settle(coming)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
-    warnings = [*kubelet_plan.warnings(found), *_not_ready(state), *settled.notes, *edits.notes]
+    warnings = [*kubelet_plan.warnings(found), *control_plane.look(found).warnings, *_not_ready(state), *settled.notes, *edits.notes]
     if not edits.files:
         as_it_runs = wish.settle(state)
         if wrong := settings_differences(as_it_runs.expected, state.configuration):

@@ -57,7 +57,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
             if remote in targets and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
                 raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py tells how it ended")
             its_kubelet = kubelet.find(observation)
-            components = control_plane.find(its_kubelet, to_change=remote in targets)
+            components = control_plane.find(its_kubelet)
             found.cluster.add(remote, observation, components)
             found.looked_at[remote.name] = node = Node(remote, observation, its_kubelet, components)
             if remote in targets:

@@ -11,7 +11,7 @@ from roles.api import ApiError, GateMetric
 from roles.change.inflight import in_flight
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
-from roles.formats import kubelet_config
+from roles.formats import FormatError, kubelet_config
 from roles.kubelet import Kubelet, shown
 from roles.observe import Observation, Process
 from roles.observe.look import look
@@ -41,6 +41,7 @@ def _show(fleet: Fleet) -> None:
     nodes: list[_Node] = []
     cluster = Cluster()
     failures = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
+    asides: list[str] = []
     for remote in fleet.targets:
         seen = observations[remote.name]
         try:
@@ -48,8 +49,11 @@ def _show(fleet: Fleet) -> None:
                 raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
             node = _Node(seen, kubelet.find(seen), {})
             nodes.append(node)
-            node.components = control_plane.find(node.kubelet)
+            control = control_plane.look(node.kubelet)
+            node.components = control.components
             cluster.add(remote, seen, node.components)
+            asides += [f"{remote.name}: {warning}" for warning in control.warnings]
+            failures += [str(refusal) for name, refusal in control.refusals.items() if name not in control.components]
         except Refusal as refusal:
             failures.append(str(refusal))
             if not isinstance(seen, Exception):
@@ -66,6 +70,8 @@ def _show(fleet: Fleet) -> None:
     show(_lasting(nodes, cluster, notes))
     show("\nSources")
     show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
+    for aside in asides:
+        show(f"\n{aside}")
     for note in notes:
         show(f"\nnot known: {note}")
     if failures:
@@ -124,9 +130,17 @@ def _gates(node: _Node) -> list[list[str]]:
     for gate, value in sorted(found.gates.items()):
         rows.append(_gate(node, "kubelet", gate, value, where.get(gate, "unknown")))
     for name, component in node.components.items():
-        for gate, value in sorted(component.gates.items()):
+        for gate, value in sorted(_sourced(component).items()):
             rows.append(_gate(node, name, gate, value, component.file.path))
     return rows
+
+
+def _sourced(component: Component) -> dict[str, bool]:
+    """The gates that its manifest sets; none where they cannot be read, which the plan of a change would name."""
+    try:
+        return component.gates
+    except FormatError:
+        return {}
 
 
 def _gate(node: _Node, component: str, gate: str, value: bool, where: str) -> list[str]:
@@ -177,7 +191,7 @@ def _sources(node: _Node) -> list[list[str]]:
     paths = [unit.path for unit in (found.sources.fragment, *found.sources.dropins)]
     paths += [file.path for file in found.service.environment_files]
     paths += [*([found.config_path] if found.config_path else []), *found.dropin_paths]
-    paths += [component.file.path for component in node.components.values()]
+    paths += [component.file.path for component in node.components.values() if component.file.kind != "none"]
     rows = []
     for path in paths:
         file = node.seen.file(path)

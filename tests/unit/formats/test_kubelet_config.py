@@ -94,10 +94,40 @@ def test_change_and_remove(before: str, changes: GateChanges, after: str) -> Non
     assert edit(HEAD + before, changes) == HEAD + after
 
 
+@pytest.mark.parametrize("null", ["null", "~", "", "Null", "NULL", "  ", "~ # c", " # c", '""'])
+@pytest.mark.parametrize("behind", ["", "\n", "\nmaxPods: 9\n", "\n...\n", "\n---", "\n# end\n--- # c\n...\n"])
+def test_a_null_is_a_map_without_gates(null: str, behind: str) -> None:
+    """What stood there comes back with the last gate that goes, whichever was the first to come."""
+    old = f"{HEAD}featureGates: {null}{behind}"
+    if null == '""':
+        with pytest.raises(FormatError, match="not a map"):
+            edit(old, G)
+        return
+    new = edit(old, G)
+    assert kubelet_config.read(new.encode())["featureGates"] == G
+    assert edit(new, G) == new
+    assert edit(new, {"G": None}) == old
+    more = edit(edit(new, {"F": False, "E": True}), {"G": None, "E": False})
+    assert kubelet_config.gates(more.encode()) == {"F": False, "E": False}
+    assert edit(more, {"E": None, "F": None}) == old
+    assert edit(old, {"G": None}) == old
+
+
+@pytest.mark.parametrize("marker", ["...", "---", "... # c", "--- # c\n...\n---"])
+def test_what_is_new_stands_before_the_end_of_the_document(marker: str) -> None:
+    for text in ("maxPods: 9\n", "maxPods: 9\n\n# end\n", "text: |\n  a\n", "a:\n  b:\n"):
+        for end in ("", "\n"):
+            old = f"{HEAD}{text}{marker}{end}"
+            new = edit(old, G)
+            assert new == f"{HEAD}{text}featureGates:\n  G: true\n{marker}{end}"
+            assert edit(new, {"G": None}) == old
+
+
 @pytest.mark.parametrize("indent", [None, 2, "\t"])
-@pytest.mark.parametrize("gates", [None, {}, {"F": False}])
-def test_json(indent: int | str | None, gates: dict[str, bool] | None) -> None:
-    content: dict[str, Any] = {"kind": "KubeletConfiguration", **({"featureGates": gates} if gates is not None else {}), "maxPods": 9}
+@pytest.mark.parametrize("given", [{}, {"featureGates": None}, {"featureGates": {}}, {"featureGates": {"F": False}}])
+def test_json(indent: int | str | None, given: dict[str, dict[str, bool] | None]) -> None:
+    gates = given.get("featureGates")
+    content: dict[str, Any] = {"kind": "KubeletConfiguration", **given, "maxPods": 9}
     before = json.dumps(content, indent=indent)
     after = edit(before, G)
     assert json.loads(after) == {**content, "featureGates": {**(gates or {}), "G": True}}
@@ -134,8 +164,6 @@ def test_no_gates(text: str) -> None:
         "[]",
         "just text",
         HEAD + "a: [b\n",
-        HEAD + "featureGates:\n",
-        HEAD + "featureGates: ~\n",
         HEAD + "featureGates: [A=true]\n",
         HEAD + "featureGates: A=true\n",
         HEAD + "featureGates:\n  A: yes please\n",
@@ -145,7 +173,7 @@ def test_no_gates(text: str) -> None:
         HEAD + "featureGates: &a {A: true}\nx: *a\n",
         HEAD + "x: &a {A: true}\nfeatureGates:\n  <<: *a\n",
         HEAD + "<<: {featureGates: {A: true}}\n",
-        HEAD + "...\n",
+        HEAD + "...\na: 1\n",
         # The last field would become another: its line gets an end.
         HEAD + "text: |\n  x",
         "{kind: KubeletConfiguration}",
@@ -289,6 +317,10 @@ def fields(text: str, changes: Mapping[tuple[str, ...], object]) -> str:
         ("", ("shutdownGracePeriodByPodPriority",), [{"a": {"b": [1]}}], "shutdownGracePeriodByPodPriority:\n- a:\n    b:\n    - 1\n"),
         ("", ("memoryThrottlingFactor",), 0.9, "memoryThrottlingFactor: 0.9\n"),
         ("a: {x: 1}\n", ("a", "z"), [{"k": "v:w"}], 'a: {x: 1, z: [{k: "v:w"}]}\n'),
+        # A null is a map without fields.
+        ("evictionHard: ~\n", SIGNAL, "5%", 'evictionHard: {   memory.available: "5%"}\n'),
+        ("evictionHard:\n# c\nmaxPods: 9\n", SIGNAL, "5%", 'evictionHard: {    memory.available: "5%"}\n# c\nmaxPods: 9\n'),
+        ("authentication: null # c\n", ANONYMOUS, False, "authentication: {  anonymous: {enabled: false}} # c\n"),
         ("text: |\n  a\n", ("maxPods",), 9, "text: |\n  a\nmaxPods: 9\n"),
         ("a:\n  text: |\n    a\nb: 1\n", ("a", "c"), 9, "a:\n  text: |\n    a\n  c: 9\nb: 1\n"),
         ("x: &x 1\na:\n  b: *x # c\nb: 1\n", ("a", "c"), 9, "x: &x 1\na:\n  b: *x # c\n  c: 9\nb: 1\n"),
@@ -405,7 +437,6 @@ def test_what_would_be_read_as_another_type_is_quoted(value: str) -> None:
     ("text", "changes", "message"),
     [
         ("a: 1\n", {("a", "b"): 1}, "a is not a map"),
-        ("a:\n  b:\n", {("a", "b", "c"): 1}, "a.b is there without a value"),
         ("", {("a",): {}, ("a", "b"): 1}, "two changes"),
         ("", {(): 1}, "no field"),
         ("", {("a",): float("nan")}, "number"),
@@ -422,7 +453,7 @@ def test_what_would_be_read_as_another_type_is_quoted(value: str) -> None:
         ("<<: {b: 1}\n", {("b",): 2}, "<<"),
         ("a: 1\na: 2\n", {("b",): 2}, "twice"),
         ("a: 1\n---\nb: 1\n", {("b",): 2}, "several YAML documents"),
-        ("a: 1\n...\n", {("b",): 2}, "document marker"),
+        ("a: 1\n...\nb: 1\n", {("b",): 2}, "several YAML documents"),
         ("a: {b: 1, # c\n  d: 2}\n", {("a", "b"): ABSENT}, "comment"),
         ("a: {b: 1 # c\n  }\n", {("a", "b"): ABSENT, ("a", "c"): 1}, "comment"),
         ("a:\n- \n- b\n", {("a",): ABSENT}, "no value"),
@@ -484,7 +515,9 @@ def written(draw: st.DrawFn, content: dict[str, Any]) -> bytes:
                 lines.append(f"{lead} {'' if value is None and draw(st.booleans()) else inline(value)}{draw(comment)}")
         return lines
 
-    before, behind = draw(st.sampled_from([([], []), (["# head", "---"], []), ([], ["", "# end"])]))
+    before, behind = draw(
+        st.sampled_from([([], []), (["# head", "---"], []), ([], ["", "# end"]), ([], ["..."]), ([], ["# end", "---", "..."])])
+    )
     text = "\n".join([*before, "kind: KubeletConfiguration", *block(content, 0), *behind]) + draw(st.sampled_from(["", "\n"]))
     return (text.replace("\n", "\r\n") if draw(st.booleans()) else text).encode()
 
@@ -498,7 +531,9 @@ def _applied(content: dict[str, Any], path: tuple[str, ...], value: Any) -> dict
     result: dict[str, Any] = copy.deepcopy(content)
     inner: Any = result
     for name in path[:-1]:
-        inner = inner.setdefault(name, {})
+        if inner.get(name) is None:
+            inner[name] = {}
+        inner = inner[name]
         if not isinstance(inner, dict):
             return None
     inner[path[-1]] = value
@@ -527,7 +562,7 @@ def test_laws_of_setting(data: st.DataObject, content: dict[str, Any], path: tup
         assert after == before, "already as wanted: the same bytes"
     inner: Any = full
     for name in path[:-1]:
-        inner = inner.get(name, {})
+        inner = inner.get(name) or {}
     if path[-1] not in inner:
         laws.assert_only_added({"": before}, {"": after})
         assert kubelet_config.edit_fields(after, {path: ABSENT}) == before, "what was added can be taken out again"

@@ -80,7 +80,7 @@ ADDED = [
 
 
 @pytest.mark.parametrize(("before", "after"), ADDED)
-@pytest.mark.parametrize("shape", ["as it is", "CRLF", "no final newline", "byte order mark", "document start"])
+@pytest.mark.parametrize("shape", ["as it is", "CRLF", "no final newline", "byte order mark", "document start", "document end"])
 def test_add(before: str, after: str, shape: str) -> None:
     old, new = pod(before), pod(after)
     if shape == "CRLF":
@@ -91,6 +91,8 @@ def test_add(before: str, after: str, shape: str) -> None:
         old, new = "\ufeff" + old, "\ufeff" + new
     elif shape == "document start":
         old, new = "# made by hand\n---\n" + old + "...\n", "# made by hand\n---\n" + new + "...\n"
+    elif shape == "document end":
+        old, new = old + "---\n", new + "---\n"
     assert edit(old, G) == new
     assert edit(new, G) == new
     assert edit(new, {"G": None}) == old
@@ -120,6 +122,14 @@ def test_the_list_at_the_end_of_a_file_without_a_final_newline() -> None:
     after = edit(head, G)
     assert after == head + f"\n    - {FLAG}"
     assert edit(after, {"G": None}) == head
+
+
+@pytest.mark.parametrize("behind", ["---\n", "...\n", "---", "...\n---\n# c\n"])
+def test_the_list_at_the_end_of_a_document(behind: str) -> None:
+    head = "kind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n"
+    after = edit(head + behind, G)
+    assert after == f"{head}    - {FLAG}\n{behind}"
+    assert edit(after, {"G": None}) == head + behind
 
 
 def test_the_first_key_behind_the_dash() -> None:
@@ -252,11 +262,33 @@ def test_a_refusal_names_the_containers_there_are() -> None:
 
 
 def test_read() -> None:
-    assert manifest.read(pod(COMMAND).encode()) == manifest.Pod("kube-system", "kube-apiserver", True, ("kube-apiserver",))
+    container = manifest.Container("kube-apiserver", ("kube-apiserver", "--v=2"))
+    assert manifest.read(pod(COMMAND).encode()) == manifest.Pod("kube-system", "kube-apiserver", True, (container,))
     assert manifest.read(b"kind: Pod\nmetadata: {name: a}\n") == manifest.Pod("default", "a", False, ())
     for text, rule in ((b"kind: List\n", "is not a Pod"), (b"a\n", "no map"), (b"[]", "no map"), (b"", "is empty")):
         with pytest.raises(FormatError, match=rule):
             manifest.read(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "wraps"),
+    [
+        ("command: [/usr/local/bin/kube-apiserver, --v=2]", "kube-apiserver", False),
+        ("command: [kube-apiserver]", "kube-apiserver", False),
+        ("command: [/bin/sh, -c, 'exec kube-apiserver --v=2']", "sh", True),
+        ("command: [/go-runner]\nargs: [--log-file=/x, /usr/bin/kube-apiserver]", "go-runner", True),
+        ("args: [kube-apiserver, --v=2]", "", True),
+        ("args: [--v=2]", "", False),
+        ("image: kube-apiserver:1", "", False),
+        ("command: [kube-apiserver-proxy, --to=kube-apiserver, kube-apiserver.sh]", "kube-apiserver-proxy", False),
+        ("command: [sh, -c, 'exec my-kube-apiserver kube-apiserver.sh']", "sh", False),
+        ("command: ['']", "", False),
+        ("command: [1]", "1", False),
+    ],
+)
+def test_the_program_of_a_container(words: str, program: str, wraps: bool) -> None:
+    (found,) = manifest.read(pod(words).encode()).containers
+    assert (found.program, found.wraps("kube-apiserver")) == (program, wraps)
 
 
 def _argv(data: bytes) -> list[str]:
@@ -321,6 +353,8 @@ def manifests(draw: st.DrawFn) -> bytes:
         text = text.removesuffix("  hostNetwork: true\nstatus: {}\n")
     if draw(st.booleans()):
         text = text.removesuffix("\n")
+    elif draw(st.booleans()):
+        text += draw(st.sampled_from(["---\n", "...\n", "...\n---", "# end\n--- # c\n...\n"]))
     return (text.replace("\n", "\r\n") if draw(st.booleans()) else text).encode()
 
 

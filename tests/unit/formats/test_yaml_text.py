@@ -72,6 +72,12 @@ def test_values(written: str, value: Any) -> None:
         ("\ufeffa: 1\n", {"a": 1}),
         ("# c\n---\na: 1\n...\n", {"a": 1}),
         ("%YAML 1.1\n---\na: yes\n", {"a": True}),
+        # The end of a document, and documents with nothing in them, are no second one.
+        ("a: 1\n...", {"a": 1}),
+        ("a: 1\n---\n", {"a": 1}),
+        ("a: 1\n---", {"a": 1}),
+        ("---\na: 1\n--- # c\n", {"a": 1}),
+        ("a: 1\r\n...\r\n---\r\n# c\r\n...\r\n---\r\n", {"a": 1}),
         ("a: 1\r\nb: |\r\n  x\r\n", {"a": 1, "b": "x\n"}),
         ("? a\n: 1\n", {"a": 1}),
         # A later key beats an earlier one, also where it comes from a merge; of merged maps the first wins.
@@ -101,7 +107,14 @@ def test_documents(text: str, content: dict[str, Any]) -> None:
         ('a: "\\ud800"\n', "half a Unicode character"),
         ("a: \x01\n", "is not YAML"),
         ("a: 1\n---\nb: 1\n", "several YAML documents"),
-        ("a: 1\n---\n", "several YAML documents"),
+        ("---\n---\na: 1\n", "several YAML documents"),
+        ("a: 1\n--- ~\n", "several YAML documents"),
+        ("a: 1\n--- ''\n", "several YAML documents"),
+        ("a: 1\n--- &x\n", "several YAML documents"),
+        ("a: 1\n---\n---\nb: 1\n", "several YAML documents"),
+        ("a: 1\n...\nb: 1\n", "several YAML documents"),
+        ("---\n# c\n", "is empty"),
+        ("---\n---\n", "is empty"),
         ("%YAML 1.2\n---\na: 1\n", "directive"),
         ("%TAG ! tag:x,2000:\n---\na: 1\n", "directive"),
         ("a: 1\na: 2\n", "stands twice"),
@@ -114,7 +127,9 @@ def test_documents(text: str, content: dict[str, Any]) -> None:
         ("a: &a [*a]\n", "holds itself"),
         ("a: *b\n", "is not there"),
         ("<<: 1\n", "takes maps alone"),
-        ("a: " + "[" * 1500, "is not YAML|nested too deeply"),
+        ("a: " + "[" * 200_000, "nested too deeply"),
+        ("a: " + "{b: " * 10_000 + "}" * 10_000, "nested too deeply"),
+        ("- " * 2000, "nested too deeply"),
         ("a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 12)), "too large"),
         # Not even YAML's own flow maps are read where JSON is expected.
         ("{a: 1}", "begins as JSON and is not JSON"),
@@ -129,6 +144,12 @@ def test_documents(text: str, content: dict[str, Any]) -> None:
 def test_refused(text: str, rule: str) -> None:
     with pytest.raises(FormatError, match=rule):
         yaml_text.parse(text.encode())
+
+
+@pytest.mark.parametrize("behind", ["", "...", "...\n", "---", "---\n# c\n", "... # c\n---\n", "--- \n...\n"])
+@pytest.mark.parametrize("text", ["a: 1\n", "---\na: |+\n  x\n\n", "\ufeffa:\n- b\n# c\n", "a:\t1\n"])
+def test_where_a_document_ends(text: str, behind: str) -> None:
+    assert yaml_text.parse((text + behind).encode()).end == len(text)
 
 
 def test_an_error_names_its_line() -> None:

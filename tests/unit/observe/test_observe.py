@@ -219,9 +219,17 @@ def test_what_the_look_tells_of_each_kind_of_file(tmp_path: Path) -> None:
 def test_a_component_between_two_starts_matters_where_it_is_to_be_changed() -> None:
     manifests = {"kube-apiserver.yaml": node.manifest("kube-apiserver"), "kube-scheduler.yaml": node.manifest("kube-scheduler")}
     found = kubelet.find(parse("n1", node.answer(manifests=manifests, components={"kube-apiserver": ("kube-apiserver",)})))
-    with pytest.raises(Refusal, match="makes a kube-scheduler, and none runs on the node"):
-        control_plane.find(found)
-    assert list(control_plane.find(found, to_change=False)) == ["kube-apiserver"]
+    assert "makes a kube-scheduler, and none runs on the node" in str(control_plane.look(found).refusals["kube-scheduler"])
+    assert list(control_plane.find(found)) == ["kube-apiserver"]
     alone = kubelet.find(parse("n1", node.answer(manifests=manifests)))
     with pytest.raises(Refusal, match="makes a kube-apiserver, and none runs"):
-        control_plane.find(alone, to_change=False)
+        control_plane.find(alone)
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_one() -> None:
+    # A process's memory cannot be read from its start, whoever asks.
+    script = f"{functions()}\nemit_file /proc/self/mem\n"
+    answer = subprocess.run(["sh", "-c", script], text=True, capture_output=True, check=True)
+    seen = parse("n1", node.answer(extra=answer.stdout.splitlines()))
+    unreadable = seen.file("/proc/self/mem")
+    assert answer.stderr == "" and unreadable is not None and (unreadable.kind, unreadable.data) == ("file", None)
