@@ -141,6 +141,12 @@ def of_observation(seen: Observation) -> Evidence:
         return replace(made, control_plane_refused=_why(refusal))
 
 
+def parts(seen: Observation) -> dict[str, Any]:
+    """What `of_observation` makes of another look at the same node."""
+    made = of_observation(seen)
+    return {"seen": made.seen, "kubelet": made.kubelet, "components": made.components}
+
+
 def _why(refusal: Refusal) -> str:
     return f"{refusal.message}; {refusal.way_out}" if refusal.way_out else refusal.message
 

@@ -109,6 +109,12 @@ class Service:
         """The command line, or None where a part of it is known to the node only."""
         return tuple(word.text for word in self.argv) if all(word.known for word in self.argv) else None
 
+    @property
+    def program(self) -> str:
+        """What systemd executes, as it is written: an absolute path, or a name that it looks for."""
+        first = words.split(self.command.value, c_escapes=True, unknown_escapes=True)[0]
+        return _prefixes(first)[1].string
+
 
 def entries(unit: UnitFile) -> list[Entry]:
     """The assignments of a unit or drop-in in order. Raises FormatError where systemd would stop reading the file."""

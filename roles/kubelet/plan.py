@@ -6,7 +6,8 @@ import posixpath
 
 from roles.change.model import FileEdit
 from roles.change.refusal import Refusal
-from roles.formats import FormatError, GateChanges, kubelet_config, unit
+from roles.formats import FormatError, GateChanges, flags, kubelet_config, unit
+from roles.kubelet import schema
 from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet
 
 DROPIN = "90-daytwo-feature-gates.conf"
@@ -74,12 +75,20 @@ def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[File
 
 
 def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
-    """The command line as the changed files give it."""
+    """The command line as the changed files give it. Raises Refusal where a flag in it would be taken for another one's value."""
     sources = kubelet.sources
     for path, data in changed.items():
         if path != kubelet.config_path and not kubelet.is_dropin(path):
             sources = sources.with_file(path, data)
-    return sources.resolve()
+    service = sources.resolve()
+    before, after = ([word.text for word in one.argv] for one in (kubelet.service, service))
+    if pair := flags.swallowed(before, after, schema.switches()):
+        raise Refusal(
+            kubelet.seen.host,
+            f"{pair[1]} would come behind {pair[0]}, which waits for its value and would take it",
+            f"give {pair[0]} its value in the unit's files, as {pair[0]}=VALUE",
+        )
+    return service
 
 
 def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:

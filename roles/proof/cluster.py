@@ -153,13 +153,13 @@ class Cluster:
             raise self._forbidden[(host, address)]
         return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
 
-    def api(self) -> Api:
-        """The API of the first control-plane node that answers. Raises NoApi."""
+    def api(self, wait: float = API_WAIT_SECONDS) -> Api:
+        """The API of the first control-plane node that answers; where there is one only, it is given `wait` seconds to. Raises NoApi."""
         tried = list(self._why)
         for host in self._nodes:
             try:
                 api = self._at(host, "kube-apiserver")
-                api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else API_WAIT_SECONDS)
+                api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else wait)
                 return api
             except Forbidden:
                 return api  # it serves; what may be read shows with each request
@@ -186,6 +186,20 @@ class Cluster:
             self.api().get_raw(f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics", wait=API_WAIT_SECONDS).decode("utf-8", "replace")
         )
         return put_out(text)
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """The nodes as the API has them now, by name. Raises ApiError or NoApi; an API that is away is not waited for."""
+        return {str(node["metadata"]["name"]): node for node in list_objects(self.api(wait=0), "/api/v1/nodes")}
+
+    def component_version(self, host: str, component: str) -> str | None:
+        """What a component of a control-plane node says that it is, as v1.36.3: itself, and no other of its kind. None where it does not
+        say. Raises ApiError or NoApi."""
+        if host not in self._nodes:
+            raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
+        api = self._at(host, component)
+        if component == "kube-apiserver":
+            return str(api.get_json("/version").get("gitVersion") or "")
+        return component_metrics(api).version
 
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""

@@ -15,7 +15,7 @@ from roles.formats import kubelet_config
 from roles.kubelet import Kubelet, shown
 from roles.observe import Observation, Process
 from roles.observe.look import look
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, Looked, NoApi, with_versions
 from roles.proof.cluster import API_WAIT_SECONDS
 from roles.rollout import remote as bridge
 from roles.rollout import table
@@ -55,6 +55,7 @@ def _show(fleet: Fleet) -> None:
             if not isinstance(seen, Exception):
                 # What is in flight there may be why.
                 failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
+    _versions(fleet, nodes, cluster)
     notes = _effective(nodes, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
@@ -66,11 +67,25 @@ def _show(fleet: Fleet) -> None:
     show(_lasting(nodes, cluster, notes))
     show("\nSources")
     show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
+    for remote in fleet.targets:
+        if isinstance(seen := observations[remote.name], Observation) and seen.ignored:
+            show("\n" + "\n".join(f"{remote.name}: {sentence}" for sentence in seen.ignored))
     for note in notes:
         show(f"\nnot known: {note}")
     if failures:
         lines = "\n".join(f"  - {failure}" for failure in failures)
         raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+
+
+def _versions(fleet: Fleet, nodes: list[_Node], cluster: Cluster) -> None:
+    """The same nodes with the versions of their processes."""
+    remotes = {remote.name: remote for remote in fleet.targets}
+    looked = [Looked(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
+    known = with_versions(cluster, looked, fleet.each)
+    for node in nodes:
+        node.seen = known[node.seen.host]
+        node.kubelet = kubelet.find(node.seen)
+        node.components = control_plane.find(node.kubelet) if node.components else {}
 
 
 def _effective(nodes: list[_Node], cluster: Cluster) -> list[str]:

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roles import api as face
-from roles.observe import parse
 from roles.scripts import templates
 from tests.unit.api.world import Authority, Etcd, SshServer
+from tests.unit.observe.node import parse
 
 IDS = (0x6281741AB2DB29E, 2, 3)
 

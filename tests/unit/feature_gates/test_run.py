@@ -9,9 +9,9 @@ import pytest
 from roles import control_plane, feature_gates, kubelet
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired
-from roles.observe import parse
 from roles.proof import Cluster, NoApi, Node, Survey
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
