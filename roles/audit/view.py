@@ -185,12 +185,16 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
         file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, True, (name,)), process.argv
         for one in listed:
             if one.pod is not None and name in one.pod.containers:
+                if file.path and pod.name == name != one.pod.name:
+                    continue  # a second one of its kind, in a pod of its own
                 try:
                     argv = tuple(manifest.container_argv(one.data, name))
                 except FormatError:
                     continue
                 file, pod = found.seen.files[one.path], one.pod
-        made[name] = Component(found.seen.host, name, file, pod, argv, process, found.node_name)
+        made[name] = component = Component(found.seen.host, name, file, pod, argv, process, found.node_name)
+        if (its_own := found.seen.static_pod_process(name, component.log_name)) is not None:
+            made[name] = replace(component, process=its_own)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.change.refusal import Refusal
@@ -70,9 +71,9 @@ def find(kubelet: Kubelet, *, to_change: bool = True) -> dict[str, Component]:
     their lease, with an API server that is slow, and then wait up to five minutes for their next start.
     """
     seen = kubelet.seen
-    processes = {name: seen.static_pod_process(name) for name in COMPONENTS}
     if kubelet.manifests is None:
         return {}
+    candidates: dict[str, list[tuple[File, manifest.Pod]]] = {}
     found: dict[str, Component] = {}
     unreadable: list[str] = []
     for name in seen.directories.get(kubelet.manifests, ()):
@@ -85,25 +86,62 @@ def find(kubelet: Kubelet, *, to_change: bool = True) -> dict[str, Component]:
         try:
             pod = manifest.read(file.data)
             for component in (component for component in COMPONENTS if component in pod.containers):
-                if component in found:
-                    raise Refusal(
-                        seen.host,
-                        f"{path} and {found[component].file.path} both make a {component}; the kubelet takes the last of them",
-                        "move the stray one out of the manifests directory (a backup copy there is a second pod)",
-                    )
-                argv = tuple(manifest.container_argv(file.data, component))
-                process = processes[component]
-                if process is None and not to_change and component != COMPONENTS[0]:
-                    continue
-                if process is None:
-                    raise Refusal(seen.host, f"{path} makes a {component}, and none runs on the node", "mend that first")
-                found[component] = Component(seen.host, component, file, pod, argv, process, kubelet.node_name)
+                candidates.setdefault(component, []).append((file, pod))
         except FormatError as error:
             unreadable.append(str(error.in_file(path)))
-    running = [name for name, process in processes.items() if process is not None]
+    running = [name for name in COMPONENTS if seen.static_pod_process(name) is not None]
     if running and unreadable:
         raise Refusal(seen.host, "; ".join(unreadable), "a manifest must be readable before it is changed")
+    for component, made in candidates.items():
+        file, pod = _the_nodes(seen.host, component, made)
+        process = seen.static_pod_process(component, _on_node(pod, kubelet))
+        if process is None and not to_change and component != COMPONENTS[0]:
+            continue
+        if process is None:
+            raise Refusal(seen.host, f"{file.path} makes a {component}, and none runs on the node", "mend that first")
+        try:
+            argv = tuple(manifest.container_argv(file.data or b"", component))
+            if to_change:
+                for words in (argv, process.argv):
+                    flags.effective_gates(words)  # raises FormatError
+        except FormatError as error:
+            raise Refusal(seen.host, str(error.in_file(file.path)), "a manifest must be readable before it is changed") from None
+        found[component] = Component(seen.host, component, file, pod, argv, process, kubelet.node_name)
     for name in running:
-        if name not in found:
+        if name not in candidates:
             raise Refusal(seen.host, f"{name} runs as a static pod, and no manifest in {kubelet.manifests} has such a container")
     return {name: found[name] for name in COMPONENTS if name in found}
+
+
+def _on_node(pod: manifest.Pod, kubelet: Kubelet) -> str:
+    """NAMESPACE_NAME of a static pod, as its directory on the node is named."""
+    return f"{pod.namespace}_{pod.name}-{kubelet.node_name}"
+
+
+def _the_nodes(host: str, component: str, made: Sequence[tuple[File, manifest.Pod]]) -> tuple[File, manifest.Pod]:
+    """Of the manifests that make a component, that of the node's control plane: kubeadm calls its pod as the component. Another pod may
+    run a second scheduler. Raises Refusal where that does not tell one from the others."""
+    if len(made) == 1:
+        return made[0]
+    named = [one for one in made if one[1].name == component]
+    pods = {(pod.namespace, pod.name) for _, pod in made}
+    if len(named) == 1 and len(pods) == len(made):
+        return named[0]
+    first, second, *_ = (file.path for file, _ in made)
+    raise Refusal(
+        host,
+        f"{second} and {first} both make a {component}; the kubelet takes the last of them",
+        "move the stray one out of the manifests directory (a backup copy there is a second pod)",
+    )
+
+
+def left_alone(kubelet: Kubelet, components: Mapping[str, Component]) -> list[str]:
+    """What has a component's name on a node and is not changed or asked, in sentences."""
+    chosen = {component.process.pid for component in components.values()}
+    told = list(kubelet.seen.ignored)
+    for name in COMPONENTS:
+        for process in kubelet.seen.named(name):
+            if process.pid not in chosen:
+                pod = " and ".join(process.pods) or "without a name"
+                told.append(f"process {process.pid} is the {name} of another static pod ({pod}) than the control plane's: left as it is")
+    return told

@@ -120,7 +120,7 @@ def listed(lines: Iterable[str]) -> dict[str, str]:
 
 def versions(lines: Iterable[str]) -> dict[int, str]:
     """The versions that binaries told, as v1.36.3, by process; one that told something else is not among them."""
-    found = {}
+    found: dict[int, str] = {}
     for line in lines:
         if answer := re.match(r"version (\d+) (\S*)=$", line):
             version = as_version(_decoded(answer.group(2)).removeprefix(_PRODUCT))

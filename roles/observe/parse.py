@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
 from roles.observe.model import File, FileKind, Observation, Process, Stranger, Unit
+
+# NAMESPACE_NAME, both as Kubernetes takes them (RFC 1123).
+_POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
 
 
 class ObservationError(Exception):
@@ -68,7 +72,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
                 case "process":
                     processes.append(_process(fields))
                 case "static":
-                    static[fields[0]] = fields[1], tuple(_text(fields[2]).split())
+                    static[fields[0]] = fields[1], tuple(filter(_POD.fullmatch, _text(fields[2]).split()))
                 case "ignored":
                     strangers.append(_stranger(fields))
                 case "program":

@@ -60,13 +60,15 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
                 raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
             if remote in targets and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
                 raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py tells how it ended")
-            found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet, to_change=remote in targets)
             found.cluster.add(remote, observation, components)
+            found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.left_alone(its_kubelet, components)]
             looked.append(Looked(remote, observation, its_kubelet, components))
         except Refusal as refusal:
             found.refusals.append(str(refusal))
+            if not isinstance(observation, Exception):
+                found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
     known = with_versions(found.cluster, looked, fleet.each)
     for one in looked:
         # As it was found before, with the versions in their places.

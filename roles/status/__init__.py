@@ -67,9 +67,8 @@ def _show(fleet: Fleet) -> None:
     show(_lasting(nodes, cluster, notes))
     show("\nSources")
     show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
-    for remote in fleet.targets:
-        if isinstance(seen := observations[remote.name], Observation) and seen.ignored:
-            show("\n" + "\n".join(f"{remote.name}: {sentence}" for sentence in seen.ignored))
+    if ignored := [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
+        show("\n" + "\n".join(ignored))
     for note in notes:
         show(f"\nnot known: {note}")
     if failures:
@@ -86,6 +85,16 @@ def _versions(fleet: Fleet, nodes: list[_Node], cluster: Cluster) -> None:
         node.seen = known[node.seen.host]
         node.kubelet = kubelet.find(node.seen)
         node.components = control_plane.find(node.kubelet) if node.components else {}
+
+
+def _ignored(host: str, seen: Observation | Exception, nodes: list[_Node]) -> list[str]:
+    """What has a component's name on a host and is none of the node's, or is left alone."""
+    node = next((node for node in nodes if node.seen.host == host), None)
+    if node is not None:
+        told = control_plane.left_alone(node.kubelet, node.components)
+    else:
+        told = [] if isinstance(seen, Exception) else seen.ignored
+    return [f"{host}: {sentence}" for sentence in told]
 
 
 def _effective(nodes: list[_Node], cluster: Cluster) -> list[str]:
