@@ -19,7 +19,7 @@ from roles.kubeadm import Lasting
 from roles.kubelet_config import model as fields_model
 from roles.observe import ObservationError
 from roles.observe.look import look
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, Looked, NoApi, with_versions
 from roles.rollout.remote import Fleet, Remote, RemoteError
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: view(look(remote, wanted), _groups(remote)))
     cluster = Cluster()
+    views: dict[str, View] = {}
     for remote in (*fleet.targets, *helpers):
         one = seen[remote.name]
         if isinstance(one, Exception):
@@ -57,10 +58,18 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
             continue
         cluster.add(remote, one.seen, dict(one.components))
         if remote in fleet.targets:
-            found.views.append(one)
+            views[remote.name] = one
             found.wishes[remote.name] = _wishes(remote)
+    found.views += _with_versions(fleet, cluster, views)
     _ask(fleet, cluster, found, with_order)
     return found
+
+
+def _with_versions(fleet: Fleet, cluster: Cluster, views: Mapping[str, View]) -> list[View]:
+    """The same with the versions of the processes, which say what fields and flags mean."""
+    looked = [Looked(remote, one.seen, one.kubelet, one.components) for remote in fleet.targets if (one := views.get(remote.name))]
+    known = with_versions(cluster, looked, fleet.each)
+    return [view(known[host], one.groups) for host, one in views.items()]
 
 
 def _groups(remote: Remote) -> list[str]:

@@ -80,6 +80,7 @@ def _named(view: View) -> str | None:
 
 def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
     for view in views:
+        yield from (f"{view.host}: {sentence}" for sentence in view.seen.ignored)
         if view.kind == "unsupported":
             yield f"{view.host}: {view.why}"
         if view.kubelet is not None and view.known_minor is None:

@@ -188,12 +188,16 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
             # Known by the binary that it runs, whatever it is called.
             for there in one.pod.containers if one.pod is not None else ():
                 if one.pod is not None and there.program == name:
+                    if file.path and pod.name == name != one.pod.name:
+                        continue  # a second one of its kind, in a pod of its own
                     try:
                         argv = tuple(manifest.container_argv(one.data, there.name))
                     except FormatError:
                         continue
                     file, pod, container = found.seen.files[one.path], one.pod, there
-        made[name] = Component(found.seen.host, name, file, pod, argv, process, found.node_name, container.name)
+        made[name] = component = Component(found.seen.host, name, file, pod, argv, process, found.node_name, container.name)
+        if (its_own := found.seen.static_pod_process(name, component.log_name)) is not None:
+            made[name] = replace(component, process=its_own)
     return made
 
 

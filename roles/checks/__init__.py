@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
 from pyinfra.api.deploy import deploy
@@ -15,11 +17,12 @@ from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
 from roles.files import write_whole
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, Looked, NoApi, with_versions
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.remote import Fleet, Remote, RemoteError, show
 
+T = TypeVar("T")
 # Exit statuses beside 0: all that could be checked passed.
 COULD_NOT_LOOK, FAILED = 1, 2
 
@@ -46,6 +49,9 @@ def _check(fleet: Fleet) -> int:
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
     rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
     show("\n" + table.render(["node", "check", "result", "why"], rows))
+    for remote in fleet.targets:
+        if (seen := found.nodes[remote.name].seen) is not None and seen.ignored:
+            show("\n" + "\n".join(f"{remote.name}: {sentence}" for sentence in seen.ignored))
     show(f"\n{judge.summary(results)}")
     if asked.junit is not None:
         try:
@@ -79,7 +85,10 @@ class Gathered:
             return str(error)
 
 
-Each = Callable[[Sequence[Remote], Callable[[Remote], Evidence]], Mapping[str, Evidence | Exception]]
+class Each(Protocol):
+    """Does something on many nodes at once; an exception becomes that node's result."""
+
+    def __call__(self, remotes: Sequence[Remote], work: Callable[[Remote], T], /) -> Mapping[str, T | Exception]: ...
 
 
 def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
@@ -88,12 +97,24 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
     for remote in remotes:
         if (observed := seen[remote.name].seen) is not None:
             cluster.add(remote, observed, dict(seen[remote.name].components))
+    seen = _with_versions(remotes, seen, cluster, each)
     no_api = ""
     try:
         cluster.api()
     except (NoApi, RemoteError) as error:
         no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be looked at"
     return Gathered(_whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
+
+
+def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: Each) -> dict[str, Evidence]:
+    """The same with the versions of the processes."""
+    looked = [
+        Looked(remote, found.seen, found.kubelet, found.components)
+        for remote in remotes
+        if (found := seen[remote.name]).seen is not None and found.kubelet is not None
+    ]
+    known = with_versions(cluster, looked, each)
+    return {host: replace(found, **evidence.parts(known[host])) if host in known else found for host, found in seen.items()}
 
 
 def _whole(answers: Mapping[str, Evidence | Exception]) -> dict[str, Evidence]:

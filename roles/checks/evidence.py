@@ -139,6 +139,12 @@ def of_observation(seen: Observation) -> Evidence:
     return replace(made, components=control.components, control_plane_refused="; ".join(map(_why, control.refusals.values())))
 
 
+def parts(seen: Observation) -> dict[str, Any]:
+    """What `of_observation` makes of another look at the same node."""
+    made = of_observation(seen)
+    return {"seen": made.seen, "kubelet": made.kubelet, "components": made.components}
+
+
 def _why(refusal: Refusal) -> str:
     return f"{refusal.message}; {refusal.way_out}" if refusal.way_out else refusal.message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.change.refusal import Refusal
@@ -225,8 +225,10 @@ def _component(kubelet: Kubelet, name: str, entries: Sequence[_Entry], running: 
         raise Refusal(host, f"{told(own.path)}: {1 + len(more)} of its containers run {name}", "leave it one")
     others = [entry for entry in entries if entry is not own and entry.runs(name)]
     argv = (*container.command, *container.args)
-    process = _process(argv, [(*other.command, *other.args) for entry in others for other in entry.runs(name)], running)
-    if process is None and running:
+    assert own.pod is not None  # it runs the component
+    in_pod = _in_pod(f"{own.pod.namespace}_{own.pod.name}-{kubelet.node_name}", running)
+    process = _process(argv, [(*other.command, *other.args) for entry in others for other in entry.runs(name)], in_pod)
+    if process is None and in_pod:
         raise Refusal(
             host,
             f"{told(own.path)} makes a {name}, and which of the processes of that name is its own is not clear (PID "
@@ -235,7 +237,11 @@ def _component(kubelet: Kubelet, name: str, entries: Sequence[_Entry], running: 
         )
     if process is None:
         raise Refusal(host, f"{told(own.path)} makes a {name}, and none runs on the node", "fix that first")
-    assert own.pod is not None  # it runs the component
+    try:
+        for words in (argv, process.argv):
+            flags.effective_gates(words)
+    except FormatError as error:
+        raise Refusal(host, str(error.in_file(told(own.path))), "correct that first") from None
     return Component(host, name, own.file, own.pod, argv, process, kubelet.node_name, container.name), others
 
 
@@ -276,6 +282,11 @@ def _check_alone(host: str, name: str, own: _Entry, entries: Sequence[_Entry]) -
                 f"{told(own.path)} makes a {name}, and whether {told(entry.path)} makes it, too, is not clear ({entry.why})",
                 "move the stray one out of the manifests directory (the kubelet reads every file there)",
             )
+
+
+def _in_pod(pod: str, running: Sequence[Process]) -> list[Process]:
+    """The processes of a pod (NAMESPACE_NAME on the node); where the kubelet's directories do not name it, those of no known pod."""
+    return [process for process in running if pod in process.pods] or [process for process in running if not process.pods]
 
 
 def _process(argv: Sequence[str], others: Sequence[Sequence[str]], running: Sequence[Process]) -> Process | None:
@@ -319,3 +330,15 @@ def _called(path: str) -> str:
     """`kube-apiserver` of kube-apiserver.yaml: what kubeadm and others call a component's manifest."""
     name, extension = posixpath.splitext(posixpath.basename(path))
     return name if extension in (".yaml", ".yml", ".json", ".manifest") else ""
+
+
+def left_alone(kubelet: Kubelet, components: Mapping[str, Component]) -> list[str]:
+    """What has a component's name on a node and is not changed or asked, in sentences."""
+    chosen = {component.process.pid for component in components.values()}
+    told = list(kubelet.seen.ignored)
+    for name in COMPONENTS:
+        for process in kubelet.seen.named(name):
+            if process.pid not in chosen:
+                pod = " and ".join(process.pods) or "without a name"
+                told.append(f"process {process.pid} is the {name} of another static pod ({pod}) than the control plane's: left as it is")
+    return told

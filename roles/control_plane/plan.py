@@ -15,9 +15,17 @@ def edit(component: Component, wanted: GateChanges) -> bytes:
     if why := component.file.why_not_replaceable():
         raise Refusal(component.host, f"{path} {why}")
     try:
-        return manifest.edit_gates(component.data, component.container, wanted)
+        after = manifest.edit_gates(component.data, component.container, wanted)
+        pair = flags.swallowed(component.argv, manifest.container_argv(after, component.container))
     except FormatError as error:
         raise Refusal(component.host, str(error.in_file(path))) from None
+    if pair:
+        raise Refusal(
+            component.host,
+            f"{path}: {pair[1]} would come behind {pair[0]}, which stands without a value and may take it for one",
+            f"write {pair[0]}=VALUE (a switch: {pair[0]}=true)",
+        )
+    return after
 
 
 def argv(component: Component, data: bytes) -> tuple[str, ...] | None:

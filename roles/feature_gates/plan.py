@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +21,6 @@ from roles.formats import FormatError, flags
 from roles.kubelet import Kubelet, ask, blame
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation, Process
-from roles.patience import patient
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Pla
             daemon_reload=kubelet_plan.touches_units(found, changed),
         )
     asked = argv or tuple(_with_gates(found, changed))
-    question = "\n".join([ask.ask_kubelet(found, asked, changed), ask.ask_listed("kubelet", shlex.quote(asked[0]))])
+    question = "\n".join([ask.ask_kubelet(found, asked, changed), ask.list_kubelet(found.process)])
     present = ask.ask_kubelet(found, found.service.known_argv or tuple(_with_gates(found, {})), {})
     subject = _subject("kubelet", found.process)
     return Planned(host, found.node_name, "kubelet", wanted, found.gates, change, question, subject, present)
@@ -190,12 +188,10 @@ def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[s
 
 
 def _ask_component(component: Component, gates: dict[str, bool]) -> str:
-    words = [component.process.argv[0], f"--{flags.FEATURE_GATES}={flags.written(gates)}"]
+    words = [f"--{flags.FEATURE_GATES}={flags.written(gates)}"]
     words += [f"--emulated-version={value}" for value in flags.flag_values(component.process.argv, "emulated-version")]
-    # In the component's own mount namespace its binary is found as its manifest names it.
-    inside = f"nsenter --target {component.process.pid} --mount --"
-    asked = f"ask {component.name} timeout {patient(ask.SECONDS):.0f} {inside} {shlex.join([*words, '--version'])}"
-    return f"{asked}\n{ask.ask_listed(component.name, f'{inside} {shlex.quote(words[0])}')}"
+    name, process, pod = component.name, component.process, component.log_name
+    return f"{ask.ask_component(name, process, pod, words)}\n{ask.list_component(name, process, pod)}"
 
 
 def ask_script(plan: NodePlan) -> str:
@@ -238,7 +234,8 @@ def judge(
             continue
         said = answers.get(planned.component)
         if said is None:
-            refusals.append(Refusal(plan.host, f"{planned.component}: the node's own binary could not be asked about this change"))
+            why = "the node's own binary could not be asked about this change: it gave no answer"
+            refusals.append(Refusal(plan.host, f"{planned.component}: {why}"))
             continue
         subject = _live(plan, planned, (listed or {}).get(planned.component, ""), (metrics or {}).get(planned.component, {}))
         findings = _findings(planned, subject, desired) if subject else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from roles.formats.errors import FormatError
@@ -167,6 +167,32 @@ def without(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str
     mapped = _mapped(argv)
     gone = {id(word) for flag in find(mapped, name, switch=switch) for word in flag.words}
     return [word.string for word in mapped if id(word) not in gone]
+
+
+def taken(argv: Sequence[str], switches: Set[str]) -> list[tuple[str, str | None]]:
+    """The flags that stand without `=` and take the word behind them, whatever it is, as their value: each with that word, None where it is
+    the last. `switches`: the names of boolean flags, which take none (pflag, parseLongArg and parseSingleShortArg)."""
+    found: list[tuple[str, str | None]] = []
+    words = iter(argv[1:])
+    for word in words:
+        if word == "--":
+            break
+        long = word.startswith("--") and "=" not in word and _normal(word.removeprefix("--")) not in switches
+        if long or word == "-v":
+            found.append((word, next(words, None)))
+    return found
+
+
+def waiting(argv: Sequence[str], switches: Set[str]) -> str | None:
+    """The flag at the end of a command line that still waits for its value, None where there is none. `switches` as in `taken`."""
+    return next((flag for flag, value in taken(argv, switches) if value is None), None)
+
+
+def swallowed(before: Sequence[str], after: Sequence[str], switches: Set[str] = frozenset()) -> tuple[str, str] | None:
+    """A flag that an edit put behind another one that takes it for its value: that one, and the new one. `switches` as in `taken`."""
+    old = set(taken(before, switches))
+    new = (pair for pair in taken(after, switches) if pair not in old)
+    return next(((flag, value) for flag, value in new if value is not None and value.startswith("-")), None)
 
 
 def without_gates(argv: Sequence[str]) -> list[str]:

@@ -141,6 +141,12 @@ class Service:
                 raise error.in_file(origin.path, origin.line) from None
         return {item.name: item.value for flag in flags.gate_flags(mapped) for item in flag.items}
 
+    @property
+    def program(self) -> str:
+        """What systemd executes, as it is written: an absolute path, or a name that it looks for."""
+        first = words.split(self.command.value, c_escapes=True, unknown_escapes=True)[0]
+        return _prefixes(first)[1].string
+
 
 def entries(unit: UnitFile) -> list[Entry]:
     """The assignments of a unit or drop-in in order. Raises FormatError where systemd would stop reading the file."""

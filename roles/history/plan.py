@@ -137,7 +137,7 @@ def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Und
 def _change(run_id: str, recorded: Recorded, seen: Observation, edits: tuple[FileEdit, ...], forced: bool) -> Change:
     plan = recorded.plan
     component = recorded.component
-    process = seen.kubelet if component == KUBELET else seen.static_pod_process(component)
+    process = seen.kubelet if component == KUBELET else seen.static_pod_process(component, str(plan["pod"]))
     # With edits of others in between, what the arguments will be cannot be told from the record.
     after = "" if forced else str(plan["arguments"]["before"])
     return Change(

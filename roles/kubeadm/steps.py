@@ -109,6 +109,7 @@ def _refused(found: Survey, candidate: bytes) -> str:
         if node.kubelet.style != "kubeadm" or node.kubelet.config_path is None:
             continue
         argv = node.kubelet.service.known_argv or node.kubelet.process.argv
+        # A command line that could not be asked with was refused when the node was looked at.
         script = ask.script([ask.ask_kubelet(node.kubelet, argv, {node.kubelet.config_path: candidate})])
         try:
             said = ask.verdicts(node.remote.run("sh -s", stdin=script, timeout=patient(ASK_SECONDS)).stdout).get("kubelet")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from roles.change.refusal import Refusal
 from roles.formats import FormatError, flags, kubelet_config, unit
@@ -144,7 +144,8 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
     if seen.uid != 0:
         raise Refusal(host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
     for name, reason in _UNSUPPORTED.items():
-        if any(process.name.startswith(name) for process in seen.processes):
+        # Those of the node itself: a pod may have processes of any name.
+        if any(process.name.partition("-")[0] == name for process in seen.processes):
             raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}")
     missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
     if missing and to_change:
@@ -153,9 +154,13 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
         raise Refusal(host, "the node has none of curl, wget and python3 to ask health endpoints with")
     process, running = seen.kubelet, seen.unit
     if running is None or process is None:
-        if not seen.named("kubelet"):
-            raise Refusal(host, "no kubelet runs on this node", "start it first; daytwo derives all paths from the running one")
-        raise Refusal(host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
+        _refuse_none(seen)
+    if len(kubelets := seen.named("kubelet")) > 1:
+        raise Refusal(
+            host,
+            f"{len(kubelets)} kubelets of the node's own run here: {', '.join(f'PID {one.pid}' for one in kubelets)}",
+            "stop those that are not the node's, and disable their units",
+        )
     if running.needs_daemon_reload and to_change:
         raise Refusal(
             host,
@@ -166,6 +171,44 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
         return _kubelet(seen, process, to_change)
     except FormatError as error:
         raise Refusal(host, str(error)) from None
+
+
+def _refuse_none(seen: Observation) -> NoReturn:
+    """No process is the node's kubelet: why."""
+    if seen.named("kubelet") or any((stranger.name, stranger.why) == ("kubelet", "unit") for stranger in seen.strangers):
+        raise Refusal(seen.host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
+    others = [str(stranger) for stranger in seen.strangers if stranger.name == "kubelet"]
+    raise Refusal(
+        seen.host,
+        "; ".join(["no kubelet runs on this node", *others]),
+        "start it first; daytwo derives all paths from the running one",
+    )
+
+
+def _check_direct(host: str, service: unit.Service, process: Process, programs: Mapping[str, str]) -> None:
+    """What the unit starts must be the kubelet itself. Words behind those of a shell or a script need not reach the kubelet: a candidate
+    that is shown to it so would start a second one, and a flag that is written so takes no effect. Raises Refusal."""
+    program = service.program
+    listed = {path: file for path, file in programs.items() if program in (path, posixpath.basename(path))}
+    started = next(iter(listed.values()), posixpath.normpath(program))
+    if started != process.binary:
+        through = f"{program} ({started})" if started != program else program
+        raise Refusal(
+            host,
+            f"{service.command_path}:{service.command.line}: the unit starts {through}, and the kubelet that runs is {process.binary}: "
+            "its command line goes through something else, and what is written there need not reach the kubelet",
+            f"let ExecStart= start the kubelet itself (ExecStart={process.binary} ...), run `systemctl daemon-reload`, restart the unit",
+        )
+
+
+def refuse_waiting(host: str, argv: Sequence[str]) -> None:
+    """Raises Refusal for a command line whose last word is a flag that still waits for its value."""
+    if (flag := flags.waiting(argv, schema.switches())) is not None:
+        raise Refusal(
+            host,
+            f"the kubelet's command line ends in {flag}, which still waits for its value and would take the next flag for it",
+            f"give it a value in the unit's files ({flag}=VALUE), or take it out",
+        )
 
 
 def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
@@ -180,6 +223,10 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
     release = int(seen.systemd or 0)
     sources = unit.Sources(units[0], tuple(units[1:]), environment, release, {"H": seen.hostname})
     service = sources.resolve()
+    _check_direct(seen.host, service, process, seen.programs)
+    for argv in ([word.text for word in service.argv], process.argv):
+        refuse_waiting(seen.host, argv)
+        flags.effective_gates(argv)  # raises FormatError
     # Only the environment files belong to the sources; other observed files must not be taken for one.
     listed = {file.path: environment[file.path] for file in service.environment_files}
     sources = unit.Sources(units[0], tuple(units[1:]), listed, release, {"H": seen.hostname})

@@ -6,8 +6,8 @@ import posixpath
 
 from roles.change.model import FileEdit
 from roles.change.refusal import Refusal
-from roles.formats import FormatError, GateChanges, kubelet_config, unit
-from roles.kubelet import pending
+from roles.formats import FormatError, GateChanges, flags, kubelet_config, unit
+from roles.kubelet import pending, schema
 from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet
 
 DROPIN = "90-daytwo-feature-gates.conf"
@@ -77,8 +77,16 @@ def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[File
 
 
 def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
-    """The command line as the changed files give it."""
-    return _new_sources(kubelet, changed).resolve()
+    """The command line as the changed files give it. Raises Refusal where a flag in it would be taken for another one's value."""
+    service = _new_sources(kubelet, changed).resolve()
+    before, after = ([word.text for word in one.argv] for one in (kubelet.service, service))
+    if pair := flags.swallowed(before, after, schema.switches()):
+        raise Refusal(
+            kubelet.seen.host,
+            f"{pair[1]} would come behind {pair[0]}, which waits for its value and would take it",
+            f"give {pair[0]} its value in the unit's files, as {pair[0]}=VALUE",
+        )
+    return service
 
 
 def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sources:

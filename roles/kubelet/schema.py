@@ -158,6 +158,12 @@ def flags(minor: int) -> Mapping[str, Flag]:
     )
 
 
+@cache
+def switches() -> frozenset[str]:
+    """The names of all boolean flags of all minors in the table: those that never take the next word."""
+    return frozenset(name for minor in range(OLDEST, NEWEST + 1) for name, flag in flags(minor).items() if flag.switch)
+
+
 def flag_for(minor: int, path: str) -> str | None:
     """The flag, without dashes, that sets a field; None where there is none, or no such field."""
     found = fields(minor).get(path)

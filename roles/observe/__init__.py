@@ -1,6 +1,6 @@
 """What a node is: one batched, read-only look over SSH, and the typed result that every role plans from."""
 
-from roles.observe.model import File, Observation, Process, Unit, minor_of
+from roles.observe.model import File, Observation, Process, Stranger, Unit, minor_of
 from roles.observe.parse import ObservationError, parse
 
-__all__ = ["File", "Observation", "ObservationError", "Process", "Unit", "minor_of", "parse"]
+__all__ = ["File", "Observation", "ObservationError", "Process", "Stranger", "Unit", "minor_of", "parse"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from roles.observe.model import Observation
 from roles.observe.parse import ObservationError, parse
@@ -13,6 +13,8 @@ from roles.scripts import templates
 # Files and directories that a first look showed to be needed and did not read.
 Wanted = Callable[[Observation], tuple[list[str], list[str]]]
 LOOK_SECONDS = 60
+# Of processes that only have a component's name so many are told: anybody may start thousands.
+MOST_STRANGERS = 20
 
 
 def look(remote: Remote, wanted: Wanted) -> Observation:
@@ -28,9 +30,14 @@ def look(remote: Remote, wanted: Wanted) -> Observation:
 
 
 def _ask(remote: Remote, files: list[str], directories: list[str]) -> Observation:
-    script = templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories)
+    script = rendered(files, directories)
     answer = remote.run(script, timeout=patient(LOOK_SECONDS))
     if answer.code != 0 or not answer.stdout:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
         raise ObservationError(f"{remote.name}: could not look at the node: {said}")
     return parse(remote.name, answer.stdout)
+
+
+def rendered(files: Sequence[str] = (), directories: Sequence[str] = ()) -> str:
+    """The script of one look, which reads these files and directories as well. It runs nothing of what it finds."""
+    return templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories, most_strangers=MOST_STRANGERS)

@@ -5,13 +5,24 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 FileKind = Literal["file", "link", "directory", "other", "none"]
 
 # /proc/PID/comm holds at most 15 characters (TASK_COMM_LEN, include/linux/sched.h).
 COMM_LENGTH = 15
+_DELETED = " (deleted)"
+# Why a process is not the node's own (templates/own.sh.j2).
+_STRANGERS = {
+    "pod": "it runs in a pod",
+    "user": "root does not run it",
+    "container": "it has a file system of its own, as in a container",
+    "file": "its program is a file that others than root can write",
+    "unit": "it is not the main process of a systemd service",
+    "static": "it runs in no static pod",
+}
 
 
 def minor_of(version: str) -> int | None:
@@ -53,7 +64,11 @@ class File:
 
 @dataclass(frozen=True)
 class Process:
-    """One running process; `start_ticks` are clock ticks since boot (proc(5), field 22 of stat)."""
+    """One of the node's own processes: the kubelet, a component in a static pod, or what makes the node another kind of node.
+
+    `start_ticks` are clock ticks since boot (proc(5), field 22 of stat). `pod_uid` is the UID of the static pod that it runs in: 32 hex
+    digits without dashes, as the kubelet hashes them; `pods` what the kubelet's directories call that pod, NAMESPACE_NAME.
+    """
 
     name: str
     pid: int
@@ -62,17 +77,13 @@ class Process:
     cgroup: str
     exe: str
     version: str | None = None
+    pod_uid: str | None = None
+    pods: tuple[str, ...] = ()
 
     @property
     def minor(self) -> int | None:
         """36 of v1.36.3; None where it did not tell its version."""
         return minor_of(self.version or "")
-
-    @property
-    def pod_uid(self) -> str | None:
-        """UID of the static pod it runs in: 32 hex digits without dashes, as the kubelet hashes them."""
-        found = re.search(r"pod([0-9a-f]{32})(?![0-9a-f_-])", self.cgroup)
-        return found.group(1) if found else None
 
     @property
     def container_id(self) -> str | None:
@@ -82,7 +93,26 @@ class Process:
     @property
     def binary_replaced(self) -> bool:
         """The binary on disk is no longer the one that runs: a restart brings another version."""
-        return self.exe.endswith(" (deleted)")
+        return self.exe.endswith(_DELETED)
+
+    @property
+    def binary(self) -> str:
+        """The path of the binary that runs, whether or not it is still the same file (proc_pid_exe(5))."""
+        return self.exe.removesuffix(_DELETED)
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A process that has a component's name and is not the node's own. It is left alone: nothing of it is read, run or believed.
+    `why` is a key of `_STRANGERS`."""
+
+    name: str
+    pid: int
+    uid: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of user {self.uid} is named {self.name} and is not the node's own ({_STRANGERS[self.why]}): ignored"
 
 
 @dataclass(frozen=True)
@@ -115,7 +145,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything one look at a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock)."""
+    """Everything one look at a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock). `programs`: what
+    the kubelet's unit starts, and the file that this is through all links."""
 
     host: str
     uid: int
@@ -133,6 +164,17 @@ class Observation:
     files: dict[str, File] = field(default_factory=dict)
     directories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     changes: dict[str, dict[str, str]] = field(default_factory=dict)
+    programs: dict[str, str] = field(default_factory=dict)
+    strangers: tuple[Stranger, ...] = ()
+    strangers_in_all: int = 0
+
+    @property
+    def ignored(self) -> list[str]:
+        """What has a component's name and is not the node's own, in sentences; the node tells of a few, and how many there are."""
+        told = [str(stranger) for stranger in self.strangers]
+        if (more := self.strangers_in_all - len(told)) > 0:
+            told.append(f"{more} more processes have such names and are not the node's own: ignored")
+        return told
 
     def file(self, path: str) -> File | None:
         """What was seen at a path; None where nobody looked (which is not the same as `kind == "none"`)."""
@@ -145,9 +187,17 @@ class Observation:
     def named(self, name: str) -> list[Process]:
         return [process for process in self.processes if process.name == name[:COMM_LENGTH]]
 
-    def static_pod_process(self, component: str) -> Process | None:
-        """The process of a control-plane component that runs as a static pod of this node."""
-        return next((process for process in self.named(component) if process.pod_uid), None)
+    def static_pod_process(self, component: str, pod: str | None = None) -> Process | None:
+        """The process of a control-plane component that runs as a static pod of this node; with `pod` (NAMESPACE_NAME on the node) as
+        that one. Where the kubelet has no directory for a UID, its pod may be any."""
+        found = [process for process in self.named(component) if process.pod_uid]
+        if pod is not None:
+            found = [process for process in found if pod in process.pods] or [process for process in found if not process.pods]
+        return next(iter(found), None)
+
+    def with_versions(self, versions: Mapping[int, str]) -> Observation:
+        """As it is, with the versions of processes, by PID."""
+        return replace(self, processes=tuple(replace(one, version=versions.get(one.pid)) for one in self.processes))
 
     @property
     def kubelet(self) -> Process | None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import posixpath
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
-from roles.observe.model import File, FileKind, Observation, Process, Unit
+from roles.observe.model import File, FileKind, Observation, Process, Stranger, Unit
+
+# NAMESPACE_NAME, both as Kubernetes takes them (RFC 1123).
+_POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
 
 
 class ObservationError(Exception):
@@ -49,7 +53,9 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
     tools: set[str] = set()
     markers: list[str] = []
     processes: list[Process] = []
-    versions: dict[str, str] = {}
+    static: dict[str, tuple[str, tuple[str, ...]]] = {}
+    strangers: list[Stranger] = []
+    programs: dict[str, str] = {}
     unit: Unit | None = None
     files: dict[str, File] = {}
     directories: dict[str, list[str]] = {}
@@ -65,8 +71,12 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
                     markers.append(_text(fields[0]))
                 case "process":
                     processes.append(_process(fields))
-                case "version":
-                    versions[fields[0]] = _text(fields[1]).rsplit(" ", 1)[-1]
+                case "static":
+                    static[fields[0]] = fields[1], tuple(filter(_POD.fullmatch, _text(fields[2]).split()))
+                case "ignored":
+                    strangers.append(_stranger(fields))
+                case "program":
+                    programs[_text(fields[0])] = _text(fields[1])
                 case "unit":
                     unit = Unit(_text(fields[0]), _properties(_text(fields[1])))
                 case "directory":
@@ -87,7 +97,7 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
                     whole = True
                 case _:
                     single[name] = fields
-        except (IndexError, ValueError, binascii.Error) as error:
+        except (IndexError, KeyError, ValueError, binascii.Error) as error:
             raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
     if not whole or "daytwo" not in single:
         raise ObservationError(f"{host}: the look at the node was cut short after {len(single)} records; try again")
@@ -104,12 +114,27 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
         systemd=single["systemd"][0],
         tools=frozenset(tools),
         markers=tuple(markers),
-        processes=tuple(replace(process, version=versions.get(str(process.pid)) or None) for process in processes),
+        processes=tuple(_in_pod(process, static) for process in processes),
         unit=unit,
         files=files,
         directories={path: tuple(sorted(names)) for path, names in directories.items()},
         changes=changes,
+        programs=programs,
+        strangers=tuple(strangers),
+        strangers_in_all=int(single.get("strangers", [str(len(strangers))])[0]),
     )
+
+
+def _in_pod(process: Process, static: Mapping[str, tuple[str, tuple[str, ...]]]) -> Process:
+    uid, pods = static.get(str(process.pid), (None, ()))
+    return replace(process, pod_uid=uid, pods=pods)
+
+
+def _stranger(fields: list[str]) -> Stranger:
+    name, pid, uid, why = fields
+    found = Stranger(name, int(pid), int(uid), why)
+    str(found)  # its reason is one that is known
+    return found
 
 
 def _file(fields: list[str]) -> File:

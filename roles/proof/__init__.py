@@ -3,5 +3,18 @@
 from roles.proof.cluster import Cluster, NoApi
 from roles.proof.prover import Owed, Prover, differences, settings_differences
 from roles.proof.survey import Node, Survey, survey
+from roles.proof.versions import Looked, with_versions
 
-__all__ = ["Cluster", "NoApi", "Node", "Owed", "Prover", "Survey", "differences", "settings_differences", "survey"]
+__all__ = [
+    "Cluster",
+    "Looked",
+    "NoApi",
+    "Node",
+    "Owed",
+    "Prover",
+    "Survey",
+    "differences",
+    "settings_differences",
+    "survey",
+    "with_versions",
+]

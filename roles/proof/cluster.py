@@ -160,15 +160,16 @@ class Cluster:
             raise self._forbidden[(host, address)]
         return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
 
-    def api(self) -> Api:
-        """The API of the first control-plane node that answers; lost connections are made again for API_WAIT_SECONDS. Raises NoApi."""
-        until = time.monotonic() + patient(API_WAIT_SECONDS)
+    def api(self, wait: float = API_WAIT_SECONDS) -> Api:
+        """The API of the first control-plane node that answers. One that is the only one, and lost connections, are given `wait` seconds.
+        Raises NoApi."""
+        until = time.monotonic() + patient(wait)
         while True:
             tried, lost = list(self._why), False
             for host in self._nodes:
                 try:
                     api = self._at(host, "kube-apiserver")
-                    api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else API_WAIT_SECONDS)
+                    api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else wait)
                     return api
                 except Forbidden:
                     return api  # it serves; what may be read shows with each request
@@ -209,6 +210,20 @@ class Cluster:
         Raises ApiError or NoApi."""
         path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
         return put_out(self._asked(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """The nodes as the API has them now, by name. Raises ApiError or NoApi; an API that is away is not waited for."""
+        return {str(node["metadata"]["name"]): node for node in list_objects(self.api(wait=0), "/api/v1/nodes")}
+
+    def component_version(self, host: str, component: str) -> str | None:
+        """What a component of a control-plane node says that it is, as v1.36.3: itself, and no other of its kind. None where it does not
+        say. Raises ApiError or NoApi."""
+        if host not in self._nodes:
+            raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
+        api = self._at(host, component)
+        if component == "kube-apiserver":
+            return str(api.get_json("/version").get("gitVersion") or "")
+        return component_metrics(api).version
 
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""

@@ -13,7 +13,8 @@ from roles.kubelet import Kubelet
 from roles.observe import Observation
 from roles.observe.look import Wanted, look
 from roles.proof.cluster import Cluster
-from roles.rollout.remote import Fleet, Remote, stop
+from roles.proof.versions import Looked, with_versions
+from roles.rollout.remote import Fleet, Remote, show, stop
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,20 @@ class Node:
 
 @dataclass
 class Survey:
-    """The nodes that are to be changed, by host; all that were looked at; the cluster; and why not to go on, over all nodes."""
+    """The nodes that are to be changed, by host; all that were looked at; the cluster; why not to go on, over all nodes; and what has a
+    component's name and is none."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     looked_at: dict[str, Node] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
     refusals: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
 
 def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wanted) -> Survey:
     """Look at `targets`, and at the control-plane nodes of the inventory. Raises DeployError where one of those is unreachable.
 
-    A node that is in the middle of a change is refused.
+    A node that is in the middle of a change is refused. What was ignored on the nodes is shown.
     """
     lookers = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
     stop(
@@ -47,8 +50,9 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
         for remote in lookers
         if not remote.connected and not remote.connect()
     )
-    found = Survey()
     seen = fleet.each([*targets, *lookers], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
+    found = Survey()
+    looked: list[Looked] = []
     for remote in (*targets, *lookers):
         observation = seen[remote.name]
         try:
@@ -59,9 +63,20 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet)
             found.cluster.add(remote, observation, components)
-            found.looked_at[remote.name] = node = Node(remote, observation, its_kubelet, components)
-            if remote in targets:
-                found.nodes[remote.name] = node
+            found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.left_alone(its_kubelet, components)]
+            looked.append(Looked(remote, observation, its_kubelet, components))
         except Refusal as refusal:
             found.refusals.append(str(refusal))
+            if not isinstance(observation, Exception):
+                found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
+    known = with_versions(found.cluster, looked, fleet.each)
+    for one in looked:
+        # As it was found before, with the versions in their places.
+        its_kubelet = kubelet.find(known[one.remote.name])
+        components = control_plane.find(its_kubelet)
+        found.looked_at[one.remote.name] = node = Node(one.remote, its_kubelet.seen, its_kubelet, components)
+        if one.remote in targets:
+            found.nodes[one.remote.name] = node
+    for line in found.ignored:
+        show(line)
     return found

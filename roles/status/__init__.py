@@ -15,7 +15,7 @@ from roles.formats import FormatError, kubelet_config
 from roles.kubelet import Kubelet, shown
 from roles.observe import Observation, Process
 from roles.observe.look import look
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, Looked, NoApi, with_versions
 from roles.proof.cluster import API_WAIT_SECONDS
 from roles.rollout import remote as bridge
 from roles.rollout import table
@@ -59,6 +59,7 @@ def _show(fleet: Fleet) -> None:
             if not isinstance(seen, Exception):
                 # What is in flight there may be why.
                 failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
+    _versions(fleet, nodes, cluster)
     notes = _effective(nodes, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
@@ -72,11 +73,34 @@ def _show(fleet: Fleet) -> None:
     show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
     for aside in asides:
         show(f"\n{aside}")
+    if ignored := [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
+        show("\n" + "\n".join(ignored))
     for note in notes:
         show(f"\nnot known: {note}")
     if failures:
         lines = "\n".join(f"  - {failure}" for failure in failures)
         raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+
+
+def _versions(fleet: Fleet, nodes: list[_Node], cluster: Cluster) -> None:
+    """The same nodes with the versions of their processes."""
+    remotes = {remote.name: remote for remote in fleet.targets}
+    looked = [Looked(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
+    known = with_versions(cluster, looked, fleet.each)
+    for node in nodes:
+        node.seen = known[node.seen.host]
+        node.kubelet = kubelet.find(node.seen)
+        node.components = control_plane.look(node.kubelet).components
+
+
+def _ignored(host: str, seen: Observation | Exception, nodes: list[_Node]) -> list[str]:
+    """What has a component's name on a host and is none of the node's, or is left alone."""
+    node = next((node for node in nodes if node.seen.host == host), None)
+    if node is not None:
+        told = control_plane.left_alone(node.kubelet, node.components)
+    else:
+        told = [] if isinstance(seen, Exception) else seen.ignored
+    return [f"{host}: {sentence}" for sentence in told]
 
 
 def _effective(nodes: list[_Node], cluster: Cluster) -> list[str]:

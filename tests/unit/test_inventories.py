@@ -34,11 +34,11 @@ from roles.kubelet import find, schema, thresholds
 from roles.kubelet_config import model as kubelet_config_model
 from roles.kubelet_config import plan as kubelet_config_plan
 from roles.objects import model as objects_model
-from roles.observe import parse
 from roles.rollout.options import Options
 from roles.rollout.remote import pyinfra_keys
 from tests.lab.cluster import ssh_config
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 # To import it is to have Python's threading replaced by gevent's, in this process and for all tests after these.
 with patch("gevent.monkey.patch_all"):

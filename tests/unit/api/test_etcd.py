@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roles import api as face
-from roles.observe import parse
-from roles.scripts import templates
 from tests.unit.api.world import Authority, Etcd, SshServer
+from tests.unit.observe.proc import STATIC, Proc
 
 IDS = (0x6281741AB2DB29E, 2, 3)
 
@@ -297,16 +296,12 @@ def test_the_look_at_a_node_brings_the_files_its_apiserver_names(tmp_path: Path)
     for name in ("cafile", "certfile", "keyfile"):
         (tmp_path / name).write_text(f"{name} of {tmp_path}")
         flags += [f"--etcd-{name}", str(tmp_path / name)] if name == "keyfile" else [f"--etcd-{name}={tmp_path / name}"]
-    # Of a script, the kernel takes the script's own name for the process.
-    apiserver = tmp_path / "kube-apiserver"
-    apiserver.write_text("#!/bin/sh\necho up\nread line\n")
-    apiserver.chmod(0o755)
-    with subprocess.Popen([apiserver, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"up\n"
-        script = templates().get_template("observe.sh.j2").render(more_files=[], more_directories=[])
-        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, errors="surrogateescape")
-        process.communicate(b"\n")
-    seen = parse("n1", done.stdout.splitlines())
+    proc = Proc(tmp_path / "node")
+    # One that nobody's static pod has brings nothing.
+    proc.add(100, "kube-apiserver", argv=("kube-apiserver", f"--etcd-cafile={tmp_path}/node/proc/uptime"))
+    proc.add(200, "kube-apiserver", cgroup=f"/kubepods/pod{STATIC}/x", argv=("kube-apiserver", *flags))
+    seen = proc.look()
+    assert seen.file(f"{tmp_path}/node/proc/uptime") is None
     assert {name: seen.data(str(tmp_path / name)) for name in ("cafile", "certfile", "keyfile")} == {
         name: f"{name} of {tmp_path}".encode() for name in ("cafile", "certfile", "keyfile")
     }

@@ -13,11 +13,11 @@ import paramiko
 import pytest
 
 from roles import control_plane, kubelet
-from roles.observe import parse
 from roles.proof import Cluster
 from roles.rollout.remote import Answer, ConnectionLost
 from tests.unit.api.world import ApiServer, Authority, Etcd, SshServer, certificate_user, kubeconfig
 from tests.unit.observe import node as answers
+from tests.unit.observe.node import parse
 
 NOT_READY = b"[+]ping ok\n[+]log ok\n[-]etcd failed: reason withheld\nreadyz check failed\n"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes"

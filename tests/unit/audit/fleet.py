@@ -14,9 +14,9 @@ from roles.audit.view import View, view
 from roles.eviction import order
 from roles.feature_gates.catalogue import load
 from roles.kubelet.thresholds import effective
-from roles.observe import parse
 from tests.unit.eviction import pods
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 MADE = "2026-11-21T12:00:00+00:00"

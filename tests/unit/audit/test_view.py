@@ -6,9 +6,9 @@ import pytest
 
 from roles.audit.view import view, wanted
 from roles.change.refusal import Refusal
-from roles.observe import parse
 from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 DROPIN = "/etc/systemd/system/kubelet.service.d/20-own.conf"
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from roles.change import Change, FileEdit, Holder, bundle, render, report, stage_script
 from roles.change.model import cmdline_sha256
-from roles.scripts import templates
+from roles.observe.look import rendered
 
 HOLDER = Holder("r1", "somebody@somewhere", "pyinfra inventory deploy")
 EDIT = FileEdit("/etc/default/kubelet", b"A=1\n", b"A=1\nB=2\n")
@@ -78,7 +78,7 @@ def test_shellcheck_has_nothing_to_say(made: Change) -> None:
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
 def test_shellcheck_has_nothing_to_say_of_the_look() -> None:
-    script = templates().get_template("observe.sh.j2").render(more_files=["/a b"], more_directories=["/c'd"])
+    script = rendered(["/a b"], ["/c'd"])
     told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
     assert told.returncode == 0, told.stdout
 

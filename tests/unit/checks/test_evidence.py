@@ -13,12 +13,12 @@ import pytest
 from roles.api import Unreachable
 from roles.checks.evidence import KUBELET, Health, of_node, of_observation, parse, with_api
 from roles.observe import ObservationError
-from roles.observe import parse as observe
 from roles.proof import NoApi
 from roles.rollout.remote import Answer
 from roles.scripts import templates
 from tests.unit.checks.world import APISERVER, evidence
 from tests.unit.observe import node
+from tests.unit.observe.node import parse as observe
 
 
 def answer(*lines: str) -> list[str]:

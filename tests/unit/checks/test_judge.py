@@ -17,9 +17,9 @@ from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Wishes, of_the_cluster, wishes
 from roles.control_plane import COMPONENTS
 from roles.objects.live import Live
-from roles.observe import parse
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 SCHEDULER = ("kube-scheduler",)
 CONTROL_PLANE = {"kube-apiserver": APISERVER, "kube-scheduler": SCHEDULER}

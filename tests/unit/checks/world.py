@@ -9,8 +9,8 @@ from typing import Any
 from roles.checks import judge
 from roles.checks.evidence import KUBELET, Evidence, Health, Moment, of_observation
 from roles.checks.model import Wishes
-from roles.observe import parse
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 APISERVER = ("kube-apiserver", "--secure-port=6443")
 CONFIGURATION = {

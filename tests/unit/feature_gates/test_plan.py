@@ -14,9 +14,9 @@ from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.verdict import Subject
 from roles.kubelet import ask
-from roles.observe import parse
 from roles.proof import differences
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 ON = Desired(feature_gates={"A": True})
 ABSENT = Desired(feature_gates={"A": "absent"})  # type: ignore[dict-item]
@@ -268,7 +268,14 @@ def test_the_deliberate_bad_value_is_all_a_kubelet_may_have_against_a_candidate(
 def test_the_others_tell_their_version_or_why_not() -> None:
     assert verdict("kube-scheduler", 0, "Kubernetes v1.36.3") == ""
     assert verdict("kube-scheduler", 1, 'E1 x] "command failed" err="unrecognized feature gate: X"') == "unrecognized feature gate: X"
-    assert verdict("kube-scheduler", 127, "") != ""
+    assert verdict("kube-scheduler", 2, "") != ""
+
+
+@pytest.mark.parametrize("code", [124, 125, 127, 137])
+def test_a_binary_that_gave_no_answer_in_time_was_not_asked(code: int) -> None:
+    said = base64.b64encode(ACCEPTED.encode()).decode()
+    assert ask.verdicts([f"answer kubelet {code} {said}="]) == {}
+    assert ask.listed([f"listed kubelet {said[:3]}"]) == {}
 
 
 def judged(made: planning.NodePlan, answers: dict[str, str], desired: Desired = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:

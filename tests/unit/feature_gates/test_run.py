@@ -11,9 +11,9 @@ from roles.api import NodeUsage
 from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired
-from roles.observe import parse
 from roles.proof import Cluster, NoApi, Node, Survey
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}

@@ -22,9 +22,9 @@ from roles.history.facts import HistoryError, Recorded, parse
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet import find
 from roles.observe import File, Observation
-from roles.observe import parse as parse_look
 from roles.proof import Cluster, NoApi, Node, Survey
 from tests.unit.observe import node
+from tests.unit.observe.node import parse as parse_look
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 OLD, NEW = b"A=1\n", b"A=2\n"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from roles.change.refusal import Refusal
 from roles.formats import ABSENT, flags, kubelet_config
 from roles.kubelet import Kubelet, ask, find, lookup, same_setting, settings
-from roles.observe import parse
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 MAIN, DROPINS, EXTRA = "/var/lib/kubelet/config.yaml", "/etc/kubelet.d", "/etc/default/kubelet"
 ARGV = node.KUBEADM_ARGV
@@ -175,8 +175,8 @@ def test_drop_ins_of_1_28_are_left_alone() -> None:
 
 def test_a_kubelet_of_1_29_is_asked_with_what_it_needs_for_drop_ins() -> None:
     found = kubelet("maxPods: 100\n", {"10-a.conf": ""})
-    assert "env KUBELET_CONFIG_DROPIN_DIR_ALPHA=yes timeout" in ask.ask_kubelet(found, found.process.argv, {})
-    assert "ALPHA" not in ask.ask_kubelet(kubelet(), ARGV, {})
+    assert "config_dir_alpha=yes\n" in ask.ask_kubelet(found, found.process.argv, {})
+    assert "config_dir_alpha=\n" in ask.ask_kubelet(kubelet(), ARGV, {})
 
 
 def test_a_message_shows_values_as_a_file_has_them() -> None:

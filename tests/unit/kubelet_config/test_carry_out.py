@@ -18,9 +18,9 @@ from roles.kubelet_config.carry_out import Planned, Settled, Wish
 from roles.kubelet_config.model import Desired
 from roles.kubelet_config.outlook import allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import settle
-from roles.observe import parse
 from roles.proof import Cluster, NoApi
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 GIB = 2**30
 RUNNING: dict[str, Any] = {

@@ -14,10 +14,10 @@ from roles.kubelet import SECRETS, find, in_effect, schema
 from roles.kubelet.thresholds import parse_duration
 from roles.kubelet_config import State, model, plan
 from roles.kubelet_config.carry_out import Settled, after
-from roles.observe import parse
 from roles.proof import settings_differences
 from tests.unit.kubelet import samples
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 RUNNING: dict[str, Any] = {
     "maxPods": 110,

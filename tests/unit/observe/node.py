@@ -6,6 +6,10 @@ import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from roles import observe
+from roles.kubelet.ask import versions
+from roles.observe import Observation
+
 LAB_FILES = Path(__file__).resolve().parents[2] / "lab/files"
 KUBEADM_UNIT = (LAB_FILES / "kubeadm-kubelet.service").read_bytes()
 KUBEADM_DROPIN = (LAB_FILES / "10-kubeadm.conf").read_bytes()
@@ -38,6 +42,12 @@ def manifest(component: str, *flags: str) -> bytes:
     ).encode()
 
 
+def parse(host: str, lines: Sequence[str]) -> Observation:
+    """One look, and what was said of versions afterwards."""
+    told = versions(lines)
+    return observe.parse(host, [line for line in lines if not line.startswith("version ")]).with_versions(told)
+
+
 def file_line(path: str, data: bytes | None, kind: str = "", attributes: str = "", mountpoint: str = "/") -> str:
     content = "-" if data is None else b64(data) + "="
     return f"file {b64(path)} {kind or ('none' if data is None else 'file')} 644 0 0 0 {b64(mountpoint)}= {attributes}- {content}"
@@ -56,8 +66,10 @@ def answer(
     needs_reload: str = "no",
     extra: Sequence[str] = (),
     tools: Sequence[str] = TOOLS,
+    exe: str | None = None,
+    node_name: str = "node",
 ) -> list[str]:
-    """The lines of one look at a kubeadm or plain node."""
+    """The lines of one look at a kubeadm or plain node, and the versions that its processes tell; `exe`: what the kubelet runs from."""
     kubeadm = style == "kubeadm"
     fragment = "/usr/lib/systemd/system/kubelet.service" if kubeadm else "/etc/systemd/system/kubelet.service"
     all_dropins = {"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": KUBEADM_DROPIN} if kubeadm else {}
@@ -79,7 +91,7 @@ def answer(
         f"os {b64('Debian')}",
         "systemd 252",
         *(f"tool {tool}" for tool in tools),
-        f"process kubelet 100 5000 {b64(''.join(word + chr(0) for word in words))}= {b64('0::/system.slice/kubelet.service')}= {b64('/usr/bin/kubelet')}=",
+        f"process kubelet 100 5000 {b64(''.join(word + chr(0) for word in words))}= {b64('0::/system.slice/kubelet.service')}= {b64(exe or words[0])}=",
         f"version 100 {b64('Kubernetes v1.36.3')}=",
         f"unit {b64('kubelet.service')} {b64(properties)}=",
         *(file_line(path, data) for path, data in contents.items()),
@@ -91,5 +103,6 @@ def answer(
         lines.append(
             f"process {component[:15]} {200 + number} 6000 {b64(''.join(word + chr(0) for word in component_argv))}= {b64(cgroup)}= {b64(component)}="
         )
+        lines.append(f"static {200 + number} {number:032x} {b64(f'kube-system_{component}-{node_name}')}=")
         lines.append(f"version {200 + number} {b64('Kubernetes v1.36.3')}=")
     return [*lines, *extra, "end"]

@@ -10,9 +10,10 @@ import pytest
 
 from roles import control_plane, kubelet
 from roles.change.refusal import Refusal
-from roles.observe import ObservationError, parse
-from roles.scripts import templates
+from roles.observe import ObservationError
+from roles.observe.look import rendered
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 
 def test_a_node_is_read_back() -> None:
@@ -148,7 +149,7 @@ def test_a_drop_in_directory_that_is_gone_is_refused() -> None:
 
 def functions() -> str:
     """The functions of the script that looks at a node, without what it does."""
-    script = templates().get_template("observe.sh.j2").render(more_files=[], more_directories=[])
+    script = rendered()
     return script[: script.index("printf 'daytwo 1")]
 
 

@@ -1,0 +1,199 @@
+"""Company on a node that would like to be taken for the node's own: nothing of it is run or believed, and it is in nobody's way.
+
+Real pods, a service of an unprivileged user, and a unit that starts the kubelet through a shell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.operator import COMPONENTS, GATE, MANIFESTS, data, pyinfra, wait_for
+from tests.lab import Lab, images
+
+pytestmark = pytest.mark.lab
+
+NAMES = ("kube-scheduler", "kubelet", "k3s", "machined")
+HOSTILE = "/srv/hostile"
+# In a pod: a process of any name, whose first word names a program that leaves a line each time it is run. (What busybox is called by tells
+# which of its programs it is.)
+IN_POD = """
+b=/bin/busybox; $b mkdir -p /tmp/x; printf '#!/bin/sh\\n/bin/busybox date >>/tmp/was-run\\n' >/tmp/x/busybox; $b chmod 0755 /tmp/x/busybox
+$b cp $b /tmp/NAME; exec -a /tmp/x/busybox /tmp/NAME sleep 1000000
+"""
+# As a user's own, outside all pods.
+AS_USER = f"""
+mkdir -p {HOSTILE}; printf '#!/bin/sh\\nid >>{HOSTILE}/was-run\\n' >{HOSTILE}/record; chmod 0755 {HOSTILE}/record; chown -R 65534 {HOSTILE}
+cp /bin/sleep {HOSTILE}/NAME; chown 65534 {HOSTILE}/NAME
+systemd-run --quiet --unit=hostile-NAME --uid=65534 bash -c 'exec -a {HOSTILE}/record {HOSTILE}/NAME 1000000'
+"""
+
+
+def pod(name: str, node: str) -> dict[str, object]:
+    command = ["/bin/sh", "-c", IN_POD.replace("NAME", name)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"hostile-{name}-{node}", "namespace": "default"},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "hostNetwork": True,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": name, "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "command": command}],
+        },
+    }
+
+
+def company(lab: Lab, node: str, name: str) -> list[str]:
+    """The PIDs on a node of all hostile processes of a name."""
+    told = lab.run(
+        node, f"pgrep -x {name[:15]} | while read p; do tr '\\0' ' ' </proc/$p/cmdline | sed \"s/^/$p /\"; echo; done", check=False
+    )
+    return [line.split()[0] for line in told.stdout.splitlines() if "/tmp/x/busybox" in line or HOSTILE in line]
+
+
+def runs(lab: Lab, node: str) -> str:
+    """What programs of the company have recorded of being run."""
+    return lab.run(node, f"cat {HOSTILE}/was-run /proc/[0-9]*/root/tmp/was-run 2>/dev/null", check=False).stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hostile(lab: Lab) -> Iterator[None]:
+    nodes = ("cp1", "w1")
+    for node in nodes:
+        for name in NAMES:
+            lab.kubectl("apply", "-f", "-", input=json.dumps(pod(name, node)))
+            lab.run(node, AS_USER.replace("NAME", name))
+    for node in nodes:
+        for name in NAMES:
+            wait_for(lambda node=node, name=name: len(company(lab, node, name)) == 2, f"the company named {name} on {node}")  # type: ignore[misc]
+    yield
+    for node in nodes:
+        for name in NAMES:
+            lab.kubectl("delete", "pod", f"hostile-{name}-{node}", "--now")
+            lab.run(node, f"systemctl stop hostile-{name}")
+        lab.run(node, f"rm -rf {HOSTILE}")
+    operator.forget(lab)
+
+
+def test_the_company_would_be_seen_to_run(lab: Lab) -> None:
+    """The record works: what the tests below miss is not missed for want of it."""
+    (pid, *_) = company(lab, "w1", "k3s")
+    lab.run("w1", f"cp -a {HOSTILE}/record /tmp/record; {HOSTILE}/record")
+    assert "uid=0" in runs(lab, "w1") and pid
+    lab.run("w1", f"rm {HOSTILE}/was-run /tmp/record")
+
+
+@pytest.mark.parametrize("deploy", ["status", "audit", "checks", "eviction_order"])
+def test_looking_at_a_node_runs_nothing_of_its_company(lab: Lab, deploy: str) -> None:
+    told = pyinfra(deploy, "-y")
+    assert "unsupported" not in told.all and "Traceback" not in told.all, told.all
+    for node in ("cp1", "w1"):
+        assert runs(lab, node) == ""
+    if deploy == "eviction_order":
+        return
+    flat = " ".join(told.all.split())
+    for node in ("cp1", "w1"):
+        for name in NAMES:
+            for pid in company(lab, node, name):
+                named = rf"process {pid} of user (0|65534) is named {name[:15]} and is not the node's own \([^)]*\): ignored"
+                assert re.search(named, flat), f"{deploy} does not tell of process {pid}, {name} on {node}:\n{told.all}"
+
+
+def test_the_node_is_shown_as_ever(lab: Lab) -> None:
+    told = pyinfra("status", "-y")
+    assert told.code == 0, told.all
+    for node, component in (("w1", "kubelet"), ("cp1", "kubelet"), *(("cp1", component) for component in COMPONENTS)):
+        assert re.search(rf"{node} +\S+ +{component} +v{re.escape(lab.version)} ", told.out), told.out
+
+
+def test_where_no_api_is_asked_the_nodes_own_kubelet_tells_its_version_and_no_other(lab: Lab) -> None:
+    """Of a worker alone: the API is asked through control-plane nodes of the run."""
+    told = pyinfra("status", "-y", "--limit", "w1")
+    assert re.search(rf"w1 +\S+ +kubelet +v{re.escape(lab.version)} ", told.out), told.all
+    assert runs(lab, "w1") == ""
+
+
+def test_a_change_is_made_and_proven_beside_processes_of_the_same_name(lab: Lab) -> None:
+    wanted = data(feature_gates=f"{GATE}=true", components="kube-scheduler,kubelet", only="cp1,w1")
+    told = pyinfra("feature_gates", "-y", *wanted)
+    assert told.code == 0 and "confirmed" in told.out, told.all
+    assert operator.effective(lab, "w1", GATE)
+    again = pyinfra("feature_gates", "-y", *wanted)
+    assert again.code == 0 and "confirmed" not in again.plan, again.all
+    back = pyinfra("rollback", "-y")
+    assert back.code == 0, back.all
+    assert not operator.effective(lab, "w1", GATE)
+    assert runs(lab, "w1") == runs(lab, "cp1") == ""
+
+
+def test_a_second_scheduler_in_a_static_pod_is_left_as_it_is(lab: Lab) -> None:
+    second = (
+        f"sed -e 's/^  name: kube-scheduler$/  name: second-scheduler/' -e 's/--leader-elect=true/--leader-elect=false/' "
+        f"-e 's|^    - kube-scheduler$|&\\n    - --secure-port=10359|' -e '/Probe:/,/timeoutSeconds/d' {MANIFESTS}/kube-scheduler.yaml"
+    )
+    lab.run(
+        "cp1",
+        f"{second} >/root/second.yaml && cp /root/second.yaml {MANIFESTS}/.second && mv {MANIFESTS}/.second {MANIFESTS}/a-second.yaml",
+    )
+    try:
+        wait_for(lambda: "10359" in lab.run("cp1", "pgrep -a -x kube-scheduler", check=False).stdout, "the second scheduler")
+        told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kube-scheduler", only="cp1"))
+        assert told.code == 0, told.all
+        assert re.search(r"cp1: process \d+ is the kube-scheduler of another static pod \(kube-system_second-scheduler-cp1\)", told.out)
+        running = lab.run("cp1", "pgrep -a -x kube-scheduler").stdout.splitlines()
+        own = [line for line in running if HOSTILE not in line and "/tmp/x" not in line]
+        assert [GATE in line for line in sorted(own, key=lambda line: "10359" in line)] == [True, False], own
+        assert lab.run("cp1", f"cmp /root/second.yaml {MANIFESTS}/a-second.yaml").returncode == 0
+        assert pyinfra("rollback", "-y").code == 0
+    finally:
+        lab.run("cp1", f"rm -f {MANIFESTS}/a-second.yaml /root/second.yaml")
+
+
+WRAPPED_RUNS = "/run/kubelet-runs"
+WRAPPER = "/usr/local/bin/kubelet-wrapper"
+WORDS = "--config=/etc/kubernetes-node/kubelet.yaml --kubeconfig=/etc/kubernetes-node/kubeconfig"
+WELL = "until curl -fs http://127.0.0.1:10248/healthz >/dev/null; do sleep 0.2; done"
+
+
+@contextmanager
+def wrapped(lab: Lab, node: str, command: str) -> Iterator[None]:
+    """The kubelet of a node is started by another command, which leaves a line each time."""
+    folder = "/etc/systemd/system/kubelet.service.d"
+    drop_in = f"{folder}/99-wrapped.conf"
+    script = f'#!/bin/sh\necho run >>{WRAPPED_RUNS}\nexec "$@"\n'
+    lab.run(node, f"mkdir -p {folder}; rm -f {WRAPPED_RUNS}; cat >{WRAPPER} && chmod 0755 {WRAPPER}", input=script)
+    lab.run(node, f"cat >{drop_in}", input=f"[Service]\nExecStart=\nExecStart={command}\n")
+    lab.run(node, f"systemctl daemon-reload; systemctl restart kubelet; {WELL}")
+    try:
+        yield
+    finally:
+        lab.run(node, f"rm {drop_in} {WRAPPER} {WRAPPED_RUNS}; systemctl daemon-reload; systemctl restart kubelet; {WELL}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f'/bin/sh -c "echo run >>{WRAPPED_RUNS}; exec /usr/local/bin/kubelet {WORDS}"',
+        f"{WRAPPER} /usr/local/bin/kubelet {WORDS}",
+    ],
+    ids=["shell", "script"],
+)
+def test_a_kubelet_through_a_wrapper_is_refused_and_no_second_one_is_started(lab: Lab, command: str) -> None:
+    with wrapped(lab, "w2", command):
+        before, files = operator.processes(lab, "w2")["kubelet"], operator.files(lab, "w2")
+        for told in (
+            pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kubelet", only="w2")),
+            pyinfra("kubelet_config", "-y", *data(kubelet_config="maxPods=99", only="w2")),
+            pyinfra("eviction", "-y", *data(eviction_hard="memory.available=50Mi", only="w2")),
+            pyinfra("status", "-y", "--limit", "w2"),
+        ):
+            assert told.code != 0 and "let ExecStart= start the kubelet itself (ExecStart=/usr/local/bin/kubelet" in told.all, told.all
+        assert lab.run("w2", f"cat {WRAPPED_RUNS}").stdout == "run\n"
+        assert operator.processes(lab, "w2")["kubelet"] == before and operator.files(lab, "w2") == files
