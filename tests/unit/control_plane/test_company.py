@@ -128,7 +128,7 @@ def test_whatever_its_container_pod_and_file_are_called() -> None:
         f"{number}.conf": pod(f"p{number}", f"/usr/local/bin/{name}", "--v=2", container="main") for number, name in enumerate(COMPONENTS)
     }
     running = {name: (f"/usr/local/bin/{name}", "--v=2") for name in COMPONENTS}
-    made = plan(manifests, components=running)
+    made = plan(manifests, components=running, pods={name: f"p{number}" for number, name in enumerate(COMPONENTS)})
     assert made.warnings == ()
     for number, name in enumerate(COMPONENTS):
         (change,) = (planned.change for planned in made.planned if planned.component == name)

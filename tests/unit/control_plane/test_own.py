@@ -24,9 +24,12 @@ def process(pid: int, pod: str, name: str = "kube-scheduler") -> list[str]:
     ]
 
 
-def found(manifests: dict[str, bytes], extra: Sequence[str], *, to_change: bool = True) -> tuple[Kubelet, dict[str, Component]]:
+def found(manifests: dict[str, bytes], extra: Sequence[str]) -> tuple[Kubelet, dict[str, Component]]:
     its_kubelet = kubelet.find(parse("n1", node.answer(manifests=manifests, extra=extra)))
-    return its_kubelet, control_plane.find(its_kubelet, to_change=to_change)
+    control = control_plane.look(its_kubelet)
+    if control.refusals:
+        raise control.refusals["kube-scheduler"]
+    return its_kubelet, control.components
 
 
 @pytest.mark.parametrize("name", ["a-second.yaml", "z-second.yaml"])
@@ -46,8 +49,6 @@ def test_a_static_pod_that_no_manifest_makes_is_not_taken_for_the_component() ->
     manifests = {"kube-scheduler.yaml": node.manifest("kube-scheduler")}
     with pytest.raises(Refusal, match=r"kube-scheduler\.yaml makes a kube-scheduler, and none runs"):
         found(manifests, process(300, "kube-system_other-node"))
-    _, components = found(manifests, process(300, "kube-system_other-node"), to_change=False)
-    assert components == {}
 
 
 def test_where_the_kubelet_has_no_directory_for_a_pod_the_only_one_is_it() -> None:
@@ -57,7 +58,7 @@ def test_where_the_kubelet_has_no_directory_for_a_pod_the_only_one_is_it() -> No
 
 def test_two_second_ones_are_not_guessed_between() -> None:
     manifests = {"a.yaml": SECOND, "b.yaml": SECOND.replace(b"second", b"third")}
-    with pytest.raises(Refusal, match=r"b\.yaml and .*a\.yaml both make a kube-scheduler"):
+    with pytest.raises(Refusal, match=r"a\.yaml and .*b\.yaml may each make a kube-scheduler"):
         found(manifests, process(300, "kube-system_second-node"))
 
 
@@ -67,7 +68,9 @@ def test_malformed_gates_are_a_refusal(running: bool) -> None:
     manifests = {"kube-scheduler.yaml": node.manifest("kube-scheduler", *([] if running else [wrong]))}
     components = {"kube-scheduler": ("kube-scheduler", *([wrong] if running else []))}
     with pytest.raises(Refusal, match=r"kube-scheduler\.yaml.*not a boolean"):
-        control_plane.find(kubelet.find(parse("n1", node.answer(manifests=manifests, components=components))))
+        raise control_plane.look(kubelet.find(parse("n1", node.answer(manifests=manifests, components=components)))).refusals[
+            "kube-scheduler"
+        ]
 
 
 def test_a_gate_is_not_put_behind_a_flag_that_may_wait_for_its_value() -> None:

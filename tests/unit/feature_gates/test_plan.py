@@ -319,7 +319,7 @@ CLASHING = {
 )
 def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed(said: str, where: str) -> None:
     made = plan(ON, **CLASHING)
-    assert planning.ask_present_script(made, {"kubelet": ""}) == "" and "ask kubelet" in planning.ask_present_script(
+    assert planning.ask_present_script(made, {"kubelet": ""}) == "" and "answer kubelet" in planning.ask_present_script(
         made, {"kubelet": said}
     )
     for desired in (ON, Desired(feature_gates={"A": True}, allow_unknown_gates=True)):

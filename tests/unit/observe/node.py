@@ -68,8 +68,10 @@ def answer(
     tools: Sequence[str] = TOOLS,
     exe: str | None = None,
     node_name: str = "node",
+    pods: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The lines of one look at a kubeadm or plain node, and the versions that its processes tell; `exe`: what the kubelet runs from."""
+    """The lines of one look at a kubeadm or plain node, and the versions that its processes tell; `exe`: what the kubelet runs from;
+    `pods`: the names of the static pods that are not called as their components."""
     kubeadm = style == "kubeadm"
     fragment = "/usr/lib/systemd/system/kubelet.service" if kubeadm else "/etc/systemd/system/kubelet.service"
     all_dropins = {"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": KUBEADM_DROPIN} if kubeadm else {}
@@ -103,6 +105,6 @@ def answer(
         lines.append(
             f"process {component[:15]} {200 + number} 6000 {b64(''.join(word + chr(0) for word in component_argv))}= {b64(cgroup)}= {b64(component)}="
         )
-        lines.append(f"static {200 + number} {number:032x} {b64(f'kube-system_{component}-{node_name}')}=")
+        lines.append(f"static {200 + number} {number:032x} {b64(f'kube-system_{(pods or {}).get(component, component)}-{node_name}')}=")
         lines.append(f"version {200 + number} {b64('Kubernetes v1.36.3')}=")
     return [*lines, *extra, "end"]
