@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.integration import operator
-from tests.integration.operator import COMPONENTS, GATE, MANIFESTS, Outcome, data, pyinfra, wait_for
+from tests.integration.operator import COMPONENTS, GATE, MANIFESTS, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
