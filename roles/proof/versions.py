@@ -105,6 +105,6 @@ def _questions(one: Looked, known: Mapping[int, str]) -> list[str]:
 
 def _ask(remote: Remote, script: str) -> dict[int, str]:
     try:
-        return ask.versions(remote.run("sh -s", stdin=script, timeout=patient(ALL_SECONDS)).stdout)
+        return ask.versions(remote.run(script, timeout=patient(ALL_SECONDS)).stdout)
     except RemoteError:
         return {}  # what it cannot be asked stays unknown

@@ -58,8 +58,8 @@ class Host:
     name: str = "n1"
     scripts: list[str] = field(default_factory=list)
 
-    def run(self, script: str, *, stdin: str, timeout: float) -> Answer:
-        self.scripts.append(stdin)
+    def run(self, script: str, *, timeout: float) -> Answer:
+        self.scripts.append(script)
         return Answer(0, list(self.answers), [])
 
 
