@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -81,19 +82,27 @@ def parse(lines: Iterable[str]) -> Status:
             files.append(value)
         elif separator:
             values[key] = value
-    cmdline = base64.b64decode(values.get("cmdline", ""))
+    cmdline = _decoded(values.get("cmdline", ""))
     return Status(
         state=values.get("state", "unknown"),
         reason=values.get("reason", ""),
         identity=_identity(values.get("identity", "0 ")),
         old_identity=_identity(values.get("old_identity", "0 ")),
         argv=tuple(word.decode("utf-8", "surrogateescape") for word in cmdline.removesuffix(b"\0").split(b"\0")) if cmdline else (),
-        cgroup=base64.b64decode(values.get("cgroup", "")).decode("utf-8", "replace"),
+        cgroup=_decoded(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),
-        evidence=tuple(base64.b64decode(values.get("evidence", "")).decode("utf-8", "replace").splitlines()),
+        evidence=tuple(_decoded(values.get("evidence", "")).decode("utf-8", "replace").splitlines()),
         steps=tuple(steps),
     )
+
+
+def _decoded(text: str) -> bytes:
+    """A line that a lost connection cut short says nothing of itself; the others still count."""
+    try:
+        return base64.b64decode(text)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def _identity(text: str) -> tuple[str, str]:
