@@ -31,8 +31,10 @@ EMPTY_IS_DEFAULT = frozenset(
 ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
 # The container runtime tells the driver; what klog is set to stands in flags of many forms.
 _TOLD_OTHERWISE = ("cgroupDriver", "logging.")
-# Defaults that hang on another field (config/v1beta1/defaults.go).
-_DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls"})
+# Without one in the source, these are 0 to the kubelet, and so left out of /configz.
+EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
+# Defaults that hang on another field (config/v1beta1/defaults.go), or on the node's cgroups.
+_DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls", "singleProcessOOMKill"})
 _HARD = "evictionHard"
 _RESERVED = ("systemReserved", "kubeReserved")
 # A file's time is in whole seconds.
@@ -90,7 +92,7 @@ def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.Field, 
         if now is None or not younger or kubelet.config_path is None or name in _DEFAULT_OF_ANOTHER:
             return None
         meant = known.default
-        if meant is None and not known.kind.startswith(("map", "list")):
+        if meant is None and not (known.kind.startswith(("map", "list")) or known.kind == "bool" or name in EMPTY_BY_DEFAULT):
             return None
     compared = now
     if isinstance(now, Mapping) and (isinstance(meant, Mapping) or meant is None):

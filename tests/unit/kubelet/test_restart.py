@@ -76,10 +76,10 @@ def test_reserved_cpus_are_no_edit_of_somebody_s() -> None:
 def test_what_was_taken_out_of_a_file_is_found_where_the_file_is_younger_than_the_process() -> None:
     """A kubelet fills in what a file leaves out: only a file that it cannot have read tells that something is gone."""
     found = kubelet("clusterDNS: [10.0.0.10]\n")
-    running = {**RUNNING, "maxPods": 200, "systemReserved": {"cpu": "1"}}
+    running = {**RUNNING, "maxPods": 200, "systemReserved": {"cpu": "1"}, "podsPerCore": 5, "protectKernelDefaults": True}
     assert pending.told(found, running) == []
     names = {one.name for one in pending.pending(younger(found), running)}
-    assert names == {"evictionHard", "featureGates", "maxPods", "podPidsLimit", "systemReserved"}
+    assert names == {*("evictionHard", "featureGates", "maxPods", "podPidsLimit", "systemReserved", "podsPerCore", "protectKernelDefaults")}
     gone = next(one for one in pending.pending(younger(found), running) if one.name == "maxPods")
     assert gone.value == 110 and gone.now == 200
 
