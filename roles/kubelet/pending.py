@@ -1,7 +1,7 @@
 """Pure: what a kubelet's files say otherwise than the process runs with. A restart, for whatever reason, brings it.
 
 Two witnesses: what stands in the files is held against /configz and the process's own arguments; and a file's time against the start of
-the process. The first alone tells what differs; but a kubelet fills in what a file leaves out, so that what is *not* in a file counts
+the process. The first alone shows what differs; but a kubelet fills in what a file leaves out, so that what is *not* in a file counts
 only where a file was written after the process had started.
 """
 
@@ -29,7 +29,7 @@ EMPTY_IS_DEFAULT = frozenset(
 )
 # Pointers to durations: 0 is what it says there.
 ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
-# The container runtime tells the driver; what klog is set to stands in flags of many forms.
+# The container runtime gives the driver; what klog is set to stands in flags of many forms.
 _TOLD_OTHERWISE = ("cgroupDriver", "logging.")
 # Without one in the source, these are 0 to the kubelet, and so left out of /configz.
 EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
@@ -74,7 +74,7 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[Pending]:
     return found
 
 
-def told(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
+def sentences(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
     """The same as sentences."""
     return [str(one) for one in pending(kubelet, running)]
 

@@ -264,7 +264,7 @@ def brings(
             return []
         state = state_of(cluster, host, found)
     except (ApiError, NoApi) as error:
-        return [f"whether a restart of the kubelet brings more than this change cannot be told, its /configz could not be read: {error}"]
+        return [f"whether a restart of the kubelet brings more than this change is not known: its /configz could not be read: {error}"]
     beside = restart.brought(state)
     try:
         outlook = foresee(state, restart.with_brought(state, beside).configuration)
