@@ -12,7 +12,7 @@ from roles.audit.strays import first_entry
 from roles.audit.view import View
 from roles.change.inflight import in_flight
 from roles.formats import FormatError, flags, manifest, unit
-from roles.kubelet.pending import told as pending
+from roles.kubelet.pending import sentences as pending
 from roles.observe import Process
 
 ACTIVE = "/var/lib/daytwo/active"

@@ -19,7 +19,7 @@ from roles.checks.evidence import KUBELET, Evidence
 from roles.checks.model import Wishes
 from roles.control_plane import COMPONENTS
 from roles.formats import FormatError, manifest
-from roles.kubelet.pending import told as pending
+from roles.kubelet.pending import sentences as pending
 
 # pass: it holds. fail: it does not. skip: it does not apply here, or another check must pass first. unknown: it could not be seen.
 Outcome = Literal["pass", "fail", "skip", "unknown"]

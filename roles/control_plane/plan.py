@@ -35,7 +35,7 @@ def argv(component: Component, data: bytes) -> tuple[str, ...] | None:
 
 
 def warnings(component: Component) -> list[str]:
-    """What an operator should know before this component is made anew."""
+    """What an operator should know before this component is recreated."""
     expected = argv(component, component.data)
     if expected is None or not (others := flags.differences(component.process.argv, expected)):
         return []

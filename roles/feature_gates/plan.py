@@ -244,7 +244,7 @@ def judge(
         version = f"{planned.component} {_version(plan, planned.component)}"
         if not said:
             warnings += [f"{version} takes this, its word counts; the catalogue of gates says: {found.message}" for found in against]
-        elif already := (present or {}).get(planned.component):
+        elif blame.refuses(already := (present or {}).get(planned.component, "")):
             refusals.append(_refused_already(plan, planned, version, already))
         elif UNKNOWN in said and desired.allow_unknown_gates:
             warnings.append(f"{planned.component}: its binary would refuse this ({said}); allow_unknown_gates writes it all the same")

@@ -11,6 +11,7 @@ from roles.kubelet.facts import Kubelet
 
 # The deliberate bad value of ask.py, in a list of complaints.
 _DELIBERATE = re.compile(r"invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number,? ?")
+_TYPE = re.compile(r",? path: &TypeMeta\{[^}]*\}")
 # Where ask.py lays the candidate down.
 _ASKED = re.compile(r"/run/daytwo-ask\.\w+/(config|dropins)\b")
 
@@ -18,7 +19,7 @@ _ASKED = re.compile(r"/run/daytwo-ask\.\w+/(config|dropins)\b")
 def plain(kubelet: Kubelet, said: str) -> str:
     """What it said, without the deliberate bad value, and with its own paths in the place of those that it was asked with."""
     own = {"config": kubelet.config_path, "dropins": kubelet.dropin_folder}
-    return _ASKED.sub(lambda found: own[found.group(1)] or found.group(0), _DELIBERATE.sub("", said)).strip()
+    return _ASKED.sub(lambda found: own[found.group(1)] or found.group(0), _TYPE.sub("", _DELIBERATE.sub("", said))).strip()
 
 
 def places(kubelet: Kubelet, said: str) -> list[str]:
@@ -27,6 +28,11 @@ def places(kubelet: Kubelet, said: str) -> list[str]:
     told = plain(kubelet, said)
     found = dict.fromkeys([*_on_command_line(kubelet, told), *_in_files(kubelet, told)])
     return list(found) or _files(kubelet)
+
+
+def refuses(said: str | None) -> bool:
+    """True where a binary has named something that it has against its files; an end without a word may as well be the clock's."""
+    return bool(said) and not (said or "").startswith("it ended with exit status")
 
 
 def refusal(host: str, version: str, said: str, where: Sequence[str]) -> Refusal:
@@ -69,6 +75,8 @@ def _in_files(kubelet: Kubelet, told: str) -> Iterator[str]:
         except FormatError:
             continue
         for field, line in lines.items():
+            if field[0] in ("apiVersion", "kind"):
+                continue
             inner = len(field) > 1
             if names(told, field[-1]) and (not inner or field[0] == "featureGates" or names(told, field[0])):
                 yield f"{path}, line {line}"

@@ -1,7 +1,7 @@
 """Pure: what a kubelet's files say otherwise than the process runs with. A restart, for whatever reason, brings it.
 
 Two witnesses: what stands in the files is held against /configz and the process's own arguments; and a file's time against the start of
-the process. The first alone tells what differs; but a kubelet fills in what a file leaves out, so that what is *not* in a file counts
+the process. The first alone shows what differs; but a kubelet fills in what a file leaves out, so that what is *not* in a file counts
 only where a file was written after the process had started.
 """
 
@@ -29,10 +29,12 @@ EMPTY_IS_DEFAULT = frozenset(
 )
 # Pointers to durations: 0 is what it says there.
 ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
-# The container runtime tells the driver; what klog is set to stands in flags of many forms.
+# The container runtime gives the driver; what klog is set to stands in flags of many forms.
 _TOLD_OTHERWISE = ("cgroupDriver", "logging.")
-# Defaults that hang on another field (config/v1beta1/defaults.go).
-_DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls"})
+# Without one in the source, these are 0 to the kubelet, and so left out of /configz.
+EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
+# Defaults that hang on another field (config/v1beta1/defaults.go), or on the node's cgroups.
+_DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls", "singleProcessOOMKill"})
 _HARD = "evictionHard"
 _RESERVED = ("systemReserved", "kubeReserved")
 # A file's time is in whole seconds.
@@ -72,7 +74,7 @@ def pending(kubelet: Kubelet, running: Mapping[str, Any]) -> list[Pending]:
     return found
 
 
-def told(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
+def sentences(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
     """The same as sentences."""
     return [str(one) for one in pending(kubelet, running)]
 
@@ -90,7 +92,7 @@ def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.Field, 
         if now is None or not younger or kubelet.config_path is None or name in _DEFAULT_OF_ANOTHER:
             return None
         meant = known.default
-        if meant is None and not known.kind.startswith(("map", "list")):
+        if meant is None and not (known.kind.startswith(("map", "list")) or known.kind == "bool" or name in EMPTY_BY_DEFAULT):
             return None
     compared = now
     if isinstance(now, Mapping) and (isinstance(meant, Mapping) or meant is None):

@@ -156,7 +156,7 @@ def _judged(item: Planned, said: str | None, present: str | None) -> Refusal | N
     if said is None:
         way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
         return Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out)
-    if present:
+    if present is not None and blame.refuses(present):
         return blame.refusal(host, version, blame.plain(found, present), blame.places(found, present))
     if said:
         return Refusal(host, f"{version} refuses {item.settled.summary}: {blame.plain(found, said)}", "correct the value of that field")
@@ -264,7 +264,7 @@ def brings(
             return []
         state = state_of(cluster, host, found)
     except (ApiError, NoApi) as error:
-        return [f"whether a restart of the kubelet brings more than this change cannot be told, its /configz could not be read: {error}"]
+        return [f"whether a restart of the kubelet brings more than this change is not known: its /configz could not be read: {error}"]
     beside = restart.brought(state)
     try:
         outlook = foresee(state, restart.with_brought(state, beside).configuration)

@@ -8,14 +8,11 @@ from typing import Any
 from roles.change.refusal import Refusal
 from roles.formats import ABSENT
 from roles.kubelet import SECRETS, in_effect, lookup, schema, shown
-from roles.kubelet.pending import EMPTY_IS_DEFAULT, ZERO_COUNTS
+from roles.kubelet.pending import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, ZERO_COUNTS
 from roles.kubelet_config import model
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import Desired
 from roles.kubelet_config.state import State
-
-# Without one in the source, these are 0 to the kubelet, and so left out of /configz.
-EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
 
 
 def settle(desired: Desired, state: State) -> Settled:

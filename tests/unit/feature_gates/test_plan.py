@@ -328,6 +328,8 @@ def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed
         assert "A=true" not in refusal and "take it out of the data" not in refusal and "-1 must" not in refusal
     # Where the files alone are taken, it is the wish.
     assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": ""})[1][0]
+    # One that ended without a word, as at the end of its time, has named nothing.
+    assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": "it ended with exit status 124 and said nothing"})[1][0]
 
 
 def test_the_files_as_they_are_are_shown_as_they_are() -> None:

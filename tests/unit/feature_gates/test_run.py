@@ -139,7 +139,7 @@ def test_a_restart_for_a_gate_brings_what_the_files_say_as_with_every_other_depl
         'a restart also brings: featureGates is {"B": true} by its files, and the kubelet runs with (not set)',
     }
     assert feature_gates._beside(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
-    assert "cannot be told" in feature_gates._beside(Running(None), plan).warnings[0]
+    assert "is not known" in feature_gates._beside(Running(None), plan).warnings[0]
 
 
 def test_pods_that_would_go_for_somebody_s_edit_stop_a_change_of_gates() -> None:

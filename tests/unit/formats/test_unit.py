@@ -270,7 +270,7 @@ def test_lines_of_environment_files_that_systemd_passes_over_are_told() -> None:
     found = sources(READS, env={ENV: b"# c\nexport X=--v=2\nexport Y=1\n"})
     (one,) = found.resolve().ignored
     assert (one.path, one.line, one.variable) == (ENV, 2, "X")
-    # What was added behind it counts, and the line is told still.
+    # What was added behind it counts, and the line is still reported.
     after = edited(found, G)
     assert argv(after) == ["/k", FLAG.decode()] and after.resolve().ignored == (one,)
 

@@ -63,7 +63,7 @@ def younger(found: Kubelet) -> Kubelet:
     ],
 )
 def test_what_a_restart_brings(main: str, extra: str, told: str | None) -> None:
-    found = pending.told(kubelet(main, extra=extra), RUNNING)
+    found = pending.sentences(kubelet(main, extra=extra), RUNNING)
     assert (not found) if told is None else (len(found) == 1 and found[0].startswith(told)), found
     assert "abc" not in str(found)
 
@@ -76,10 +76,10 @@ def test_reserved_cpus_are_no_edit_of_somebody_s() -> None:
 def test_what_was_taken_out_of_a_file_is_found_where_the_file_is_younger_than_the_process() -> None:
     """A kubelet fills in what a file leaves out: only a file that it cannot have read tells that something is gone."""
     found = kubelet("clusterDNS: [10.0.0.10]\n")
-    running = {**RUNNING, "maxPods": 200, "systemReserved": {"cpu": "1"}}
-    assert pending.told(found, running) == []
+    running = {**RUNNING, "maxPods": 200, "systemReserved": {"cpu": "1"}, "podsPerCore": 5, "protectKernelDefaults": True}
+    assert pending.sentences(found, running) == []
     names = {one.name for one in pending.pending(younger(found), running)}
-    assert names == {"evictionHard", "featureGates", "maxPods", "podPidsLimit", "systemReserved"}
+    assert names == {*("evictionHard", "featureGates", "maxPods", "podPidsLimit", "systemReserved", "podsPerCore", "protectKernelDefaults")}
     gone = next(one for one in pending.pending(younger(found), running) if one.name == "maxPods")
     assert gone.value == 110 and gone.now == 200
 
@@ -95,7 +95,7 @@ def test_defaults_are_nothing_that_a_restart_brings() -> None:
             for part in parts:
                 parent = parent.setdefault(part, {})
             parent[last] = known.default
-    assert pending.told(found, {**running, "staticPodPath": "/etc/kubernetes/manifests"}) == []
+    assert pending.sentences(found, {**running, "staticPodPath": "/etc/kubernetes/manifests"}) == []
 
 
 def test_a_default_that_hangs_on_another_field_is_not_reckoned() -> None:
