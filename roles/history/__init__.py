@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyinfra.api.deploy import deploy
 
-from roles import kubeadm, kubelet
+from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError
 from roles.change.bundle import HOME, SYSTEMD
 from roles.change.record import Effective, new_run_id, this_run
@@ -200,7 +200,13 @@ def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> li
         if change.host not in found.nodes:
             continue
         try:
-            undos.append(planning.undo(run_id, change, found.nodes[change.host].seen, force))
+            # Where another file makes the same pod by now, to put this one back may come to nothing. (One that does not run is
+            # perhaps what the undoing is for.)
+            node = found.nodes[change.host]
+            unclear = control_plane.look(node.kubelet).refusals.get(change.component) if change.component in node.components else None
+            if unclear is not None and not force:
+                raise Refusal(unclear.host, unclear.message, f"{unclear.way_out}, or go on all the same by --data force=true")
+            undos.append(planning.undo(run_id, change, node.seen, force))
         except Refusal as refusal:
             reasons.append(refusal)
     bridge.stop(reasons)

@@ -38,6 +38,8 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
         data = kubelet.seen.data(path) or b""
         try:
             present = kubelet_config.gates(data)
+            if path != kubelet.config_path and kubelet.style == "kubeadm":
+                _check_nulls(data, left)
             here = {name: value for name, value in left.items() if name in present}
             new = path == kubelet.config_path and kubelet.style == "kubeadm"
             if new:
@@ -57,6 +59,13 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
             kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN), in_place=kubelet.may_edit
         )
     return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
+
+
+def _check_nulls(dropin: bytes, left: GateChanges) -> None:
+    """A new gate goes to the configuration file, and a drop-in after it whose featureGates are null would take it out again (RFC 7386).
+    Raises FormatError."""
+    if any(value is not None for value in left.values()) and kubelet_config.read(dropin).get("featureGates", ()) is None:
+        raise FormatError("featureGates is null here, which takes out all gates of the files before this one", way_out="take the key out")
 
 
 def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:

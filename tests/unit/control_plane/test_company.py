@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from pyinfra.api.exceptions import DeployError
 
-from roles import control_plane, kubelet
+from roles import control_plane, history, kubelet
+from roles.change import FileEdit
 from roles.change.refusal import Refusal
 from roles.control_plane import COMPONENTS, ControlPlane
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import Desired
 from roles.observe import parse
+from roles.proof import Node, Survey
+from tests.unit.history.test_history import change, recorded
 from tests.unit.observe import node
 
 FOLDER = "/etc/kubernetes/manifests"
@@ -264,3 +268,27 @@ def test_where_it_is_not_clear_which_is_the_nodes_own_nothing_of_it_is_edited(ca
     made = plan(manifests, narrowed)
     assert list(edited(made)) == ["kube-apiserver.yaml"]
     assert any(warning.startswith("kube-scheduler is left as it is: ") for warning in made.warnings)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_nothing_is_undone_where_another_file_makes_the_same_pod_by_now(force: bool) -> None:
+    old = MANIFESTS["kube-scheduler.yaml"]
+    new = old.replace(b"--v=2", b"--v=3")
+    path = f"{FOLDER}/kube-scheduler.yaml"
+    made = recorded(change("kube-scheduler", kind="static-pod", files=(FileEdit(path, old, new),)))
+
+    def undo(more: dict[str, bytes]) -> bytes | None:
+        manifests = {**MANIFESTS, "kube-scheduler.yaml": new, **more}
+        seen = parse("w1", node.answer(manifests=manifests, components=RUNNING))
+        there = kubelet.find(seen)
+        found = Survey(nodes={"w1": Node(None, seen, there, control_plane.find(there))})  # type: ignore[arg-type]  # nothing is run there
+        (undone,) = history._plan("r2", [made], found, force)
+        assert undone.change is not None
+        return undone.change.files[0].after
+
+    assert undo({}) == old
+    if force:
+        assert undo({"kube-scheduler.yaml~": old}) == old
+        return
+    with pytest.raises(DeployError, match="both make a kube-scheduler"):
+        undo({"kube-scheduler.yaml~": old})

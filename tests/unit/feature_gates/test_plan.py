@@ -190,6 +190,23 @@ def test_a_dropin_of_the_configuration_beats_the_file() -> None:
     assert edits(made) == {"/etc/kubelet.d/10-a.conf": dropin.replace(b"false", b"true")}
 
 
+@pytest.mark.parametrize("null", [b"null", b"~", b""])
+def test_a_dropin_that_takes_all_gates_out_is_told_before_one_is_put_in(null: bytes) -> None:
+    dropin = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: " + null + b"\n"
+    argv = (*node.KUBEADM_ARGV, "--config-dir=/etc/kubelet.d")
+    changes = {
+        "argv": argv,
+        "files": {"/etc/kubelet.d/10-a.conf": dropin},
+        "dropins": {
+            "/etc/systemd/system/kubelet.service.d/50.conf": b'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d"\n'
+        },
+        "extra": [f"directory {node.b64('/etc/kubelet.d')}"],
+    }
+    with pytest.raises(Refusal, match=r"10-a\.conf: featureGates is null here, which takes out all gates .* take the key out"):
+        plan(ON, **changes)
+    assert edits(plan(ABSENT, **changes)) == {}
+
+
 def test_as_wanted_is_no_change_and_asks_nobody() -> None:
     made = plan(ON, files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  A: true\n"})
     assert edits(made) == {} and planning.ask_script(made) == ""
