@@ -18,7 +18,7 @@ from roles.files import write_whole
 from roles.proof import Cluster, NoApi
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, Remote, RemoteError, show
+from roles.rollout.remote import Fleet, Remote, RemoteError, show, show_lines
 
 # Exit statuses beside 0: all that could be checked passed.
 COULD_NOT_LOOK, FAILED = 1, 2
@@ -45,7 +45,7 @@ def _check(fleet: Fleet) -> int:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
     rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
-    show("\n" + table.render(["node", "check", "result", "why"], rows))
+    show_lines("\n" + table.render(["node", "check", "result", "why"], rows))
     show(f"\n{judge.summary(results)}")
     if asked.junit is not None:
         try:

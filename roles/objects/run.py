@@ -242,7 +242,8 @@ class ObjectRun(Errand):
             return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class), left)
         except (NotDone, ApiError, NoApi) as error:
             why = str(error)
-        show(f"  {why}\n  putting the class {old or 'none'} back")
+        show(f"  {why}")
+        show(f"  putting the class {old or 'none'} back")
         try:
             proof = self._undo(item, action.before, old)
         except (NotDone, ApiError, NoApi) as error:

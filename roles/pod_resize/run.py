@@ -160,7 +160,8 @@ class ResizeRun(Errand):
             return self._has(template, left)
         except (NotDone, ApiError, NoApi) as error:
             why = str(error)
-        show(f"  {why}\n  putting the template back")
+        show(f"  {why}")
+        show("  putting the template back")
         back = template.back()
         try:
             self._write(back)

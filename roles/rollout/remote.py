@@ -30,7 +30,6 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.operation import operation
-from pyinfra.api.output import echo
 from pyinfra.api.state import State
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import (
@@ -43,12 +42,17 @@ from pyinfra.connectors.util import (
 
 from roles import patience
 from roles.data import names
+from roles.harmless import one_line, within
+from roles.rollout import host_keys, terminal
+from roles.rollout.terminal import show, show_lines
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # An API server that is away for the moment is expected and told by daytwo itself; paramiko would print a line for each try.
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
+terminal.guard()
+host_keys.guard()
 
 CONTROL_PLANE_GROUP = "control_plane"
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
@@ -138,6 +142,12 @@ class Remote:
     def by_ssh(self) -> bool:
         """It is reached over SSH, and not by @local, @docker or the like."""
         return isinstance(self._host.connector, SSHConnector)
+
+    @property
+    def is_checked(self) -> bool:
+        """Its key was judged by the rules of the operator's own ssh, or there is no connection that needs it."""
+        connector = self._host.connector
+        return not isinstance(connector, SSHConnector) or connector.client is None or host_keys.is_checked(connector.client)
 
     @property
     def transport(self) -> paramiko.Transport | None:
@@ -303,6 +313,11 @@ def _fleet(state: State) -> Fleet:
     active = {host.name for host in state.active_hosts}
     limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
     remotes = {host.name: Remote(host) for host in state.inventory}
+    if unchecked := [name for name, remote in remotes.items() if not remote.is_checked]:
+        raise refuse(
+            f"{', '.join(unchecked)}: connected to without daytwo's config.py, so nobody has judged the host's key as your ssh would; "
+            "start pyinfra in daytwo's folder, and with no other --config"
+        )
     try:
         patience.take(remote.data(patience.KEY) for remote in remotes.values())
     except ValueError as error:
@@ -351,15 +366,14 @@ class Refused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
         """Kept by Python all the same, for those who ask sys.exc_info()."""
 
 
-def refuse(message: str) -> DeployError:
-    """The error that stops a pyinfra run in the prepare phase, under -y too."""
-    return Refused(message)
+def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
+    """The error that stops a pyinfra run in the prepare phase, under -y too; `reasons` are told below the message, one by one."""
+    return Refused("\n".join([one_line(message), *(f"  - {within(str(reason))}" for reason in reasons)]))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
     """The error that stops a run because of `reasons`, all of them told."""
-    lines = "\n".join(f"  - {reason}" for reason in reasons)
-    return refuse(f"refused, nothing was written on any node:\n{lines}")
+    return refuse("refused, nothing was written on any node:", reasons)
 
 
 def stop(reasons: Iterable[object]) -> None:
@@ -401,11 +415,6 @@ def on_interrupt(handle: Callable[[], None]) -> None:
         signal.signal(number, lambda *_: gevent.spawn(handle))
 
 
-def show(text: str = "") -> None:
-    """Print for the operator, on standard output."""
-    echo(text)
-
-
 @operation(is_idempotent=True)  # type: ignore[untyped-decorator]
 def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
     """One operation for one host: `work(host name)` is waited for, True is success and False fails the host.
@@ -425,3 +434,28 @@ def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[Fun
 
 def hosts_by_name(remotes: Iterable[Remote]) -> dict[str, Remote]:
     return {remote.name: remote for remote in remotes}
+
+
+__all__ = [
+    "Answer",
+    "ConnectionLost",
+    "Feed",
+    "Fleet",
+    "Refused",
+    "Remote",
+    "RemoteError",
+    "current_fleet",
+    "current_host",
+    "drive",
+    "hosts_by_name",
+    "leave",
+    "on_interrupt",
+    "once",
+    "open_inventory",
+    "pyinfra_keys",
+    "refusals",
+    "refuse",
+    "show",
+    "show_lines",
+    "stop",
+]
