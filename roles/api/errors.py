@@ -59,6 +59,10 @@ class TLS(ApiError):
     """The server did not prove to be this cluster's API, or would not speak TLS with us."""
 
 
+class Untold(ApiError):
+    """Nothing was asked: to ask would have given a secret to a peer that cannot be verified."""
+
+
 class Unauthorized(ApiError):
     """HTTP 401: the server does not know who we are."""
 
