@@ -385,8 +385,8 @@ class TunnelApi(_Base):
             raise errors.Untold(
                 self._host,
                 path,
-                "the certificate there is self-signed and cannot be verified, and all that the kubeconfig has is a bearer token, which is not "
-                "sent to such a peer",
+                "the certificate there is self-signed and cannot be verified, and all that the kubeconfig has is a bearer "
+                "token, which is not sent to such a peer",
                 "have a kubeconfig with a client certificate there, such as kubeadm's admin.conf",
             )
 

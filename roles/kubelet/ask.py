@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from roles.change.mask import mask_text
 from roles.kubelet.facts import Kubelet
 from roles.patience import patient
 
@@ -102,7 +103,7 @@ def _verdict(component: str, code: int, said: str) -> str:
             return ""
     elif code == 0:
         return ""
-    return _complaint(said) or f"it ended with exit status {code} and said nothing"
+    return mask_text(_complaint(said)) or f"it ended with exit status {code} and said nothing"
 
 
 def _complaint(said: str) -> str:

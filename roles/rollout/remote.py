@@ -41,6 +41,7 @@ from pyinfra.connectors.util import (
 )
 
 from roles import patience
+from roles.change.mask import mask_text
 from roles.data import names
 from roles.harmless import one_line, within
 from roles.rollout import host_keys, terminal
@@ -75,7 +76,7 @@ class Feed(Queue):  # type: ignore[misc]  # gevent gives its queue no type
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command printed; `code` is its exit status."""
+    """What a command printed; `code` is its exit status. On `stderr`, which is for people, secrets are masked."""
 
     code: int
     stdout: list[str]
@@ -193,7 +194,7 @@ class Remote:
             raise RemoteError(f"{self.name}: no answer within {timeout:g} s") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise ConnectionLost(f"{self.name}: the SSH connection was lost: {error}") from error
-        return Answer(code, output.stdout_lines, output.stderr_lines)
+        return Answer(code, output.stdout_lines, [mask_text(line) for line in output.stderr_lines])
 
     def _run_over_ssh(
         self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, feed: Feed | None, arguments: dict[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.change.bundle import directory
-from roles.change.mask import mask_text
 from roles.change.model import STABLE_SECONDS, Change
 from roles.rollout.remote import show, show_lines
 from roles.rollout.run import ClusterStep, Run, Step
@@ -92,7 +91,7 @@ def _show_failure(step: Step) -> None:
         return
     if status is not None and status.last_words:
         show(f"What {change.node} kept as evidence (its last lines):")
-        show_lines("\n".join(f"  | {mask_text(line)}" for line in status.last_words))
+        show_lines("\n".join(f"  | {line}" for line in status.last_words))
     if step.outcome != "refused":
         evidence = "evidence, " if status is not None and status.last_words else ""
         show(f"All of it lies on {change.node} in {directory(change.id)}/ (log, {evidence}before/, after/).")
