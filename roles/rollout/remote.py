@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import shlex
 import signal
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,9 +34,13 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import (
+    SUDO_ASKPASS_ENV_VAR,
     CommandOutput,
     OutputLine,
+    _ensure_su_askpass_set_for_host,
+    _ensure_sudo_askpass_set_for_host,
     execute_command_with_sudo_retry,
+    make_unix_command,
     make_unix_command_for_host,
     write_stdin,
 )
@@ -203,21 +208,21 @@ class Remote:
         connector = cast(SSHConnector, self._host.connector)
 
         def execute() -> tuple[int, CommandOutput]:
-            command = make_unix_command_for_host(self._host.state, self._host, StringCommand(script), **arguments)
+            command, password = _become(self._host, script, arguments)
             client = connector.client
             transport = client.get_transport() if client else None
             if client is None or transport is None or not transport.is_active():
                 raise ConnectionLost(f"{self.name}: there is no SSH connection")
             transport.set_keepalive(KEEPALIVE_SECONDS)
-            to_stdin, from_stdout, from_stderr = client.exec_command(command.get_raw_value())
+            to_stdin, from_stdout, from_stderr = client.exec_command(command)
             errors = gevent.spawn(lambda: [line.rstrip("\n") for line in from_stderr])
             feeder: gevent.Greenlet[Any, Any] | None = None
             lines: list[OutputLine] = []
             try:
                 if feed is not None:
-                    feeder = gevent.spawn(_pour, stdin, feed, to_stdin)
-                elif stdin is not None:
-                    write_stdin([stdin], to_stdin)  # closes it, too
+                    feeder = gevent.spawn(_pour, password + (stdin or ""), feed, to_stdin)
+                elif stdin is not None or password:
+                    write_stdin([password + (stdin or "")], to_stdin)  # closes it, too
                 else:
                     to_stdin.close()
                 for raw in from_stdout:
@@ -240,10 +245,29 @@ class Remote:
         return cast("tuple[int, CommandOutput]", execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute))
 
 
-def _pour(first: str | None, feed: Feed, to_stdin: paramiko.channel.ChannelStdinFile) -> None:
+def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """The command line that becomes root and runs a script, and what it reads first from its standard input: sudo's password, or "".
+
+    pyinfra would have the password in the arguments of `env`, where everybody on the node can read it for that moment. Here a shell reads
+    it, byte by byte up to the line feed (POSIX, read), into its environment, which its own user and root can read alone; the askpass
+    script that pyinfra has laid down takes it from there.
+    """
+    password = (arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")) if arguments.get("_sudo") else None
+    if not password:
+        return make_unix_command_for_host(host.state, host, StringCommand(script), **arguments).get_raw_value(), ""
+    askpass = _ensure_sudo_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
+    more = {"_sudo_password": "-", "_sudo_askpass_path": None}  # as with a password, and without its value
+    if arguments.get("_su_user") and arguments.get("_su_password"):
+        more["_su_askpass_path"] = _ensure_su_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
+    command = make_unix_command(StringCommand(script), **{**arguments, **more}).get_raw_value()
+    read = f"IFS= read -r {SUDO_ASKPASS_ENV_VAR} || exit 1; export {SUDO_ASKPASS_ENV_VAR}"
+    return f"sh -c {shlex.quote(f'{read}; SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; exec {command}')}", f"{password}\n"
+
+
+def _pour(first: str, feed: Feed, to_stdin: paramiko.channel.ChannelStdinFile) -> None:
     # A write to a channel that has gone fails; whoever reads its output learns of it.
     with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-        for text in itertools.chain([first or ""], iter(feed.get, None)):
+        for text in itertools.chain([first], iter(feed.get, None)):
             to_stdin.write(text)
             to_stdin.flush()
         to_stdin.close()
