@@ -122,8 +122,7 @@ def _nodes(fleet: Fleet, problems: list[str]) -> list[NodeOrder]:
     try:
         api = cluster.api()
     except NoApi as error:
-        lines = "\n".join(f"  - {problem}" for problem in (f"usage is read through the API: {error}", *problems))
-        raise bridge.refuse(f"no node could be shown:\n{lines}") from None
+        raise bridge.refuse("no node could be shown:", (f"usage is read through the API: {error}", *problems)) from None
     targets = [remote for remote in fleet.targets if remote.name in names]
     processes = fleet.each(targets, usage.look)
     nodes = []

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from roles import files
 from roles.files import write_whole
 
 
@@ -27,7 +26,7 @@ def test_a_file_is_there_whole_with_the_mode_of_the_umask(tmp_path: Path) -> Non
 def test_what_somebody_laid_there_is_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "theirs"
     theirs.write_text("theirs")
-    monkeypatch.setattr(files.secrets, "token_hex", lambda size: "foreseen")
+    monkeypatch.setattr("secrets.token_hex", lambda size: "foreseen")
     for name in (".audit.html.foreseen", f".audit.html.{os.getpid()}"):
         (tmp_path / name).symlink_to(theirs)
     with pytest.raises(FileExistsError):

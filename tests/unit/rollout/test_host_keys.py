@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import pytest
 from pyinfra.connectors import ssh as connector
 from pyinfra.connectors.sshuserclient import client as user_client
 
-from roles.rollout import host_keys
 from roles.rollout.host_keys import KNOWN_HOSTS, STRICT, CheckedClient, Rules, Unjudged, judge, paths, read_rules, rules_of
 from roles.rollout.remote import Remote
 
@@ -259,7 +259,7 @@ def test_pyinfra_connects_by_it(tmp_path: Path) -> None:
 
 def test_a_connection_that_was_made_before_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     made = object.__new__(connector.SSHConnector)
-    remote = Remote(type("Host", (), {"connector": made, "name": "w1"})())  # type: ignore[arg-type]
+    remote = Remote(type("Host", (), {"connector": made, "name": "w1"})())
     for client, checked in ((None, True), (paramiko.SSHClient(), False), (CheckedClient(), True)):
         made.client = client
         assert remote.is_checked is checked
@@ -302,4 +302,4 @@ def test_the_address_counts_where_the_operator_says_so(tmp_path: Path) -> None:
     rules = Rules("yes", "w1", "", (str(tmp_path / "known"),), ())
     assert judge(rules, OWN, "10.0.0.1")
     with pytest.raises(Unjudged, match="CheckHostIP"):
-        judge(host_keys.replace(rules, by_address=True), OWN, "10.0.0.1")
+        judge(replace(rules, by_address=True), OWN, "10.0.0.1")
