@@ -194,5 +194,7 @@ def hold(config: pytest.Config, target: str, check: str) -> str:
     if result.outcome == "skip" or (result.outcome == "unknown" and found.never_told(check)):
         pytest.skip(harmless(result.why))
     if result.outcome != "pass":
-        pytest.fail(f"{target}: {check}: {'could not be seen: ' if result.outcome == 'unknown' else ''}{harmless(result.why)}", pytrace=False)
+        pytest.fail(
+            f"{target}: {check}: {'could not be seen: ' if result.outcome == 'unknown' else ''}{harmless(result.why)}", pytrace=False
+        )
     return result.why
