@@ -13,3 +13,9 @@ config.CONNECT_TIMEOUT = 20
 # pyinfra forbids Python to keep what it compiled (pyinfra_cli/main.py), so that none is left of deploy files. It never is: pyinfra
 # compiles those by itself. All of roles/ would be compiled for each command. `python -B` and PYTHONDONTWRITEBYTECODE are still obeyed.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
+
+# Before any host is connected to: what hosts say is shown harmless, and their keys are judged as the operator's own ssh would.
+from roles.rollout import host_keys, terminal  # noqa: E402 - what it compiles is to be kept
+
+terminal.guard()
+host_keys.guard()

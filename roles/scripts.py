@@ -8,6 +8,8 @@ from pathlib import Path
 
 import jinja2
 
+from roles.harmless import harmless
+
 _TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 
 
@@ -39,3 +41,14 @@ def templates() -> jinja2.Environment:
     environment.filters["sh"] = _quote
     environment.filters["quoted"] = _quote_lines
     return environment
+
+
+@cache
+def pages() -> jinja2.Environment:
+    """The same for HTML: values are escaped, and what would deceive a reader is shown escaped, too (roles/harmless.py)."""
+    return templates().overlay(autoescape=True, finalize=_shown)
+
+
+def _shown(value: object) -> object:
+    # Markup is what a macro has made of values that came by here.
+    return harmless(value) if type(value) is str else value

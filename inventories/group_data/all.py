@@ -15,7 +15,9 @@
 #         ProxyJump bastion
 # ssh_config_file = "inventories/ssh_config"
 
-# A host whose key is not known: "accept-new" (the default) notes it, "yes" refuses it.
+# A host's key is judged as your own ssh would, by ssh_config and known_hosts, yours and the system's (SECURITY.md). Where they say
+# nothing, you are asked about a new one at the terminal, and without a terminal it is refused: connect to the host once with ssh.
+# What is said here counts before ssh_config: "yes" refuses a key that is not known, "accept-new" notes it.
 # ssh_strict_host_key_checking = "yes"
 
 # How to become root. Where sudo wants a password, pyinfra asks for it at the terminal, host by host; with --same-sudo-password it asks

@@ -16,6 +16,7 @@ from roles.api.errors import (
     Timeout,
     Unauthorized,
     Unreachable,
+    Untold,
     Unusable,
 )
 from roles.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Member, Members, etcd_access
@@ -72,6 +73,7 @@ __all__ = [
     "TunnelApi",
     "Unauthorized",
     "Unreachable",
+    "Untold",
     "Unusable",
     "component_metrics",
     "etcd_access",

@@ -211,7 +211,7 @@ class Peer:
 _APISERVER = Peer(
     "kube-apiserver",
     "the kubeconfig's CA",
-    "use this cluster's kubeconfig, and a tls_server_name that its serving certificate has",
+    "use this cluster's kubeconfig",
     "kubectl",
 )
 
@@ -219,7 +219,8 @@ _APISERVER = Peer(
 class Tunnel:
     """HTTP requests to `server` through direct-tcpip channels of an SSH transport: over TLS, or plain without a `context`.
 
-    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for.
+    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for. A `token` is sent only
+    where `context` verifies the server's certificate and name.
     """
 
     def __init__(
@@ -238,7 +239,8 @@ class Tunnel:
         self._host = host
         self._context = context
         self._name = name
-        self._token = token
+        # A token is a password: whoever gets it is the cluster's admin. It goes to nobody whose certificate was not verified.
+        self._token = token if _verifies(context) else None
         self._peer = peer
 
     @property
@@ -349,7 +351,8 @@ class TunnelApi(_Base):
     """HTTPS through direct-tcpip channels of an SSH transport.
 
     Without `verify` for the controller-manager and the scheduler only: their serving certificates are self-signed and made anew
-    at each start, and the channel ends on the node's own loopback.
+    at each start, and the channel ends on the node's own loopback. Such a peer sees a client certificate, which is no use to it (the
+    key signs this one handshake), and never a token: without a client certificate it is not asked at all (Untold).
     """
 
     def __init__(
@@ -363,6 +366,7 @@ class TunnelApi(_Base):
     ) -> None:
         super().__init__(host)
         context = tls_context(credentials, verify)
+        self._nobody = not verify and credentials.certificate is None
         self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token)
 
     def probe(self, timeout: float = TIMEOUT) -> None:
@@ -370,16 +374,32 @@ class TunnelApi(_Base):
         self._tunnel.probe(timeout)
 
     def _get(self, path: str, timeout: float) -> bytes:
+        self._who(path)
         status, body = self._tunnel.request(path, timeout)
         if status == http.HTTPStatus.OK:
             return body
         raise _by_status(self._host, path, status, body)
 
+    def _who(self, path: str) -> None:
+        if self._nobody:
+            raise errors.Untold(
+                self._host,
+                path,
+                "the certificate there is self-signed and cannot be verified, and all that the kubeconfig has is a bearer "
+                "token, which is not sent to such a peer",
+                "have a kubeconfig with a client certificate there, such as kubeadm's admin.conf",
+            )
+
     def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
+        self._who(path)
         status, answer = self._tunnel.request(path, timeout, body, verb=verb, content=content)
         if status in _DONE:
             return answer
         raise _by_status(self._host, path, status, answer).on(verb)
+
+
+def _verifies(context: ssl.SSLContext | None) -> bool:
+    return context is not None and context.verify_mode == ssl.CERT_REQUIRED and context.check_hostname
 
 
 class _Stream(io.RawIOBase):
@@ -676,7 +696,10 @@ def _tls_way_out(text: str) -> str | None:
     if "unknown authority" in lower or "issuer certificate" in lower or "self-signed" in lower or "self signed" in lower:
         return "another CA signed it: use this cluster's kubeconfig, whose certificate-authority-data is the CA that signs its API server"
     if "hostname mismatch" in lower or "certificate is valid for" in lower or "ip address mismatch" in lower:
-        return "use a tls_server_name that the serving certificate has"
+        return (
+            f"daytwo asks for the name {TLS_SERVER_NAME!r}, which every certificate of kubeadm's has: have the kube-apiserver's serving "
+            "certificate made with it (kubeadm: delete apiserver.crt and apiserver.key, `kubeadm init phase certs apiserver`, restart it)"
+        )
     return None
 
 

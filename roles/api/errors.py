@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from roles.change.mask import mask_text
+
 
 class ApiError(Exception):
     """An API request that gave no answer that can be used. The base of all errors of this package.
@@ -19,6 +21,8 @@ class ApiError(Exception):
     passing = False
 
     def __init__(self, host: str, path: str, rule: str, way_out: str) -> None:
+        # The API quotes the object that it refuses.
+        rule = mask_text(rule)
         super().__init__(host, path, rule, way_out)
         self.host = host
         self.verb = "GET"
@@ -57,6 +61,10 @@ class ForwardingForbidden(ApiError):
 
 class TLS(ApiError):
     """The server did not prove to be this cluster's API, or would not speak TLS with us."""
+
+
+class Untold(ApiError):
+    """Nothing was asked: to ask would have given a secret to a peer that cannot be verified."""
 
 
 class Unauthorized(ApiError):

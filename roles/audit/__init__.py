@@ -15,8 +15,9 @@ from roles.audit.model import Report
 from roles.data import strangers
 from roles.feature_gates.catalogue import load
 from roles.files import write_whole
+from roles.harmless import as_json, harmless
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Fleet, show, show_lines
 
 KEYS = tuple(Asked.model_fields)
 
@@ -50,21 +51,21 @@ def _audit(fleet: Fleet) -> int:
     )
     _write(wish, found, page.page(found, seen.orders) if wish.format == "html" else "")
     if found.failures:
-        lines = "\n".join(f"  - {failure}" for failure in found.failures)
-        raise bridge.refuse(f"not all nodes could be looked at:\n{lines}")
+        raise bridge.refuse("not all nodes could be looked at:", found.failures)
     return found.code
 
 
 def _write(wish: Asked, found: Report, html: str) -> None:
-    document = {"text": lambda: text.render(found), "json": lambda: found.model_dump_json(indent=1), "html": lambda: html}[wish.format]()
+    made = {"text": lambda: harmless(text.render(found)), "json": lambda: as_json(found.model_dump(mode="json")), "html": lambda: html}
+    document = made[wish.format]()
     if wish.output is None:
-        show(document)
+        show_lines(document)
         return
     try:
         write_whole(wish.output, document + "\n")
     except OSError as error:
         raise bridge.refuse(f"{wish.output}: the audit could not be written: {error.strerror or error}") from None
-    show(text.render(found))
+    show_lines(text.render(found))
     show(f"\n{wish.format}: {wish.output}")
 
 

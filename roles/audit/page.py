@@ -22,7 +22,7 @@ from roles.eviction.order import NodeOrder, amount, reason
 from roles.eviction.order import Row as Pod
 from roles.eviction.picture import gauges
 from roles.kubelet.thresholds import MEMORY
-from roles.scripts import templates
+from roles.scripts import pages
 
 # Pods of a node that are shown, the first to go first.
 _FIRST = 4
@@ -59,8 +59,7 @@ def page(report: Report, orders: Sequence[NodeOrder] = ()) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    # The other templates are shell, where nothing is to be escaped as HTML.
-    return templates().overlay(autoescape=True).get_template("audit.html.j2")
+    return pages().get_template("audit.html.j2")
 
 
 def _fleet(report: Report) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from roles.audit.matrix import Cell, Matrix, matrix
 from roles.audit.model import SEVERITIES, TITLES, Finding, Report, Severity
+from roles.harmless import one_line
 from roles.rollout import table
 
 # More columns than this are not read on a terminal.
@@ -52,18 +53,14 @@ def _findings(report: Report) -> Iterator[str]:
             yield f"\n{_HEADS[severity]}"
         for finding, nodes in of:
             about = [_names(nodes), finding.component or "", finding.place]
-            yield f"  {'  '.join(filter(None, about))}"
-            yield f"      {TITLES[finding.kind]}: {_one_line(finding.value)}" if finding.value else f"      {TITLES[finding.kind]}"
-            yield f"      {_one_line(finding.rule)}"
-            yield f"      -> {_one_line(finding.way_out)}"
+            yield f"  {'  '.join(one_line(part) for part in about if part)}"
+            yield f"      {TITLES[finding.kind]}: {one_line(finding.value)}" if finding.value else f"      {TITLES[finding.kind]}"
+            yield f"      {one_line(finding.rule)}"
+            yield f"      -> {one_line(finding.way_out)}"
 
 
 def _names(nodes: Sequence[str]) -> str:
     return ", ".join(nodes) if len(nodes) <= 6 else f"{', '.join(nodes[:5])} and {len(nodes) - 5} more"
-
-
-def _one_line(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _nodes(report: Report) -> Iterator[str]:
@@ -112,4 +109,4 @@ def _cell(cell: Cell | None) -> str:
 
 def _rest(report: Report) -> Iterator[str]:
     for note in report.not_known:
-        yield f"\nnot known: {note}"
+        yield f"\nnot known: {one_line(note)}"

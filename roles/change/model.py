@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roles.change.mask import masker
+from roles.harmless import one_line
 
 ABSENT = "absent"
 
@@ -57,8 +58,8 @@ class FileEdit:
             difflib.unified_diff(
                 _lines(_masked(self.path, self.before)),
                 _lines(_masked(self.path, self.after)),
-                fromfile=self.path if self.before is not None else "/dev/null",
-                tofile=self.path if self.after is not None else "/dev/null",
+                fromfile=one_line(self.path) if self.before is not None else "/dev/null",
+                tofile=one_line(self.path) if self.after is not None else "/dev/null",
             )
         )
         return diff or (f"{self.path}: differs in what is not shown\n" if self.before != self.after else "")

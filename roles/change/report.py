@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from roles.change.mask import mask_text
+
 # What a component says before it ends for good: cobra's and klog's error lines, a Go panic, and `key="value"` errors.
 _TELLING = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
 
@@ -63,19 +65,19 @@ def _bare(line: str) -> str:
 
 
 def log_text(line: str) -> str | None:
-    """The text of one log line for a person (`log UPTIME TEXT`), None for any other line."""
+    """The text of one log line for a person (`log UPTIME TEXT`), secrets masked; None for any other line."""
     found = re.match(r"log \d+ (.*)", line)
-    return found.group(1) if found else None
+    return mask_text(found.group(1)) if found else None
 
 
 def parse(lines: Iterable[str]) -> Status:
-    """Build the status from all lines of `detached`, `watch`, `confirm` or `status`."""
+    """Build the status from all lines of `detached`, `watch`, `confirm` or `status`. Secrets are masked here, where they come in."""
     values: dict[str, str] = {}
     files: list[str] = []
     steps: list[tuple[int, str]] = []
     for line in lines:
         if found := re.match(r"log (\d+) (.*)", line):
-            steps.append((int(found.group(1)), found.group(2)))
+            steps.append((int(found.group(1)), mask_text(found.group(2))))
             continue
         key, separator, value = line.partition("=")
         if separator and key.startswith("file."):
@@ -85,14 +87,15 @@ def parse(lines: Iterable[str]) -> Status:
     cmdline = _decoded(values.get("cmdline", ""))
     return Status(
         state=values.get("state", "unknown"),
-        reason=values.get("reason", ""),
+        reason=mask_text(values.get("reason", "")),
         identity=_identity(values.get("identity", "0 ")),
         old_identity=_identity(values.get("old_identity", "0 ")),
         argv=tuple(word.decode("utf-8", "surrogateescape") for word in cmdline.removesuffix(b"\0").split(b"\0")) if cmdline else (),
         cgroup=_decoded(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),
-        evidence=tuple(_decoded(values.get("evidence", "")).decode("utf-8", "replace").splitlines()),
+        # What a component said before it ended: its command line may be in it, or what it could not read.
+        evidence=tuple(mask_text(_decoded(values.get("evidence", "")).decode("utf-8", "replace")).splitlines()),
         steps=tuple(steps),
     )
 

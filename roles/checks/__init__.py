@@ -20,7 +20,7 @@ from roles.files import write_whole
 from roles.proof import Cluster, Looked, NoApi, with_versions
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, Remote, RemoteError, show
+from roles.rollout.remote import Fleet, Remote, RemoteError, show, show_lines
 
 T = TypeVar("T")
 # Exit statuses beside 0: all that could be checked passed.
@@ -48,10 +48,11 @@ def _check(fleet: Fleet) -> int:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
     rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
-    show("\n" + table.render(["node", "check", "result", "why"], rows))
+    show_lines("\n" + table.render(["node", "check", "result", "why"], rows))
     for remote in fleet.targets:
-        if (seen := found.nodes[remote.name].seen) is not None and seen.ignored:
-            show("\n" + "\n".join(f"{remote.name}: {sentence}" for sentence in seen.ignored))
+        if (seen := found.nodes[remote.name].seen) is not None:
+            for sentence in seen.ignored:
+                show(f"\n{remote.name}: {sentence}")
     show(f"\n{judge.summary(results)}")
     if asked.junit is not None:
         try:

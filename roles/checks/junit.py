@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from roles.checks.judge import Result
+from roles.harmless import harmless
 
 # What ends a check otherwise than by passing -> the element that says so.
 _ELEMENTS = {"fail": "failure", "unknown": "error", "skip": "skipped"}
@@ -30,5 +31,5 @@ def xml(results: Sequence[Result]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Control characters, which no XML 1.0 can hold, are shown escaped; surrogates too."""
-    return "".join(character if character.isprintable() or character == "\n" else repr(character)[1:-1] for character in text)
+    """Control characters and surrogates, which no XML 1.0 can hold, are shown escaped; and what would deceive a reader."""
+    return harmless(text).replace("\t", "\\t")

@@ -15,6 +15,7 @@ from typing import Any
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
 from roles.eviction.usage import ContainerProcess
+from roles.harmless import one_line
 from roles.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
 from roles.rollout import table
 
@@ -279,7 +280,7 @@ def as_table(node: NodeOrder) -> str:
     headers = [*(TITLES[signal] for signal in node.signals), "pod", "priority", "QoS"]
     headers += [f"{TITLES[signal]} used/asked" for signal in node.signals if signal != PID] + ["processes", "oom_score_adj", "why (memory)"]
     lines = ["; ".join(about), table.render(headers, [_line(node, row) for row in node.rows])] if node.rows else about
-    return "\n".join([*lines, *(f"note: {note}" for note in node.notes)])
+    return "\n".join([*lines, *(f"note: {one_line(note)}" for note in node.notes)])
 
 
 def _line(node: NodeOrder, row: Row) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +16,14 @@ from roles.change.refusal import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, as_json, as_table, order
 from roles.files import write_whole
+from roles.harmless import as_json as document
 from roles.kubelet.thresholds import Threshold, effective
 from roles.observe import Observation
 from roles.observe.look import look
 from roles.observe.parse import ObservationError
 from roles.proof import Cluster, NoApi
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote, RemoteError, show
+from roles.rollout.remote import Fleet, Remote, RemoteError, show, show_lines
 
 FORMATS = ("table", "json")
 
@@ -73,10 +73,10 @@ def _show(fleet: Fleet) -> None:
     problems = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     nodes = _nodes(fleet, problems)
     if wish.format == "json":
-        show(json.dumps({"nodes": [as_json(node) for node in nodes], "problems": problems}, indent=1))
+        show_lines(document({"nodes": [as_json(node) for node in nodes], "problems": problems}))
     else:
         for node in nodes:
-            show("\n" + as_table(node))
+            show_lines("\n" + as_table(node))
     if wish.picture:
         made = datetime.now(UTC).strftime("As seen on %Y-%m-%d at %H:%M UTC")
         try:
@@ -87,8 +87,7 @@ def _show(fleet: Fleet) -> None:
             if wish.format != "json":
                 show(f"\npicture: {wish.picture}")
     if problems:
-        lines = "\n".join(f"  - {problem}" for problem in problems)
-        raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+        raise bridge.refuse("not all nodes could be shown:", problems)
 
 
 def _read(fleet: Fleet) -> Wish:
@@ -123,8 +122,7 @@ def _nodes(fleet: Fleet, problems: list[str]) -> list[NodeOrder]:
     try:
         api = cluster.api()
     except NoApi as error:
-        lines = "\n".join(f"  - {problem}" for problem in (f"usage is read through the API: {error}", *problems))
-        raise bridge.refuse(f"no node could be shown:\n{lines}") from None
+        raise bridge.refuse("no node could be shown:", (f"usage is read through the API: {error}", *problems)) from None
     targets = [remote for remote in fleet.targets if remote.name in names]
     processes = fleet.each(targets, usage.look)
     nodes = []

@@ -11,7 +11,7 @@ import jinja2
 from roles.eviction.order import TITLES, NodeOrder, Row, Use, amount, reason
 from roles.eviction.predict import Reading
 from roles.kubelet.thresholds import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
-from roles.scripts import templates
+from roles.scripts import pages
 
 # A protected pod stands below all that can go, wherever the kubelet ranks it.
 _BELOW = 100_001
@@ -36,8 +36,7 @@ def page(nodes: Sequence[NodeOrder], *, made: str = "", problems: Iterable[str] 
 
 @cache
 def _template() -> jinja2.Template:
-    # The other templates are shell, where nothing is to be escaped as HTML.
-    return templates().overlay(autoescape=True).get_template("eviction_order.html.j2")
+    return pages().get_template("eviction_order.html.j2")
 
 
 def _node(node: NodeOrder, signals: Sequence[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
 from roles.feature_gates.skew import Running
 from roles.feature_gates.unmet import unmet, untold, wanted_of
+from roles.harmless import one_line
 from roles.kubelet import ask
 from roles.kubelet_config import brings
 from roles.observe import minor_of
@@ -27,7 +28,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
-from roles.rollout.remote import Answer, Fleet, Remote, show
+from roles.rollout.remote import Answer, Fleet, Remote, show_lines
 from roles.rollout.run import Run, Step, arrange
 
 
@@ -246,11 +247,11 @@ def _assemble(
         before,
         lasting,
     )
-    notes = [f"WARNING {', '.join(hosts)}: {warning}" for warning, hosts in _by_text(plans).items()] + _left_out(plans)
+    notes = [one_line(f"WARNING {', '.join(hosts)}: {warning}") for warning, hosts in _by_text(plans).items()] + _left_out(plans)
     if any(planned.component != "kubelet" for planned, _ in changing):
         notes.append(cluster.etcd_summary())
     notes += lasting.notes
-    notes += [f"NOT THE SAME {difference}" for difference in _apart(prepared)]
+    notes += [one_line(f"NOT THE SAME {difference}") for difference in _apart(prepared)]
     report.show_plan(prepared.run, cluster.apiservers, notes)
     if not (steps or lasting.steps):
         _show_results(prepared)
@@ -366,7 +367,7 @@ def _show_results(prepared: Prepared) -> None:
         rows += [[item.host, item.component, item.gate, "-", "-", "left out", "-", item.why] for item in plan.left_out]
     rows += [["cluster", *row] for row in prepared.lasting.rows()]
     headers = ["node", "component", "gate", "before", "after", "outcome", "s", "proof"]
-    show("\n" + table.render(headers, rows))
+    show_lines("\n" + table.render(headers, rows))
 
 
 def _after_sources(planned: Planned, step: Step | None) -> dict[str, bool]:

@@ -15,6 +15,7 @@ from roles.change.bundle import HOME, SYSTEMD
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.eviction import foresee
+from roles.harmless import one_line
 from roles.history import facts, model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
@@ -29,7 +30,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
-from roles.rollout.remote import Fleet, Remote, show
+from roles.rollout.remote import Fleet, Remote, show, show_lines
 from roles.rollout.run import ClusterStep, Run, Step, arrange
 from roles.scripts import templates
 
@@ -51,7 +52,7 @@ def _show_changes(fleet: Fleet) -> None:
     order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
     listed.sort(key=lambda change: (order[change.run], change.order, change.host))
     headers = ["run", "age", "node", "component", "state", "by", "what"]
-    show("\n" + table.render(headers, [_row(change) for change in listed]) if listed else "\nno changes are recorded on these nodes")
+    show_lines("\n" + table.render(headers, [_row(change) for change in listed]) if listed else "\nno changes are recorded on these nodes")
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
@@ -66,8 +67,7 @@ def _show_changes(fleet: Fleet) -> None:
         show(f"\ndeploys/rollback.py would undo {' and '.join(newest)}, unless another run is named by --data run=NAME")
     failures += [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     if failures:
-        lines = "\n".join(f"  - {failure}" for failure in failures)
-        raise bridge.refuse(f"not all nodes could be asked:\n{lines}")
+        raise bridge.refuse("not all nodes could be asked:", failures)
 
 
 def _unusable(changes: Sequence[Recorded]) -> list[str]:
@@ -298,7 +298,7 @@ def _assemble(
     components_first = bool(steps) and steps[0].change.component != planning.KUBELET
     stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=components_first)
     run = Run(info, stages, fleet, options.take_over, _finish, first=first)
-    notes = [f"WARNING {warning}" for undo in undos for warning in undo.warnings]
+    notes = [one_line(f"WARNING {warning}") for undo in undos for warning in undo.warnings]
     notes += [f"{undo.recorded.host}: {undo.recorded.component} is as it was before {name} already" for undo in undos if not undo.change]
     notes += [f"{host}:\n{outlook.text()}" for host, outlook in outlooks.items()]
     notes += more
@@ -324,7 +324,7 @@ def _finish(run: Run) -> None:
         ]
         for step in run.steps
     ]
-    show("\n" + table.render(headers, rows))
+    show_lines("\n" + table.render(headers, rows))
     report.show_end(run)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from roles.change.bundle import HOME
 from roles.change.inflight import NOT_IN_FLIGHT
+from roles.change.mask import mask_text
 from roles.change.record import CLUSTER_KIND, FORMAT, parse_events
 from roles.scripts import templates
 
@@ -137,7 +138,7 @@ def _change(host: str, change_id: str, state: str, reason: str, record: str, num
         host=host,
         id=change_id,
         state=values.get("state", "lost"),
-        reason=_bytes(reason).decode("utf-8", "replace").strip(),
+        reason=mask_text(_bytes(reason).decode("utf-8", "replace").strip()),
         boot=values.get("boot", ""),
         deadline=values.get("deadline", ""),
         plan=plan or {"run": values.get("run", ""), "who": values.get("who", ""), "command": values.get("command", "")},

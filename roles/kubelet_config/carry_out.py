@@ -13,6 +13,7 @@ from roles.change import Change
 from roles.change.model import change_id
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
+from roles.harmless import one_line
 from roles.kubelet import Kubelet, ask, blame, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
 from roles.kubelet.pending import Pending, pending
@@ -25,7 +26,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
 from roles.rollout.options import Options
-from roles.rollout.remote import Answer, Fleet, Remote, show
+from roles.rollout.remote import Answer, Fleet, Remote, show_lines
 from roles.rollout.run import Run, Step, arrange
 
 KUBELET = "kubelet"
@@ -327,7 +328,7 @@ def _assemble(
     lasting = kubeadm.last(found, fleet, members, options)
     run = Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared), last=lasting.steps)
     prepared = Prepared(run, planned, found.cluster, lasting)
-    notes = [f"WARNING {host}: {warning}" for host, item in planned.items() for warning in item.warnings]
+    notes = [one_line(f"WARNING {host}: {warning}") for host, item in planned.items() for warning in item.warnings]
     notes += [f"{host}:\n{item.outlook.text()}" for host, item in planned.items() if item.change is not None]
     notes += lasting.notes
     report.show_plan(prepared.run, found.cluster.apiservers, notes)
@@ -366,7 +367,7 @@ def _show_results(prepared: Prepared) -> None:
             rows += [[host, *row, *_how(step)] for row in _cells(name, old, now)]
     rows += prepared.lasting.rows()
     headers = ["node", "setting", "before", "after", "outcome", "s", "proof"]
-    show("\n" + table.render(headers, rows))
+    show_lines("\n" + table.render(headers, rows))
 
 
 def _cells(name: str, old: Any, now: Any) -> list[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from roles.api import Api, ApiError
 from roles.change.record import new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.data import strangers
+from roles.harmless import one_line
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
@@ -26,7 +27,7 @@ from roles.proof import NoApi, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Fleet, show, show_lines
 
 CELL = 120
 
@@ -126,11 +127,11 @@ def _show_plan(run: ObjectRun, plan: Plan) -> None:
     show(f"\nPlan of run {run.info.id}: {len(plan.actions)} changes of the cluster's objects")
     for number, action in enumerate(plan.actions, 1):
         show(f"\n[{number}/{len(plan.actions)}] {action.name}: {action.summary}")
-        lines = [*action.shown.splitlines(), *(f"- {note}" for note in action.notes)]
+        lines = [*action.shown.splitlines(), *(f"- {one_line(note)}" for note in action.notes)]
         if lines:
-            show("\n".join(f"    {line}" for line in lines))
+            show_lines("\n".join(f"    {line}" for line in lines))
     if plan.kept:
-        show("\nNo longer in the data:\n" + "\n".join(f"    {name}: {why}" for name, why in plan.kept))
+        show_lines("\nNo longer in the data:\n" + "\n".join(one_line(f"    {name}: {why}") for name, why in plan.kept))
     if not plan.actions:
         _show_results(run, plan)
 
@@ -152,7 +153,7 @@ def _show_results(run: ObjectRun, plan: Plan) -> None:
     rows = [_row(turn) for turn in run.turns]
     rows += [[name, "none", "no change", "-", why] for name, why in plan.unchanged]
     rows += [[name, "none", "kept", "-", "dropped from the data, as said above"] for name, _ in plan.kept]
-    show("\n" + table.render(["object", "action", "outcome", "s", "proof"], rows))
+    show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], rows))
 
 
 def _row(turn: Turn) -> list[str]:

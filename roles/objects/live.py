@@ -13,6 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.api import FIELD_MANAGER
+from roles.change.mask import mask_manifest, mask_text
 from roles.objects.model import PREEMPTS
 
 Object = Mapping[str, Any]
@@ -225,9 +226,14 @@ def bare(item: Object) -> dict[str, Any]:
 
 
 def diff(before: Object | None, after: Object | None, name: str) -> str:
-    """A unified diff of two objects as YAML; "" where they mean the same."""
-    old, new = (_yaml(_shown(item)).splitlines() if item is not None else [] for item in (before, after))
+    """A unified diff of two objects as YAML, secrets masked; "" where they mean the same."""
+    old, new = (_masked(item).splitlines() if item is not None else [] for item in (before, after))
     return "\n".join(_unified(old, new, name))
+
+
+def _masked(item: Object) -> str:
+    # A PriorityClass has a `value` that is no environment variable's.
+    return (mask_manifest if "spec" in item else mask_text)(_yaml(_shown(item)))
 
 
 def _shown(item: Object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from roles.change.mask import mask_text
 from roles.objects.live import Object, class_of, controller, is_ending, is_over, replicas, uid
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).
@@ -237,7 +238,8 @@ def complaints(item: Object, pods: Collection[Object], events: Collection[Object
         if event.get("type") == "Warning":
             about = event.get("involvedObject") or {}
             found.append(f"event of {about.get('kind')} {about.get('name')}: {event.get('reason')}: {event.get('message')}")
-    return [" ".join(line.split()) for line in dict.fromkeys(found)][:_TOLD]
+    # A container may have said anything before it ended, and so may who made the event.
+    return [mask_text(" ".join(line.split())) for line in dict.fromkeys(found)][:_TOLD]
 
 
 def _pod_complaints(pod: Object) -> list[str]:

@@ -32,7 +32,8 @@ Outcome = Literal["done", "reverted", "revert-failed", "foreign", "unknown", "fa
 REMOVAL = 30.0
 CONFLICTS = 30.0
 
-_FIELD = ("f:spec", "f:template", "f:spec", "f:priorityClassName")
+_CLASS = ("spec", "template", "spec", "priorityClassName")
+_FIELD = tuple(f"f:{part}" for part in _CLASS)
 
 
 class Undone(NotDone):
@@ -62,6 +63,19 @@ def read_live(api: Api) -> Live:
     """All that may name a class. Raises ApiError."""
     classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
     return Live(classes, {kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
+
+
+def recorded(action: Action) -> dict[str, Any]:
+    """What is kept of an action before it is begun. A PriorityClass whole, as `before` and `after`: it can hold no secret, and one that is
+    removed is made again from this. Of a workload, whose environment may hold some, the one field that changes, as `fields`:
+    {"path": [...], "before": ..., "after": ...}, None where it is not set."""
+    about = {"object": action.name, "path": action.path, "what": action.what, "summary": action.summary}
+    if action.workload is not None:
+        old = facts.class_of(action.workload.kind, action.before) if action.before is not None else ""
+        after = action.workload.priority_class
+        return {**about, "fields": [{"path": list(_CLASS), "before": old or None, "after": after or None}]}
+    before = facts.bare(action.before) if action.before is not None else None
+    return {**about, "before": before, "after": dict(action.manifest) if action.manifest is not None else None}
 
 
 class ObjectRun(Errand):
@@ -107,13 +121,7 @@ class ObjectRun(Errand):
         action, begun = turn.action, time.monotonic()
         show(f"\n[{number}/{len(self.turns)}] {action.name}: {action.summary}")
         try:
-            self.note(
-                {
-                    "event": "plan", "run": self.info.id, "order": number, "object": action.name, "path": action.path, "what": action.what,
-                    "summary": action.summary, "before": facts.bare(action.before) if action.before is not None else None,
-                    "after": dict(action.manifest) if action.manifest is not None else None,
-                }
-            )  # fmt: skip
+            self.note({"event": "plan", "run": self.info.id, "order": number, **recorded(action)})
             self._lock.ensure()
             turn.outcome = "failed"
             turn.proof = self._do(action)
@@ -283,7 +291,8 @@ class ObjectRun(Errand):
                 return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class), left)
             except Exception as error:
                 why = str(error) or repr(error)
-        show(f"  {why}\n  putting the class {old or 'none'} back")
+        show(f"  {why}")
+        show(f"  putting the class {old or 'none'} back")
         try:
             proof = self._undo(item, action.before, old)
         except Foreign as error:

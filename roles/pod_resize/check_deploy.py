@@ -31,7 +31,7 @@ from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.lock import Locked
-from roles.rollout.remote import Fleet, RemoteError, show
+from roles.rollout.remote import Fleet, RemoteError, show, show_lines
 
 # Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
 START_SECONDS = 90.0
@@ -189,7 +189,7 @@ class CheckRun(Errand):
     def close(self) -> None:
         rows = [[row.node, row.stage, row.outcome, table.short(row.proof)] for node in self.nodes for row in node.rows]
         rows += [[node.name, "-", node.outcome, table.short(node.why) or "-"] for node in self.nodes if node.outcome != "done"]
-        show("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
+        show_lines("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
         if self.halted:
             show(f"\nHALTED: {self.halted}")
         show(f"\nThe namespace {self.namespace} is {f'STILL THERE: {self._left}' if self._left else 'gone'}.")

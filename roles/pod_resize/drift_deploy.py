@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 from pyinfra.api.deploy import deploy
 
 from roles.api import Api, ApiError, list_objects
 from roles.change.refusal import Refusal
+from roles.harmless import as_json
 from roles.objects import connection
 from roles.pod_resize import model
 from roles.pod_resize.drift import NEEDED, Drift, find
 from roles.proof import NoApi, survey
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Fleet, show, show_lines
 
 #: Exit status where there is drift; 0 where there is none, 1 where nobody could look.
 DRIFT = 2
@@ -45,10 +44,10 @@ def _show(fleet: Fleet) -> bool:
     except (ApiError, NoApi, ValueError) as error:
         raise bridge.refuse(f"nobody could look: {error}") from None
     if wish.format == "json":
-        show(json.dumps({"drift": [one.as_json() for one in drifts]}, indent=1))
+        show_lines(as_json({"drift": [one.as_json() for one in drifts]}))
     elif drifts:
         show("\nPods that differ from their template (request/limit); those that are made anew get what the template says")
-        show(table.render(["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]))
+        show_lines(table.render(["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]))
     else:
         show("\nno workload's pods differ from its template in CPU or memory")
     return bool(drifts)

@@ -28,7 +28,7 @@ from roles.proof import NoApi
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Fleet, show, show_lines
 
 # Seconds: how long the API may be away in the middle of a run.
 API_PATIENCE = 60.0
@@ -287,7 +287,7 @@ def _finish(run: ResizeRun, plan: Plan, workload: tuple[str, Object] | None) -> 
 def _show_results(run: ResizeRun, plan: Plan) -> None:
     rows = [_row(turn) for turn in run.turns]
     rows += [[f"pod {name}", "none", "no change", "-", why] for name, why in plan.unchanged]
-    show("\n" + table.render(["object", "action", "outcome", "s", "proof"], rows))
+    show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], rows))
 
 
 def _row(turn: Turn) -> list[str]:

@@ -172,7 +172,8 @@ class ResizeRun(Errand):
                 return self._has(template, self._rolled(template))
             except Exception as error:
                 why = str(error) or repr(error)
-        show(f"  {why}\n  putting the template back")
+        show(f"  {why}")
+        show("  putting the template back")
         try:
             left = self._put_back(template)
         except Foreign as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import shlex
 import signal
 import time
 import weakref
@@ -32,25 +33,34 @@ from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.operation import operation
-from pyinfra.api.output import echo
 from pyinfra.api.state import State
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import (
+    SUDO_ASKPASS_ENV_VAR,
     CommandOutput,
     OutputLine,
+    _ensure_su_askpass_set_for_host,
+    _ensure_sudo_askpass_set_for_host,
     execute_command_with_sudo_retry,
+    make_unix_command,
     make_unix_command_for_host,
     write_stdin,
 )
 
 from roles import patience
+from roles.change.mask import mask_text
 from roles.data import names
+from roles.harmless import one_line, within
+from roles.rollout import host_keys, terminal
+from roles.rollout.terminal import show, show_lines
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # An API server that is away for the moment is expected and told by daytwo itself; paramiko would print a line for each try.
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
+terminal.guard()
+host_keys.guard()
 
 CONTROL_PLANE_GROUP = "control_plane"
 # A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
@@ -75,7 +85,7 @@ class Feed(Queue):  # type: ignore[misc]  # gevent gives its queue no type
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command printed; `code` is its exit status."""
+    """What a command printed; `code` is its exit status. On `stderr`, which is for people, secrets are masked."""
 
     code: int
     stdout: list[str]
@@ -173,6 +183,12 @@ class Remote:
         return isinstance(self._host.connector, SSHConnector)
 
     @property
+    def is_checked(self) -> bool:
+        """Its key was judged by the rules of the operator's own ssh, or there is no connection that needs it."""
+        connector = self._host.connector
+        return not isinstance(connector, SSHConnector) or connector.client is None or host_keys.is_checked(connector.client)
+
+    @property
     def transport(self) -> paramiko.Transport | None:
         """The SSH transport, for tunnels; None where the connector is not SSH (@local, @docker)."""
         connector = self._host.connector
@@ -216,7 +232,7 @@ class Remote:
             raise RemoteError(f"{self.name}: no answer within {timeout:g} s") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise ConnectionLost(f"{self.name}: the SSH connection was lost: {error}") from error
-        return Answer(code, output.stdout_lines, output.stderr_lines)
+        return Answer(code, output.stdout_lines, [mask_text(line) for line in output.stderr_lines])
 
     def _run_over_ssh(
         self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, feed: Feed | None, arguments: dict[str, Any]
@@ -225,21 +241,21 @@ class Remote:
         connector = cast(SSHConnector, self._host.connector)
 
         def execute() -> tuple[int, CommandOutput]:
-            command = make_unix_command_for_host(self._host.state, self._host, StringCommand(script), **arguments)
+            command, password = _become(self._host, script, arguments)
             client = connector.client
             transport = client.get_transport() if client else None
             if client is None or transport is None or not transport.is_active():
                 raise ConnectionLost(f"{self.name}: there is no SSH connection")
             transport.set_keepalive(KEEPALIVE_SECONDS)
-            to_stdin, from_stdout, from_stderr = client.exec_command(command.get_raw_value())
+            to_stdin, from_stdout, from_stderr = client.exec_command(command)
             errors = gevent.spawn(lambda: [line.rstrip("\n") for line in from_stderr])
             feeder: gevent.Greenlet[Any, Any] | None = None
             lines: list[OutputLine] = []
             try:
                 if feed is not None:
-                    feeder = gevent.spawn(_pour, stdin, feed, to_stdin)
-                elif stdin is not None:
-                    write_stdin([stdin], to_stdin)  # closes it, too
+                    feeder = gevent.spawn(_pour, password + (stdin or ""), feed, to_stdin)
+                elif stdin is not None or password:
+                    write_stdin([password + (stdin or "")], to_stdin)  # closes it, too
                 else:
                     to_stdin.close()
                 for raw in from_stdout:
@@ -262,10 +278,29 @@ class Remote:
         return cast("tuple[int, CommandOutput]", execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute))
 
 
-def _pour(first: str | None, feed: Feed, to_stdin: paramiko.channel.ChannelStdinFile) -> None:
+def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """The command line that becomes root and runs a script, and what it reads first from its standard input: sudo's password, or "".
+
+    pyinfra would have the password in the arguments of `env`, where everybody on the node can read it for that moment. Here a shell reads
+    it, byte by byte up to the line feed (POSIX, read), into its environment, which its own user and root can read alone; the askpass
+    script that pyinfra has laid down takes it from there.
+    """
+    password = (arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")) if arguments.get("_sudo") else None
+    if not password:
+        return make_unix_command_for_host(host.state, host, StringCommand(script), **arguments).get_raw_value(), ""
+    askpass = _ensure_sudo_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
+    more = {"_sudo_password": "-", "_sudo_askpass_path": None}  # as with a password, and without its value
+    if arguments.get("_su_user") and arguments.get("_su_password"):
+        more["_su_askpass_path"] = _ensure_su_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
+    command = make_unix_command(StringCommand(script), **{**arguments, **more}).get_raw_value()
+    read = f"IFS= read -r {SUDO_ASKPASS_ENV_VAR} || exit 1; export {SUDO_ASKPASS_ENV_VAR}"
+    return f"sh -c {shlex.quote(f'{read}; SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; exec {command}')}", f"{password}\n"
+
+
+def _pour(first: str, feed: Feed, to_stdin: paramiko.channel.ChannelStdinFile) -> None:
     # A write to a channel that has gone fails; whoever reads its output learns of it.
     with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-        for text in itertools.chain([first or ""], iter(feed.get, None)):
+        for text in itertools.chain([first], iter(feed.get, None)):
             to_stdin.write(text)
             to_stdin.flush()
         to_stdin.close()
@@ -336,6 +371,11 @@ def _fleet(state: State) -> Fleet:
     active = {host.name for host in state.active_hosts}
     limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
     remotes = {host.name: Remote(host) for host in state.inventory}
+    if unchecked := [name for name, remote in remotes.items() if not remote.is_checked]:
+        raise refuse(
+            f"{', '.join(unchecked)}: connected to without daytwo's config.py, so nobody has judged the host's key as your ssh would; "
+            "start pyinfra in daytwo's folder, and with no other --config"
+        )
     try:
         patience.take(remote.data(patience.KEY) for remote in remotes.values())
     except ValueError as error:
@@ -384,15 +424,14 @@ class Refused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
         """Kept by Python all the same, for those who ask sys.exc_info()."""
 
 
-def refuse(message: str) -> DeployError:
-    """The error that stops a pyinfra run in the prepare phase, under -y too."""
-    return Refused(message)
+def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
+    """The error that stops a pyinfra run in the prepare phase, under -y too; `reasons` are told below the message, one by one."""
+    return Refused("\n".join([one_line(message), *(f"  - {within(str(reason))}" for reason in reasons)]))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
     """The error that stops a run because of `reasons`, all of them told."""
-    lines = "\n".join(f"  - {reason}" for reason in reasons)
-    return refuse(f"refused, nothing was written on any node:\n{lines}")
+    return refuse("refused, nothing was written on any node:", reasons)
 
 
 def stop(reasons: Iterable[object]) -> None:
@@ -434,11 +473,6 @@ def on_interrupt(handle: Callable[[], None]) -> None:
         signal.signal(number, lambda *_: gevent.spawn(handle))
 
 
-def show(text: str = "") -> None:
-    """Print for the operator, on standard output."""
-    echo(text)
-
-
 @operation(is_idempotent=True)  # type: ignore[untyped-decorator]
 def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
     """One operation for one host: `work(host name)` is waited for, True is success and False fails the host.
@@ -458,3 +492,28 @@ def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[Fun
 
 def hosts_by_name(remotes: Iterable[Remote]) -> dict[str, Remote]:
     return {remote.name: remote for remote in remotes}
+
+
+__all__ = [
+    "Answer",
+    "ConnectionLost",
+    "Feed",
+    "Fleet",
+    "Refused",
+    "Remote",
+    "RemoteError",
+    "current_fleet",
+    "current_host",
+    "drive",
+    "hosts_by_name",
+    "leave",
+    "on_interrupt",
+    "once",
+    "open_inventory",
+    "pyinfra_keys",
+    "refusals",
+    "refuse",
+    "show",
+    "show_lines",
+    "stop",
+]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.change.bundle import directory
-from roles.change.mask import mask_text
 from roles.change.model import STABLE_SECONDS, Change
-from roles.rollout.remote import show
+from roles.rollout.remote import show, show_lines
 from roles.rollout.run import ClusterStep, Run, Step
 from roles.rollout.table import counted
 
@@ -22,7 +21,7 @@ def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
     for stage in run.stages:
         for step in stage.steps:
             show(f"\n[{step.order}/{len(run.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
-            show("\n".join(_told(step.change, apiservers)))
+            show_lines("\n".join(_told(step.change, apiservers)))
         if stage.canary:
             soak = f", watched for {stage.steps[0].change.soak} s" if stage.steps[0].change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
@@ -30,7 +29,7 @@ def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
             show(f"\nThe last {len(stage.steps)} at most {stage.at_once} at a time.")
     _show_cluster_steps("Last, once every node is confirmed" if run.steps else "Last", run.last)
     for note in notes:
-        show(f"\n{note}")
+        show_lines(f"\n{note}")
 
 
 def _beside(run: Run) -> str:
@@ -41,7 +40,8 @@ def _beside(run: Run) -> str:
 def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
     for step in steps:
         show(f"\n{when}: {step.name}: {step.summary}")
-        show("\n".join(f"    {line}" for line in [*step.diff.splitlines(), "restarts: nothing; will be proven: read back from the API"]))
+        lines = [*step.diff.splitlines(), "restarts: nothing; will be proven: read back from the API"]
+        show_lines("\n".join(f"    {line}" for line in lines))
 
 
 def _told(change: Change, apiservers: int) -> list[str]:
@@ -91,7 +91,7 @@ def _show_failure(step: Step) -> None:
         return
     if status is not None and status.last_words:
         show(f"What {change.node} kept as evidence (its last lines):")
-        show("\n".join(f"  | {mask_text(line)}" for line in status.last_words))
+        show_lines("\n".join(f"  | {line}" for line in status.last_words))
     if step.outcome != "refused":
         evidence = "evidence, " if status is not None and status.last_words else ""
         show(f"All of it lies on {change.node} in {directory(change.id)}/ (log, {evidence}before/, after/).")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from roles.harmless import one_line
+
 CELL = 160
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; the last column is not padded. A cell's control characters are shown escaped."""
-    cells = [[_plain(cell) for cell in row] for row in (headers, *rows)]
+    """Columns as wide as their widest cell; the last column is not padded. A cell is one line, and harmless."""
+    cells = [[one_line(cell) for cell in row] for row in (headers, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
@@ -23,7 +25,3 @@ def short(text: str, most: int = CELL) -> str:
 def counted(number: int, thing: str) -> str:
     """`1 change`, `2 changes`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-def _plain(text: str) -> str:
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -19,7 +19,7 @@ from roles.proof import Cluster, Looked, NoApi, with_versions
 from roles.proof.cluster import API_WAIT_SECONDS
 from roles.rollout import remote as bridge
 from roles.rollout import table
-from roles.rollout.remote import Fleet, show
+from roles.rollout.remote import Fleet, show, show_lines
 
 
 @dataclass
@@ -63,23 +63,22 @@ def _show(fleet: Fleet) -> None:
     notes = _effective(nodes, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
-    show(table.render(headers, [row for node in nodes for row in _components(node)]))
+    show_lines(table.render(headers, [row for node in nodes for row in _components(node)]))
     show("\nFeature gates that a file or flag sets")
     gates = [row for node in nodes for row in _gates(node)]
-    show(table.render(["node", "component", "gate", "set to", "in effect", "where"], gates) if gates else "none")
+    show_lines(table.render(["node", "component", "gate", "set to", "in effect", "where"], gates) if gates else "none")
     show("\nWhat the next `kubeadm upgrade` would change")
-    show(_lasting(nodes, cluster, notes))
+    show_lines(_lasting(nodes, cluster, notes))
     show("\nSources")
-    show(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
+    show_lines(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
     for aside in asides:
         show(f"\n{aside}")
-    if ignored := [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
-        show("\n" + "\n".join(ignored))
+    for line in [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
+        show(f"\n{line}")
     for note in notes:
         show(f"\nnot known: {note}")
     if failures:
-        lines = "\n".join(f"  - {failure}" for failure in failures)
-        raise bridge.refuse(f"not all nodes could be shown:\n{lines}")
+        raise bridge.refuse("not all nodes could be shown:", failures)
 
 
 def _versions(fleet: Fleet, nodes: list[_Node], cluster: Cluster) -> None:

@@ -16,6 +16,7 @@ from testinfra.host import Host
 from roles import control_plane
 from roles.change.refusal import Refusal
 from roles.checks import CHECKS, CLUSTER_CHECKS, Result, Wishes, gather, judge, of_the_cluster, wishes
+from roles.harmless import harmless
 from roles.inventory import refusals
 from roles.proof import Cluster
 from roles.rollout.remote import Answer, Fleet, Remote, open_inventory, pyinfra_keys
@@ -189,9 +190,11 @@ def hold(config: pytest.Config, target: str, check: str) -> str:
         pytest.fail(WHICH, pytrace=False)
     result = found.result(target, check)
     if result is None:
-        pytest.fail(f"{target} could not be looked at: {found.why_not(target)}", pytrace=False)
+        pytest.fail(f"{target} could not be looked at: {harmless(found.why_not(target))}", pytrace=False)
     if result.outcome == "skip" or (result.outcome == "unknown" and found.never_told(check)):
-        pytest.skip(result.why)
+        pytest.skip(harmless(result.why))
     if result.outcome != "pass":
-        pytest.fail(f"{target}: {check}: {'could not be seen: ' if result.outcome == 'unknown' else ''}{result.why}", pytrace=False)
+        pytest.fail(
+            f"{target}: {check}: {'could not be seen: ' if result.outcome == 'unknown' else ''}{harmless(result.why)}", pytrace=False
+        )
     return result.why

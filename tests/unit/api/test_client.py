@@ -14,7 +14,7 @@ import pytest
 
 from roles import api as face
 from roles import patience
-from roles.api import client, open_api
+from roles.api import client, open_api, parse_kubeconfig
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
 from tests.unit.clock import Clock
 
@@ -37,6 +37,48 @@ def test_a_token_is_sent(ssh: SshServer, server: ApiServer, authority: Authority
     with open_api(ssh.transport, kubeconfig(authority, {"token": "abc"}), ("127.0.0.1", server.port), host="cp1") as api:
         api.get_raw("/")
     assert server.headers["Authorization"] == "Bearer abc"
+
+
+def _unverified(ssh: SshServer, server: ApiServer, user: dict[str, str], authority: Authority) -> face.Api:
+    # As the controller-manager and the scheduler are asked, whose certificates no authority has signed.
+    credentials = parse_kubeconfig(kubeconfig(Authority("the cluster's"), user))
+    return face.TunnelApi(ssh.transport, credentials, ("127.0.0.1", server.port), "cp1", verify=False)
+
+
+def test_a_token_never_goes_to_a_peer_that_was_not_verified(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    api = _unverified(ssh, server, {"token": "abc"}, authority)
+    with pytest.raises(face.ApiError, match="bearer token, which is not sent to such a peer; have a kubeconfig with a client certificate"):
+        api.get_raw("/metrics", wait=60)
+    with pytest.raises(face.ApiError, match="bearer token"):
+        api.apply("/x", {})
+    assert not ssh.connections and not server.headers and not server.sent
+
+
+def test_such_a_peer_sees_the_client_certificate_alone(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    seen: list[str | None] = []
+    server.answer = lambda path, who: (seen.append(who), (200, b""))[1]
+    _unverified(ssh, server, {"token": "abc", **certificate_user(authority)}, authority).get_raw("/metrics")
+    assert seen == ["admin"] and "Authorization" not in server.headers
+
+
+def test_a_tunnel_without_tls_has_no_token_to_send(ssh: SshServer, tmp_path: Path) -> None:
+    plain = ApiServer(None, tmp_path)
+    try:
+        client.Tunnel(ssh.transport, ("127.0.0.1", plain.port), "cp1", context=None, name="cp1", token="abc").request("/")
+        assert plain.headers and "Authorization" not in plain.headers
+    finally:
+        plain.close()
+
+
+def test_what_is_named_as_a_way_out_is_one(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    config = kubeconfig(authority, certificate_user(authority))
+    with (
+        open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1", tls_server_name="nope") as api,
+        pytest.raises(face.TLS) as caught,
+    ):
+        api.get_raw("/")
+    # It is no data key.
+    assert "tls_server_name" not in str(caught.value)
 
 
 def test_no_descriptor_and_no_file_is_left(ssh: SshServer, server: ApiServer, authority: Authority) -> None:

@@ -165,11 +165,11 @@ def test_an_object_that_is_not_there(api: face.Api, server: ApiServer) -> None:
         ("certificate is not yet valid", "look at the clocks"),
         ("unable to get local issuer certificate", "another CA signed it"),
         ("self-signed certificate in certificate chain", "another CA signed it"),
-        ("Hostname mismatch, certificate is not valid for 'nope'.", "tls_server_name"),
+        ("Hostname mismatch, certificate is not valid for 'nope'.", "made with it"),
         # Go's words, through kubectl.
         ("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is after", "renew it"),
         ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "another CA signed it"),
-        ("tls: failed to verify certificate: x509: certificate is valid for cp1, not nope", "tls_server_name"),
+        ("tls: failed to verify certificate: x509: certificate is valid for cp1, not nope", "made with it"),
     ],
 )
 def test_each_bad_certificate_has_its_way_out(message: str, way_out: str) -> None:

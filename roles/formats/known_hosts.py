@@ -1,0 +1,103 @@
+"""Files of known host keys, as ssh reads them (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; OpenSSH's hostfile.c). Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+#: Of a key: it is the known one; another one is known; none is known; it was declared invalid.
+Verdict = Literal["known", "changed", "new", "revoked"]
+
+_MARKERS = ("@cert-authority", "@revoked")
+
+
+@dataclass(frozen=True)
+class KnownKey:
+    """One line that is about a host. `kind` is the key's type (`ssh-ed25519`), `blob` the key as it goes over the wire, `marker` is "",
+    "@cert-authority" or "@revoked", `where` is FILE:LINE."""
+
+    kind: str
+    blob: bytes
+    marker: str
+    where: str
+
+
+def keys_of(text: str, name: str, path: str) -> Iterator[KnownKey]:
+    """The lines of a file that are about a host: `name` is `host`, or `[host]:port` for a port that is not 22. A line that ssh could not
+    read is passed over, as ssh does."""
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split(None, 4)
+        marker = words.pop(0) if words and words[0].startswith("@") else ""
+        if len(words) < 3 or words[0].startswith("#") or (marker and marker not in _MARKERS):
+            continue
+        if _about(words[0], name.lower()) and (blob := _blob(words[1], words[2])):
+            yield KnownKey(words[1], blob, marker, f"{path}:{number}")
+
+
+def verdict(known: Sequence[KnownKey], blob: bytes) -> tuple[Verdict, str]:
+    """What these lines say of a key, and the line that says so ("" for none)."""
+    for key in known:
+        if key.marker == "@revoked" and key.blob == blob:
+            return "revoked", key.where
+    plain = [key for key in known if not key.marker]
+    for key in plain:
+        if key.blob == blob:
+            return "known", key.where
+    return ("changed", plain[0].where) if plain else ("new", "")
+
+
+def lists_key(text: str, blob: bytes) -> bool:
+    """A list of public keys, one a line (RevokedHostKeys of ssh_config(5)), has this one."""
+    for line in text.splitlines():
+        words = line.split(None, 2)
+        if len(words) >= 2 and not words[0].startswith("#") and _blob(words[0], words[1]) == blob:
+            return True
+    return False
+
+
+def fingerprint(blob: bytes) -> str:
+    """As ssh shows it: `SHA256:...`."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def _blob(kind: str, text: str) -> bytes | None:
+    try:
+        blob = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    # It begins with its type, as a string (RFC 4253, 6.6): one that says otherwise is no key.
+    return blob if blob[4 : 4 + len(kind)] == kind.encode() else None
+
+
+def _about(patterns: str, name: str) -> bool:
+    if patterns.startswith("|"):
+        return _hashed(patterns, name)
+    found = False
+    for pattern in patterns.lower().split(","):
+        if _matches(pattern.removeprefix("!"), name):
+            if pattern.startswith("!"):
+                return False
+            found = True
+    return found
+
+
+def _matches(pattern: str, name: str) -> bool:
+    # Only * and ? mean something; brackets stand for themselves.
+    return re.fullmatch("".join({"*": ".*", "?": "."}.get(sign, re.escape(sign)) for sign in pattern), name, re.DOTALL) is not None
+
+
+def _hashed(field: str, name: str) -> bool:
+    parts = field.split("|")
+    if len(parts) != 4 or parts[1] != "1":
+        return False
+    try:
+        salt, digest = base64.b64decode(parts[2], validate=True), base64.b64decode(parts[3], validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return hmac.compare_digest(hmac.new(salt, name.encode(), "sha1").digest(), digest)

@@ -1,0 +1,56 @@
+"""What is kept of a change of the cluster's objects, and shown of it: the fields that change, and no secret that stands beside them."""
+
+from __future__ import annotations
+
+import json
+
+from roles.objects import live as facts
+from roles.objects import plan as planning
+from roles.objects import rollout
+from roles.objects.run import recorded
+from tests.unit.objects.world import cluster, pod, priority_class, wanted, workload
+
+SECRET = "hunter2-of-the-shop"
+
+
+def _with_secrets() -> dict[str, object]:
+    item = workload("Deployment", "web", "old", namespace="shop")
+    env = [{"name": "DB_PASSWORD", "value": SECRET}, {"name": "PLAIN", "value": SECRET}]
+    item["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    item["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"spec": {"env": env}})}
+    return item
+
+
+def test_of_a_workload_the_one_field_that_changes_is_kept() -> None:
+    live = cluster(priority_class("web", 5), priority_class("old", 4), Deployment=[_with_secrets()])
+    plan = planning.make(wanted(workloads={"shop/deployment/web": "web"}), live)
+    (action,) = plan.actions
+    event = recorded(action)
+    path = ["spec", "template", "spec", "priorityClassName"]
+    assert event["fields"] == [{"path": path, "before": "old", "after": "web"}]
+    assert SECRET not in json.dumps(event)
+    assert json.loads(json.dumps(event)) == event
+
+
+def test_a_class_is_kept_whole() -> None:
+    plan = planning.make(wanted(priority_classes={"web": {"value": 5, "description": "new"}}), cluster(priority_class("web", 5)))
+    event = recorded(plan.actions[0])
+    assert event["before"]["value"] == 5 and event["after"]["description"] == "new" and "managedFields" not in event["before"]["metadata"]
+
+
+def test_secrets_of_an_object_are_masked_in_its_diff() -> None:
+    before = _with_secrets()
+    after = json.loads(json.dumps(before))
+    after["spec"]["template"]["spec"]["priorityClassName"] = "web"
+    after["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = "another"
+    shown = facts.diff(before, after, "web")
+    assert "priorityClassName: web" in shown and SECRET not in shown and "another" not in shown and "<masked sha256:" in shown
+    assert facts.diff(priority_class("a", 1), priority_class("a", 2), "a").count("value: ") == 2
+
+
+def test_what_containers_said_is_masked_where_it_comes_in() -> None:
+    ended = pod("web-1", "web")
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": f"cannot log in: password={SECRET}"}}
+    ended["status"]["containerStatuses"] = [{"name": "c", "state": state}]
+    (line,) = rollout.complaints(workload("Deployment", "web"), [ended])
+    assert "cannot log in: password=<masked sha256:" in line and SECRET not in line
