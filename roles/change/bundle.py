@@ -111,8 +111,8 @@ def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: st
 def boot_files(unit: str, home: str = HOME) -> dict[str, bytes]:
     """What puts back at boot, before `unit` (the kubelet's) is started, and goes on trying: a script, its unit, its timer."""
     values = {"unit": unit, "home": home, "window": model.BOOT_SECONDS, "every": model.BOOT_RETRY_SECONDS}
-    names = ("recover.sh", "daytwo-recover.service", "daytwo-recover.timer")
-    return {name: templates().get_template(f"{name}.j2").render(**values).encode() for name in names}
+    names = ("recover.sh.j2", "daytwo-recover.service.j2", "daytwo-recover.timer.j2")
+    return {name.removesuffix(".j2"): templates().get_template(name).render(**values).encode() for name in names}
 
 
 def uninstall_script(io_seconds: int = model.IO_SECONDS, home: str = HOME, systemd: str = SYSTEMD) -> str:

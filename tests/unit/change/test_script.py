@@ -757,7 +757,8 @@ def test_a_process_that_systemd_starts_over_and_over_is_not_waited_for(watched: 
 
 
 def test_a_unit_that_failed_is_not_waited_for(watched: Scratch) -> None:
-    dies = 'if [ -e "$S/etc/made" ] && alive; then kill -KILL "$(cat "$S/run/pid")"; : >"$S/run/pid"; echo failed >"$S/run/active"; fi\n'
+    # In the moment after the start was done.
+    dies = 'case $* in *NRestarts*) ;; *) false ;; esac && if [ -e "$S/etc/made" ] && alive; then kill -KILL "$(cat "$S/run/pid")"; : >"$S/run/pid"; echo failed >"$S/run/active"; fi\n'
     watched.hook("show", dies)
     assert watched.verb("apply") == 1
     assert reason(watched) == f"{watched.change.unit} failed"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.change import FileEdit, uninstall_script
+from roles.change import FileEdit, bundle, model, uninstall_script
 from tests.unit.change.scratch import AFTER, BAD, BEFORE, Scratch, in_private_mounts, mount
 from tests.unit.change.test_clock import LATER, needs_time_namespace
 from tests.unit.change.test_script import fill, is_over, reason, status, untouched, walled, without_fill
@@ -158,6 +158,34 @@ def test_a_disk_that_is_read_only_at_boot(tmp_path: Path, url: str, target: bool
         comes_back(node)
 
     walled(url, tmp_path, body, "home", "etc")
+
+
+def test_a_kubelet_that_could_not_be_kept_waiting_is_restarted(tmp_path: Path, url: str) -> None:
+    """It has read what was not confirmed, and is healthy: that it runs is no proof."""
+
+    def body(node: Scratch) -> None:
+        assert node.verb("apply") == 0
+        node.boot()
+        mount("-o", "remount,ro", node.root / "etc")
+        assert recover(node, "once") == 1
+        node.systemctl("start", node.change.unit)
+        assert node.argv == node.change.new_argv
+        mount("-o", "remount,rw", node.root / "etc")
+        assert recover(node, "once") == 0
+        assert node.armed and node.argv == node.change.new_argv
+        assert node.verb("deadline") == 0
+        is_over(node, "reverted")
+        untouched(node)
+
+    walled(url, tmp_path, body, "etc")
+
+
+def test_the_timer_is_what_the_unit_at_boot_starts_where_it_fails() -> None:
+    files = {name: text.decode() for name, text in bundle.boot_files("kubelet.service", "/var/lib/daytwo").items()}
+    assert "OnFailure=daytwo-recover.timer\n" in files["daytwo-recover.service"]
+    assert "Before=kubelet.service\n" in files["daytwo-recover.service"]
+    limit = re.findall(r"^TimeoutStartSec=(\d+)$", files["daytwo-recover.service"], re.MULTILINE)
+    assert len(limit) == 1 and model.BOOT_SECONDS < int(limit[0]) < 600, "the kubelet would wait for ever, or what puts back be ended early"
 
 
 def test_somebody_says_that_it_is_not_to_be_tried_any_more(tmp_path: Path, url: str) -> None:
