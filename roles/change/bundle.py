@@ -82,8 +82,13 @@ def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
             container=change.container,
             apply_timeout=change.apply_timeout,
             confirm_timeout=change.confirm_timeout,
+            soak=change.soak,
             revert_timeout=change.revert_timeout,
             retry_seconds=model.RETRY_SECONDS,
+            io_seconds=change.io_seconds,
+            turn_seconds=model.TURN_SECONDS,
+            stop_seconds=model.STOP_SECONDS,
+            evidence_seconds=model.EVIDENCE_SECONDS,
             stable_seconds=model.STABLE_SECONDS,
             settle_seconds=change.settle_seconds,
             keep=model.KEEP,
@@ -97,16 +102,27 @@ def _comment(text: str) -> str:
 
 def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> dict[str, bytes]:
     """Every file of the change's directory, by its name in there. `record` is what is known of the change beforehand."""
-    unit = templates().get_template("daytwo-recover.service.j2").render(unit=change.unit, home=home)
     files = {
         "change.sh": render(change, home, systemd).encode("utf-8", "surrogateescape"),
-        "recover.sh": templates().get_template("recover.sh.j2").render(home=home).encode(),
-        "daytwo-recover.service": unit.encode(),
+        **boot_files(change.unit, home),
         "holder": holder.lines.encode("utf-8", "surrogateescape"),
         "record.jsonl": json.dumps(dict(record), sort_keys=True).encode() + b"\n",
         "state": b"state=staged\n",
     }
     return files | {f"after/{number}": edit.after for number, edit in enumerate(change.files, 1) if edit.after is not None}
+
+
+def boot_files(unit: str, home: str = HOME) -> dict[str, bytes]:
+    """What puts back at boot, before `unit` (the kubelet's) is started, and goes on trying: a script, its unit, its timer."""
+    values = {"unit": unit, "home": home, "window": model.BOOT_SECONDS, "every": model.BOOT_RETRY_SECONDS}
+    names = ("recover.sh.j2", "daytwo-recover.service.j2", "daytwo-recover.timer.j2")
+    return {name.removesuffix(".j2"): templates().get_template(name).render(**values).encode() for name in names}
+
+
+def uninstall_script(io_seconds: int = model.IO_SECONDS, home: str = HOME, systemd: str = SYSTEMD) -> str:
+    """A script as root: daytwo leaves the node. Its last line is `clean`, `busy WHY`, or `removed`, there with what could not be cleared
+    (`, but left: PATH (WHY); ...`). A file system that does not answer within `io_seconds` is passed over."""
+    return templates().get_template("uninstall.sh.j2").render(home=home, systemd=systemd, io_seconds=io_seconds)
 
 
 def keep_script(change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME) -> str:

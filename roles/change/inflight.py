@@ -22,7 +22,7 @@ def in_flight(changes: Mapping[str, Mapping[str, str]], boot: str, uptime: float
 def _how(change: Mapping[str, str], boot: str, uptime: float) -> str:
     match change.get("state"):
         case "revert-failed":
-            return "revert-failed: it wants a hand"
+            return "revert-failed: its node tries again until it is done, or abandoned"
         case "reverting":
             return "being put back"
         case None:

@@ -25,8 +25,19 @@ STABLE_SECONDS = 12
 # that is still there after it and a moment, and healthy, stays.
 GRACE_SECONDS = 30
 MOMENT_SECONDS = 10
-# A revert that was ended itself is taken up again after this long.
+# A revert that was ended itself, or that failed, is taken up again after this long.
 RETRY_SECONDS = 30
+# A file system that has not answered after this long is taken for dead: it must not keep the rest from being put back.
+IO_SECONDS = 15
+# The start that systemd has in its queue at boot is waited for no longer than this; what hangs in the unit (an ExecStartPre, a process
+# that does not obey) is ended after STOP_SECONDS. systemd's own limits, 90 s by default, may be switched off.
+TURN_SECONDS = 60
+STOP_SECONDS = 15
+# The journal may be slow, or large.
+EVIDENCE_SECONDS = 10
+# At boot the kubelet is kept waiting for so long where a file cannot be put back yet; after that it is tried at this interval.
+BOOT_SECONDS = 90
+BOOT_RETRY_SECONDS = 10
 # What is left of confirm_timeout once the new process may have used all of its time: for the proof.
 PROOF_SECONDS = 120
 # The shortest confirm_timeout: a kubelet's start, STABLE_SECONDS, and a moment for the proof.
@@ -149,6 +160,11 @@ class Change:
     def revert_timeout(self) -> int:
         """Seconds for each rung of the way back."""
         return self._patient(REVERT_TIMEOUT)
+
+    @property
+    def io_seconds(self) -> int:
+        """Seconds for one look at, or write to, a file on the way back."""
+        return self._patient(IO_SECONDS)
 
     @property
     def settle_seconds(self) -> int:

@@ -11,7 +11,8 @@ from pyinfra.api.deploy import deploy
 
 from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError
-from roles.change.bundle import HOME, SYSTEMD
+from roles.change import uninstall_script
+from roles.change.model import IO_SECONDS
 from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.eviction import foresee
@@ -32,7 +33,6 @@ from roles.rollout import report, table
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote, show, show_lines
 from roles.rollout.run import ClusterStep, Run, Step, arrange
-from roles.scripts import templates
 
 UNINSTALL_SECONDS = 120
 
@@ -348,7 +348,7 @@ def _look_before(fleet: Fleet) -> dict[str, Remote]:
 
 
 def _uninstall(remote: Remote) -> bool:
-    script = templates().get_template("uninstall.sh.j2").render(home=HOME, systemd=SYSTEMD)
+    script = uninstall_script(round(patient(IO_SECONDS)))
     answer = remote.run(script, timeout=patient(UNINSTALL_SECONDS))
     said = answer.stdout[-1] if answer.stdout else " ".join(answer.stderr[-3:])
     show(f"{remote.name}: {said}")

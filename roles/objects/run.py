@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ class ObjectRun(Errand):
 
     def leaving(self) -> str:
         left = "a roll-out that was begun goes on in the cluster, run this again to see to its end"
-        return f"{left}\na class is being replaced, and may be gone; as it was:\n{self._recreate}" if self._recreate else left
+        return f"{left}; a class is being replaced, and may be gone; this creates it as it was: {self._recreate}" if self._recreate else left
 
     def _carry_out(self, number: int, turn: Turn) -> None:
         action, begun = turn.action, time.monotonic()
@@ -240,7 +241,7 @@ class ObjectRun(Errand):
             return RevertFailed(
                 f"{why}; and it was not seen to be there again as it was: {str(error) or repr(error)}; STATE UNKNOWN, look: "
                 f"kubectl get priorityclass {name}; "
-                f"where it is gone, pods that name it cannot be created, and this creates it again:\n{_create_by_hand(manifest)}"
+                f"where it is gone, pods that name it cannot be created, and this creates it again: {_create_by_hand(manifest)}"
             )
         return Undone(f"{why}; the old one was created again and read back: value {facts.value_of(again)}, {facts.policy_of(again)}")
 
@@ -396,7 +397,9 @@ def _again(item: Object) -> dict[str, Any]:
 
 
 def _create_by_hand(manifest: Mapping[str, Any]) -> str:
-    return f"kubectl create -f - <<'END'\n{json.dumps(manifest)}\nEND"
+    """One line, since it stands in messages; JSON in ASCII, so that nothing in it has to be shown escaped."""
+    text = json.dumps(manifest).replace("\x7f", "\\u007f")
+    return f"printf %s {shlex.quote(text)} | kubectl create -f -"
 
 
 def _is_own(found: Object, made: str) -> bool:
@@ -408,7 +411,7 @@ def _made_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> For
     makers = ", ".join(facts.managers(found, "f:value")) or "somebody"
     return Foreign(
         f"{why}; and {makers} created a class of that name meanwhile (value {facts.value_of(found)}, {facts.policy_of(found)}): it is left "
-        f"as it is; for the one of before, delete theirs, then:\n{_create_by_hand(manifest)}"
+        f"as it is; for the one of before, delete theirs, then: {_create_by_hand(manifest)}"
     )
 
 

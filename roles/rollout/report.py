@@ -104,5 +104,6 @@ def _show_failure(step: Step) -> None:
         here = directory(change.id)
         show(
             f"MEND BY HAND on {change.node}: read {here}/log; the old files are {here}/before/ (SHA256SUMS beside them). "
-            f"Then `sh {here}/change.sh revert` tries once more, and `sh {here}/change.sh abandon` leaves all as you made it."
+            f"The node tries again by itself; `sh {here}/change.sh revert` does so at once, and `sh {here}/change.sh abandon` ends that "
+            "and leaves all as you made it."
         )

@@ -244,7 +244,8 @@ class Lane:
         """As if daytwo had never been on this node, and the gates as before."""
         self.lab.run(self.lock_host, f"cd {HOME} 2>/dev/null || exit 0; flock -w 30 cluster.lock rm -f cluster")
         self.run(
-            f"rm -rf {HOME} /etc/systemd/system/daytwo-recover.service /etc/systemd/system/multi-user.target.wants/daytwo-recover.service"
+            "systemctl stop daytwo-recover.timer 2>/dev/null; "
+            f"rm -rf {HOME} /etc/systemd/system/daytwo-recover.* /etc/systemd/system/multi-user.target.wants/daytwo-recover.service"
         )
         if confirmed:
             made = [path for path in self.after.files if path not in self.before.files]
@@ -274,7 +275,7 @@ class Lane:
         return self.run(
             f"ls -A {HOME}/active; ls -d {HOME}/ended-* {HOME}/*.new {HOME}/changes/*/states 2>/dev/null; "
             "find /etc /srv /run /usr/local /var/lib/kubelet -xdev -name '.daytwo' -o -xdev -name '*.daytwo' -o -xdev -name 'daytwo-ask.*'; "
-            "systemctl list-units --all --plain --no-legend 'daytwo-*' | grep -Ev 'daytwo-recover.service .* (inactive|failed) '; "
+            "systemctl list-units --all --plain --no-legend 'daytwo-*' | grep -Ev 'daytwo-recover.(service|timer) .* (inactive|failed) '; "
             "pgrep -fa '[c]hange.sh|[r]ecover.sh'; true"
         ).strip()
 

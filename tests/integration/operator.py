@@ -156,7 +156,7 @@ def files(lab: Lab, node: str) -> dict[str, str]:
     told = lab.run(
         node,
         "find /etc/kubernetes /etc/kubernetes-node /etc/default /etc/systemd /usr/lib/systemd/system /srv /var/lib/kubelet "
-        "-xdev -type f -not -path '*/pods/*' -not -path '*/pki/*' -not -name '*_state*' -not -name 'daytwo-recover.service' -print0 2>/dev/null | xargs -0 sha256sum",
+        "-xdev -type f -not -path '*/pods/*' -not -path '*/pki/*' -not -name '*_state*' -not -name 'daytwo-recover.*' -print0 2>/dev/null | xargs -0 sha256sum",
     ).stdout
     return {path: digest for digest, path in (line.split("  ", 1) for line in told.splitlines())}
 
@@ -197,7 +197,7 @@ def pods(lab: Lab) -> dict[str, tuple[int, str, str]]:
 
 def forget(lab: Lab, *nodes: str) -> None:
     """As if daytwo had never been on these nodes (all, when none is named): no record, no unit at boot. No change may be in flight."""
-    boot = "daytwo-recover.service"
+    boot = "daytwo-recover.*"
     gone = f"rm -rf /var/lib/daytwo /etc/systemd/system/{boot} /etc/systemd/system/multi-user.target.wants/{boot}; systemctl daemon-reload"
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda node: lab.run(node, gone), nodes or lab.nodes))

@@ -46,7 +46,7 @@ class Node:
     def files(self) -> dict[str, str]:
         """Without daytwo's own: its unit comes with the first change and stays; what is staged `leftovers` tells."""
         found = operator.files(self.lab, self.name).items()
-        return {path: digest for path, digest in found if "/daytwo-recover.service" not in path and "/.daytwo/" not in path}
+        return {path: digest for path, digest in found if "/daytwo-recover." not in path and "/.daytwo/" not in path}
 
     def kubelet(self) -> tuple[str, ...]:
         """PID, start time and arguments; empty where none runs."""
@@ -376,7 +376,7 @@ def test_a_target_that_becomes_read_only_before_it_is_placed(node: Node) -> None
 
 @pytest.mark.slow
 def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> None:
-    """The one thing that a node cannot mend by itself: it says so, takes no further change, and can be told to try again."""
+    """Where a node cannot go back yet it says so, takes no further change, and tries again; nobody has to wait for that."""
     with gate_on_the_command_line(node), small_disk(node, "/etc/default", 64):
         old, files = node.kubelet(), node.files()
         wanted = gates(node, gate=f"{GATE}=absent,{UNKNOWN_GATE}=true", allow_unknown_gates="true")
@@ -389,16 +389,16 @@ def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> No
         assert f"MEND BY HAND on {node.name}" in told.out
         change = node.change()
         status = pyinfra("status", "-y")
-        assert f"change {change} is revert-failed: it wants a hand" in status.out
+        assert f"change {change} is revert-failed: its node tries again" in status.out
         refused = pyinfra("feature_gates", *wanted)
         assert refused.code == 1 and f"change {change} is revert-failed" in refused.all, refused.all
         # Where no kubelet runs, little else can be told of the node.
         node.run("systemctl stop kubelet")
         status = pyinfra("status", "-y")
         assert status.code == 1 and f"{node.name}: no kubelet runs on this node" in status.all, status.all
-        assert f"{node.name}: change {change} is revert-failed: it wants a hand" in status.all, status.all
+        assert f"{node.name}: change {change} is revert-failed: its node tries again" in status.all, status.all
         remount(node, "rw")
-        node.run(f"sh {HOME}/active/{change}/change.sh revert")
+        node.run(f"sh {HOME}/changes/{change}/change.sh revert")
         assert node.state(change) == "reverted" and node.leftovers() == ""
         assert node.files() == files and node.kubelet()[2:] == old[2:]
         confirmed(pyinfra("feature_gates", *gates(node)), node)

@@ -35,6 +35,7 @@ MAIN = '[ "$(id -u)" = 0 ] ||'
 # What does not touch the disk, without a process of its own. What is called in another way than change.sh does runs as ever.
 SPARING = r"""
 http_status() { echo 200; }
+timeout() { while [ "$1" != KILL ]; do shift; done; shift 2; "$@"; }
 mkdir() { [ "$#$1" = 2-p ] && [ -d "$2" ] || command mkdir "$@"; }
 dirname() { case $#$1 in 1/*/*[!/]) echo "${1%/*}" ;; *) command dirname "$@" ;; esac; }
 cut() { if [ "$*" = '-d   -f 1' ]; then while read -r field _; do echo "$field"; done; else command cut "$@"; fi; }

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.change import Change, render
-from roles.scripts import templates
+from roles.change import Change, bundle, render
 from tests.unit.change.scratch import BAD, Scratch
 from tests.unit.change.test_change import KUBELET, STATIC_POD
 
@@ -131,7 +130,7 @@ def clocks(script: str) -> list[str]:
 def test_the_script_reads_no_wall_clock(change: Change) -> None:
     text = render(change)
     assert clocks(text) == []
-    assert clocks(templates().get_template("recover.sh.j2").render(home="/h")) == []
+    assert clocks(bundle.boot_files("kubelet.service")["recover.sh"].decode()) == []
     lines = text.splitlines(keepends=True)
     for planted in CLOCKS.values():
         assert clocks("".join([*lines[:100], planted + "\n", *lines[100:]])) != [], planted

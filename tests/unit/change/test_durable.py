@@ -152,6 +152,10 @@ SPARE = {
     'sync "$(dirname "$2")"': "where the unit is new, both directories are synced again right after",
     'sync "$home/number.new"': "only the order of pruning rests on it",
     'sync "$place/$n.before"': "only where the waiting original is gone and was copied",
+    'sync "$here/places" "$here"': "only where a target is on another file system",
+    'sync "$recover_dropins/$id.conf" "$recover_dropins" "$systemd"': "only where a target is on another file system",
+    'then sync "$here"; return; fi': "only where somebody else wrote in mid-change",
+    'sync "$here" && { [ -L "$fetched" ] || sync "$fetched"; }': "only where somebody else wrote in mid-change",
 }
 
 

@@ -124,7 +124,7 @@ def test_an_api_that_stays_away_after_the_deletion(error: Exception, tmp_path: P
     made = replacing(server)
     turn = made.turns[0]
     assert turn.outcome == "revert-failed" and made.halted
-    for words in ("STATE UNKNOWN", "kubectl get priorityclass web", "kubectl create -f - <<'END'", '"value": 1000'):
+    for words in ("STATE UNKNOWN", "kubectl get priorityclass web", "| kubectl create -f -", '"value": 1000'):
         assert words in turn.why
     events = [json.loads(line) for line in made.record.path.read_text().splitlines()]
     (kept,) = [event for event in events if event["event"] == "kept"]
