@@ -116,7 +116,9 @@ class ObjectRun(Errand):
 
     def leaving(self) -> str:
         left = "a roll-out that was begun goes on in the cluster, run this again to see to its end"
-        return f"{left}; a class is being replaced, and may be gone; this creates it as it was: {self._recreate}" if self._recreate else left
+        return (
+            f"{left}; a class is being replaced, and may be gone; this creates it as it was: {self._recreate}" if self._recreate else left
+        )
 
     def _carry_out(self, number: int, turn: Turn) -> None:
         action, begun = turn.action, time.monotonic()
