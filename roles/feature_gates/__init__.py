@@ -250,7 +250,7 @@ def _assemble(
     notes = [one_line(f"WARNING {', '.join(hosts)}: {warning}") for warning, hosts in _by_text(plans).items()] + _left_out(plans)
     if any(planned.component != "kubelet" for planned, _ in changing):
         notes.append(cluster.etcd_summary())
-    notes += lasting.notes
+    notes += lasting.notes + [one_line(sentence) for sentence in found.ignored]
     notes += [one_line(f"NOT THE SAME {difference}") for difference in _apart(prepared)]
     report.show_plan(prepared.run, cluster.apiservers, notes)
     if not (steps or lasting.steps):

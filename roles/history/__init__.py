@@ -301,7 +301,7 @@ def _assemble(
     notes = [one_line(f"WARNING {warning}") for undo in undos for warning in undo.warnings]
     notes += [f"{undo.recorded.host}: {undo.recorded.component} is as it was before {name} already" for undo in undos if not undo.change]
     notes += [f"{host}:\n{outlook.text()}" for host, outlook in outlooks.items()]
-    notes += more
+    notes += more + found.ignored
     show(f"\nUndoing run {name}")
     report.show_plan(run, found.cluster.apiservers, notes)
     return run

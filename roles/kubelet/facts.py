@@ -197,7 +197,8 @@ def _check_direct(host: str, service: unit.Service, process: Process, programs: 
             host,
             f"{service.command_path}:{service.command.line}: the unit starts {through}, and the kubelet that runs is {process.binary}: "
             "its command line goes through something else, and what is written there need not reach the kubelet",
-            f"let ExecStart= start the kubelet itself (ExecStart={process.binary} ...), run `systemctl daemon-reload`, restart the unit",
+            f"let ExecStart= start the kubelet itself (ExecStart={process.binary} ...), run `systemctl daemon-reload`, restart the unit; "
+            "where only its file was moved since it started, a restart is enough",
         )
 
 

@@ -330,7 +330,7 @@ def _assemble(
     prepared = Prepared(run, planned, found.cluster, lasting)
     notes = [one_line(f"WARNING {host}: {warning}") for host, item in planned.items() for warning in item.warnings]
     notes += [f"{host}:\n{item.outlook.text()}" for host, item in planned.items() if item.change is not None]
-    notes += lasting.notes
+    notes += lasting.notes + found.ignored
     report.show_plan(prepared.run, found.cluster.apiservers, notes)
     if not (steps or lasting.steps):
         _show_results(prepared)

@@ -14,7 +14,7 @@ from roles.observe import Observation
 from roles.observe.look import Wanted, look
 from roles.proof.cluster import Cluster
 from roles.proof.versions import Looked, with_versions
-from roles.rollout.remote import Fleet, Remote, show, stop
+from roles.rollout.remote import Fleet, Remote, stop
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Survey:
 def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wanted) -> Survey:
     """Look at `targets`, and at the control-plane nodes of the inventory. Raises DeployError where one of those is unreachable.
 
-    A node that is in the middle of a change is refused. What was ignored on the nodes is shown.
+    A node that is in the middle of a change is refused.
     """
     lookers = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
     stop(
@@ -77,6 +77,4 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
         found.looked_at[one.remote.name] = node = Node(one.remote, its_kubelet.seen, its_kubelet, components)
         if one.remote in targets:
             found.nodes[one.remote.name] = node
-    for line in found.ignored:
-        show(line)
     return found

@@ -46,7 +46,9 @@ def with_versions(cluster: Api, looked: Sequence[Looked], each: Each) -> dict[st
 
     `each` does something on many nodes at once. A binary is asked only where the API did not tell (roles.kubelet.ask.ask_version).
     """
-    known = {one.remote.name: _by_api(cluster, one) for one in looked}
+    by_name = {one.remote.name: one for one in looked}
+    told = each([one.remote for one in looked], lambda remote: _by_api(cluster, by_name[remote.name]))
+    known = {host: dict(_certain(answer)) for host, answer in told.items()}
     try:
         nodes = cluster.nodes() if looked else {}
     except (ApiError, NoApi, RemoteError):
@@ -59,11 +61,8 @@ def with_versions(cluster: Api, looked: Sequence[Looked], each: Each) -> dict[st
         if left := list(_questions(one, known[host])):
             questions[host] = ask.script(left, SECONDS)
     asked = [one.remote for one in looked if one.remote.name in questions]
-    answers = each(asked, lambda remote: _ask(remote, questions[remote.name])) if asked else {}
-    for host, answer in answers.items():
-        if isinstance(answer, Exception):
-            raise answer
-        known[host] |= answer
+    for host, answer in each(asked, lambda remote: _ask(remote, questions[remote.name])).items():
+        known[host] |= _certain(answer)
     return {one.remote.name: one.seen.with_versions(known[one.remote.name]) for one in looked}
 
 
@@ -80,6 +79,12 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
     if since < seen.started_at(process) + 1:
         return None
     return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
+
+
+def _certain(answer: dict[int, str] | Exception) -> dict[int, str]:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _by_api(cluster: Api, one: Looked) -> dict[int, str]:

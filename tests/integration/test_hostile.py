@@ -135,8 +135,8 @@ def test_a_change_is_made_and_proven_beside_processes_of_the_same_name(lab: Lab)
 
 def test_a_second_scheduler_in_a_static_pod_is_left_as_it_is(lab: Lab) -> None:
     second = (
-        f"sed -e 's/^  name: kube-scheduler$/  name: second-scheduler/' -e 's/--leader-elect=true/--leader-elect=false/' "
-        f"-e 's|^    - kube-scheduler$|&\\n    - --secure-port=10359|' -e '/Probe:/,/timeoutSeconds/d' {MANIFESTS}/kube-scheduler.yaml"
+        "sed -e 's/^  name: kube-scheduler$/  name: second-scheduler/' -e 's/--leader-elect=true/--leader-elect=false/' -e s/10259/10359/ "
+        f"-e 's|^    - kube-scheduler$|&\\n    - --secure-port=10359|' {MANIFESTS}/kube-scheduler.yaml"
     )
     lab.run(
         "cp1",
