@@ -123,14 +123,18 @@ class Server:
 class Keeper:
     """The host of the cluster's lock: gives it, and each run its number."""
 
-    name, connected, is_control_plane, groups = "cp1", True, True, ("control_plane",)
+    name, connected, alive, is_control_plane, groups = "cp1", True, True, True, ("control_plane",)
+
+    def ensure_connected(self, within: float = 0) -> None:
+        """It always is."""
 
     def run(self, script: str, *, on_line: Callable[[str], None] | None = None, feed: Feed | None = None, **more: Any) -> Answer:
         if feed is None or on_line is None:
             return Answer(0, [f"number {COUNT} 7"], [])
-        on_line("locked")
-        while feed.get() not in ("q", None):
-            pass
+        on_line("locked 0a 1")
+        while (beat := feed.get()) not in ("q", None):
+            if beat == "?":
+                on_line("held")
         return Answer(0, [], [])
 
 
