@@ -151,6 +151,7 @@ SPARE = {
     'sync "$work" "$here"': "both are synced again before the marker",
     'sync "$(dirname "$2")"': "where the unit is new, both directories are synced again right after",
     'sync "$home/number.new"': "only the order of pruning rests on it",
+    'sync "$home/fence.new"': "only where two runs go on at the same time",
     'sync "$place/$n.before"': "only where the waiting original is gone and was copied",
     'sync "$here/places" "$here"': "only where a target is on another file system",
     'sync "$recover_dropins/$id.conf" "$recover_dropins" "$systemd"': "only where a target is on another file system",
