@@ -56,7 +56,7 @@ def _show_changes(fleet: Fleet) -> None:
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
-    for problem in _unusable(listed):
+    for problem in (*_unusable(listed), *_cut(listed)):
         show(f"\nWARNING: {problem}")
     try:
         newest = planning.newest(history)
@@ -73,6 +73,15 @@ def _show_changes(fleet: Fleet) -> None:
 def _unusable(changes: Sequence[Recorded]) -> list[str]:
     """Why records cannot be acted on."""
     return [f"{change.host}: the record of {change.id}: {why}" for change in changes if (why := change.why_unusable)]
+
+
+def _cut(changes: Sequence[Recorded]) -> list[str]:
+    """Records with lines that a power cut or a full disk left half, whose plan can be read."""
+    return [
+        f"{change.host}: the record of {change.id}: line {', '.join(map(str, change.damaged))} is cut; the others were read"
+        for change in changes
+        if change.damaged and change.why_unusable is None
+    ]
 
 
 def _not_known(error: Unordered) -> str:

@@ -58,7 +58,7 @@ def once(connect: Callable[[], Api], ask: Callable[[Api], T]) -> T:
 
 
 class Access:
-    """`connect` gives the API anew for each use: the connection may be another one by now; it raises NoApi, ApiError or RemoteError."""
+    """`connect` gives the API for one use: the connection may be another one by now; it raises NoApi, ApiError or RemoteError."""
 
     def __init__(self, connect: Callable[[], Api]) -> None:
         self._connect = connect

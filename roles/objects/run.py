@@ -17,7 +17,7 @@ from roles.change.record import RunInfo, Unrecorded, now
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
-from roles.objects.access import API_WAIT, NotDone, Unknown
+from roles.objects.access import API_WAIT, REFUSED, NotDone, Unknown
 from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
@@ -208,8 +208,10 @@ class ObjectRun(Errand):
         try:
             try:
                 self.api.deleted(action.path, old, facts.version(old))
-            except Unknown as error:
-                raise self._put_back(action.path, old, made, str(error)) from error
+            except Exception as error:
+                if isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
+                    raise
+                raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
             try:
                 self._gone(action.path, facts.uid(old))
                 answer = self._write_class(action.path, action.manifest, action.wanted)

@@ -71,7 +71,7 @@ class Count:
 
 def count(before: Iterable[Pod], after: Collection[Pod], announced: Collection[str], may_go: Collection[str] = ()) -> Count:
     """What became of each pod that ran. A pod that is not there any more is no harm by itself, since anybody may delete one at any time;
-    but it was not seen unharmed either. `announced` and `may_go` as for `hurt`; those that were restarted, or went, are told of elsewhere.
+    but it was not seen unharmed either. `announced` and `may_go` as for `hurt`; those that were restarted, or went, are named elsewhere.
     """
     before = list(before)
     now, known = {_key(pod): pod for pod in after}, {_key(pod) for pod in before}
@@ -114,7 +114,7 @@ def _by_whom(pod: Pod, new: Collection[Pod]) -> str:
 
 
 def _key(pod: Pod) -> tuple[str, str]:
-    """What makes it the same pod. The API's picture of a static pod is made anew by its kubelet, and gets another UID; what it is a
+    """What makes it the same pod. The API's picture of a static pod is created again by its kubelet, and gets another UID; what it is a
     picture of has its config hash (pkg/kubelet/types: ConfigHashAnnotationKey)."""
     return (_where(pod), pod.config_hash) if pod.mirror and pod.config_hash else ("", pod.uid)
 

@@ -1,4 +1,4 @@
-"""The number of a run: which came first is told by the node that holds the cluster's lock, and by no operator's clock."""
+"""The number of a run: which came first is known by the node that holds the cluster's lock, and by no operator's clock."""
 
 from __future__ import annotations
 

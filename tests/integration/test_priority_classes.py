@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tests.integration import operator
-from tests.integration.operator import MANIFESTS, Outcome, data, pyinfra, wait_for
+from tests.integration.operator import MANIFESTS, Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -289,23 +289,28 @@ def test_an_old_pod_that_does_not_end_is_a_warning(lab: Lab) -> None:
         lab.kubectl("patch", "pod", held, "-n", "default", "--type=merge", "-p", '{"metadata": {"finalizers": null}}', check=False)
 
 
-@pytest.mark.parametrize("kind", ["Deployment", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("StatefulSet", "DaemonSet"))])
-def test_a_roll_out_that_fails_is_undone(lab: Lab, kind: str) -> None:
-    """No pod with the class may be made: a quota is against it."""
+def no_pods_of(lab: Lab, priority: str) -> None:
+    """A quota is against pods of that class."""
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "t-quota", "namespace": "default"},
         "spec": {
             "hard": {"pods": "0"},
-            "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["t-bad"]}]},
+            "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": [priority]}]},
         },
     }
+    lab.kubectl("apply", "-f", "-", input=json.dumps(quota))
+    wait_for(lambda: get(lab, "resourcequota", "t-quota", "-n", "default").get("status", {}).get("hard"), "the quota to be in force")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("StatefulSet", "DaemonSet"))])
+def test_a_roll_out_that_fails_is_undone(lab: Lab, kind: str) -> None:
+    """No pod with the class may be made: a quota is against it."""
     assert run(priority_classes="t-good=5,t-bad=6").code == 0
     key = workload(lab, kind, "t-web", "t-good")
     before = pods(lab, "t-web")
-    lab.kubectl("apply", "-f", "-", input=json.dumps(quota))
-    wait_for(lambda: get(lab, "resourcequota", "t-quota", "-n", "default").get("status", {}).get("hard"), "the quota to be in force")
+    no_pods_of(lab, "t-bad")
 
     # The way back has as long: what a StatefulSet or a DaemonSet has lost is made again; a Deployment has kept its pods.
     told = run(workloads=f"{key}=t-bad", rollout_timeout="20" if kind == "Deployment" else "40", force="true")
@@ -317,6 +322,24 @@ def test_a_roll_out_that_fails_is_undone(lab: Lab, kind: str) -> None:
     found = get(lab, kind.lower(), "t-web", "-n", "default")
     assert found["spec"]["template"]["spec"]["priorityClassName"] == "t-good"
     lab.kubectl("rollout", "status", f"{kind.lower()}/t-web", "--timeout=60s")
+
+
+def test_a_class_that_somebody_else_sets_in_mid_roll_out_stays(lab: Lab) -> None:
+    """What is put back is what this run wrote, and nothing that came after it."""
+    assert run(priority_classes="t-good=5,t-bad=6,t-theirs=7").code == 0
+    key = workload(lab, "Deployment", "t-web", "t-good")
+    no_pods_of(lab, "t-bad")
+    started = Started("priority_classes", *data(workloads=f"{key}=t-bad", rollout_timeout="300", force="true"), "-y")
+    started.wait_for("0 of 2 pods are new")
+    theirs = {"spec": {"template": {"spec": {"priorityClassName": "t-theirs"}}}}
+    lab.kubectl("patch", "deployment", "t-web", "-n", "default", "--type=merge", "-p", json.dumps(theirs))
+    told = started.end()
+    assert told.code == 1, told.all
+    done(told, "Deployment default/t-web", "foreign")
+    assert "somebody else gave it the class t-theirs meanwhile" in " ".join(told.out.split()), told.all
+    found = get(lab, "deployment", "t-web", "-n", "default")
+    assert found["spec"]["template"]["spec"]["priorityClassName"] == "t-theirs"
+    lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=60s")
 
 
 def test_what_others_own_of_a_workload_is_not_taken(lab: Lab) -> None:

@@ -247,6 +247,17 @@ def test_a_plan_that_a_power_cut_left_half_is_refused_in_words() -> None:
         planning.undo("r2", found, seen(), force=True)
 
 
+def test_an_end_that_a_power_cut_left_half_is_said_and_the_plan_counts() -> None:
+    made = change()
+    plan = json.dumps(plan_record(INFO, 1, made, Effective())).encode()
+    record = base64.b64encode(plan + b'\n{"event": "end", "outc').decode()
+    state = base64.b64encode(b"state=confirmed\n").decode()
+    (found,) = parse("w1", ["daytwo 1", f"change {made.id} {state}= = {record}= 3", "end"])
+    assert found.why_unusable is None and found.end is None and found.plan["order"] == 1
+    (said,) = history_role._cut([found])
+    assert said == f"w1: the record of {made.id}: line 2 is cut; the others were read" and history_role._cut([recorded()]) == []
+
+
 @pytest.mark.parametrize("files", [None, "x", [1], [{"path": "/etc/a"}]])
 def test_a_plan_that_lacks_something_is_refused_in_words(files: Any) -> None:
     found = recorded()

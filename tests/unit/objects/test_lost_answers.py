@@ -150,6 +150,13 @@ def test_an_error_of_our_own_leaves_no_class_deleted(monkeypatch: pytest.MonkeyP
     assert turn.outcome == "reverted" and as_before(server)
 
 
+def test_an_error_of_our_own_in_the_deletion_leaves_no_class_deleted() -> None:
+    server = Server({PATH: old()})
+    server.lose = first(KeyError("metadata"), "after", "DELETE")
+    turn = replacing(server).turns[0]
+    assert turn.outcome == "reverted" and as_before(server), turn.why
+
+
 def test_what_others_created_meanwhile_is_not_deleted() -> None:
     server = Server({PATH: old()})
 

@@ -126,7 +126,7 @@ def test_what_was_over_before_does_not_count() -> None:
     assert count([over], [over], ()) == count([over], [], ()) == Count(0)
 
 
-def test_what_is_told_elsewhere_is_neither_unharmed_nor_missing() -> None:
+def test_what_is_named_elsewhere_is_neither_unharmed_nor_missing() -> None:
     evicted = replace(APP, phase="Failed", reason="Evicted")
     assert count([APP, WEB], [evicted, WEB], (), {"default/app"}) == Count(1)
     assert count([APP, WEB], [APP, WEB], (), {"default/app"}) == Count(2), "it may go, and did not"
@@ -135,7 +135,7 @@ def test_what_is_told_elsewhere_is_neither_unharmed_nor_missing() -> None:
 
 
 def test_a_static_pod_is_known_by_its_config_hash() -> None:
-    """Its kubelet makes its picture in the API anew, with another UID; that is no restart, and no other pod."""
+    """Its kubelet creates its picture in the API again, with another UID; that is no restart, and no other pod."""
     again = replace(STATIC, uid="m2")
     assert count([STATIC], [again], ()) == Count(1) and hurt([STATIC], [again], ()) == []
     restarted = replace(again, containers=(replace(again.containers[0], restarts=1),))

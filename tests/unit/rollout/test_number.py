@@ -39,7 +39,7 @@ def test_a_new_count_has_another_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["", "x", "a b", "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2 -3", "; rm -rf / 5x"])
-def test_a_count_that_cannot_be_read_is_begun_anew(tmp_path: Path, left: str) -> None:
+def test_a_count_that_cannot_be_read_starts_again(tmp_path: Path, left: str) -> None:
     (tmp_path / "runs").write_text(left + "\n")
     assert give(tmp_path).number == 1
 
