@@ -10,7 +10,7 @@ from roles.formats import FormatError, flags, kubelet_config
 from roles.kubelet.facts import Kubelet
 
 # The deliberate bad value of ask.py, in a list of complaints.
-_DELIBERATE = re.compile(r"invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number,? ?")
+_DELIBERATE = re.compile(r"(, )?invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number(?(1)|(?:, )?)")
 _TYPE = re.compile(r",? path: &TypeMeta\{[^}]*\}")
 # Where ask.py lays the candidate down.
 _ASKED = re.compile(r"/run/daytwo-ask\.\w+/(config|dropins)\b")
