@@ -118,7 +118,8 @@ class _Entry:
         if self.pod is not None:
             return False
         if self.file.data is None:
-            return self.file.kind in ("file", "link") and program in posixpath.basename(self.path)
+            # Too large for daytwo, not for the kubelet (maxConfigLength, 10 MB). A link without data leads to no file.
+            return self.file.kind == "file" and program in posixpath.basename(self.path)
         text = self.file.data.replace(b"\0", b"")  # of UTF-16
         return program.encode() in text and _KIND_POD.search(text) is not None
 

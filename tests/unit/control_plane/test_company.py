@@ -105,6 +105,8 @@ def test_all_company_at_once_is_one_short_warning() -> None:
     [
         node.file_line(f"{FOLDER}/old", None, "directory"),
         node.file_line(f"{FOLDER}/kube-proxy.yaml", None, "link"),
+        node.file_line(f"{FOLDER}/kube-apiserver.yaml.old", None, "link"),
+        node.file_line(f"{FOLDER}/kube-apiserver.d", None, "directory"),
         node.file_line(f"{FOLDER}/pipe", None, "other"),
         node.file_line(f"{FOLDER}/huge.yaml", None, "file"),
         node.file_line(f"{FOLDER}/large.yaml", b"a: 1\n" * 100_000),
@@ -237,6 +239,10 @@ NOT_CLEAR: dict[str, tuple[dict[str, bytes], str]] = {
     "the same pod with a key twice": (
         {"x": MANIFESTS["kube-scheduler.yaml"].replace(b"kind: Pod\n", b"kind: Pod\nkind: Pod\n")},
         "is not clear \\(.*stands twice",
+    ),
+    "a file of that name that is too large to be read": (
+        {"kube-scheduler.old": b"#" * 70_000 + b"\nkind: Pod\n# kube-scheduler\n"},
+        r"is not clear \(is larger than any manifest",
     ),
     "two pods of other names": (
         {"kube-scheduler.yaml": pod("one", "kube-scheduler", "--v=2"), "x.yaml": pod("two", "kube-scheduler")},
