@@ -57,7 +57,7 @@ def test_what_looks_sees_both(lab: Lab) -> None:
     assert audit.code in (0, 2) and "Traceback" not in audit.all, audit.all
     assert '"failures": []' in audit.out and f'"{layouts.KUBESPRAY_CONFIG}"' in audit.out, audit.out
     checks = pyinfra("checks", "-y", "--limit", f"{WORKER},{PLANE}")
-    failed = set(re.findall(r"^(\w+) +([a-z-]+) +(?:fail|unknown)\b", checks.out, re.MULTILINE))
+    failed = set(re.findall(r"^(\w+) +([a-z-]+) +(?:FAIL|UNKNOWN)\b", checks.out, re.MULTILINE))
     assert failed == {(PLANE, "manifests-clean"), (PLANE, "manifests-pods")}, checks.out
     assert {node: operator.files(lab, node) for node in (PLANE, WORKER)} == before
 

@@ -48,9 +48,9 @@ def test_status_and_checks_tell_of_it_and_of_the_rest(lab: Lab) -> None:
         assert re.search(rf"^{NODE} .*{name} .*{MANIFESTS}/{name}\.yaml$", status.out, re.MULTILINE), status.out
 
     checks = pyinfra("checks", "-y", "--limit", NODE)
-    rows = dict(re.findall(rf"^{NODE} +([a-z-]+) +(pass|fail|unknown|skip)\b", checks.out, re.MULTILINE))
+    rows = dict(re.findall(rf"^{NODE} +([a-z-]+) +(pass|FAIL|UNKNOWN|skip)\b", checks.out, re.MULTILINE))
     # What lies there is named; that the control plane is well is seen all the same.
-    assert {check for check, outcome in rows.items() if outcome == "fail"} == {"manifests-clean", "manifests-pods"}, checks.out
+    assert {check for check, outcome in rows.items() if outcome in ("FAIL", "UNKNOWN")} == {"manifests-clean", "manifests-pods"}, checks.out
     assert rows["control-plane-runs"] == "pass" and all(rows[f"{name}-healthy"] == "pass" for name in COMPONENTS), checks.out
     assert operator.files(lab, NODE) == before
 
