@@ -11,9 +11,10 @@ from roles.feature_gates import plan as planning
 from roles.feature_gates.model import Desired
 from roles.formats import yaml_text
 from roles.kubelet import settings
-from roles.observe import Observation, parse
+from roles.observe import Observation
 from tests.lab import layouts
 from tests.unit.observe import node
+from tests.unit.observe.node import parse
 
 CONFIG = (
     b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: /etc/kubernetes/manifests\n"

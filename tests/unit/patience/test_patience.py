@@ -99,4 +99,6 @@ def test_the_script_on_the_node_has_the_same_times() -> None:
         "retry_seconds": "30",
         "stable_seconds": "12",
         "settle_seconds": "110",
+        "io_seconds": "120",
+        "evidence_seconds": "10",
     }
