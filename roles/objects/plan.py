@@ -284,7 +284,7 @@ def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str
         problems.append(reason)
     state = rollout.progress(item.kind, found)
     if not state.done:
-        problems.append(f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; mend that first")
+        problems.append(f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; fix that first")
     if problems:
         plan.refusals += [f"{name}: {problem}" for problem in problems]
         return None

@@ -292,7 +292,7 @@ def _check(
     for name in changes:
         if not facts.identity(pod, name).started:
             waiting = (facts.state_of(pod, name).get("state") or {}).get("waiting") or {}
-            raise Refused(f"its container {name} does not run ({waiting.get('reason') or 'not started'}); mend that first")
+            raise Refused(f"its container {name} does not run ({waiting.get('reason') or 'not started'}); fix that first")
     was, becomes = facts.qos_of(pod), facts.qos_of(pod, {name: change.after for name, change in changes.items()})
     if was != becomes:
         raise Refused(

@@ -100,7 +100,7 @@ def not_updatable(kind: str, item: Object) -> str | None:
         return reason
     state = rollout.progress(kind, item)
     if not state.done:
-        return f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; mend that first"
+        return f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; fix that first"
     return None
 
 

@@ -68,7 +68,7 @@ class Prover:
                         f"the kubelet has not renewed its lease within {patient(LEASE_SECONDS):g} s: it would not take a manifest's edit up"
                     )
                 if not _wait(self._component_runs, patient(BACK_OFF_SECONDS)):
-                    return f"{owed.component} is not ready now, and was not within {patient(BACK_OFF_SECONDS):g} s: mend that first"
+                    return f"{owed.component} is not ready now, and was not within {patient(BACK_OFF_SECONDS):g} s: fix that first"
             self._pods = self._cluster.pods(owed.node_name)
         except (ApiError, NoApi) as error:
             return None if owed.allow_unproven else f"the API cannot be asked: {error}"
