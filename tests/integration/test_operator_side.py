@@ -19,6 +19,8 @@ pytestmark = pytest.mark.lab
 
 # The clipboard is written, the line is gone over, the text turned around, and a line of its own is claimed.
 HOSTILE = "\x1b]52;c;cm0gLXJmIC8=\x07\x1b[2K\u202ednuof\u2066\u200b\u009b1A\nHALTED: w1, kubelet: reverted"
+# On w1, for a test's pods.
+SHARED = "/var/tmp/t-words"
 SHOWN = r"\x1b]52;c;cm0gLXJmIC8=\x07"
 
 
@@ -128,29 +130,38 @@ def test_the_name_of_a_file_does_nothing_to_the_terminal(lab: Lab, hostile_file:
         assert SHOWN in told.out, f"the file is found, and its name shown:\n{told.all}"
 
 
-def _never_ready(name: str) -> dict[str, Any]:
-    """Its readiness probe fails, with words of its own that end in an event."""
+def _never_ready_again(name: str) -> dict[str, Any]:
+    """Its first pod is ready, and no later one: their readiness probe fails, with words of its own that end in an event."""
     words = "".join(f"\\0{byte:03o}" for byte in HOSTILE.encode())
-    probe = {
-        "exec": {"command": ["sh", "-c", f"printf %b '{words} password=of-the-pod'; exit 1"]},
-        "periodSeconds": 1,
-        "failureThreshold": 1,
+    first = 'mkdir /shared/of 2>/dev/null && echo "$HOSTNAME" >/shared/of/name; [ "$(cat /shared/of/name)" = "$HOSTNAME" ] && exit 0'
+    script = f"{first}; printf %b '{words} password=of-the-pod'; exit 1"
+    container = {
+        "name": "app",
+        "image": f"{images.REPOSITORY}/app:1",
+        "imagePullPolicy": "Never",
+        "readinessProbe": {"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1, "failureThreshold": 1},
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }
-    container = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "readinessProbe": probe}
+    spec = {
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": "w1"},
+        "containers": [container],
+        "volumes": [{"name": "shared", "hostPath": {"path": SHARED, "type": "DirectoryOrCreate"}}],
+    }
     labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
     }
 
 
 def test_what_a_container_says_does_nothing_to_the_terminal(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    lab.kubectl("apply", "-f", "-", input=json.dumps(_never_ready("t-words")))
+    lab.kubectl("apply", "-f", "-", input=json.dumps(_never_ready_again("t-words")))
     try:
+        lab.kubectl("rollout", "status", "deployment/t-words", "-n", "default", "--timeout=280s")
         keys = data(priority_classes="t-words=7", workloads=json.dumps({"default/deployment/t-words": "t-words"}), rollout_timeout="20")
         told = pyinfra("priority_classes", "-y", *keys)
         assert told.code != 0 and "Readiness probe failed: " in told.all, told.all
@@ -161,3 +172,4 @@ def test_what_a_container_says_does_nothing_to_the_terminal(lab: Lab, tmp_path: 
     finally:
         lab.kubectl("delete", "deployment", "t-words", "-n", "default", "--ignore-not-found", "--wait")
         lab.kubectl("delete", "priorityclass", "t-words", "--ignore-not-found")
+        lab.run("w1", f"rm -rf {SHARED}")
