@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.change.scratch import Scratch, health
+from tests.unit.change.scratch import BAD, Scratch, health
 
 
 @pytest.fixture(scope="module")
@@ -22,5 +22,17 @@ def node(tmp_path: Path, url: str) -> Iterator[Scratch]:
     """With its change laid down, not yet applied."""
     made = Scratch(tmp_path / "node", url)
     made.lay_down()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def stuck(tmp_path: Path, url: str) -> Iterator[Scratch]:
+    """A change whose revert has failed: the old process does not start either."""
+    made = Scratch(tmp_path / "stuck", url, BAD, revert_timeout=1)
+    made.lay_down()
+    made.hook("restart", ': >"$S/broken"\n')
+    assert made.verb("apply") == 1
+    assert made.state == "revert-failed", made.log
     yield made
     made.end()

@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -545,18 +545,6 @@ def test_what_is_confirmed_is_not_reverted(node: Scratch) -> None:
         after(node)
     assert node.verb("revert") == 1
     assert "is confirmed" in node.output() and "rollback" in node.output()
-
-
-@pytest.fixture
-def stuck(tmp_path: Path, url: str) -> Iterator[Scratch]:
-    """A change whose revert has failed: the old process does not start either."""
-    made = Scratch(tmp_path / "stuck", url, BAD, revert_timeout=1)
-    made.lay_down()
-    made.hook("restart", ': >"$S/broken"\n')
-    assert made.verb("apply") == 1
-    assert made.state == "revert-failed", made.log
-    yield made
-    made.end()
 
 
 def test_a_revert_that_failed_says_so_and_keeps_everything(stuck: Scratch) -> None:

@@ -574,3 +574,12 @@ def test_a_new_file_among_old_ones_is_compared_as_well(node: Scratch) -> None:
     node.lay_down()
     assert node.verb("apply") == 0 and node.verb("confirm") == 0
     is_over(node, "confirmed")
+
+
+def test_whoever_watches_does_not_wait_for_what_is_tried_again_and_again(stuck: Scratch) -> None:
+    words = "for word; do case $word in *.timer) echo active ;; *.service) echo inactive ;; esac; done"
+    stuck.hook("show", f"case $* in --property=ActiveState*) {words}; exit ;; esac\n")
+    assert stuck.armed
+    assert stuck.start("watch", "end").wait(timeout=PATIENCE) == 0
+    assert "state=revert-failed" in stuck.output()
+    assert re.search(r"^reverts=when that can be done: the node tries again every 30 s, for \d+ s now", stuck.output(), re.MULTILINE)
