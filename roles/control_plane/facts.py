@@ -152,12 +152,13 @@ def look(kubelet: Kubelet) -> ControlPlane:
             made, others = _component(kubelet, name, entries, running)
         except Refusal as refusal:
             refusals[name] = refusal
+            # It may be between two starts: that it cannot be changed is to be known all the same.
+            warnings.append(f"{name} is left as it is: {refusal.message}")
             if running:
                 nowhere = File(kubelet.manifests, "none")
                 pod = manifest.Pod("kube-system", name, True, (manifest.Container(name),))
                 process = running[0]
                 components[name] = Component(seen.host, name, nowhere, pod, process.argv, process, kubelet.node_name, name)
-                warnings.append(f"{name} is left as it is: {refusal.message}")
             continue
         if made is not None:
             components[name] = made

@@ -52,8 +52,10 @@ def _show(fleet: Fleet) -> None:
             control = control_plane.look(node.kubelet)
             node.components = control.components
             cluster.add(remote, seen, node.components)
-            asides += [f"{remote.name}: {warning}" for warning in control.warnings]
-            failures += [str(refusal) for name, refusal in control.refusals.items() if name not in control.components]
+            missing = [refusal for name, refusal in control.refusals.items() if name not in control.components]
+            failures += map(str, missing)
+            told = [warning for warning in control.warnings if not any(refusal.message in warning for refusal in missing)]
+            asides += [f"{remote.name}: {warning}" for warning in told]
         except Refusal as refusal:
             failures.append(str(refusal))
             if not isinstance(seen, Exception):
