@@ -28,6 +28,8 @@ HOME = "/var/lib/daytwo"
 SECOND_GATE = "StorageVersionAPI"
 BAD = "NoSuchGate"
 UNIT = "/etc/systemd/system/kubelet.service"
+# Where a package has its units.
+PACKAGED = "/usr/lib/systemd/system/kubelet.service"
 
 KILL, SSH, OPERATOR, REBOOT, POWER = "apply process killed", "SSH lost", "operator killed", "reboot", "power cut"
 FAULTS = (KILL, SSH, OPERATOR, REBOOT, POWER)
@@ -158,8 +160,8 @@ class Lane:
     """A worker whose kubelet is changed again and again, with a cluster's lock of its own: it lies on the first host of the
     group control_plane, so lanes with different ones do not refuse each other.
 
-    The node is made such that a good change goes through all steps that its `style` has: "plain" has its unit read no variable, so
-    that a drop-in is made, with its directory; "flag" has a gate on the command line, from a drop-in; both have another gate in the
+    The node is made such that a good change goes through all steps that its `style` has: "plain" has a package's unit that reads no
+    variable, so that a drop-in is made, with its directory; "flag" has a gate on the command line, from a drop-in; both have another gate in the
     config file. "config" is a kubeadm node as it is: one file, and arguments that stay.
     """
 
@@ -199,7 +201,8 @@ class Lane:
     def set_up(self) -> None:
         """Make a pristine node what its style says."""
         if self.style == "plain":
-            self.run(f"sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {UNIT}")
+            self.run(f"sed -i -e '/KUBELET_EXTRA_ARGS/d' -e 's/--v=2 .*/--v=2/' {UNIT} && mv {UNIT} {PACKAGED}")
+            self.run(f"for link in /etc/systemd/system/*.wants/kubelet.service; do ln -sf {PACKAGED} $link; done; systemctl daemon-reload")
             self.run(f"printf 'featureGates:\\n  {SECOND_GATE}: false\\n' >>/etc/kubernetes-node/kubelet.yaml")
         if self.style == "flag":
             dropin = f'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--feature-gates={GATE}=false"\n'
