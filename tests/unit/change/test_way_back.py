@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import fcntl
 import os
 import re
 import shutil
@@ -583,3 +584,60 @@ def test_whoever_watches_does_not_wait_for_what_is_tried_again_and_again(stuck: 
     assert stuck.start("watch", "end").wait(timeout=PATIENCE) == 0
     assert "state=revert-failed" in stuck.output()
     assert re.search(r"^reverts=when that can be done: the node tries again every 30 s, for \d+ s now", stuck.output(), re.MULTILINE)
+
+
+# ---- what others do meanwhile on the same node -----------------------------------------------------------------------
+
+
+def test_one_that_was_started_and_ended_at_once_is_judged_by_its_end(tmp_path: Path, url: str) -> None:
+    """The start is done: systemd has begun the process, which is not there any more at the first look."""
+    node = Scratch(tmp_path / "node", url, BAD)
+    try:
+        node.lay_down()
+        node.hook("job-restart", 'echo 12345 >"$S/run/began"\n')
+        assert node.verb("apply") == 1
+        is_over(node, "reverted")
+        assert "systemctl restart" not in reason(node) and "failed" in reason(node)
+        untouched(node)
+    finally:
+        node.end()
+
+
+def test_a_second_apply_takes_nothing_from_the_first(node: Scratch) -> None:
+    assert node.verb("apply") == 0
+    with (node.home / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert node.verb("apply") == 1
+    assert node.state == "applied" and node.armed and node.work.exists()
+    assert node.verb("confirm") == 0
+    assert node.state == "confirmed"
+
+
+def test_the_unit_at_boot_leaves_a_change_of_this_boot_alone(node: Scratch) -> None:
+    assert node.verb("apply") == 0
+    assert recover(node) == 0
+    assert node.state == "applied" and node.armed
+    assert node.verb("confirm") == 0
+    assert node.state == "confirmed"
+
+
+def test_what_started_before_the_files_were_back_again_is_restarted(tmp_path: Path, url: str) -> None:
+    """Files are back, the process is not; somebody writes the target and starts the kubelet; then the node tries again."""
+    node = Scratch(tmp_path / "node", url, revert_timeout=2)
+    try:
+        node.lay_down()
+        assert node.verb("apply") == 0
+        (node.root / "broken").touch()
+        node.hook("job-restart", "stop\n")
+        assert node.verb("revert", "asked for") == 1
+        assert node.state == "revert-failed"
+        (node.root / "hooks/job-restart").unlink()
+        (node.root / "broken").unlink()
+        (node.root / "etc/first").write_bytes(AFTER)
+        node.systemctl("restart", node.change.unit)
+        assert node.argv == node.change.new_argv
+        assert node.verb("deadline") == 0
+        is_over(node, "reverted")
+        untouched(node)
+    finally:
+        node.end()
