@@ -86,10 +86,10 @@ def inventory(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def declared(lab: Lab) -> Iterator[None]:
     """The class that the wishes declare is there."""
-    lab.kubectl("delete", "priorityclass", "planted-web", "--ignore-not-found")  # of a run that was killed
+    lab.kubectl("delete", "priorityclass", "planted-web")  # of a run that was killed
     lab.kubectl("create", "priorityclass", "planted-web", "--value=1000")
     yield
-    lab.kubectl("delete", "priorityclass", "planted-web", "--ignore-not-found")
+    lab.kubectl("delete", "priorityclass", "planted-web")
 
 
 def deploy(inventory: Path, folder: Path, *arguments: str) -> Report:

@@ -376,7 +376,7 @@ def filled(node: Node, scenario: Scenario, own: list[Wanted], static: Wanted | N
 
 def removed(node: Node, scenario: Scenario, own: list[Wanted]) -> None:
     names = [pod.name for pod in own]
-    node.lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--wait=true", "--timeout=280s", *names, check=False)
+    node.lab.kubectl("delete", "pod", "-n", "default", "--wait=true", "--timeout=280s", *names, check=False)
     wait_for(lambda: not node.pods(), f"the pods of {scenario.name} to be gone from {node.name}")
 
 
@@ -464,7 +464,7 @@ def classes(lab: Lab) -> Iterator[None]:
         made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
         lab.kubectl("apply", "-f", "-", input=json.dumps(made))
     yield
-    lab.kubectl("delete", "priorityclass", "--ignore-not-found", *PRIORITIES, check=False)
+    lab.kubectl("delete", "priorityclass", *PRIORITIES, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -613,5 +613,5 @@ def test_the_order_of_a_real_node(lab: Lab, tmp_path: Path) -> None:
         table = pyinfra("eviction_order", "-y")
         assert table.code == 0 and re.search(r"^\S+ +\S+ +\S+ +default/shown-best ", table.out, re.MULTILINE), table.all
     finally:
-        lab.kubectl("delete", "pod", "-n", "default", "--ignore-not-found", "--timeout=280s", *(pod.name for pod in pods), check=False)
+        lab.kubectl("delete", "pod", "-n", "default", "--timeout=280s", *(pod.name for pod in pods), check=False)
         wait_for(lambda: not any(pod["metadata"]["name"].startswith("shown-") for pod in node.pods()), "the pods to be gone")

@@ -99,7 +99,7 @@ def hostile_class(lab: Lab) -> Iterator[None]:
     item = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": 7, "description": HOSTILE}
     lab.kubectl("create", "-f", "-", input=json.dumps(item))
     yield
-    lab.kubectl("delete", "priorityclass", "t-hostile", "--ignore-not-found")
+    lab.kubectl("delete", "priorityclass", "t-hostile")
 
 
 def test_what_stands_in_a_class_does_nothing_to_the_terminal(lab: Lab, hostile_class: None) -> None:
@@ -170,6 +170,6 @@ def test_what_a_container_says_does_nothing_to_the_terminal(lab: Lab, tmp_path: 
         records = "".join(path.read_text() for path in (tmp_path / "daytwo/runs").glob("*.jsonl"))
         assert "Readiness probe failed: " in records and "of-the-pod" not in told.all + records
     finally:
-        lab.kubectl("delete", "deployment", "t-words", "-n", "default", "--ignore-not-found", "--wait")
-        lab.kubectl("delete", "priorityclass", "t-words", "--ignore-not-found")
+        lab.kubectl("delete", "deployment", "t-words", "-n", "default", "--wait")
+        lab.kubectl("delete", "priorityclass", "t-words")
         lab.run("w1", f"rm -rf {SHARED}")

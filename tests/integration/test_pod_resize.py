@@ -180,8 +180,8 @@ def as_found(lab: Lab, nothing_left: None) -> Iterator[None]:
 
 
 def clean(lab: Lab) -> None:
-    lab.kubectl("delete", "deployment,statefulset,daemonset", "t-web", "-n", "default", "--ignore-not-found", "--wait")
-    lab.kubectl("delete", "pods", "-n", "default", "-l", MINE, "--now", "--wait", "--ignore-not-found")
+    lab.kubectl("delete", "deployment,statefulset,daemonset", "t-web", "-n", "default", "--wait")
+    lab.kubectl("delete", "pods", "-n", "default", "-l", MINE, "--now", "--wait")
     wait_for(lambda: not json.loads(lab.kubectl("get", "pods", "-n", "default", "-l", MINE, "-o", "json"))["items"], "the pods to be gone")
 
 

@@ -110,8 +110,8 @@ def as_found(lab: Lab) -> Iterator[None]:
     """Whatever a test makes is gone after it."""
     before = classes(lab)
     yield
-    lab.kubectl("delete", ",".join(KINDS).lower(), "t-web", "-n", "default", "--ignore-not-found", "--wait")
-    lab.kubectl("delete", "resourcequota", "t-quota", "-n", "default", "--ignore-not-found", "--wait")
+    lab.kubectl("delete", ",".join(KINDS).lower(), "t-web", "-n", "default", "--wait")
+    lab.kubectl("delete", "resourcequota", "t-quota", "-n", "default", "--wait")
     lab.kubectl("delete", "pods", "-n", "default", "-l", MINE, "--now", "--wait")
     if new := sorted(set(classes(lab)) - set(before)):
         lab.kubectl("delete", "priorityclass", *new)
@@ -511,7 +511,7 @@ def test_rbac_names_verb_resource_and_identity(lab: Lab, tmp_path: Path) -> None
         refused(told, "RBAC: 't-limited' may not patch priorityclasses.scheduling.k8s.io", "grant 't-limited' the verb patch")
         assert "t-high" not in classes(lab)
     finally:
-        lab.kubectl("delete", "clusterrolebinding,clusterrole", "t-reader", "--ignore-not-found")
+        lab.kubectl("delete", "clusterrolebinding,clusterrole", "t-reader")
 
 
 def test_credentials_that_have_expired(lab: Lab, tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_introduce_priority_classes(lab: Lab, desk: Desk, shop: None) -> None:
     try:
         open_book(desk, "priority-classes").all()
     finally:
-        lab.kubectl("delete", "priorityclass", "batch", "web", "--ignore-not-found")
+        lab.kubectl("delete", "priorityclass", "batch", "web")
 
 
 def test_resize_in_place(desk: Desk, shop: None) -> None:
