@@ -18,6 +18,8 @@ LANES ?= $(ALL)
 RECORD = $(if $(filter record,$(DURATIONS)),--durations-record)
 # What test-changed compares with.
 BASE ?= origin/main
+# What test-changed may take.
+MINUTES ?= 8
 
 .PHONY: help demo picture test fetch tools test-changed test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down
 .DEFAULT_GOAL := help
@@ -39,7 +41,7 @@ test: lint tools fetch ## everything CI runs; 45 minutes at most on two cores (C
 
 test-changed: $(READY) tools ## what a change since BASE (origin/main) can reach, in the labs that are up; they stay
 	@echo "== tests that the change can reach"
-	$(PYTHON) -m tests.lanes.changed --run $(BASE)
+	$(PYTHON) -m tests.lanes.changed --run --minutes=$(MINUTES) $(BASE)
 
 lint: $(READY) tools ## ruff, mypy, shellcheck
 	@echo "== lint"

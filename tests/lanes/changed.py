@@ -1,13 +1,16 @@
-"""python -m tests.lanes.changed [--run] [BASE]: the tests that a change since BASE (origin/main) can reach: the unit tests, and
-modules of tests/integration. What is not committed counts. With --run they are run, in lanes of the labs that are up.
+"""python -m tests.lanes.changed [--run] [--minutes N] [BASE]: the tests that a change since BASE (origin/main) can reach: the unit
+tests, and tests of tests/integration. What is not committed counts. With --run they are run, in lanes of the labs that are up, as many
+as the minutes allow: the nearest to the change first, and of these the shortest. Those that are left out are named.
 
-A module is reached when a file that it needs was changed. A file needs
+A test is reached when it was changed itself, or when a file that it needs was. It needs what the parts of its module that it uses need
+(tests/lanes/parts.py); how near it is, is the number of files on the way. A file needs
 
 - the project's modules that it imports, and the __init__.py of each package on the way; modules that it names for `python -m`;
-- a test or one of its helpers: each deploy that it names, as "audit" or in a path, and the conftest.py of the folders above it;
+- a test or one of its helpers: each deploy that it names, as "audit" or in a path, each runbook that it names, as "gate-on", and the
+  conftest.py of the folders above it;
 - a deploy: config.py, which pyinfra reads with each of them;
-- the files and folders that a string of it names, from the project's root or from its own folder (docs/runbooks, plant.sh);
-  thereby a role needs the templates that it renders, as templates/NAME or NAME.j2;
+- the files and folders that a string of it names, from the project's root or from its own folder (docs/one.md, plant.sh); thereby a
+  role needs the templates that it renders, as templates/NAME or NAME.j2. The folder of runbooks counts as none: see above;
 - a page of docs: the deploys that it names (runbooks are run letter for letter); an inventory: inventories/group_data.
 
 requirements.txt is needed by all. What is loaded in another way (a role by pyinfra itself, say) must be named in one of these.
@@ -21,44 +24,89 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from tests.lab import Lab, LabError
+from tests.lanes.durations import UNKNOWN, Durations
+from tests.lanes.parts import Part, parts
 from tests.lanes.schedule import NONE, PLAIN, Lane
+from tests.lanes.shapes import BY_MARKER
 from tests.lanes.worker import KEEP
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = "tests/unit"
 INTEGRATION = "tests/integration"
+RUNBOOKS = "docs/runbooks"
+DURATIONS = "tests/durations.json"
 NEEDED_BY_ALL = {"requirements.txt"}
 # Labs that are looked for: a developer's own, and those of `make test`.
 LABS = (PLAIN, "a", "b", "w")
-# pytest's words for the tests that do not need a lab of a shape.
-WITHOUT = {"wide": "not wide", "older": "not older", "small": "(wide or older or not lab)"}
+# Seconds before the first test, and until the lab of a lane is back at its beginning.
+BEGINNING, RESET = 60.0, 30.0
 _DEPLOY = re.compile(r"\bdeploys/(\w+)\.py")
 
 
-class Tree:
-    """The files of a project, and which of them each one needs. `files` are paths from the root, with slashes."""
+@dataclass(frozen=True)
+class Reached:
+    """A test of tests/integration that a change reaches: its node id without parameters, how many files lie between (0: it was changed
+    itself), and the shape of lab that it needs."""
 
-    def __init__(self, root: Path, files: Iterable[str]) -> None:
-        self.root, self.files = root, set(files)
+    test: str
+    distance: int
+    shape: str
+
+    @property
+    def module(self) -> str:
+        return self.test.partition("::")[0]
+
+
+class Tree:
+    """The files of a project, and which of them each one needs. `files` are paths from the root, with slashes; `before` the texts that
+    changed test modules had (path -> text): of those only the tests that differ count as changed."""
+
+    def __init__(self, root: Path, files: Iterable[str], before: Mapping[str, str] | None = None) -> None:
+        self.root, self.files, self.before = root, set(files), before or {}
         self._needs: dict[str, set[str]] = {}
 
-    def reached(self, changed: set[str]) -> list[str]:
-        """The modules of integration tests that a change of these files can reach."""
+    def reached(self, changed: set[str]) -> list[Reached]:
+        """The integration tests that a change of these files can reach, slow ones left out, in the order of their modules."""
         modules = sorted(file for file in self.files if re.fullmatch(rf"{INTEGRATION}/(?:\w+/)*test_\w+\.py", file))
-        return [module for module in modules if NEEDED_BY_ALL & changed or self.closure(module) & changed]
+        found = []
+        for module in modules:
+            for part in self.parts(module):
+                distance = self._distance(module, part, changed)
+                if distance is not None and "slow" not in part.marks:
+                    shape = next((shape for mark, shape in BY_MARKER.items() if mark in part.marks), NONE)
+                    found.append(Reached(f"{module}::{part.name}", distance, shape))
+        return found
 
-    def closure(self, file: str) -> set[str]:
-        """The file, and all that it needs, and what those need."""
-        found, todo = {file}, [file]
+    def parts(self, module: str) -> list[Part]:
+        path = self.root / module
+        return parts(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else []
+
+    def _distance(self, module: str, part: Part, changed: set[str]) -> int | None:
+        if NEEDED_BY_ALL & changed:
+            return 1
+        if module in changed and self._differs(module, part):
+            return 0
+        steps = self.steps(module, part)
+        return min((steps[file] for file in changed & set(steps)), default=None)
+
+    def _differs(self, module: str, part: Part) -> bool:
+        old = {one.name: one for one in parts(ast.parse(self.before.get(module, "")))}
+        return part.name not in old or old[part.name].text != part.text
+
+    def steps(self, module: str, part: Part) -> dict[str, int]:
+        """All files that a test needs, but its own module, with how many steps away they are."""
+        found: dict[str, int] = {}
+        todo, distance = set(self._python(module, part.module)) & self.files, 1
         while todo:
-            for needed in self.needs(todo.pop()) - found:
-                found.add(needed)
-                todo.append(needed)
+            found.update(dict.fromkeys(todo, distance))
+            todo = set().union(*(self.needs(file) for file in todo)) - set(found) - {module}
+            distance += 1
         return found
 
     def needs(self, file: str) -> set[str]:
@@ -89,6 +137,7 @@ class Tree:
             yield from (f"{above}/conftest.py" for above in PurePosixPath(file).parents)
         if file.startswith(f"{INTEGRATION}/"):
             yield from (f"deploys/{text}.py" for text in strings)
+            yield from (f"{RUNBOOKS}/{text}.md" for text in strings)
             for text in strings:
                 yield from self._deploys(text)
         if file.startswith("deploys/"):
@@ -120,7 +169,7 @@ class Tree:
         return {file.partition("/")[0] for file in self.files if "/" in file}
 
     def _below(self, folder: str) -> Iterator[str]:
-        if folder in self._folders:
+        if folder in self._folders and folder != RUNBOOKS:
             yield from (file for file in self.files if file.startswith(f"{folder}/"))
 
     @cached_property
@@ -169,18 +218,66 @@ def _git(root: Path, *words: str) -> list[str]:
     return [word for word in done.stdout.split("\0" if "-z" in words else "\n") if word]
 
 
-def changed_files(root: Path, base: str) -> set[str]:
-    """Files that differ from where this branch left `base`, committed or not."""
+def _fork(root: Path, base: str) -> str:
+    """The commit at which this branch left `base`."""
     if subprocess.run(["git", "rev-parse", "--verify", "-q", f"{base}^{{commit}}"], cwd=root, capture_output=True, check=False).returncode:
         raise SystemExit(f"there is no commit {base} to compare with; name one: make test-changed BASE=main")
     (fork,) = _git(root, "merge-base", base, "HEAD")
-    return {*_git(root, "diff", "--name-only", "--no-renames", "-z", fork), *_git(root, "ls-files", "--others", "--exclude-standard", "-z")}
+    return fork
 
 
-def chosen(root: Path, base: str) -> list[str]:
-    changed = changed_files(root, base)
-    tree = Tree(root, {*_git(root, "ls-files", "-z"), *changed})
-    return [UNIT, *tree.reached(changed)]
+def reached(root: Path, base: str) -> list[Reached]:
+    """What the files reach that differ from where this branch left `base`, committed or not."""
+    fork = _fork(root, base)
+    changed = {
+        *_git(root, "diff", "--name-only", "--no-renames", "-z", fork),
+        *_git(root, "ls-files", "--others", "--exclude-standard", "-z"),
+    }
+    before = set(_git(root, "ls-tree", "-r", "--name-only", "-z", fork, INTEGRATION)) & changed
+    texts = {file: "\n".join(_git(root, "show", f"{fork}:{file}")) for file in before if file.endswith(".py")}
+    return Tree(root, {*_git(root, "ls-files", "-z"), *changed}, texts).reached(changed)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is run of the tests that are reached, what there is no time for, and what there is no lab for."""
+
+    run: list[Reached]
+    long: list[Reached]
+    without_lab: list[Reached]
+
+
+def choose(found: Sequence[Reached], lanes: Sequence[str], minutes: float, took: Mapping[str, float]) -> Choice:
+    """The tests that fit. `lanes` are the shapes of the lanes, `took` what tests take in seconds. One lane takes a module's tests of a
+    shape, so that none has more than the minutes, less what a run begins with; and each module costs a reset of the lab."""
+    room = minutes * 60 - BEGINNING
+    left = {shape: room * lanes.count(shape) for shape in set(lanes)}
+    spent: dict[tuple[str, str], float] = {}
+    choice = Choice([], [], [test for test in found if test.shape not in left])
+    known = [test for test in found if test.shape in left]
+    for test in sorted(known, key=lambda test: (test.distance, took.get(test.test, UNKNOWN))):
+        piece = (test.module, test.shape)
+        cost = took.get(test.test, UNKNOWN) + (0 if piece in spent or test.shape == NONE else RESET)
+        if cost > left[test.shape] or spent.get(piece, 0) + cost > room:
+            choice.long.append(test)
+            continue
+        left[test.shape] -= cost
+        spent[piece] = spent.get(piece, 0) + cost
+        choice.run.append(test)
+    return choice
+
+
+def seconds(durations: Durations, tests: Iterable[Reached]) -> dict[str, float]:
+    """What each test takes with all its parameters; one that was never run is missing. Of those without a lab only what takes a second
+    is recorded: the others take none."""
+    found: dict[str, float] = {}
+    for test, took in durations.tests.items():
+        name = test.partition("[")[0]
+        found[name] = found.get(name, 0) + took
+    for one in tests:
+        if one.shape == NONE and one.module in durations.modules:
+            found.setdefault(one.test, 0)
+    return found
 
 
 def labs_up() -> dict[str, str]:
@@ -193,31 +290,48 @@ def labs_up() -> dict[str, str]:
     return found
 
 
-def arguments(modules: list[str], up: dict[str, str]) -> list[str]:
-    """What pytest is called with: a lane for each lab, and no test that needs a lab that is not there. The plain lab is made
-    where there is none of its shape: it takes a minute."""
-    lanes = {}
-    if modules != [UNIT]:
-        lanes = dict(up) if PLAIN in up or "small" in up.values() else {PLAIN: "small", **up}
-    missing = [where for shape, where in WITHOUT.items() if lanes and shape not in lanes.values()]
-    words = [f"{lane}:{shape}" for lane, shape in lanes.items()] + [f"u:{NONE}"]
-    return [*modules, f"--lanes={','.join(words)}", "-m", " and ".join(["not slow", *missing])]
+def lanes_for(found: Sequence[Reached], up: Mapping[str, str]) -> dict[str, str]:
+    """Lane -> shape. The plain lab is made where there is none of its shape: it takes a minute."""
+    without = {"u": NONE, "v": NONE}
+    if all(test.shape == NONE for test in found):
+        return without
+    return {**(up if PLAIN in up or "small" in up.values() else {PLAIN: "small", **up}), **without}
+
+
+def told(choice: Choice, took: Mapping[str, float]) -> list[str]:
+    """Lines that say what is run and what is not."""
+    lines = []
+    for title, tests in (
+        ("run", choice.run),
+        ("left out, too long (MINUTES=45 allows more; `make test` runs all)", choice.long),
+        ("left out, no lab of the shape is up", choice.without_lab),
+    ):
+        if tests:
+            lines.append(f"{title}: {len(tests)} tests, about {sum(took.get(test.test, UNKNOWN) for test in tests):.0f} s")
+        for module in dict.fromkeys(test.module for test in tests):
+            own = [test for test in tests if test.module == module]
+            lines.append(f"  {module}: {', '.join(test.test.partition('::')[2] for test in own)}")
+    return lines
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lanes.changed", description="The tests that a change can reach.")
     parser.add_argument("base", nargs="?", default="origin/main", help="what to compare with (origin/main)")
     parser.add_argument("--run", action="store_true", help="run them, in lanes of the labs that are up")
+    parser.add_argument("--minutes", type=float, default=8, help="what the run may take (8)")
     given = parser.parse_args()
-    modules = chosen(ROOT, given.base)
-    print("\n".join(modules), flush=True)
-    if not given.run:
-        return 0
+    found = reached(ROOT, given.base)
     try:
-        words = [sys.executable, "-m", "pytest", *arguments(modules, labs_up())]
+        lanes = lanes_for(found, labs_up())
     except LabError as error:
         raise SystemExit(str(error)) from error
-    print(f"$ {' '.join(words)}", flush=True)
+    took = seconds(Durations.read(ROOT / DURATIONS), found)
+    choice = choose(found, list(lanes.values()), given.minutes, took)
+    print("\n".join([f"unit tests: {UNIT}", *told(choice, took)]), flush=True)
+    if not given.run:
+        return 0
+    shown = ",".join(f"{lane}:{shape}" for lane, shape in lanes.items())
+    words = [sys.executable, "-m", "pytest", UNIT, *(test.test for test in choice.run), f"--lanes={shown}", "-m", "not slow"]
     # They were up before.
     os.environ[KEEP] = "1"
     os.execv(sys.executable, words)
