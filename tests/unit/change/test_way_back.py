@@ -489,6 +489,29 @@ def test_a_second_edit_of_theirs_is_kept_beside_the_first(tmp_path: Path, url: s
     walled(url, tmp_path, body, "etc")
 
 
+def test_the_same_edit_is_kept_once_however_often_the_way_back_is_tried(tmp_path: Path, url: str) -> None:
+    def body(node: Scratch) -> None:
+        # As on a file system where nothing can be renamed; the first try copies theirs, the others find it kept.
+        stuck = node.root / "stuck"
+        node.mutate = lambda text: text.replace('brief mv -f -T "$place', f'[ ! -e {stuck} ] && brief mv -f -T "$place')
+        node.lay_down()
+        stuck.touch()
+        assert node.verb("apply") == 0
+        foreign_edit(node)
+        assert node.verb("revert") == 1
+        for _ in range(3):
+            assert node.verb("deadline") == 1
+        assert (node.root / "etc/first").read_bytes() == LONG
+        assert [(path.name, path.read_bytes()) for path in node.here.glob("foreign.*")] == [("foreign.1", LONG)]
+        stuck.unlink()
+        (node.root / "etc/first").write_bytes(FOREIGN)
+        assert node.verb("deadline") == 0
+        assert sorted(path.read_bytes() for path in node.here.glob("foreign.*")) == sorted([LONG, FOREIGN])
+        is_over(node, "reverted")
+
+    walled(url, tmp_path, body, "etc", data_only=True)
+
+
 # ---- uninstall ------------------------------------------------------------------------------------------------------
 
 
