@@ -1,9 +1,10 @@
-"""Pure: a control-plane component and the gates wanted on it -> its new manifest."""
+"""Pure: a control-plane component and the gates wanted on it -> its new manifest, and the change to it."""
 
 from __future__ import annotations
 
 import re
 
+from roles.change.model import Change, FileEdit, change_id
 from roles.change.refusal import Refusal
 from roles.control_plane.facts import Component
 from roles.formats import FormatError, GateChanges, flags, manifest
@@ -26,6 +27,24 @@ def edit(component: Component, wanted: GateChanges) -> bytes:
             f"write {pair[0]}=VALUE (a switch: {pair[0]}=true)",
         )
     return after
+
+
+def change(component: Component, after: bytes, unit: str, run_id: str, summary: str) -> Change:
+    """The change of a component's manifest to `after`, which recreates its pod. `unit` is the kubelet's."""
+    return Change(
+        id=change_id(run_id, component.host, component.name),
+        node=component.host,
+        component=component.name,
+        kind="static-pod",
+        unit=unit,
+        summary=summary,
+        files=(FileEdit(component.file.path, component.data, after),),
+        health_url=component.health_url,
+        old_argv=argv(component, component.data),
+        new_argv=argv(component, after),
+        pod=component.log_name,
+        container=component.container,
+    )
 
 
 def argv(component: Component, data: bytes) -> tuple[str, ...] | None:

@@ -14,8 +14,8 @@ from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.predict import readings
 from roles.eviction.unmet import defaults_of, unmet
 from roles.formats import ABSENT
-from roles.kubelet_config import Prepared, Settled, State, Wish, drive, needs_no_more, prepare
-from roles.rollout import remote as bridge
+from roles.kubelet_config import KubeletFields, Settled, State, Wish, needs_no_more
+from roles.rollout.nodes import carry_out, from_data
 from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
@@ -28,11 +28,11 @@ def eviction() -> None:
     Data keys: those of roles/eviction/model.py and of roles/rollout/options.py. Raises DeployError, before any node is written to,
     where the plan is refused, or would evict without consent.
     """
-    drive("eviction thresholds", bridge.once("eviction", _prepare), "change, prove, or put back")
+    carry_out("eviction thresholds", _wanted)
 
 
-def _prepare(fleet: Fleet) -> Prepared:
-    return prepare(fleet, _wish, _NOTHING)
+def _wanted(fleet: Fleet) -> KubeletFields:
+    return KubeletFields(from_data(fleet, _wish, _NOTHING))
 
 
 def _wish(remote: Remote) -> Wish | None:

@@ -111,6 +111,11 @@ class Desired(BaseModel):
     ] = ()
 
     @property
+    def data(self) -> dict[str, Any]:
+        """As plain data, for the record of a run."""
+        return self.model_dump()
+
+    @property
     def gates(self) -> dict[str, bool | None]:
         """The gates by their bare names."""
         return {name.removeprefix(flags.KUBE): value for name, value in self.feature_gates.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from pyinfra.api.deploy import deploy
 
@@ -13,26 +14,23 @@ from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError
 from roles.change import uninstall_script
 from roles.change.model import IO_SECONDS
-from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.eviction import foresee
-from roles.harmless import one_line
 from roles.history import facts, model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet import plan as kubelet_plan
-from roles.kubelet_config import Outlook, Settled, after, brings, brought, state_of, unreadable, with_brought
+from roles.kubelet_config import Settled, after, brings, brought, state_of, unreadable, with_brought
 from roles.observe import Observation
 from roles.patience import patient
-from roles.proof import NoApi, Owed, Prover, Survey, survey
-from roles.rollout import options as run_options
+from roles.proof import Cluster, NoApi, Node
 from roles.rollout import remote as bridge
-from roles.rollout import report, table
-from roles.rollout.options import Options
+from roles.rollout import table
+from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
+from roles.rollout.nodes import Basis, Capability, Steps, Wishes, carry_out, ended
 from roles.rollout.remote import Fleet, Remote, show, show_lines
-from roles.rollout.run import ClusterStep, Run, Step, arrange
 
 UNINSTALL_SECONDS = 120
 
@@ -138,13 +136,11 @@ def rollback() -> None:
     Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
     where a file or a value of kubeadm's ConfigMaps was changed since, or where pods would have to go without consent.
     """
-    run = bridge.once("rollback", _prepare)
-    bridge.drive("roll back", run.involves(bridge.current_host()), run.result, name="undo, prove, or put back")
+    carry_out("roll back", _to_undo, "undo, prove, or put back")
 
 
-def _prepare(fleet: Fleet) -> Run:
+def _to_undo(fleet: Fleet) -> Undoing:
     bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
-    options = run_options.read(fleet.targets)
     wanted = model.read(fleet.targets[0])
     runs: tuple[str, ...] = (wanted.run,) if wanted.run else ()
     history, failures = _ask(fleet, fleet.targets, runs)
@@ -162,179 +158,137 @@ def _prepare(fleet: Fleet) -> Run:
     if not chosen:
         raise bridge.refuse(f"run {wanted.run} confirmed nothing on these nodes; deploys/changes.py lists what there is")
     bridge.stop(_unusable(chosen))
-    paths: dict[str, list[str]] = {}
-    on_nodes = [change for change in chosen if not change.of_cluster]
-    for change in on_nodes:
-        paths[change.host] = sorted({*paths.get(change.host, ()), *planning.targets(change)})
+    by_host: dict[str, list[Recorded]] = {}
+    for change in chosen:
+        if not change.of_cluster:
+            by_host.setdefault(change.host, []).append(change)
 
-    def unread(seen: Observation) -> tuple[list[str], list[str]]:
-        files, directories = kubelet.wanted(seen)
-        more = [path for path in paths.get(seen.host, []) if seen.file(path) is None]
-        return [*files, *more], directories
+    def files(seen: Observation) -> tuple[list[str], list[str]]:
+        usual, directories = kubelet.wanted(seen)
+        changed = {path for change in by_host.get(seen.host, ()) for path in planning.targets(change)}
+        return [*usual, *sorted(path for path in changed if seen.file(path) is None)], directories
 
-    found = survey(fleet, [remote for remote in fleet.targets if remote.name in paths], unread)
-    run_id = new_run_id()
-    undos = [_beside(undo, found) for undo in _plan(run_id, on_nodes, found, wanted.force)]
-    outlooks = _look_ahead(undos, found, wanted.allow_evictions, options.allow_unproven)
-    first, notes = _undo_cluster(fleet, found, runs, chosen, wanted.force, options)
-    return _assemble(run_id, " and ".join(runs), fleet, undos, found, options, outlooks, first, notes)
+    names = " and ".join(runs)
+    return Undoing(Wishes(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, tuple(chosen), wanted)
 
 
-def _undo_cluster(
-    fleet: Fleet, found: Survey, runs: Sequence[str], chosen: list[Recorded], force: bool, options: Options
-) -> tuple[list[ClusterStep], list[str]]:
-    """What these runs wrote to kubeadm's ConfigMaps goes before any node; with a part of the nodes it stays, as it was written for all."""
-    if fleet.lock_host not in fleet.targets and (fleet.lock_host.connected or fleet.lock_host.connect()):
-        history, failures = _ask(fleet, [fleet.lock_host])
-        bridge.stop(failures)
-        kept = planning.to_undo(history, runs)
-        bridge.stop(_unusable(kept))
-        chosen = [*chosen, *kept]
-    records = planning.of_cluster(chosen)
-    names = " and ".join(records)
-    if not records:
-        return [], []
-    if fleet.others:
-        left = ", ".join(remote.name for remote in fleet.others)
-        return [], [f"{names}: left as it is, since --limit leaves out {left}; run it without, and what kubeadm keeps is undone too"]
-    if not options.persist:
-        return [], [f"persist=false: {names}: left as it is; the next `kubeadm upgrade` of a node brings back what is undone here"]
-    return kubeadm.undo(found, fleet, records, force)
+@dataclass(frozen=True)
+class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
+    """Runs that are undone, as the engine changes nodes (roles/rollout/nodes.py). `chosen`: their changes, the last one first."""
+
+    runs: tuple[str, ...]
+    chosen: tuple[Recorded, ...]
+    asked: model.Wanted
+    columns: ClassVar = ("node", "component", "undone")
+    writes_first: ClassVar = True
+
+    def plan(self, basis: Basis, node: Node, wish: list[Recorded]) -> NodePlan[Undo]:
+        return _plan(basis.run_id, node, wish, self.asked.force)
+
+    def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
+        """With what comes with it, and what it would do to the node's pods: that the API tells."""
+        try:
+            plan = _beside(basis.found.cluster, plan)
+            return _look_ahead(basis.found.cluster, plan, self.asked.allow_evictions, basis.options.allow_unproven)
+        except Refusal as refusal:
+            return replace(plan, refusals=(refusal,))
+
+    def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
+        """The other way round: what the run did last comes first."""
+        by_change = {planned.undoes: planned for plan in plans for planned in plan.changing}
+        changing: list[ComponentPlan] = [by_change[change.id] for change in self.chosen if change.id in by_change]
+        return changing, bool(changing) and changing[0].component != KUBELET
+
+    def writes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> kubeadm.ClusterWrites:
+        """What these runs wrote to kubeadm's ConfigMaps; with a part of the nodes it stays, as it was written for all."""
+        fleet, chosen = basis.fleet, [*self.chosen]
+        if fleet.lock_host not in fleet.targets and (fleet.lock_host.connected or fleet.lock_host.connect()):
+            history, failures = _ask(fleet, [fleet.lock_host])
+            bridge.stop(failures)
+            kept = planning.to_undo(history, self.runs)
+            bridge.stop(_unusable(kept))
+            chosen += kept
+        records = planning.of_cluster(chosen)
+        names = " and ".join(records)
+        if not records:
+            return kubeadm.ClusterWrites()
+        if fleet.others:
+            left = ", ".join(remote.name for remote in fleet.others)
+            note = f"{names}: left as it is, since --limit leaves out {left}; run it without, and what kubeadm keeps is undone too"
+            return kubeadm.ClusterWrites(notes=[note])
+        if not basis.options.persist:
+            note = f"persist=false: {names}: left as it is; the next `kubeadm upgrade` of a node brings back what is undone here"
+            return kubeadm.ClusterWrites(notes=[note])
+        return kubeadm.undo(basis.found, fleet, records, self.asked.force)
+
+    def notes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> list[str]:
+        """What is as before already."""
+        done = {planned.undoes for plan in plans for planned in plan.planned if planned.change is None}
+        names = " and ".join(self.runs)
+        return [f"{change.host}: {change.component} is as it was before {names} already" for change in self.chosen if change.id in done]
+
+    def rows(self, basis: Basis, plans: Sequence[NodePlan[Undo]], steps: Steps) -> list[list[str]]:
+        """One for each change."""
+        return [[host, component, step.undoes, *ended(step, "")] for (host, component), step in steps.items()]
 
 
-def _plan(run_id: str, chosen: list[Recorded], found: Survey, force: bool) -> list[Undo]:
-    reasons: list[object] = list(found.refusals)
+def _plan(run_id: str, node: Node, chosen: Sequence[Recorded], force: bool) -> NodePlan[Undo]:
+    """What undoing its changes comes to on one node."""
+    reasons: list[Refusal] = []
     undos: list[Undo] = []
     for change in chosen:
-        if change.host not in found.nodes:
-            continue
         try:
             # Where another file makes the same pod by now, to put this one back may come to nothing. (One that does not run is
             # perhaps what the undoing is for.)
-            node = found.nodes[change.host]
             unclear = control_plane.look(node.kubelet).refusals.get(change.component) if change.component in node.components else None
             if unclear is not None and not force:
                 raise Refusal(unclear.host, unclear.message, f"{unclear.way_out}, or go on all the same by --data force=true")
             undos.append(planning.undo(run_id, change, node.seen, force))
         except Refusal as refusal:
             reasons.append(refusal)
-    bridge.stop(reasons)
-    return undos
+    return NodePlan(
+        host=node.seen.host,
+        kubelet=node.kubelet,
+        components=node.components,
+        planned=tuple(undos),
+        warnings=tuple(warning for undo in undos for warning in undo.warnings),
+        refusals=tuple(reasons),
+    )
 
 
-def _beside(undo: Undo, found: Survey) -> Undo:
-    """With what a restart of the kubelet brings besides, as with every other deploy. Raises DeployError where that is refused."""
-    if undo.change is None or undo.change.component != planning.KUBELET:
-        return undo
-    host, node = undo.change.node, found.nodes[undo.change.node]
-    told = kubelet_plan.warnings(node.kubelet)
-    if node.kubelet.is_known:
+def _beside(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
+    """With what a restart of the kubelet brings besides, as with every other deploy. Raises Refusal."""
+    undo = next((one for one in plan.changing if one.component == KUBELET), None)
+    if undo is None:
+        return plan
+    told = kubelet_plan.warnings(plan.kubelet)
+    if plan.kubelet.is_known:
         named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
-        try:
-            told += brings(found.cluster, host, node.kubelet, foresee, named)
-        except Refusal as refusal:
-            bridge.stop([refusal])
-    return replace(undo, warnings=(*undo.warnings, *(f"{host}: {text}" for text in told)))
+        told += brings(cluster, plan.host, plan.kubelet, foresee, named)
+    return replace(plan, warnings=(*plan.warnings, *told))
 
 
-def _look_ahead(undos: list[Undo], found: Survey, allow_evictions: bool, allow_unproven: bool) -> dict[str, Outlook]:
-    """What the settings of before would do to each node as it is now: thresholds that were lowered may be raised again. Raises
-    DeployError where pods would have to go without consent."""
-    reasons: list[object] = []
-    outlooks: dict[str, Outlook] = {}
-    for undo in undos:
-        if undo.change is None or not undo.settings:
-            continue
-        host, node = undo.change.node, found.nodes[undo.change.node]
-        try:
-            state = state_of(found.cluster, host, node.kubelet)
-            settled = Settled({}, undo.settings, undo.change.summary)
-            coming = with_brought(state, brought(state))
-            outlooks[host] = foresee(state, after(coming.configuration, settled))
-        except (ApiError, NoApi) as error:
-            if not allow_unproven:
-                reasons.append(
-                    f"{unreadable(host, node.kubelet.node_name, error)} (--data allow_unproven=true goes on without having looked)"
-                )
-            continue
-        except Refusal as refusal:
-            reasons.append(refusal)
-            continue
-        if not allow_evictions:
-            if outlooks[host].evicts:
-                why = f"undoing {undo.recorded.id} would evict: {'; '.join(outlooks[host].evicts)}"
-                reasons.append(Refusal(host, why, "allow it by --data allow_evictions=true, or make room first"))
-            # Without consent nobody may go, whatever the look says.
-            outlooks[host] = replace(outlooks[host], may_go=frozenset())
-    bridge.stop(reasons)
-    return outlooks
-
-
-def _assemble(
-    run_id: str,
-    name: str,
-    fleet: Fleet,
-    undos: list[Undo],
-    found: Survey,
-    options: Options,
-    outlooks: Mapping[str, Outlook],
-    first: list[ClusterStep],
-    more: list[str],
-) -> Run:
-    apiservers = any(undo.change and undo.change.component == "kube-apiserver" for undo in undos)
-    steps: list[Step] = []
-    for undo in undos:
-        if undo.change is None:
-            continue
-        node = found.nodes[undo.change.node]
-        owed = Owed(
-            node.remote.name,
-            node.kubelet.node_name,
-            undo.change.component,
-            undo.gates,
-            undo.settings,
-            node.components,
-            apiservers,
-            options.allow_unproven,
-            outlooks[undo.change.node].may_go if undo.settings and undo.change.node in outlooks else frozenset(),
-        )
-        prover = Prover(found.cluster, owed)
-        change = replace(undo.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
-        effective = Effective.of(undo.recorded.plan).undone()
-        steps.append(Step(change, prover.ready, prover.prove, prover.watch, effective, undo.recorded.id))
-    info = this_run(run_id, {"undo": name})
-    # The other way round: what the run did last comes first.
-    components_first = bool(steps) and steps[0].change.component != planning.KUBELET
-    stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=components_first)
-    run = Run(info, stages, fleet, options.take_over, _finish, first=first)
-    notes = [one_line(f"WARNING {warning}") for undo in undos for warning in undo.warnings]
-    notes += [f"{undo.recorded.host}: {undo.recorded.component} is as it was before {name} already" for undo in undos if not undo.change]
-    notes += [f"{host}:\n{outlook.text()}" for host, outlook in outlooks.items()]
-    notes += more + found.ignored
-    show(f"\nUndoing run {name}")
-    report.show_plan(run, found.cluster.apiservers, notes)
-    return run
-
-
-def _finish(run: Run) -> None:
-    headers = ["node", "component", "undone", "outcome", "s", "proof"]
-    rows = [
-        ["cluster", one.name, one.undoes, one.outcome, f"{one.seconds:.0f}" if one.seconds else "-", one.how or one.why or "-"]
-        for one in run.first
-    ]
-    rows += [
-        [
-            step.change.node,
-            step.change.component,
-            step.undoes,
-            step.outcome,
-            f"{step.seconds:.0f}" if step.seconds else "-",
-            step.how if step.outcome == "confirmed" else step.why or "-",
-        ]
-        for step in run.steps
-    ]
-    show_lines("\n" + table.render(headers, rows))
-    report.show_end(run)
+def _look_ahead(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool) -> NodePlan[Undo]:
+    """With what the settings of before would do to the node as it is now: thresholds that were lowered may be raised again."""
+    undo = next((one for one in plan.changing if one.settings), None)
+    if undo is None:
+        return plan
+    try:
+        state = state_of(cluster, plan.host, plan.kubelet)
+        coming = with_brought(state, brought(state))
+        outlook = foresee(state, after(coming.configuration, Settled({}, undo.settings, "")))
+    except (ApiError, NoApi) as error:
+        if allow_unproven:
+            return plan
+        why = f"{unreadable(plan.host, plan.kubelet.node_name, error)} (--data allow_unproven=true goes on without having looked)"
+        return replace(plan, refusals=(why,))
+    if outlook.evicts and not allow_evictions:
+        why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
+        raise Refusal(plan.host, why, "allow it by --data allow_evictions=true, or make room first")
+    # Without consent nobody may go, whatever the look says.
+    may_go = outlook.may_go if allow_evictions else frozenset()
+    planned = tuple(replace(one, may_go=may_go) if one is undo else one for one in plan.planned)
+    return replace(plan, planned=planned, outlook=outlook.text())
 
 
 # ---- deploys/uninstall.py

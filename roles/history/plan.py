@@ -15,18 +15,14 @@ from roles.change.refusal import Refusal
 from roles.history.facts import Recorded
 from roles.history.sequence import Sequenced, Unordered
 from roles.observe import Observation
+from roles.rollout.node_plan import KUBELET, ComponentPlan
 
-KUBELET = "kubelet"
 
-
-@dataclass(frozen=True)
-class Undo:
-    """One change that is to be undone; `change` is None where its files are as before already."""
+@dataclass(frozen=True, kw_only=True)
+class Undo(ComponentPlan):
+    """One change that is to be undone; nothing changes where its files are as before already."""
 
     recorded: Recorded
-    change: Change | None
-    gates: dict[str, bool]
-    settings: dict[str, Any]
     warnings: tuple[str, ...] = ()
 
 
@@ -123,7 +119,7 @@ def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Und
             message = f"{path} was changed since {recorded.id}; undoing that would come to this:\n{edit.diff()}"
             if not force:
                 conflicts.append(message)
-            warnings.append(f"{recorded.host}: {path} was changed since {recorded.id}, and force puts it back all the same")
+            warnings.append(f"{path} was changed since {recorded.id}, and force puts it back all the same")
         edits.append(edit)
     if conflicts:
         raise Refusal(recorded.host, "\n".join(conflicts), "undo that first, or go on all the same by --data force=true")
@@ -131,7 +127,16 @@ def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Und
     gates = {name: bool(values["before"]) for name, values in effective.gates.items() if values.get("before") is not None}
     settings = {name: values.get("before") for name, values in effective.settings.items()}
     change = _change(run_id, recorded, seen, tuple(edits), forced=bool(warnings)) if edits else None
-    return Undo(recorded, change, gates, settings, tuple(warnings))
+    return Undo(
+        component=recorded.component,
+        change=change,
+        gates=gates,
+        settings=settings,
+        effective=effective.undone(),
+        undoes=recorded.id,
+        recorded=recorded,
+        warnings=tuple(warnings),
+    )
 
 
 def _change(run_id: str, recorded: Recorded, seen: Observation, edits: tuple[FileEdit, ...], forced: bool) -> Change:

@@ -2,13 +2,13 @@
 
 from roles.kubeadm.lasting import Difference, Found, Lasting, gate_differences, kubelet_differences, read
 from roles.kubeadm.plan import GATES, Member, Path, as_given
-from roles.kubeadm.steps import Last, last, undo
+from roles.kubeadm.steps import ClusterWrites, last, undo
 
 __all__ = [
     "GATES",
+    "ClusterWrites",
     "Difference",
     "Found",
-    "Last",
     "Lasting",
     "Member",
     "Path",

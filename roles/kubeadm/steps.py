@@ -29,9 +29,9 @@ _LEAVE = "leave them alone by --data persist=false (what they do not say, the ne
 
 
 @dataclass
-class Last:
-    """What is left to write once all nodes are confirmed; `notes` for the plan; `settled` the settings that the ConfigMaps give already,
-    by their name; `lasting` what they said when the plan was made."""
+class ClusterWrites:
+    """What a run writes to the ConfigMaps; `notes` for the plan; `settled` the settings that they give already, by their name; `lasting`
+    what they said when the plan was made."""
 
     steps: list[ClusterStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -40,11 +40,15 @@ class Last:
     edited: dict[str, Edited] = field(default_factory=dict)
 
     def rows(self) -> list[list[str]]:
-        """For the table of a run's end: ConfigMap, setting, before, after, outcome, seconds, proof."""
+        """For the table of a run's end: ConfigMap, setting, before, after, outcome, seconds, proof; of what is undone ConfigMap, the change
+        that is undone, outcome, seconds, proof."""
         made = []
         for step in self.steps:
             done = step.outcome == "confirmed"
             seconds = f"{step.seconds:.0f}" if step.seconds else "-"
+            if step.undoes:
+                made.append([step.name, step.undoes, step.outcome, seconds, step.how or step.why or "-"])
+                continue
             for changed in self.edited[step.name].fields:
                 before, after = planning.shown(changed.before), planning.shown(changed.after if done else changed.before)
                 made.append([step.name, ".".join(changed.path), before, after, step.outcome, seconds, step.how or step.why or "-"])
@@ -52,7 +56,7 @@ class Last:
         return made
 
 
-def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Options) -> Last:
+def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Options) -> ClusterWrites:
     """What makes the settings of a run last. Raises DeployError where that cannot be told, or not be written, with the way out."""
     connect = found.cluster.api
     try:
@@ -63,11 +67,13 @@ def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Option
         why = f"kubeadm's ConfigMaps {CLUSTER} and {KUBELET} cannot be read, so what of this lasts is not known: {error}"
         if options.persist and not options.allow_unproven:
             raise bridge.refusals([f"{why}; mend that, or {_LEAVE}"]) from None
-        return Last(notes=[f"WARNING {why}; they are left as they are"])
+        return ClusterWrites(notes=[f"WARNING {why}; they are left as they are"])
     if not lasting.by_kubeadm:
-        return Last(notes=[f"This cluster has no ConfigMap {NAMESPACE}/{CLUSTER}: kubeadm did not make it, and would not overwrite this."])
+        return ClusterWrites(
+            notes=[f"This cluster has no ConfigMap {NAMESPACE}/{CLUSTER}: kubeadm did not make it, and would not overwrite this."]
+        )
     shared = planning.share(members, nodes, lasting)
-    made = Last(notes=list(shared.told), lasting=lasting)
+    made = ClusterWrites(notes=list(shared.told), lasting=lasting)
     refusals: list[object] = []
     for name in KEYS:
         wanted = {component: paths for component, paths in shared.wanted.items() if (component == "kubelet") == (name == KUBELET)}
@@ -146,7 +152,7 @@ def _step(name: str, edited: Edited, lasting: Lasting, carry_out: Callable[..., 
 
 def undo(
     found: Survey, fleet: Fleet, records: Mapping[str, Sequence[tuple[str, Sequence[Mapping[str, Any]]]]], force: bool
-) -> tuple[list[ClusterStep], list[str]]:
+) -> ClusterWrites:
     """What puts values of kubeadm's ConfigMaps back, and what is as before already. `records`: by ConfigMap the changes that are undone,
     the newest first, each with its fields. Raises DeployError where somebody else changed one since, unless `force`."""
     connect = found.cluster.api
@@ -175,4 +181,4 @@ def undo(
         fields = ", ".join(map(str, edited.fields))
         steps.append(ClusterStep(name, f"undo {undoes} ({fields})", diff, partial(write, connect, name, edit), lost, undoes))
     bridge.stop(reasons)
-    return steps, notes
+    return ClusterWrites(steps, notes)

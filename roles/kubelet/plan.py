@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from roles.change.model import FileEdit
+from roles.change.model import Change, FileEdit, change_id
 from roles.change.refusal import Refusal
 from roles.formats import FormatError, GateChanges, flags, kubelet_config, unit
 from roles.kubelet import pending, schema
@@ -66,6 +66,24 @@ def _check_nulls(dropin: bytes, left: GateChanges) -> None:
     Raises FormatError."""
     if any(value is not None for value in left.values()) and kubelet_config.read(dropin).get("featureGates", ()) is None:
         raise FormatError("featureGates is null here, which takes out all gates of the files before this one", way_out="take the key out")
+
+
+def change(kubelet: Kubelet, changed: dict[str, bytes | None], run_id: str, summary: str) -> Change:
+    """The change of a kubelet's files (None: removed), with its restart. Raises Refusal as `file_edits` and `new_service` do."""
+    host = kubelet.seen.host
+    return Change(
+        id=change_id(run_id, host, "kubelet"),
+        node=host,
+        component="kubelet",
+        kind="kubelet",
+        unit=kubelet.unit_name,
+        summary=summary,
+        files=file_edits(kubelet, changed),
+        health_url=kubelet.health_url,
+        old_argv=kubelet.service.known_argv,
+        new_argv=new_service(kubelet, changed).known_argv,
+        daemon_reload=touches_units(kubelet, changed),
+    )
 
 
 def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:
@@ -142,4 +160,4 @@ def new_copies(kubelet: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
     ]
 
 
-__all__ = ["DROPIN", "edits", "file_edits", "new_copies", "new_service", "touches_units", "warnings"]
+__all__ = ["DROPIN", "change", "edits", "file_edits", "new_copies", "new_service", "touches_units", "warnings"]

@@ -7,14 +7,14 @@ from functools import partial
 from pyinfra.api.deploy import deploy
 
 from roles.kubelet_config import plan
-from roles.kubelet_config.carry_out import Prepared, Settled, Wish, after, brings, drive, prepare, state_of, unreadable
+from roles.kubelet_config.carry_out import KubeletFields, Settled, Wish, after, brings, state_of, unreadable
 from roles.kubelet_config.model import Desired, read
 from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.restart import brought, with_brought
 from roles.kubelet_config.state import State
 from roles.kubelet_config.unmet import unmet
-from roles.rollout import remote as bridge
+from roles.rollout.nodes import carry_out, from_data
 from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
@@ -27,11 +27,11 @@ def kubelet_config() -> None:
     Data keys: those of roles/kubelet_config/model.py and of roles/rollout/options.py. Raises DeployError, before any node is
     written to, where the plan is refused, or would put pods out without consent.
     """
-    drive("kubelet configuration", bridge.once("kubelet_config", _prepare), "change, prove, or put back")
+    carry_out("kubelet configuration", _wanted)
 
 
-def _prepare(fleet: Fleet) -> Prepared:
-    return prepare(fleet, _wish, _NOTHING)
+def _wanted(fleet: Fleet) -> KubeletFields:
+    return KubeletFields(from_data(fleet, _wish, _NOTHING))
 
 
 def _wish(remote: Remote) -> Wish | None:
@@ -44,8 +44,8 @@ def _wish(remote: Remote) -> Wish | None:
 
 __all__ = [
     "Desired",
+    "KubeletFields",
     "Outlook",
-    "Prepared",
     "Settled",
     "State",
     "Wish",
@@ -53,10 +53,8 @@ __all__ = [
     "allocatable_outlook",
     "brings",
     "brought",
-    "drive",
     "kubelet_config",
     "needs_no_more",
-    "prepare",
     "read",
     "state_of",
     "unmet",

@@ -1,35 +1,24 @@
-"""Fields of KubeletConfigurations, wanted by host: looked at, planned, foreseen, changed node by node, proven by /configz."""
+"""Fields of KubeletConfigurations, wanted by host, as the engine changes them: planned, foreseen, proven by /configz."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from roles import control_plane, kubeadm
 from roles.api import ApiError, NotFound
-from roles.change import Change
-from roles.change.model import change_id
-from roles.change.record import Effective, new_run_id, this_run
+from roles.change.record import Effective
 from roles.change.refusal import Refusal
-from roles.harmless import one_line
 from roles.kubelet import Kubelet, ask, blame, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
 from roles.kubelet.pending import Pending, pending
 from roles.kubelet_config import restart
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
-from roles.patience import patient
-from roles.proof import Cluster, NoApi, Owed, Prover, Survey, settings_differences, survey
-from roles.rollout import options as run_options
-from roles.rollout import remote as bridge
-from roles.rollout import report, table
-from roles.rollout.options import Options
-from roles.rollout.remote import Answer, Fleet, Remote, show_lines
-from roles.rollout.run import Run, Step, arrange
-
-KUBELET = "kubelet"
+from roles.proof import Cluster, NoApi, Node, settings_differences
+from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
+from roles.rollout.nodes import Basis, Capability, Steps, ended
 
 
 @dataclass(frozen=True)
@@ -59,109 +48,54 @@ class Wish:
     write: Callable[[Mapping[str, Any], Mapping[kubeadm.Path, Any]], Mapping[kubeadm.Path, Any]] = kubeadm.as_given
 
 
-@dataclass(frozen=True)
-class Planned:
-    """One node of the run; `change` is None where it is as wanted. `question` shows the change to its kubelet, `question_present` its
-    files as they are. `beside`: what the restart brings besides."""
+@dataclass(frozen=True, kw_only=True)
+class FieldsPlan(ComponentPlan):
+    """The fields of one kubelet. `beside`: what the restart brings besides."""
 
     state: State
     settled: Settled
     outlook: Outlook
-    change: Change | None
-    question: str
-    warnings: tuple[str, ...]
-    question_present: str = ""
     beside: tuple[Pending, ...] = ()
 
 
-@dataclass
-class Prepared:
-    """The whole plan of one run."""
+class KubeletFields(Capability[Wish, NodePlan[FieldsPlan]]):
+    """Fields of the kubelets' configuration, whatever data they come from."""
 
-    run: Run
-    planned: dict[str, Planned]
-    cluster: Cluster
-    lasting: kubeadm.Last
-    after: dict[str, dict[str, Any]] = field(default_factory=dict)
+    columns: ClassVar = ("node", "setting", "before", "after")
 
-
-def prepare(fleet: Fleet, read: Callable[[Remote], Wish | None], nothing: str) -> Prepared:
-    """The plan of a run; `read` gives a host's wish (None: it has none), `nothing` what to say where no host has one.
-
-    Raises DeployError with all refusals of all nodes, before any is written to.
-    """
-    refusals: list[object] = [f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable]
-    options = run_options.read(fleet.targets)
-    wishes: dict[str, Wish] = {}
-    for remote in fleet.targets:
+    def plan(self, basis: Basis, node: Node, wish: Wish) -> NodePlan[FieldsPlan]:
+        host, found = node.seen.host, node.kubelet
         try:
-            if (wish := read(remote)) is not None:
-                wishes[remote.name] = wish
-        except Refusal as refusal:
-            refusals.append(refusal)
-    bridge.stop(refusals)
-    if not wishes:
-        raise bridge.refuse(nothing)
-    names = {remote.name for remote in fleet.targets}
-    asked = {name for wish in wishes.values() for name in wish.only or ()}
-    bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names))
-    targets = [remote for remote in fleet.targets if remote.name in wishes and _chosen(remote.name, wishes[remote.name])]
-    run_id = new_run_id()
-    found = survey(fleet, targets)
-    planned = _plan(run_id, fleet, found, wishes)
-    return _assemble(run_id, fleet, found, planned, wishes, options)
-
-
-def _chosen(host: str, wish: Wish) -> bool:
-    return wish.only is None or host in wish.only
-
-
-def _plan(run_id: str, fleet: Fleet, found: Survey, wishes: Mapping[str, Wish]) -> dict[str, Planned]:
-    refusals: list[object] = list(found.refusals)
-    planned: dict[str, Planned] = {}
-    for host, node in found.nodes.items():
-        try:
-            planned[host] = _plan_node(run_id, state_of(found.cluster, host, node.kubelet), wishes[host])
-        except Refusal as refusal:
-            refusals.append(refusal)
+            return plan_node(basis.run_id, state_of(basis.found.cluster, host, found), wish)
         except (ApiError, NoApi) as error:
-            refusals.append(unreadable(host, node.kubelet.node_name, error))
-    bridge.stop(refusals)
-    questions = {host: ask.script([item.question]) for host, item in planned.items() if item.change is not None}
-    asked = [node.remote for host, node in found.nodes.items() if host in questions]
-    answers = fleet.each(asked, lambda remote: remote.run("sh -s", stdin=questions[remote.name], timeout=patient(ask.ALL_SECONDS)))
-    refusals += [Refusal(host, str(answer).removeprefix(f"{host}: ")) for host, answer in answers.items() if isinstance(answer, Exception)]
-    said = {host: _said(answer) for host, answer in answers.items() if not isinstance(answer, Exception)}
-    against = [remote for remote in asked if said.get(remote.name)]
-    again = fleet.each(
-        against,
-        lambda remote: remote.run("sh -s", stdin=ask.script([planned[remote.name].question_present]), timeout=patient(ask.ALL_SECONDS)),
-    )
-    for host, words in said.items():
-        present = again.get(host)
-        if (reason := _judged(planned[host], words, None if present is None else _said(present))) is not None:
-            refusals.append(reason)
-    bridge.stop(refusals)
-    return planned
+            raise unreadable(host, found.node_name, error) from None
 
+    def judge(self, basis: Basis, plan: NodePlan[FieldsPlan], verdicts: Verdicts) -> NodePlan[FieldsPlan]:
+        return judge(plan, verdicts)
 
-def _said(answer: Answer | Exception) -> str | None:
-    return None if isinstance(answer, Exception) else ask.verdicts(answer.stdout).get(KUBELET)
+    def still(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
+        """The look of the plan once more, since hours may lie between."""
+        (item,) = plan.planned
+        return still(basis.found.cluster, item, self.wishes.by_host[plan.host], basis.options.allow_unproven)
 
-
-def _judged(item: Planned, said: str | None, present: str | None) -> Refusal | None:
-    """Why not to go on, from what the node's own kubelet has against the change ("": nothing; None: it gave no answer), and against its
-    files as they are."""
-    found = item.state.kubelet
-    host, version = item.state.host, f"kubelet {found.process.version}"
-    if said is None:
-        way_out = "run it again; if that does not help, look whether `kubelet --version` answers on the node"
-        return Refusal(host, "the node's own kubelet could not be asked about this change: it gave no answer", way_out)
-    if present is not None and blame.refuses(present):
-        return blame.refusal(host, version, blame.plain(found, present), blame.places(found, present))
-    if said:
-        return Refusal(host, f"{version} refuses {item.settled.summary}: {blame.plain(found, said)}", "correct the value of that field")
-    return None
+    def rows(self, basis: Basis, plans: Sequence[NodePlan[FieldsPlan]], steps: Steps) -> list[list[str]]:
+        """One for each field that changes, or for each entry of a map."""
+        rows = []
+        for plan in plans:
+            (item,) = plan.planned
+            step = steps.get((plan.host, KUBELET))
+            before = item.state.configuration
+            now: dict[str, Any] | None = before
+            if step is not None and step.outcome != "not started":
+                try:
+                    now = basis.found.cluster.configuration(plan.kubelet.node_name)
+                except (ApiError, NoApi):
+                    now = None
+            for name, wanted in item.settled.expected.items():
+                old, new = lookup(before, name), lookup(now, name) if now is not None else "unknown"
+                if step is None or not in_effect(wanted, old):
+                    rows += [[plan.host, *row, *ended(step, "/configz")] for row in _cells(name, old, new)]
+        return rows
 
 
 def state_of(cluster: Cluster, host: str, found: Kubelet) -> State:
@@ -193,7 +127,21 @@ def _not_ready(state: State) -> list[str]:
     ]
 
 
-def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
+def judge(plan: NodePlan[FieldsPlan], verdicts: Verdicts) -> NodePlan[FieldsPlan]:
+    """With why not to go on, from what the node's own kubelet has against the change."""
+    refusals: list[object] = []
+    for item in plan.changing:
+        said = verdicts.against.get(KUBELET)
+        if (anyway := refused_anyway(plan, KUBELET, verdicts)) is not None:
+            refusals.append(anyway)
+        elif said:
+            why = f"{plan.version(KUBELET)} refuses {item.settled.summary}: {blame.plain(plan.kubelet, said)}"
+            refusals.append(Refusal(plan.host, why, "correct the value of that field"))
+    return replace(plan, refusals=tuple(refusals))
+
+
+def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
+    """The plan of one node as it runs now. Raises Refusal."""
     found = state.kubelet
     check_node(state)
     beside = tuple(pending(found, state.configuration))
@@ -201,42 +149,58 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     coming = restart.with_brought(state, beside)
     settled = wish.settle(coming)
     edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
-    warnings = [*kubelet_plan.warnings(found), *control_plane.look(found).warnings, *_not_ready(state), *settled.notes, *edits.notes]
-    if not edits.files:
-        as_it_runs = wish.settle(state)
-        if wrong := settings_differences(as_it_runs.expected, state.configuration):
-            raise Refusal(
-                state.host,
-                f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
-                f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
-            )
-        outlook = wish.foresee(state, after(state.configuration, as_it_runs))
-        return Planned(state, as_it_runs, outlook, None, "", tuple(warnings))
-    restart.check(state, beside)
-    outlook = _foreseen(state, coming, wish, settled, beside)
-    warnings += kubelet_plan.new_copies(found, edits.files)
-    warnings += restart.warnings(beside, settled.named or [tuple(name.split(".")) for name in settled.fields])
-    if outlook.evicts and not wish.allow_evictions:
-        why = "this would evict: " + "; ".join(outlook.evicts)
-        raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")
-    files = kubelet_plan.file_edits(found, edits.files)
-    service = kubelet_plan.new_service(found, edits.files)
-    change = Change(
-        id=change_id(run_id, state.host, KUBELET),
-        node=state.host,
+    control = control_plane.look(found)
+    warnings = [*kubelet_plan.warnings(found), *control.warnings, *_not_ready(state), *settled.notes, *edits.notes]
+    change = None
+    if edits.files:
+        restart.check(state, beside)
+        outlook = _foreseen(state, coming, wish, settled, beside)
+        warnings += kubelet_plan.new_copies(found, edits.files)
+        warnings += restart.warnings(beside, settled.named or [tuple(name.split(".")) for name in settled.fields])
+        if outlook.evicts and not wish.allow_evictions:
+            why = "this would evict: " + "; ".join(outlook.evicts)
+            raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")
+        change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
+    else:
+        settled = _in_process(state, wish)
+        outlook = wish.foresee(state, after(state.configuration, settled))
+    # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
+    values = {name: {"before": lookup(coming.configuration, name), "after": value} for name, value in settled.expected.items()}
+    item = FieldsPlan(
         component=KUBELET,
-        kind="kubelet",
-        unit=found.unit_name,
-        summary=settled.summary,
-        files=files,
-        health_url=found.health_url,
-        old_argv=found.service.known_argv,
-        new_argv=service.known_argv,
-        daemon_reload=kubelet_plan.touches_units(found, edits.files),
+        change=change,
+        question=ask.ask_kubelet(found, change.new_argv or edits.argv, edits.files) if change else "",
+        question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
+        settings=settled.expected,
+        may_go=outlook.may_go if wish.allow_evictions else frozenset(),
+        effective=Effective(settings=values),
+        lasting=settled.named,
+        write=wish.write,
+        state=state,
+        settled=settled,
+        outlook=outlook,
+        beside=beside,
     )
-    argv = service.known_argv or edits.argv
-    present = ask.ask_kubelet(found, found.service.known_argv or found.process.argv, {})
-    return Planned(state, settled, outlook, change, ask.ask_kubelet(found, argv, edits.files), tuple(warnings), present, beside)
+    return NodePlan(
+        host=state.host,
+        kubelet=found,
+        components=control.components,
+        planned=(item,),
+        warnings=tuple(warnings),
+        outlook=outlook.text() if change else "",
+    )
+
+
+def _in_process(state: State, wish: Wish) -> Settled:
+    """The wish where the files are as wanted already. Raises Refusal where the process is not."""
+    settled = wish.settle(state)
+    if wrong := settings_differences(settled.expected, state.configuration):
+        raise Refusal(
+            state.host,
+            f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
+            f"it was not restarted since: `systemctl restart {state.kubelet.unit_name}` on the node, then run this again",
+        )
+    return settled
 
 
 def _foreseen(state: State, coming: State, wish: Wish, settled: Settled, beside: Sequence[Pending]) -> Outlook:
@@ -277,10 +241,8 @@ def brings(
     return restart.warnings(beside, named)
 
 
-def ready_still(ready: Callable[[], str | None], cluster: Cluster, item: Planned, wish: Wish, allow_unproven: bool) -> str | None:
-    """Right before a change: what `ready` says; then the look of the plan once more, since hours may lie between. A text: why not."""
-    if why := ready():
-        return why
+def still(cluster: Cluster, item: FieldsPlan, wish: Wish, allow_unproven: bool) -> str | None:
+    """Why a change that was planned may not be made any more; None where it may."""
     try:
         now = state_of(cluster, item.state.host, item.state.kubelet)
         beside = restart.brought(now)
@@ -294,80 +256,6 @@ def ready_still(ready: Callable[[], str | None], cluster: Cluster, item: Planned
     if outlook.evicts and not wish.allow_evictions:
         return f"by now this would evict: {'; '.join(outlook.evicts)}; allow it by --data allow_evictions=true, or make room first"
     return None
-
-
-def _assemble(
-    run_id: str, fleet: Fleet, found: Survey, planned: dict[str, Planned], wishes: Mapping[str, Wish], options: Options
-) -> Prepared:
-    steps: list[Step] = []
-    for host, item in planned.items():
-        if item.change is None:
-            continue
-        node = found.nodes[host]
-        owed = Owed(
-            host, node.kubelet.node_name, KUBELET, {}, item.settled.expected, node.components, False, options.allow_unproven,
-            item.outlook.may_go if wishes[host].allow_evictions else frozenset(),
-        )  # fmt: skip
-        prover = Prover(found.cluster, owed)
-        # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
-        was = restart.with_brought(item.state, item.beside).configuration
-        effective = Effective(
-            settings={name: {"before": lookup(was, name), "after": value} for name, value in item.settled.expected.items()}
-        )
-        change = replace(item.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
-        ready = partial(ready_still, prover.ready, found.cluster, item, wishes[host], options.allow_unproven)
-        steps.append(Step(change, ready, prover.prove, prover.watch, effective))
-    stages = arrange(steps, {host for host, node in found.nodes.items() if node.components}, options.pace, on=True)
-    info = this_run(run_id, {host: dict(wish.data) for host, wish in wishes.items()})
-    members = [
-        kubeadm.Member(
-            host, item.state.kubelet.node_name, KUBELET, item.state.kubelet.style == "kubeadm", item.settled.named, wishes[host].write
-        )
-        for host, item in planned.items()
-    ]
-    lasting = kubeadm.last(found, fleet, members, options)
-    run = Run(info, stages, fleet, options.take_over, lambda run: _finish(prepared), last=lasting.steps)
-    prepared = Prepared(run, planned, found.cluster, lasting)
-    notes = [one_line(f"WARNING {host}: {warning}") for host, item in planned.items() for warning in item.warnings]
-    notes += [f"{host}:\n{item.outlook.text()}" for host, item in planned.items() if item.change is not None]
-    notes += lasting.notes + found.ignored
-    report.show_plan(prepared.run, found.cluster.apiservers, notes)
-    if not (steps or lasting.steps):
-        _show_results(prepared)
-    return prepared
-
-
-def drive(name: str, prepared: Prepared, what: str) -> None:
-    """Carry the plan out, one operation on each host that changes."""
-    host = bridge.current_host()
-    bridge.drive(name, prepared.run.involves(host), prepared.run.result, name=what)
-
-
-def _finish(prepared: Prepared) -> None:
-    _show_results(prepared)
-    report.show_end(prepared.run)
-
-
-def _show_results(prepared: Prepared) -> None:
-    steps = {step.change.node: step for step in prepared.run.steps}
-    rows = []
-    for host, item in prepared.planned.items():
-        step = steps.get(host)
-        before = item.state.configuration
-        configuration: dict[str, Any] | None = before
-        if step is not None and step.outcome != "not started":
-            try:
-                configuration = prepared.cluster.configuration(item.state.kubelet.node_name)
-            except (ApiError, NoApi):
-                configuration = None
-        for name in item.settled.expected:
-            old, now = lookup(before, name), lookup(configuration, name) if configuration is not None else "unknown"
-            if step is not None and in_effect(item.settled.expected[name], old):
-                continue
-            rows += [[host, *row, *_how(step)] for row in _cells(name, old, now)]
-    rows += prepared.lasting.rows()
-    headers = ["node", "setting", "before", "after", "outcome", "s", "proof"]
-    show_lines("\n" + table.render(headers, rows))
 
 
 def _cells(name: str, old: Any, now: Any) -> list[tuple[str, str, str]]:
@@ -388,11 +276,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(_text, value)) or "-"
     return str(value)
-
-
-def _how(step: Step | None) -> tuple[str, str, str]:
-    if step is None:
-        return "no change", "0", "/configz"
-    if step.outcome == "confirmed":
-        return "confirmed", f"{step.seconds:.0f}", step.how
-    return step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", step.why or step.how or "-"
