@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from pyinfra.api.deploy import deploy
 
@@ -48,7 +47,7 @@ def _wanted(fleet: Fleet) -> FeatureGates:
 class FeatureGates(Capability[Desired, NodeGates]):
     """Gates as the engine changes them (roles/rollout/nodes.py)."""
 
-    columns: ClassVar = ("node", "component", "gate", "before", "after")
+    columns = ("node", "component", "gate", "before", "after")
 
     def against_nodes(self, basis: Basis) -> Iterable[object]:
         """Versions that may not run together."""
@@ -128,11 +127,8 @@ def _not_restarted(plan: NodeGates) -> list[str]:
 
 def _beside(cluster: Cluster, plan: NodeGates) -> NodeGates:
     """The plan with what a restart of its kubelet brings besides. Raises Refusal."""
-    planned = next((one for one in plan.changing if one.component == KUBELET), None)
-    if planned is None or not plan.kubelet.is_known:
-        return plan
-    named = [("featureGates", name) for name in planned.wanted]
-    return replace(plan, warnings=(*plan.warnings, *brings(cluster, plan.host, plan.kubelet, foresee, named)))
+    named = [("featureGates", name) for planned in plan.changing if planned.component == KUBELET for name in planned.wanted]
+    return replace(plan, warnings=(*plan.warnings, *brings(cluster, plan, foresee, named)))
 
 
 def _skew(found: Survey) -> list[str]:

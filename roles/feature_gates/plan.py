@@ -39,7 +39,7 @@ class GatePlan(ComponentPlan):
     metrics: Mapping[str, GateMetric] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class NodeGates(NodePlan[GatePlan]):
     """What one node is to go through, and the components that are left out."""
 
@@ -56,33 +56,42 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodeGates:
     left_out: list[LeftOut] = []
     warnings += control.warnings
     for name in desired.components:
-        if name != "kubelet":
+        if name != KUBELET:
             _check_known(control, name, desired)
             if name not in components:
                 continue
-        process = found.process if name == "kubelet" else components[name].process
+        source = found if name == KUBELET else components[name]
+        process = source.process
         wanted = concerned(name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
-            sourced = _sourced(found if name == "kubelet" else components[name])
+            sourced = _sourced(source)
             left_out += [LeftOut(seen.host, name, gate, reach.readers(gate, process.minor) or (), sourced.get(gate)) for gate in others]
         if not wanted:
             continue
-        if name == "kubelet":
-            planned.append(_kubelet(run_id, found, wanted))
+        if name == KUBELET:
+            change, question, present = _kubelet(run_id, found, wanted)
             warnings += kubelet_plan.warnings(found)
-            if (change := planned[-1].change) is not None:
+            if change is not None:
                 warnings += kubelet_plan.new_copies(found, {edit.path: edit.after for edit in change.files})
         else:
-            planned.append(_component(run_id, components[name], found, wanted))
+            change, question, present = _component(run_id, components[name], found, wanted)
             warnings += control_plane_plan.warnings(components[name])
-    return NodeGates(
-        host=seen.host,
-        kubelet=found,
-        components=components,
-        planned=tuple(planned),
-        warnings=tuple(warnings),
-        left_out=tuple(left_out),
-    )
+        # A gate that is to be absent has no value to be held to.
+        expected = {gate: value for gate, value in wanted.items() if value is not None}
+        lasting = {(GATES, gate): value for gate, value in wanted.items()}
+        one = GatePlan(
+            name,
+            change,
+            question=question,
+            question_present=present,
+            gates=expected,
+            lasting=lasting,
+            wanted=wanted,
+            sourced=source.gates,
+            subject=_subject(name, process),
+        )
+        planned.append(one)
+    return NodeGates(seen.host, found, components, tuple(planned), tuple(warnings), left_out=tuple(left_out))
 
 
 def _check_known(control: ControlPlane, name: str, desired: Desired) -> None:
@@ -118,37 +127,17 @@ def _summary(wanted: dict[str, bool | None]) -> str:
     return ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
 
 
-def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> GatePlan:
+# The change, and what shows it, and the files as they are, to the binary.
+Asking = tuple[Change | None, str, str]
+
+
+def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Asking:
     changed = kubelet_plan.edits(found, wanted)
     change = kubelet_plan.change(found, changed, run_id, _summary(wanted)) if changed else None
     now = found.service.known_argv
     asked = (change.new_argv if change else now) or tuple(_with_gates(found, changed))
     question = "\n".join([ask.ask_kubelet(found, asked, changed), ask.list_kubelet(found.process)])
-    present = ask.ask_kubelet(found, now or tuple(_with_gates(found, {})), {})
-    return _planned(KUBELET, wanted, found.gates, change, found.process, question, present)
-
-
-def _planned(
-    component: str,
-    wanted: dict[str, bool | None],
-    sourced: dict[str, bool],
-    change: Change | None,
-    process: Process,
-    question: str,
-    present: str,
-) -> GatePlan:
-    return GatePlan(
-        component=component,
-        change=change,
-        question=question,
-        question_present=present,
-        # A gate that is to be absent has no value to be held to.
-        gates={name: value for name, value in wanted.items() if value is not None},
-        lasting={(GATES, name): value for name, value in wanted.items()},
-        wanted=wanted,
-        sourced=sourced,
-        subject=_subject(component, process),
-    )
+    return change, question, ask.ask_kubelet(found, now or tuple(_with_gates(found, {})), {})
 
 
 def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
@@ -158,14 +147,12 @@ def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
     return [*rest, f"--{flags.FEATURE_GATES}={flags.written(gates)}"] if gates else rest
 
 
-def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> GatePlan:
+def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> Asking:
     after = control_plane_plan.edit(component, wanted)
-    change = None
-    if after != component.data:
-        change = control_plane_plan.change(component, after, found.unit_name, run_id, _summary(wanted))
+    changes = after != component.data
+    change = control_plane_plan.change(component, after, found.unit_name, run_id, _summary(wanted)) if changes else None
     gates = flags.effective_gates(control_plane_plan.argv(component, after) or component.argv)
-    question, present = _ask_component(component, gates), _ask_component(component, component.gates)
-    return _planned(component.name, wanted, component.gates, change, component.process, question, present)
+    return change, _ask_component(component, gates), _ask_component(component, component.gates)
 
 
 # ---- asking the binaries

@@ -6,7 +6,6 @@ import calendar
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from pyinfra.api.deploy import deploy
 
@@ -179,8 +178,8 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     runs: tuple[str, ...]
     chosen: tuple[Recorded, ...]
     asked: model.Wanted
-    columns: ClassVar = ("node", "component", "undone")
-    writes_first: ClassVar = True
+    columns = ("node", "component", "undone")
+    writes_first = True
 
     def plan(self, basis: Basis, node: Node, wish: list[Recorded]) -> NodePlan[Undo]:
         return _plan(basis.run_id, node, wish, self.asked.force)
@@ -215,11 +214,11 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         if fleet.others:
             left = ", ".join(remote.name for remote in fleet.others)
             note = f"{names}: left as it is, since --limit leaves out {left}; run it without, and what kubeadm keeps is undone too"
-            return kubeadm.ClusterWrites(notes=[note])
-        if not basis.options.persist:
+        elif not basis.options.persist:
             note = f"persist=false: {names}: left as it is; the next `kubeadm upgrade` of a node brings back what is undone here"
-            return kubeadm.ClusterWrites(notes=[note])
-        return kubeadm.undo(basis.found, fleet, records, self.asked.force)
+        else:
+            return kubeadm.undo(basis.found, fleet, records, self.asked.force)
+        return kubeadm.ClusterWrites(notes=[note])
 
     def notes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> list[str]:
         """What is as before already."""
@@ -246,14 +245,8 @@ def _plan(run_id: str, node: Node, chosen: Sequence[Recorded], force: bool) -> N
             undos.append(planning.undo(run_id, change, node.seen, force))
         except Refusal as refusal:
             reasons.append(refusal)
-    return NodePlan(
-        host=node.seen.host,
-        kubelet=node.kubelet,
-        components=node.components,
-        planned=tuple(undos),
-        warnings=tuple(warning for undo in undos for warning in undo.warnings),
-        refusals=tuple(reasons),
-    )
+    warnings = tuple(warning for undo in undos for warning in undo.warnings)
+    return NodePlan(node.seen.host, node.kubelet, node.components, tuple(undos), warnings, refusals=tuple(reasons))
 
 
 def _beside(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
@@ -261,10 +254,8 @@ def _beside(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
     undo = next((one for one in plan.changing if one.component == KUBELET), None)
     if undo is None:
         return plan
-    told = kubelet_plan.warnings(plan.kubelet)
-    if plan.kubelet.is_known:
-        named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
-        told += brings(cluster, plan.host, plan.kubelet, foresee, named)
+    named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
+    told = [*kubelet_plan.warnings(plan.kubelet), *brings(cluster, plan, foresee, named)]
     return replace(plan, warnings=(*plan.warnings, *told))
 
 

@@ -20,9 +20,8 @@ from roles.rollout.node_plan import KUBELET, ComponentPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Undo(ComponentPlan):
-    """One change that is to be undone; nothing changes where its files are as before already."""
+    """What undoes one change; nothing changes where its files are as before already."""
 
-    recorded: Recorded
     warnings: tuple[str, ...] = ()
 
 
@@ -128,13 +127,12 @@ def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Und
     settings = {name: values.get("before") for name, values in effective.settings.items()}
     change = _change(run_id, recorded, seen, tuple(edits), forced=bool(warnings)) if edits else None
     return Undo(
-        component=recorded.component,
-        change=change,
+        recorded.component,
+        change,
         gates=gates,
         settings=settings,
         effective=effective.undone(),
         undoes=recorded.id,
-        recorded=recorded,
         warnings=tuple(warnings),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from roles import control_plane, kubeadm
 from roles.api import ApiError, NotFound
@@ -50,7 +50,7 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldsPlan(ComponentPlan):
-    """The fields of one kubelet. `beside`: what the restart brings besides."""
+    """Those of one kubelet. `beside`: what the restart brings besides."""
 
     state: State
     settled: Settled
@@ -61,22 +61,42 @@ class FieldsPlan(ComponentPlan):
 class KubeletFields(Capability[Wish, NodePlan[FieldsPlan]]):
     """Fields of the kubelets' configuration, whatever data they come from."""
 
-    columns: ClassVar = ("node", "setting", "before", "after")
+    columns = ("node", "setting", "before", "after")
 
     def plan(self, basis: Basis, node: Node, wish: Wish) -> NodePlan[FieldsPlan]:
-        host, found = node.seen.host, node.kubelet
         try:
-            return plan_node(basis.run_id, state_of(basis.found.cluster, host, found), wish)
+            return plan_node(basis.run_id, state_of(basis.found.cluster, node.seen.host, node.kubelet), wish)
         except (ApiError, NoApi) as error:
-            raise unreadable(host, found.node_name, error) from None
+            raise unreadable(node.seen.host, node.kubelet.node_name, error) from None
 
     def judge(self, basis: Basis, plan: NodePlan[FieldsPlan], verdicts: Verdicts) -> NodePlan[FieldsPlan]:
-        return judge(plan, verdicts)
+        """With why not to go on, from what the node's own kubelet has against the change."""
+        refusals: list[object] = []
+        for item in plan.changing:
+            said = verdicts.against.get(KUBELET)
+            if (anyway := refused_anyway(plan, KUBELET, verdicts)) is not None:
+                refusals.append(anyway)
+            elif said:
+                why = f"{plan.version(KUBELET)} refuses {item.settled.summary}: {blame.plain(plan.kubelet, said)}"
+                refusals.append(Refusal(plan.host, why, "correct the value of that field"))
+        return replace(plan, refusals=tuple(refusals))
 
     def still(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
         """The look of the plan once more, since hours may lie between."""
-        (item,) = plan.planned
-        return still(basis.found.cluster, item, self.wishes.by_host[plan.host], basis.options.allow_unproven)
+        (item,), wish = plan.planned, self.wishes.by_host[plan.host]
+        try:
+            now = state_of(basis.found.cluster, plan.host, plan.kubelet)
+            beside = restart.brought(now)
+            if others := [str(one) for one in beside if one not in item.beside]:
+                return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
+            outlook = wish.foresee(now, after(restart.with_brought(now, beside).configuration, item.settled))
+        except Refusal as refusal:
+            return str(refusal)
+        except (ApiError, NoApi) as error:
+            return None if basis.options.allow_unproven else str(unreadable(plan.host, plan.kubelet.node_name, error))
+        if outlook.evicts and not wish.allow_evictions:
+            return f"by now this would evict: {'; '.join(outlook.evicts)}; allow it by --data allow_evictions=true, or make room first"
+        return None
 
     def rows(self, basis: Basis, plans: Sequence[NodePlan[FieldsPlan]], steps: Steps) -> list[list[str]]:
         """One for each field that changes, or for each entry of a map."""
@@ -127,19 +147,6 @@ def _not_ready(state: State) -> list[str]:
     ]
 
 
-def judge(plan: NodePlan[FieldsPlan], verdicts: Verdicts) -> NodePlan[FieldsPlan]:
-    """With why not to go on, from what the node's own kubelet has against the change."""
-    refusals: list[object] = []
-    for item in plan.changing:
-        said = verdicts.against.get(KUBELET)
-        if (anyway := refused_anyway(plan, KUBELET, verdicts)) is not None:
-            refusals.append(anyway)
-        elif said:
-            why = f"{plan.version(KUBELET)} refuses {item.settled.summary}: {blame.plain(plan.kubelet, said)}"
-            refusals.append(Refusal(plan.host, why, "correct the value of that field"))
-    return replace(plan, refusals=tuple(refusals))
-
-
 def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
     """The plan of one node as it runs now. Raises Refusal."""
     found = state.kubelet
@@ -167,8 +174,8 @@ def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
     # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
     values = {name: {"before": lookup(coming.configuration, name), "after": value} for name, value in settled.expected.items()}
     item = FieldsPlan(
-        component=KUBELET,
-        change=change,
+        KUBELET,
+        change,
         question=ask.ask_kubelet(found, change.new_argv or edits.argv, edits.files) if change else "",
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
@@ -181,14 +188,8 @@ def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
         outlook=outlook,
         beside=beside,
     )
-    return NodePlan(
-        host=state.host,
-        kubelet=found,
-        components=control.components,
-        planned=(item,),
-        warnings=tuple(warnings),
-        outlook=outlook.text() if change else "",
-    )
+    text = outlook.text() if change else ""
+    return NodePlan(state.host, found, control.components, (item,), tuple(warnings), text)
 
 
 def _in_process(state: State, wish: Wish) -> Settled:
@@ -220,14 +221,17 @@ def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
 
 
 def brings(
-    cluster: Cluster, host: str, found: Kubelet, foresee: Callable[[State, Mapping[str, Any]], Outlook], named: restart.Named = ()
+    cluster: Cluster, plan: NodePlan[Any], foresee: Callable[[State, Mapping[str, Any]], Outlook], named: restart.Named = ()
 ) -> list[str]:
-    """For a deploy that is not about the configuration: what a restart brings of it, as warnings. Raises Refusal where pods would have to
-    go for that, or where it cannot be proven."""
+    """For a deploy that is not about the configuration: what a restart of its kubelet brings of it, as warnings. Raises Refusal where pods
+    would have to go for that, or where it cannot be proven."""
+    found = plan.kubelet
+    if not found.is_known or all(planned.component != KUBELET for planned in plan.changing):
+        return []
     try:
         if not pending(found, cluster.configuration(found.node_name)):
             return []
-        state = state_of(cluster, host, found)
+        state = state_of(cluster, plan.host, found)
     except (ApiError, NoApi) as error:
         return [f"whether a restart of the kubelet brings more than this change is not known: its /configz could not be read: {error}"]
     beside = restart.brought(state)
@@ -239,23 +243,6 @@ def brings(
         way_out = f"bring it first and by itself (`systemctl restart {found.unit_name}` on the node)"
         raise restart.refusal(state, beside, f"that would evict: {'; '.join(outlook.evicts)}", way_out)
     return restart.warnings(beside, named)
-
-
-def still(cluster: Cluster, item: FieldsPlan, wish: Wish, allow_unproven: bool) -> str | None:
-    """Why a change that was planned may not be made any more; None where it may."""
-    try:
-        now = state_of(cluster, item.state.host, item.state.kubelet)
-        beside = restart.brought(now)
-        if others := [str(one) for one in beside if one not in item.beside]:
-            return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
-        outlook = wish.foresee(now, after(restart.with_brought(now, beside).configuration, item.settled))
-    except Refusal as refusal:
-        return str(refusal)
-    except (ApiError, NoApi) as error:
-        return None if allow_unproven else str(unreadable(item.state.host, item.state.kubelet.node_name, error))
-    if outlook.evicts and not wish.allow_evictions:
-        return f"by now this would evict: {'; '.join(outlook.evicts)}; allow it by --data allow_evictions=true, or make room first"
-    return None
 
 
 def _cells(name: str, old: Any, now: Any) -> list[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 from roles.change import Change
@@ -18,7 +18,7 @@ from roles.observe import Process
 KUBELET = "kubelet"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ComponentPlan:
     """One component of one node. `change` is None where it is as wanted already.
 
@@ -31,6 +31,7 @@ class ComponentPlan:
 
     component: str
     change: Change | None
+    _: KW_ONLY
     question: str = ""
     question_present: str = ""
     gates: Mapping[str, bool] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class ComponentPlan:
 P = TypeVar("P", bound=ComponentPlan)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class NodePlan(Generic[P]):
     """One node. `components` are those of its control plane; `outlook` is shown in the plan: what the change does to the node's pods.
     `refusals` are why not to go on, each to be shown as text."""

@@ -139,12 +139,7 @@ class Capability(ABC, Generic[W, N]):
         """What is written to kubeadm's ConfigMaps, so that it lasts. Raises DeployError."""
         members = [
             kubeadm.Member(
-                plan.host,
-                plan.kubelet.node_name,
-                planned.component,
-                plan.kubelet.style == "kubeadm",
-                planned.lasting,
-                planned.write,
+                plan.host, plan.kubelet.node_name, planned.component, plan.kubelet.style == "kubeadm", planned.lasting, planned.write
             )
             for plan in plans
             for planned in plan.planned

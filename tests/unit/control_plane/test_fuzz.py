@@ -87,7 +87,7 @@ def _look(files: Files, running: Running) -> Any:
     return parse("n1", node.answer(manifests=shown, components=running, extra=hidden))
 
 
-def _edits(made: planning.NodePlan) -> dict[str, tuple[str, bytes]]:
+def _edits(made: planning.NodeGates) -> dict[str, tuple[str, bytes]]:
     """Component by file."""
     return {
         posixpath.basename(edit.path): (planned.component, edit.after or b"")

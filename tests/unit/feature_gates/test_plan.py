@@ -15,6 +15,7 @@ from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.verdict import Subject
 from roles.kubelet import ask
 from roles.proof import differences
+from roles.rollout.node_plan import Verdicts, question, question_present
 from tests.unit.observe import node
 from tests.unit.observe.node import parse
 
@@ -24,11 +25,11 @@ CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
 
 
-def plan(desired: Desired, **changes: Any) -> planning.NodePlan:
+def plan(desired: Desired, **changes: Any) -> planning.NodeGates:
     return planning.make("r1", parse("n1", node.answer(**changes)), desired)
 
 
-def edits(made: planning.NodePlan) -> dict[str, bytes | None]:
+def edits(made: planning.NodeGates) -> dict[str, bytes | None]:
     return {edit.path: edit.after for planned in made.planned if planned.change for edit in planned.change.files}
 
 
@@ -209,7 +210,7 @@ def test_a_dropin_that_takes_all_gates_out_is_told_before_one_is_put_in(null: by
 
 def test_as_wanted_is_no_change_and_asks_nobody() -> None:
     made = plan(ON, files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  A: true\n"})
-    assert edits(made) == {} and planning.ask_script(made) == ""
+    assert edits(made) == {} and question(made) == ""
     assert edits(plan(ABSENT)) == {}
 
 
@@ -295,10 +296,11 @@ def test_a_binary_that_gave_no_answer_in_time_was_not_asked(code: int) -> None:
     assert ask.listed([f"listed kubelet {said[:3]}"]) == {}
 
 
-def judged(made: planning.NodePlan, answers: dict[str, str], desired: Desired = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:
+def judged(made: planning.NodeGates, answers: dict[str, str], desired: Desired = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:
     """Warnings and refusals."""
-    plan, refusals = planning.judge(made, answers, desired, **more)
-    return plan.warnings, [str(refusal) for refusal in refusals]
+    metrics = more.pop("metrics", {})
+    plan = planning.judge(made, Verdicts(answers, **more), desired, metrics)
+    return plan.warnings, [str(refusal) for refusal in plan.refusals]
 
 
 def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
@@ -336,9 +338,7 @@ CLASHING = {
 )
 def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed(said: str, where: str) -> None:
     made = plan(ON, **CLASHING)
-    assert planning.ask_present_script(made, {"kubelet": ""}) == "" and "answer kubelet" in planning.ask_present_script(
-        made, {"kubelet": said}
-    )
+    assert question_present(made, {"kubelet": ""}) == "" and "answer kubelet" in question_present(made, {"kubelet": said})
     for desired in (ON, Desired(feature_gates={"A": True}, allow_unknown_gates=True)):
         (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
         assert "refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
@@ -351,7 +351,7 @@ def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed
 
 def test_the_files_as_they_are_are_shown_as_they_are() -> None:
     made = plan(ON, **CLASHING)
-    script = planning.ask_present_script(made, {"kubelet": "no"})
+    script = question_present(made, {"kubelet": "no"})
     shown = [base64.b64decode(part) for part in re.findall(r"<<'\.'\n(.*?)\n\.", script, re.DOTALL)]
     assert shown == [CLASHING["files"]["/var/lib/kubelet/config.yaml"]] and "Gone=true" in script and "A=true" not in script
 
@@ -365,7 +365,7 @@ def test_a_manifest_that_is_refused_as_it_is_is_named() -> None:
         "kube-scheduler v1.36.3 refuses its files as they are" in refusal
         and "(/etc/kubernetes/manifests/kube-scheduler.yaml, line 11)" in refusal
     )
-    assert "--feature-gates=F=true,Gone=true" in planning.ask_present_script(made, said)
+    assert "--feature-gates=F=true,Gone=true" in question_present(made, said)
 
 
 # ---- the catalogue beside the binary
@@ -472,7 +472,7 @@ def test_a_source_that_is_left_as_it_is_is_told() -> None:
 def test_the_ways_that_gates_go(
     wanted: dict[str, bool | None], sourced: dict[str, bool], metrics: dict[str, GateMetric], ways: set[bool]
 ) -> None:
-    planned = planning.Planned("n1", "node", "kubelet", wanted, sourced, None, "", Subject("kubelet", 36))
+    planned = planning.GatePlan("kubelet", None, wanted=wanted, sourced=sourced, subject=Subject("kubelet", 36))
     assert planning.moves(planned, metrics) == ways
 
 
@@ -485,12 +485,12 @@ def test_what_the_binaries_list_is_read() -> None:
 
 
 def test_what_the_process_says_is_held_against_what_is_wanted() -> None:
-    planned = planning.Planned("n1", "node", "kubelet", {"A": True, "B": False, "C": None}, {}, None, "")
+    (planned,) = plan(Desired(feature_gates={"A": True, "B": False, "C": "absent"})).planned  # type: ignore[dict-item]
     assert (
         differences(
-            planned.component, planned.expected, {"A": GateMetric("ALPHA", True), "B": GateMetric("", False), "C": GateMetric("", True)}
+            planned.component, planned.gates, {"A": GateMetric("ALPHA", True), "B": GateMetric("", False), "C": GateMetric("", True)}
         )
         == []
     )
-    found = differences(planned.component, planned.expected, {"A": GateMetric("ALPHA", False)})
+    found = differences(planned.component, planned.gates, {"A": GateMetric("ALPHA", False)})
     assert "A=false, wanted true" in found[0] and "does not publish B" in found[1]

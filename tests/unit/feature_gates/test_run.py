@@ -12,6 +12,8 @@ from roles.change.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired
 from roles.proof import Cluster, NoApi, Node, Survey
+from roles.rollout.node_plan import Verdicts
+from roles.rollout.nodes import by_warning
 from tests.unit.observe import node
 from tests.unit.observe.node import parse
 
@@ -19,11 +21,11 @@ CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
 
 
-def made(desired: Desired, host: str = "n1", **changes: Any) -> planning.NodePlan:
+def made(desired: Desired, host: str = "n1", **changes: Any) -> planning.NodeGates:
     return planning.make("r1", parse(host, node.answer(**changes)), desired)
 
 
-def control(desired: Desired) -> planning.NodePlan:
+def control(desired: Desired) -> planning.NodeGates:
     return made(desired, "cp1", manifests=MANIFESTS, components=CONTROL_PLANE)
 
 
@@ -92,8 +94,8 @@ def test_a_source_that_keeps_the_gate_is_told() -> None:
 
 def test_warnings_that_are_the_same_are_told_once() -> None:
     gate = Desired(feature_gates={"A": True})
-    plans = [planning.judge(made(gate, host), {"kubelet": ""}, gate)[0] for host in ("n1", "n2")]
-    assert [*feature_gates._by_text(plans).values()] == [["n1", "n2"]]
+    plans = [planning.judge(made(gate, host), Verdicts({"kubelet": ""}), gate, {}) for host in ("n1", "n2")]
+    assert [*by_warning(plans).values()] == [["n1", "n2"]]
 
 
 class Running(Cluster):
@@ -169,5 +171,5 @@ def test_a_node_without_a_change_is_not_restarted_and_brings_nothing() -> None:
 )
 def test_one_run_goes_one_way(components: tuple[str, ...], ways: list[set[bool]], refused: bool) -> None:
     plan = control(Desired(feature_gates={"NoSuchGate": True}))
-    changing = [(planned, plan) for planned in plan.planned if planned.component in components]
+    changing = [planned for planned in plan.planned if planned.component in components]
     assert bool(feature_gates._both_ways(changing, ways)) is refused

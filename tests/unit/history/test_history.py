@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyinfra.api.exceptions import DeployError
 
 from roles import history as history_role
 from roles.api import NodeUsage
@@ -22,7 +22,9 @@ from roles.history.facts import HistoryError, Recorded, parse
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet import find
 from roles.observe import File, Observation
-from roles.proof import Cluster, NoApi, Node, Survey
+from roles.proof import Cluster, NoApi
+from roles.rollout.node_plan import NodePlan
+from roles.rollout.nodes import by_warning
 from tests.unit.observe import node
 from tests.unit.observe.node import parse as parse_look
 
@@ -303,7 +305,7 @@ class Asked(Cluster):
         return NodeUsage({"node": {"memory": memory}, "pods": []}, [pod], {"metadata": {"name": "w1"}, "status": status})
 
 
-def one_undo(before: dict[str, str], error: Exception | None = None, config: bytes = b"") -> tuple[planning.Undo, Survey]:
+def one_undo(before: dict[str, str], error: Exception | None = None, config: bytes = b"") -> tuple[Cluster, NodePlan[planning.Undo]]:
     """The undoing of one change of thresholds on a node whose file has `config`."""
     running = {"evictionHard": {"memory.available": "100Mi"}, "maxPods": 110, "staticPodPath": "/etc/kubernetes/manifests"}
     made = change()
@@ -312,34 +314,36 @@ def one_undo(before: dict[str, str], error: Exception | None = None, config: byt
     plan = plan_record(info, 1, made, effective)
     undo = planning.undo("r2", replace(recorded(made), plan=plan), seen(), force=False)
     its_kubelet = find(parse_look("w1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config})))
-    found = Survey(cluster=Asked(running, error))
-    found.nodes["w1"] = Node(None, its_kubelet.seen, its_kubelet, {})  # type: ignore[arg-type]  # nothing is run there
-    return undo, found
+    return Asked(running, error), NodePlan("w1", its_kubelet, {}, (undo,))
 
 
 def look_ahead(
     before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
-) -> Any:
-    undo, found = one_undo(before, error)
-    return history_role._look_ahead([undo], found, allow_evictions, allow_unproven)
+) -> NodePlan[planning.Undo]:
+    return history_role._look_ahead(*one_undo(before, error), allow_evictions, allow_unproven)
 
 
 def test_undoing_that_would_evict_needs_consent() -> None:
-    harmless = look_ahead({"memory.available": "50Mi"})["w1"]
-    assert harmless.evicts == () and harmless.may_go == frozenset()
-    with pytest.raises(DeployError) as refused:
+    harmless = look_ahead({"memory.available": "50Mi"})
+    assert "EVICTS" not in harmless.outlook and harmless.planned[0].may_go == frozenset()
+    with pytest.raises(Refusal) as refused:
         look_ahead({"memory.available": "2Gi"})
     told = str(refused.value)
     assert "w1: undoing r20260101-000000-aaaa-w1-kubelet would evict: memory.available" in told and "allow_evictions=true" in told
-    assert look_ahead({"memory.available": "2Gi"}, allow_evictions=True)["w1"].may_go == {"default/app"}
+    consented = look_ahead({"memory.available": "2Gi"}, allow_evictions=True)
+    assert consented.planned[0].may_go == {"default/app"} and "EVICTS" in consented.outlook
 
 
 def test_undoing_tells_what_a_restart_brings_besides() -> None:
-    undo = history_role._beside(*one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n"))
-    assert undo.warnings[-1] == "w1: a restart also brings: podsPerCore is 5 by its files, and the kubelet runs with (not set)"
+    plan = history_role._beside(*one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n"))
+    assert [*by_warning([plan]).items()][-1] == (
+        "a restart also brings: podsPerCore is 5 by its files, and the kubelet runs with (not set)",
+        ["w1"],
+    )
 
 
 def test_undoing_blindly_needs_consent_too() -> None:
-    with pytest.raises(DeployError, match=r"cannot be read: no API.*allow_unproven=true"):
-        look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"))
-    assert look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"), allow_unproven=True) == {}
+    (why,) = look_ahead({"memory.available": "50Mi"}, error=NoApi("no API")).refusals
+    assert re.search(r"cannot be read: no API.*allow_unproven=true", str(why))
+    blind = look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"), allow_unproven=True)
+    assert (blind.refusals, blind.outlook) == ((), "")

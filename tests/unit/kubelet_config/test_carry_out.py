@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,11 +14,15 @@ from roles.eviction import foresee
 from roles.formats import ABSENT
 from roles.kubelet import find
 from roles.kubelet_config import State, carry_out
-from roles.kubelet_config.carry_out import Planned, Settled, Wish
+from roles.kubelet_config.carry_out import FieldsPlan, KubeletFields, Settled, Wish
 from roles.kubelet_config.model import Desired
 from roles.kubelet_config.outlook import allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import settle
-from roles.proof import Cluster, NoApi
+from roles.proof import Cluster, NoApi, Survey
+from roles.rollout.node_plan import NodePlan, Verdicts
+from roles.rollout.nodes import Basis, Wishes
+from roles.rollout.options import Options
+from roles.rollout.remote import Fleet
 from tests.unit.observe import node
 from tests.unit.observe.node import parse
 
@@ -54,20 +58,26 @@ def state(config: str = "", conditions: tuple[tuple[str, str], ...] = (("Ready",
     return State("n1", found, {**RUNNING, **running}, {"metadata": {"name": "n1"}, "status": status}, [pod("a"), pod("bb")], summary)
 
 
-def plan(given: State, fields: dict[str, Any], *, allow_evictions: bool = False) -> Planned:
+def node_plan(given: State, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
     expected = {name: None if value is ABSENT else value for name, value in fields.items()}
     wish = Wish({}, lambda _: Settled(fields, expected, "as wished"), restart_outlook, allow_evictions=allow_evictions)
-    return carry_out._plan_node("r1", given, wish)
+    return carry_out.plan_node("r1", given, wish)
+
+
+def plan(given: State, fields: dict[str, Any], *, allow_evictions: bool = False) -> FieldsPlan:
+    (made,) = node_plan(given, fields, allow_evictions=allow_evictions).planned
+    return made
 
 
 def test_a_change_of_its_own() -> None:
-    made = plan(state(), {"podPidsLimit": 500})
-    assert made.change is not None and made.outlook.evicts == () and made.warnings == ()
+    whole = node_plan(state(), {"podPidsLimit": 500})
+    (made,) = whole.planned
+    assert made.change is not None and made.outlook.evicts == () and whole.warnings == ()
 
 
 def test_a_restart_that_brings_somebody_s_edit_is_warned_of_and_reckoned_with() -> None:
-    made = plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
-    assert made.change is not None
+    made = node_plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
+    assert made.planned[0].change is not None
     assert made.warnings == ("a restart also brings: maxPods is 20 by its files, and the kubelet runs with 110",)
     # What the edit would do to pods needs the same consent as the change itself.
     with pytest.raises(Refusal, match="no longer fits: default/bb"):
@@ -76,8 +86,8 @@ def test_a_restart_that_brings_somebody_s_edit_is_warned_of_and_reckoned_with() 
 
 
 def test_an_edit_that_the_change_names_itself_is_no_news() -> None:
-    made = plan(state("maxPods: 20\n"), {"maxPods": 30})
-    assert made.change is not None and made.warnings == ()
+    made = node_plan(state("maxPods: 20\n"), {"maxPods": 30})
+    assert made.planned[0].change is not None and made.warnings == ()
 
 
 def test_an_edit_that_a_restart_alone_does_not_rightly_bring_is_refused() -> None:
@@ -96,9 +106,10 @@ def test_the_rest_of_a_map_stays_as_the_files_have_it() -> None:
     """A map is written whole: what somebody has edited in it, and what does not run yet, is not put back on the quiet."""
     given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
     desired = Desired(kubelet_config={"systemReserved.memory": "2Gi"})
-    made = carry_out._plan_node("r1", given, Wish({}, partial(settle, desired), restart_outlook))
+    whole = carry_out.plan_node("r1", given, Wish({}, partial(settle, desired), restart_outlook))
+    (made,) = whole.planned
     assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
-    (told,) = made.warnings
+    (told,) = whole.warnings
     assert told.startswith("a restart also brings: systemReserved is")
     assert made.change is not None and b"cpu: 500m" in (made.change.files[0].after or b"")
 
@@ -109,7 +120,7 @@ def test_what_is_written_and_not_in_effect_is_no_success() -> None:
 
 
 def test_a_node_that_is_not_ready_is_told() -> None:
-    made = plan(state(conditions=(("Ready", "Unknown"),)), {"podPidsLimit": 500})
+    made = node_plan(state(conditions=(("Ready", "Unknown"),)), {"podPidsLimit": 500})
     assert made.warnings == ("the node is not Ready (Why: because); look at that first",)
 
 
@@ -170,15 +181,21 @@ def test_a_node_that_the_api_does_not_know_is_told_by_its_name() -> None:
 
 
 def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed() -> None:
-    made = plan(state("containerLogMaxSize: 1 Mi\n"), {"podPidsLimit": 500})
+    made = node_plan(state("containerLogMaxSize: 1 Mi\n"), {"podPidsLimit": 500})
     words = "failed to load kubelet config file, path: /run/daytwo-ask.x1/config, error: ContainerLogMaxSize: quantities must match"
-    told = str(carry_out._judged(made, words, words))
+
+    def judged(*verdicts: dict[str, str]) -> str:
+        fields = KubeletFields(Wishes({}, {}))
+        return "; ".join(map(str, fields.judge(cast(Basis, None), made, Verdicts(*verdicts)).refusals))
+
+    told = judged({"kubelet": words}, {"kubelet": words})
     assert told.startswith("n1: kubelet v1.36.3 refuses its files as they are, without this change: failed to load")
     assert "path: /var/lib/kubelet/config.yaml, error" in told and "(/var/lib/kubelet/config.yaml, line 4)" in told
     assert "as wished" not in told and "without this change" in told
-    assert "refuses as wished: failed to load" in str(carry_out._judged(made, words, ""))
-    assert "gave no answer" in str(carry_out._judged(made, None, None)) and carry_out._judged(made, "", None) is None
-    assert "maxPods" not in made.question_present or "podPidsLimit" not in made.question_present
+    assert "refuses as wished: failed to load" in judged({"kubelet": words}, {"kubelet": ""})
+    assert "gave no answer" in judged() and judged({"kubelet": ""}) == ""
+    (item,) = made.planned
+    assert "maxPods" not in item.question_present or "podPidsLimit" not in item.question_present
 
 
 class Now(Cluster):
@@ -198,17 +215,18 @@ class Now(Cluster):
 def test_the_look_is_taken_again_when_the_node_s_turn_comes() -> None:
     fields = {"evictionHard": {"memory.available": "1Gi"}}
     wish = Wish({}, lambda _: Settled(fields, fields, "as wished"), foresee)
-    made = carry_out._plan_node("r1", state(), wish)
+    made = carry_out.plan_node("r1", state(), wish)
 
-    def why(given: State, wish: Wish = wish, ready: str | None = None) -> str | None:
-        return carry_out.ready_still(lambda: ready, Now(given), made, wish, False)
+    def why(given: State, wish: Wish = wish) -> str | None:
+        basis = Basis("r1", cast(Fleet, None), Options(), Survey(cluster=Now(given)))
+        return KubeletFields(Wishes({"n1": wish}, {})).still(basis, made, made.planned[0])
 
-    assert why(state()) is None and why(state(), ready="not now") == "not now"
+    assert why(state()) is None
     fuller = state(pods_use=8 * GIB - GIB // 2)
     told = why(fuller) or ""
     assert told.startswith("by now this would evict: memory.available has 512Mi left") and "allow_evictions=true" in told
     assert why(fuller, replace(wish, allow_evictions=True)) is None
     limited = state("podPidsLimit: 7\n", podPidsLimit=7)
-    made = carry_out._plan_node("r1", limited, wish)
+    made = carry_out.plan_node("r1", limited, wish)
     assert why(limited) is None
     assert "restarted with other settings: podPidsLimit is 7 by its files" in (why(state("podPidsLimit: 7\n", podPidsLimit=9)) or "")
