@@ -15,7 +15,7 @@ from roles.eviction.predict import readings
 from roles.eviction.unmet import defaults_of, unmet
 from roles.formats import ABSENT
 from roles.kubelet_config import KubeletFields, Settled, State, Wish, needs_no_more
-from roles.rollout.nodes import carry_out, from_data
+from roles.rollout.nodes import change_nodes, from_data
 from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
@@ -28,7 +28,7 @@ def eviction() -> None:
     Data keys: those of roles/eviction/model.py and of roles/rollout/options.py. Raises DeployError, before any node is written to,
     where the plan is refused, or would evict without consent.
     """
-    carry_out("eviction thresholds", _wanted)
+    change_nodes("eviction thresholds", _wanted)
 
 
 def _wanted(fleet: Fleet) -> KubeletFields:

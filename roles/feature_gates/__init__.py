@@ -23,7 +23,7 @@ from roles.observe import minor_of
 from roles.proof import Cluster, NoApi, Node, Survey, differences
 from roles.rollout import remote as bridge
 from roles.rollout.node_plan import KUBELET, ComponentPlan, Verdicts
-from roles.rollout.nodes import Basis, Capability, Steps, carry_out, ended, from_data
+from roles.rollout.nodes import Basis, Capability, Steps, change_nodes, ended, from_data
 from roles.rollout.remote import Fleet
 from roles.rollout.run import Step
 
@@ -37,7 +37,7 @@ def feature_gates() -> None:
     Data keys: feature_gates, components, only, all_components, allow_unknown_gates, allow_hazards, and those of
     roles/rollout/options.py. Raises DeployError, before any node is written to, where the plan is refused.
     """
-    carry_out("feature gates", _wanted)
+    change_nodes("feature gates", _wanted)
 
 
 def _wanted(fleet: Fleet) -> FeatureGates:

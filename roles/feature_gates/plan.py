@@ -18,7 +18,7 @@ from roles.feature_gates.model import Desired
 from roles.feature_gates.reach import LeftOut
 from roles.feature_gates.verdict import Level, Subject
 from roles.formats import FormatError, flags
-from roles.kubeadm import GATES
+from roles.kubeadm import GATES, Path
 from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
 from roles.observe import Observation, Process
@@ -78,7 +78,7 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodeGates:
             warnings += control_plane_plan.warnings(components[name])
         # A gate that is to be absent has no value to be held to.
         expected = {gate: value for gate, value in wanted.items() if value is not None}
-        lasting = {(GATES, gate): value for gate, value in wanted.items()}
+        lasting: dict[Path, bool | None] = {(GATES, gate): value for gate, value in wanted.items()}
         one = GatePlan(
             name,
             change,

@@ -28,7 +28,7 @@ from roles.proof import Cluster, NoApi, Node
 from roles.rollout import remote as bridge
 from roles.rollout import table
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
-from roles.rollout.nodes import Basis, Capability, Steps, Wishes, carry_out, ended
+from roles.rollout.nodes import Basis, Capability, Steps, Wishes, change_nodes, ended
 from roles.rollout.remote import Fleet, Remote, show, show_lines
 
 UNINSTALL_SECONDS = 120
@@ -135,7 +135,7 @@ def rollback() -> None:
     Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
     where a file or a value of kubeadm's ConfigMaps was changed since, or where pods would have to go without consent.
     """
-    carry_out("roll back", _to_undo, "undo, prove, or put back")
+    change_nodes("roll back", _to_undo, "undo, prove, or put back")
 
 
 def _to_undo(fleet: Fleet) -> Undoing:

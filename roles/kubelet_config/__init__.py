@@ -14,7 +14,7 @@ from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.restart import brought, with_brought
 from roles.kubelet_config.state import State
 from roles.kubelet_config.unmet import unmet
-from roles.rollout.nodes import carry_out, from_data
+from roles.rollout.nodes import change_nodes, from_data
 from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
@@ -27,7 +27,7 @@ def kubelet_config() -> None:
     Data keys: those of roles/kubelet_config/model.py and of roles/rollout/options.py. Raises DeployError, before any node is
     written to, where the plan is refused, or would put pods out without consent.
     """
-    carry_out("kubelet configuration", _wanted)
+    change_nodes("kubelet configuration", _wanted)
 
 
 def _wanted(fleet: Fleet) -> KubeletFields:

@@ -163,7 +163,7 @@ def ended(step: Step | None, unchanged: str) -> tuple[str, str, str]:
 # ---- the engine
 
 
-def carry_out(title: str, capability: Callable[[Fleet], Capability[Any, Any]], what: str = "change, prove, or put back") -> None:
+def change_nodes(title: str, capability: Callable[[Fleet], Capability[Any, Any]], what: str = "change, prove, or put back") -> None:
     """Plan once for all hosts, then one operation on each host that changes. Called by the deploy code of each host.
 
     `capability` reads what is wanted. Raises DeployError, before any node is written to, where something is refused.

@@ -84,7 +84,7 @@ class Texts(Capability[Text, Plan]):
         question = ask.ask_kubelet(node.kubelet, ("kubelet", f"--v={wish.text}"), {}) if change else ""
         present = ask.ask_kubelet(node.kubelet, ("kubelet", "--v=present"), {})
         planned = ComponentPlan(KUBELET, change, question=question, question_present=present, settings={"text": wish.text})
-        return NodePlan(node.seen.host, node.kubelet, node.components, (planned,), ("beware\n",), f"    {wish.text} is near")
+        return NodePlan(node.seen.host, node.kubelet, node.components, (planned,), ("beware",), f"    {wish.text} is near")
 
     def against_nodes(self, basis: Basis) -> Iterable[object]:
         self.said.append("against nodes")
@@ -150,7 +150,7 @@ def test_from_data_to_steps(shown: list[str]) -> None:
     assert run.info.data == this_run("r", {f"w{text}": {"text": text} for text in "12"} | {"w3": {"text": "done"}}).data
     assert [len(host.asked) for host in hosts] == [1, 1, 0, 0], "nobody is asked of what is as wanted"
     told = "\n".join(shown)
-    assert "WARNING w1, w2, w3: beware\n" in f"{told}\n" and "w1:\n    1 is near" in told
+    assert "WARNING w1, w2, w3: beware\n" in told and "w1:\n    1 is near" in told
 
 
 def test_what_is_called_in_which_order() -> None:
@@ -196,7 +196,7 @@ def test_who_refuses_the_change_is_shown_its_files_as_they_are() -> None:
     hosts = [Host("w1", "no", "not even that", text="1"), Host("w2", text="2"), Host("w3", "no", RemoteError("gone"), text="3")]
     prepare(fleet(*hosts), texts(said=said))
     assert ["--v=present" in question for question in hosts[0].asked] == [False, True] and len(hosts[1].asked) == 1
-    assert said[3:6] == [
+    assert said[4:7] == [
         "judge w1 {'kubelet': 'no'} {'kubelet': 'not even that'}",
         "judge w2 {'kubelet': ''} {}",
         "judge w3 {'kubelet': 'no'} {}",
