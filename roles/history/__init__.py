@@ -21,7 +21,7 @@ from roles.history.facts import Recorded
 from roles.history.plan import Undo
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet import plan as kubelet_plan
-from roles.kubelet_config import Settled, after, brings, brought, state_of, unreadable, with_brought
+from roles.kubelet_config import brings, restarted, state_of, unreadable
 from roles.observe import Observation
 from roles.patience import patient
 from roles.proof import Cluster, NoApi, Node
@@ -265,9 +265,7 @@ def _look_ahead(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, a
     if undo is None:
         return plan
     try:
-        state = state_of(cluster, plan.host, plan.kubelet)
-        coming = with_brought(state, brought(state))
-        outlook = foresee(state, after(coming.configuration, Settled({}, undo.settings, "")))
+        outlook = restarted(state_of(cluster, plan.host, plan.kubelet), undo.settings, foresee)
     except (ApiError, NoApi) as error:
         if allow_unproven:
             return plan

@@ -69,7 +69,7 @@ def _check_nulls(dropin: bytes, left: GateChanges) -> None:
 
 
 def change(kubelet: Kubelet, changed: dict[str, bytes | None], run_id: str, summary: str) -> Change:
-    """The change of a kubelet's files (None: removed), with its restart. Raises Refusal as `file_edits` and `new_service` do."""
+    """The change of a kubelet's files (None: removed), and its restart. Raises Refusal."""
     host = kubelet.seen.host
     return Change(
         id=change_id(run_id, host, "kubelet"),
@@ -78,15 +78,15 @@ def change(kubelet: Kubelet, changed: dict[str, bytes | None], run_id: str, summ
         kind="kubelet",
         unit=kubelet.unit_name,
         summary=summary,
-        files=file_edits(kubelet, changed),
+        files=_file_edits(kubelet, changed),
         health_url=kubelet.health_url,
         old_argv=kubelet.service.known_argv,
         new_argv=new_service(kubelet, changed).known_argv,
-        daemon_reload=touches_units(kubelet, changed),
+        daemon_reload=_touches_units(kubelet, changed),
     )
 
 
-def file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:
+def _file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:
     """The edits with what stands there now. Raises Refusal for a target that a rename cannot rightly replace."""
     made = []
     for path, after in sorted(changed.items()):
@@ -124,7 +124,7 @@ def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sou
     return sources
 
 
-def touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
+def _touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
     """True where systemd must read its units again before the restart."""
     others = {*kubelet.sources.environment_files, kubelet.config_path}
     return any(path not in others and not kubelet.is_dropin(path) for path in changed)
@@ -158,6 +158,3 @@ def new_copies(kubelet: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
         for copy in unit.copies(_new_sources(kubelet, changed))
         if copy.path in changed and kubelet.seen.data(copy.path) is None
     ]
-
-
-__all__ = ["DROPIN", "change", "edits", "file_edits", "new_copies", "new_service", "touches_units", "warnings"]

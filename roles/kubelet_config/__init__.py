@@ -7,11 +7,10 @@ from functools import partial
 from pyinfra.api.deploy import deploy
 
 from roles.kubelet_config import plan
-from roles.kubelet_config.carry_out import KubeletFields, Settled, Wish, after, brings, state_of, unreadable
+from roles.kubelet_config.carry_out import KubeletFields, Settled, Wish, brings, restarted, state_of, unreadable
 from roles.kubelet_config.model import Desired, read
 from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
-from roles.kubelet_config.restart import brought, with_brought
 from roles.kubelet_config.state import State
 from roles.kubelet_config.unmet import unmet
 from roles.rollout.nodes import change_nodes, from_data
@@ -49,15 +48,13 @@ __all__ = [
     "Settled",
     "State",
     "Wish",
-    "after",
     "allocatable_outlook",
     "brings",
-    "brought",
     "kubelet_config",
     "needs_no_more",
     "read",
+    "restarted",
     "state_of",
     "unmet",
     "unreadable",
-    "with_brought",
 ]

@@ -89,7 +89,7 @@ class KubeletFields(Capability[Wish, NodePlan[FieldsPlan]]):
             beside = restart.brought(now)
             if others := [str(one) for one in beside if one not in item.beside]:
                 return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
-            outlook = wish.foresee(now, after(restart.with_brought(now, beside).configuration, item.settled))
+            outlook = restarted(now, item.settled.expected, wish.foresee)
         except Refusal as refusal:
             return str(refusal)
         except (ApiError, NoApi) as error:
@@ -218,6 +218,11 @@ def _foreseen(state: State, coming: State, wish: Wish, settled: Settled, beside:
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     """The configuration that the kubelet will run with, as /configz would show it."""
     return restart.put(configuration, settled.expected)
+
+
+def restarted(state: State, fields: Mapping[str, Any], foresee: Callable[[State, Mapping[str, Any]], Outlook]) -> Outlook:
+    """What a restart with these fields set would do to a node, with what it brings besides. Raises Refusal."""
+    return foresee(state, restart.put(restart.with_brought(state, restart.brought(state)).configuration, fields))
 
 
 def brings(
