@@ -10,7 +10,7 @@ from roles.change import Change
 from roles.change.record import Effective
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
-from roles.control_plane import plan as manifests
+from roles.control_plane.plan import places
 from roles.kubeadm import Path, as_given
 from roles.kubelet import Kubelet, ask, blame
 from roles.observe import Process
@@ -115,5 +115,5 @@ def refused_anyway(plan: NodePlan[Any], component: str, verdicts: Verdicts) -> R
     if component == KUBELET:
         said, where_set = blame.plain(plan.kubelet, said), blame.places(plan.kubelet, said)
     else:
-        where_set = manifests.places(plan.components[component], said)
+        where_set = places(plan.components[component], said)
     return blame.refusal(plan.host, plan.version(component), said, where_set)

@@ -19,9 +19,8 @@ from roles.kubelet import ask
 from roles.observe.look import Wanted
 from roles.patience import patient
 from roles.proof import Node, Owed, Prover, Survey, survey
-from roles.rollout import options as run_options
+from roles.rollout import options, report, table
 from roles.rollout import remote as bridge
-from roles.rollout import report, table
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.rollout.options import Options
 from roles.rollout.remote import Answer, Fleet, Remote, show, show_lines
@@ -174,12 +173,12 @@ def change_nodes(title: str, capability: Callable[[Fleet], Capability[Any, Any]]
 
 def prepare(fleet: Fleet, read: Callable[[Fleet], Capability[Any, Any]]) -> Run:
     """The run, with its plan shown. Raises DeployError."""
-    options = run_options.read(fleet.targets)
+    asked = options.read(fleet.targets)
     capability = read(fleet)
     wishes = capability.wishes
     run_id = new_run_id()
     targets = [remote for remote in fleet.targets if remote.name in wishes.by_host]
-    basis = Basis(run_id, fleet, options, survey(fleet, targets, wishes.wanted))
+    basis = Basis(run_id, fleet, asked, survey(fleet, targets, wishes.wanted))
     return _assemble(capability, basis, _plan(capability, basis))
 
 
@@ -229,12 +228,12 @@ def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Excepti
 
 
 def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> Run:
-    found, options = basis.found, basis.options
+    found = basis.found
     changing, on = capability.order(basis, plans)
     apiservers = any(planned.component == "kube-apiserver" for planned in changing)
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
-    stages = arrange(steps, {plan.host for plan in plans if plan.components}, options.pace, on)
+    stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
     info = this_run(basis.run_id, capability.wishes.recorded)
     writes = capability.writes(basis, plans)
 
@@ -243,7 +242,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
         report.show_end(run)
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
-    run = Run(info, stages, basis.fleet, options.take_over, finish, first=first, last=last)
+    run = Run(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
     notes = [f"WARNING {', '.join(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += capability.notes(basis, plans)
     notes += [f"{plan.host}:\n{plan.outlook}" for plan in plans if plan.outlook]
@@ -260,7 +259,6 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
 
 def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: ComponentPlan, apiservers: bool) -> Step:
     assert planned.change is not None
-    options = basis.options
     owed = Owed(
         plan.host,
         plan.kubelet.node_name,
@@ -269,11 +267,11 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         planned.settings,
         plan.components,
         apiservers,
-        options.allow_unproven,
+        basis.options.allow_unproven,
         planned.may_go,
     )
     prover = Prover(basis.found.cluster, owed)
-    change = replace(planned.change, wanted_confirm_timeout=options.confirm_timeout, patience=options.patience)
+    change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:
         return prover.ready() or capability.still(basis, plan, planned)
