@@ -16,7 +16,8 @@ The desired state is data in four places. If two of them have the same key, the 
     here, with a host               for this host
     --data KEY=VALUE                for this run
 
-Each has examples, commented out. docs/reference/data.md lists all keys. daytwo refuses a key that no deploy reads, and suggests the right one.
+Each has examples, commented out. docs/reference/data.md lists all keys. daytwo refuses a key that no deploy reads, and
+suggests the right one.
 """
 
 # Each list is a group. daytwo reads the group `control_plane` even if --limit excludes it, and keeps the lock of a run on its first host.

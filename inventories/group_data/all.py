@@ -21,7 +21,7 @@
 # ssh_strict_host_key_checking = "yes"
 
 # How to become root. If sudo needs a password, pyinfra asks for it at the terminal, host by host; with --same-sudo-password it asks once,
-# before it connects (--use-sudo-password does nothing in pyinfra 3.10). Without a terminal, as in CI, put the password into the environment,
+# before it connects (--use-sudo-password does nothing in pyinfra 3.10). Without a terminal (CI), put the password into the environment,
 # not into this file.
 # _sudo = True
 # from os import environ
