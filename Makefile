@@ -32,7 +32,7 @@ demo: lab ## a real cluster on this machine, a feature gate turned on in it, and
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/feature_gates.py --data feature_gates=$(GATE) -y
 	$(PYTHON) -m tests.lab.show $(VENV)/bin/pyinfra inventories/lab.py deploys/status.py -y
 
-picture: lab ## docs/picture.svg anew, from a real run
+picture: lab ## record docs/picture.svg again, from a real run
 	$(PYTHON) -m tests.lab.picture docs/picture.svg
 
 test: lint tools fetch ## everything CI runs; 45 minutes at most on two cores (CONTRIBUTING.md)

@@ -1,6 +1,6 @@
 """The virtual machines of tests/vagrant (make vagrant-up), as pyinfra's own @vagrant connector finds them.
 
-Where they are emulated, everything takes many times longer: their `patience` says how many times.
+Emulated machines are many times slower: their `patience` says how many times.
 """
 
 import json

@@ -1,13 +1,13 @@
-"""Values for every host of every inventory in this folder (the lab takes what it needs from --data)."""
+"""Values for every host of every inventory in this folder (the lab gets its values from --data)."""
 
-# ---- how to get there
+# ---- how to connect
 
-# Who logs in, and with which key; without one, keys of the agent and of ~/.ssh are tried.
+# The login user, and the key; without a key pyinfra tries those of the agent and of ~/.ssh.
 # ssh_user = "ops"
 # ssh_key = "~/.ssh/ops_ed25519"
 
-# Through a jump host: pyinfra reads ~/.ssh/config, or the file that is named here, and goes by HostName, User, Port, IdentityFile,
-# UserKnownHostsFile, ProxyJump and ProxyCommand of it. It looks there for ssh_hostname, where a host has one, and not for its name:
+# Through a jump host: pyinfra reads ~/.ssh/config, or the file named here, and uses its HostName, User, Port, IdentityFile,
+# UserKnownHostsFile, ProxyJump and ProxyCommand. If a host has an ssh_hostname, pyinfra looks up that, not the host's name:
 #     Host bastion
 #         HostName bastion.example.net
 #         User ops
@@ -15,58 +15,58 @@
 #         ProxyJump bastion
 # ssh_config_file = "inventories/ssh_config"
 
-# A host's key is judged as your own ssh would, by ssh_config and known_hosts, yours and the system's (SECURITY.md). Where they say
-# nothing, you are asked about a new one at the terminal, and without a terminal it is refused: connect to the host once with ssh.
-# What is said here counts before ssh_config: "yes" refuses a key that is not known, "accept-new" notes it.
+# daytwo checks a host's key as your own ssh would, by your and the system's ssh_config and known_hosts (SECURITY.md). If they do not
+# decide, it asks you about a new key at the terminal, and refuses it without a terminal: connect to the host once with ssh.
+# This overrides ssh_config: "yes" refuses an unknown key, "accept-new" adds it to known_hosts.
 # ssh_strict_host_key_checking = "yes"
 
-# How to become root. Where sudo wants a password, pyinfra asks for it at the terminal, host by host; with --same-sudo-password it asks
-# once, before it connects (--use-sudo-password does nothing in pyinfra 3.10). Where nobody is there to be asked, such as in CI, have it in
-# the environment, and not in this file.
+# How to become root. If sudo needs a password, pyinfra asks for it at the terminal, host by host; with --same-sudo-password it asks once,
+# before it connects (--use-sudo-password does nothing in pyinfra 3.10). Without a terminal (CI), put the password into the environment,
+# not into this file.
 # _sudo = True
 # from os import environ
 # _sudo_password = environ["SUDO_PASSWORD"]
 
-# ---- what is to hold
+# ---- the desired state
 
-# Feature gates as they should be: True, False, or "absent" to take a gate out of the node's files again.
-# A gate that is not named here is left alone.
+# Desired feature gates: True, False, or "absent" to remove a gate from the node's files.
+# A gate that is not named here stays as it is.
 # feature_gates = {"HPAScaleToZero": True}
 
-# Only some components of each node, and not those that read the gate: kubelet, kube-apiserver, kube-controller-manager, kube-scheduler.
+# Only these components, instead of those that read the gate: kubelet, kube-apiserver, kube-controller-manager, kube-scheduler.
 # components = ["kubelet"]
 
-# Fields of every kubelet's configuration (docs/kubelet-config.md); "absent" takes one out of the node's files again.
+# Fields of every kubelet's configuration (docs/kubelet-config.md); "absent" removes one from the node's files.
 # kubelet_config = {"containerLogMaxSize": "50Mi", "containerLogMaxFiles": 3}
 
-# The cluster's PriorityClasses (docs/priority-classes.md): here and nowhere else, since they are the same for all hosts. One that
-# daytwo made and that is taken out here is listed, and removed only with --data prune=true.
+# The cluster's PriorityClasses (docs/priority-classes.md): only here, since they are the same for all hosts. If you drop one that daytwo
+# made, daytwo lists it, and removes it only with --data prune=true.
 # priority_classes = {
 #     "batch": {"value": -10, "preemptionPolicy": "Never", "description": "what can wait"},
 #     "web": {"value": 1000, "description": "what customers see", "labels": {"team": "shop"}},
 #     "standard": {"value": 100, "globalDefault": True},
 # }
-# Workloads and the class that their pods should have: NAMESPACE/KIND/NAME, kinds deployment, statefulset and daemonset.
+# Workloads and the class of their pods: NAMESPACE/KIND/NAME, kinds deployment, statefulset and daemonset.
 # workloads = {"shop/deployment/web": "web", "shop/statefulset/db": "web", "logs/daemonset/collector": "batch"}
 
-# kubeadm's ConfigMaps are left alone (docs/lasting.md): the next `kubeadm upgrade` then takes out again what daytwo sets.
+# Leave kubeadm's ConfigMaps alone (docs/lasting.md): the next `kubeadm upgrade` then removes what daytwo sets.
 # persist = False
 
-# ---- at what pace; the same for all hosts of a run
+# ---- the pace; the same for all hosts of a run
 
-# After the canary so many workers at a time, as a number or a percentage of those that change. The control plane goes one by one.
+# How many workers change at a time after the canary: a number, or a percentage of those that change. The control plane goes one by one.
 # max_unavailable = "25%"
 
-# For so many seconds the canary is watched, changed and not yet confirmed.
+# How many seconds daytwo watches the canary, changed and not yet confirmed.
 # soak = 120
 
-# So many seconds after its first touch a node puts back by itself what was not confirmed. The defaults suit nodes whose kubelet and
-# API server come up within a minute.
+# How many seconds after the first touch a node reverts by itself what is not confirmed. The defaults suit nodes whose kubelet and API
+# server start within a minute.
 # confirm_timeout = 600
 
 # ---- yours
 
-# Keys for deploys of your own: they begin with x_ or _, or are named here.
+# Keys for your own deploys: they begin with x_ or _, or are named here.
 # own_keys = ["rack", "dns_*"]
 # x_contact = "ops@example.net"
 

@@ -145,7 +145,7 @@ def test_a_node_did_not_come_back(lab: Lab, desk: Desk) -> None:
     book.section("While it is away")
     lab.start("w1")
     wait_for(lambda: "state=reverted" in lab.run("w1", f"cat {HOME}/changes/*/state").stdout, "the change on w1 to be put back", 600)
-    book.section("When it is back", "Go on")
+    book.section("When it is back", "Continue")
 
     # A file that cannot be put back: what holds it became read-only in mid-change, while the new kubelet fails.
     lab.run(

@@ -21,6 +21,9 @@ def test_what_is_named_is_there(path: Path) -> None:
         assert (ROOT / f"deploys/{name}.py").exists(), f"deploys/{name}.py"
     for name in re.findall(r"\b(tests/[\w/]+\.(?:py|md))", text):
         assert (ROOT / name).exists(), name
+    for name, inside in re.findall(r"`(roles/[\w/.]+|templates/[\w.]+)`(?::\s+`(\w+)`)?", text):
+        assert (ROOT / name).exists(), name
+        assert not inside or re.search(rf"\b(def|class) {inside}\b", (ROOT / name).read_text()), f"{name}: {inside}"
 
 
 def test_every_deploy_is_in_the_table_of_deploys() -> None:
