@@ -71,12 +71,15 @@ def eviction_order() -> None:
 def _show(fleet: Fleet) -> None:
     wish = _read(fleet)
     problems = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
-    nodes = _nodes(fleet, problems)
+    ignored: list[str] = []
+    nodes = _nodes(fleet, problems, ignored)
     if wish.format == "json":
-        show_lines(document({"nodes": [as_json(node) for node in nodes], "problems": problems}))
+        show_lines(document({"nodes": [as_json(node) for node in nodes], "problems": problems, "ignored": ignored}))
     else:
         for node in nodes:
             show_lines("\n" + as_table(node))
+        for line in ignored:
+            show(f"\n{line}")
     if wish.picture:
         made = datetime.now(UTC).strftime("As seen on %Y-%m-%d at %H:%M UTC")
         try:
@@ -103,8 +106,9 @@ def _read(fleet: Fleet) -> Wish:
         raise bridge.refuse("; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())) from None
 
 
-def _nodes(fleet: Fleet, problems: list[str]) -> list[NodeOrder]:
-    """The nodes in the inventory's order; what could not be looked at goes to `problems`."""
+def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOrder]:
+    """The nodes in the inventory's order. What could not be looked at goes to `problems`, processes with a component's name that are not
+    the node's own go to `ignored`."""
     # With --limit the control plane is looked at as well: it is who knows.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: look(remote, kubelet.wanted))
@@ -116,6 +120,8 @@ def _nodes(fleet: Fleet, problems: list[str]) -> list[NodeOrder]:
             if isinstance(found, Exception):
                 raise Refusal(remote.name, str(found).removeprefix(f"{remote.name}: "))
             names[remote.name] = _add(cluster, remote, found)
+            if remote in fleet.targets:
+                ignored += [f"{remote.name}: {sentence}" for sentence in found.ignored]
         except Refusal as refusal:
             if remote in fleet.targets:
                 problems.append(str(refusal))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration import operator
 from tests.integration.operator import GATE, data, pyinfra, wait_for
-from tests.lab import Lab, layouts
+from tests.lab import Lab, images, layouts
 
 pytestmark = pytest.mark.wide
 
@@ -76,6 +76,41 @@ def test_gates_on_both_are_changed_and_put_back(lab: Lab) -> None:
         assert absent.code == 0, absent.all
         assert operator.processes(lab, node)[component][2:] == old[node][component][2:]
     assert operator.files(lab, PLANE) == before[PLANE]
+
+
+def test_its_pods_are_listed_resized_and_given_a_class(lab: Lab) -> None:
+    """The deploys that are about pods and API objects, on the worker; what they made is gone at the end."""
+    told = pyinfra("pod_resize_check", "-y", "--limit", WORKER)
+    assert told.code == 0, told.all
+    assert re.search(rf"^{WORKER} +restart, down +done  ", told.out, re.MULTILINE), told.all
+    try:
+        assert pyinfra("priority_classes", "-y", *data(priority_classes="t-found=7")).code == 0
+        lab.kubectl("create", "-f", "-", input=json.dumps(_pod()))
+        lab.kubectl("wait", "--for=condition=Ready", "pod/t-found", "--timeout=120s")
+        order = pyinfra("eviction_order", "-y", "--limit", WORKER, *data(format="json"))
+        assert order.code == 0, order.all
+        (node,) = json.loads(order.out)["nodes"]
+        assert node["node"] == WORKER and "t-found" in json.dumps(node["pods"]), order.out
+        resized = pyinfra("resize", "-y", *data(selector="default/app=t-found", cpu="60m"))
+        assert resized.code == 0, resized.all
+        assert re.search(r"^pod default/t-found +resize +done  ", resized.out, re.MULTILINE), resized.all
+        assert lab.kubectl("get", "pod", "t-found", "-o", "jsonpath={.status.containerStatuses[0].resources.requests.cpu}") == "60m"
+        # A pod of no workload has no template to be unlike.
+        assert pyinfra("resize_drift", "-y").code == 0
+    finally:
+        lab.kubectl("delete", "pod", "t-found", "--now", "--wait")
+        lab.kubectl("delete", "priorityclass", "t-found")
+
+
+def _pod() -> dict[str, object]:
+    container = {
+        "name": "app",
+        "image": f"{images.REPOSITORY}/app:1",
+        "imagePullPolicy": "Never",
+        "resources": {"requests": {"cpu": "50m", "memory": "20Mi"}, "limits": {"memory": "40Mi"}},
+    }
+    spec = {"nodeName": WORKER, "priorityClassName": "t-found", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t-found", "labels": {"app": "t-found"}}, "spec": spec}
 
 
 def test_fields_and_thresholds_of_the_worker_are_changed_undone_and_nothing_is_left(lab: Lab) -> None:

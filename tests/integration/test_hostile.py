@@ -96,8 +96,6 @@ def test_looking_at_a_node_runs_nothing_of_its_company(lab: Lab, deploy: str) ->
     assert "unsupported" not in told.all and "Traceback" not in told.all, told.all
     for node in ("cp1", "w1"):
         assert runs(lab, node) == ""
-    if deploy == "eviction_order":
-        return
     flat = " ".join(told.all.split())
     for node in ("cp1", "w1"):
         for name in NAMES:

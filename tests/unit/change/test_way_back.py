@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from roles.change import FileEdit, bundle, model, uninstall_script
+from tests.unit.change.disk import strace_works
 from tests.unit.change.scratch import AFTER, BAD, BEFORE, Scratch, in_private_mounts, mount
 from tests.unit.change.test_clock import LATER, needs_time_namespace
 from tests.unit.change.test_script import fill, is_over, reason, status, untouched, walled, without_fill
@@ -160,6 +161,29 @@ def test_a_disk_that_is_read_only_at_boot(tmp_path: Path, url: str, target: bool
         comes_back(node)
 
     walled(url, tmp_path, body, "home", "etc")
+
+
+@pytest.mark.skipif(not strace_works(), reason="strace is not installed, or must not trace here")
+@pytest.mark.parametrize(
+    ("calls", "words"),
+    [
+        ("stat,lstat,statx,newfstatat", "cannot be looked at: Input/output error"),
+        ("read", "cannot be read: Input/output error"),
+        ("rename,renameat,renameat2", "Input/output error"),
+    ],
+    ids=["looked-at", "read", "put-back"],
+)
+def test_a_disk_that_gives_errors_at_boot(node: Scratch, calls: str, words: str) -> None:
+    """The kernel answers EIO to all that is done with one target; the others go back, and so does this one when the disk is well again."""
+    assert node.verb("apply") == 0
+    node.boot()
+    first = node.root / "etc/first"
+    failing = ("strace", "-f", "-qqq", "-o", "/dev/null", "-P", str(first), "-e", f"inject={calls}:error=EIO")
+    assert node.popen(*failing, "sh", str(node.home / "recover.sh"), "once").wait(timeout=PATIENCE) == 1
+    assert node.state == "revert-failed" and f"{first}: {words}" in reason(node), reason(node)
+    assert first.read_bytes() == AFTER and (node.root / "etc/gone").exists() and not (node.root / "etc/made/for/it").exists()
+    assert recover(node, "once") == 0
+    comes_back(node)
 
 
 def test_a_kubelet_that_could_not_be_kept_waiting_is_restarted(tmp_path: Path, url: str) -> None:

@@ -13,6 +13,7 @@ from roles.proof import Cluster, Owed, Prover, settings_differences
 from roles.proof.cluster import put_out
 
 APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
+OTHER = replace(APP, name="other", uid="u2")
 APPLIED = Status("applied", identity=("2", "20"), old_identity=("1", "10"), health="200")
 METRICS = """# TYPE kubelet_evictions counter
 kubelet_evictions{eviction_signal="memory.available"} 2
@@ -52,6 +53,15 @@ def problems(cluster: Node, may_go: frozenset[str] = frozenset(), **settings: An
 
 def test_a_change_that_hurt_nobody() -> None:
     assert problems(Node({"maxPods": 5}, [APP], [APP])) == ()
+
+
+def test_a_pod_that_vanished_is_told_and_not_counted_as_unharmed() -> None:
+    """Nobody is hurt by it, so the change is confirmed; but it was not seen unharmed."""
+    prover = Prover(Node({"maxPods": 5}, [APP, OTHER], [OTHER]), Owed("w1", "w1", "kubelet", {}, {"maxPods": 5}, {}, False))
+    assert prover.ready() is None
+    found = prover.prove(APPLIED)
+    assert found.problems == ()
+    assert "1 pods unharmed; NOT THERE ANY MORE: default/app (nothing replaces it)" in found.how
 
 
 def test_a_value_that_is_not_in_effect() -> None:

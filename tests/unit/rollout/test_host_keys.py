@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -27,9 +28,9 @@ OWN, OTHER = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
 class Server:
     """An SSH server on loopback with these keys that takes the password `x` and forwards. `tried` counts the passwords it was shown."""
 
-    def __init__(self, *keys: paramiko.PKey) -> None:
+    def __init__(self, *keys: paramiko.PKey, port: int = 0) -> None:
         self.keys, self.tried = keys, 0
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         self._made: list[paramiko.Transport] = []
         threading.Thread(target=self._serve, daemon=True).start()
@@ -47,7 +48,13 @@ class Server:
             transport.start_server(event=threading.Event(), server=_Door(self))
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # else whoever waits for the next one keeps the port open
         self._socket.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Close every connection, and take new ones."""
         for transport in self._made:
             transport.close()
 
