@@ -14,16 +14,16 @@ from roles.change.refusal import Refusal
 from roles.eviction import foresee
 from roles.feature_gates import plan as planning
 from roles.feature_gates import skew
+from roles.feature_gates.compliance import sourced, unmet, wanted_of
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import NodePlan, Planned
 from roles.feature_gates.skew import Running
-from roles.feature_gates.unmet import unmet, untold, wanted_of
 from roles.harmless import one_line
 from roles.kubelet import ask
 from roles.kubelet_config import brings
 from roles.observe import minor_of
 from roles.patience import patient
-from roles.proof import Cluster, NoApi, Owed, Prover, Survey, differences, survey
+from roles.proof import Cluster, NoApi, Owed, Prover, Survey, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
@@ -216,10 +216,11 @@ def _assemble(
                         "mend that, or go on without proof by --data allow_unproven=true"
                     )
                 continue
-            wrong = differences(planned.component, planned.expected, before[key])
+            component = plan.kubelet if planned.component == "kubelet" else plan.components[planned.component]
+            wrong = unmet(component, planned.wanted, before[key])
             if planned.change is None and wrong:
                 refusals.append(
-                    f"{plan.host}: the files of {planned.component} are as wanted and the process is not: {'; '.join(wrong)}; "
+                    f"{plan.host}: the files of {planned.component} are as wanted and the process is not: {'; '.join(map(str, wrong))}; "
                     f"it was not restarted since: restart it, then run this again"
                 )
     changing = [(planned, plan) for plan in plans for planned in plan.planned if planned.change is not None]
@@ -393,4 +394,4 @@ def _how(step: Step | None, wanted: bool | None, read: bool) -> tuple[str, str, 
     return step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", step.why or step.how or "-"
 
 
-__all__ = ["Desired", "feature_gates", "read", "unmet", "untold", "wanted_of"]
+__all__ = ["Desired", "feature_gates", "read", "sourced", "unmet", "wanted_of"]

@@ -21,7 +21,7 @@ from roles.kubelet_config import restart
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
 from roles.patience import patient
-from roles.proof import Cluster, NoApi, Owed, Prover, Survey, settings_differences, survey
+from roles.proof import Cluster, NoApi, Owed, Prover, Survey, survey, unmet_fields
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
@@ -204,10 +204,10 @@ def _plan_node(run_id: str, state: State, wish: Wish) -> Planned:
     warnings = [*kubelet_plan.warnings(found), *control_plane.look(found).warnings, *_not_ready(state), *settled.notes, *edits.notes]
     if not edits.files:
         as_it_runs = wish.settle(state)
-        if wrong := settings_differences(as_it_runs.expected, state.configuration):
+        if wrong := unmet_fields(as_it_runs.expected, state.configuration):
             raise Refusal(
                 state.host,
-                f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
+                f"the kubelet's files are as wanted and the process is not: {'; '.join(map(str, wrong))}",
                 f"it was not restarted since: `systemctl restart {found.unit_name}` on the node, then run this again",
             )
         outlook = wish.foresee(state, after(state.configuration, as_it_runs))
