@@ -26,6 +26,11 @@ def names(value: Any) -> tuple[str, ...] | None:
     return tuple(str(item).strip() for item in items if str(item).strip())
 
 
+def chosen(only: tuple[str, ...] | None, host: str) -> bool:
+    """Whether the data key `only` leaves a host in."""
+    return only is None or host in only
+
+
 def boolean(value: Any) -> Any:
     """true and false, also as text; pydantic would take `yes` too, which no flag of Kubernetes does. Raises ValueError."""
     if isinstance(value, bool):

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from roles import eviction, feature_gates, kubelet_config
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.view import View, flat
 from roles.change.refusal import Refusal
-from roles.eviction import wanted as eviction_wanted
-from roles.eviction.model import Desired as Eviction
-from roles.feature_gates.model import Desired as Gates
-from roles.feature_gates.reach import needed
-from roles.kubelet import in_effect, lookup, same_setting, shown
-from roles.kubelet.thresholds import DEFAULT_HARD
-from roles.kubelet_config import State
-from roles.kubelet_config.model import Desired as Fields
-from roles.kubelet_config.plan import settle
+from roles.data import chosen
+from roles.kubelet import same_setting, schema, shown
+from roles.proof import UnmetField, UnmetGate
 
 # Fields that are a node's own: they say which node it is.
 ITS_OWN = (
@@ -38,13 +33,7 @@ ITS_OWN = (
 )
 # Fields that mean the same on every node of a group, however it was set up; others hold paths and addresses of its kind.
 _WHATEVER_KIND = (
-    "evictionHard",
-    "evictionSoft",
-    "evictionSoftGracePeriod",
-    "evictionMinimumReclaim",
-    "evictionMaxPodGracePeriod",
-    "evictionPressureTransitionPeriod",
-    "mergeDefaultEvictionSettings",
+    *(name for name, deploy in schema.OWNED.items() if deploy == "eviction"),
     "maxPods",
     "podsPerCore",
     "podPidsLimit",
@@ -71,9 +60,9 @@ _WHATEVER_KIND = (
 class Wishes:
     """What the inventory's data wants of one host; None: it says nothing. `problems`: data that cannot be meant."""
 
-    gates: Gates | None = None
-    fields: Fields | None = None
-    eviction: Eviction | None = None
+    gates: feature_gates.Desired | None = None
+    fields: kubelet_config.Desired | None = None
+    eviction: eviction.Desired | None = None
     problems: tuple[str, ...] = field(default=())
 
 
@@ -88,7 +77,8 @@ def findings(view: View, wishes: Wishes) -> Iterator[Finding]:
             way_out="mend the inventory's data: no deploy takes it",
         )
     if view.kubelet is not None:
-        yield from _gates(view, wishes.gates)
+        if wishes.gates is not None:
+            yield from _gates(view, wishes.gates)
         yield from _fields(view, wishes)
         yield from _flags(view)
 
@@ -96,69 +86,54 @@ def findings(view: View, wishes: Wishes) -> Iterator[Finding]:
 # ---- the inventory
 
 
-def _gates(view: View, desired: Gates | None) -> Iterator[Finding]:
-    if desired is None or (desired.only is not None and view.host not in desired.only):
-        return
+def _gates(view: View, desired: feature_gates.Desired) -> Iterator[Finding]:
     for component in desired.components:
-        if component not in view.processes:
+        found = view.kubelet if component == "kubelet" else view.components.get(component)
+        if found is None:
             continue
-        # A component that does not read a gate needs none of it (deploys/feature_gates.py leaves it alone).
-        concerned = needed(component, view.minor(component), desired.feature_gates)
-        for name, wanted in desired.feature_gates.items():
-            place, running = view.winner(component, name), view.running.get(component, {}).get(name)
-            if wanted is None:
-                if place is not None:
-                    yield _drift(view, component, name, place, f"{name}={place.value}", f"{name} absent", "feature_gates")
-                continue
-            found = view.gate(component, name)
-            if found != wanted and (place is not None or name in concerned):
-                told = "not set" if found is None else f"{name}={_text(found)}{'' if place or running is None else ' by default'}"
-                if running is not None and place is not None and place.value != _text(running.enabled):
-                    told = f"{name}={_text(running.enabled)} in the process, {place.value} in the file"
-                yield _drift(view, component, name, place, told, f"{name}={_text(wanted)}", "feature_gates")
+        wanted = feature_gates.wanted_of(view.host, component, found.process, desired)
+        for one in feature_gates.unmet(found, wanted, view.running.get(component)):
+            if one.known:
+                place = view.winner(component, one.gate)
+                meant = f"{one.gate} absent" if one.wanted is None else f"{one.gate}={_text(one.wanted)}"
+                yield _drift(view, component, one.gate, place, _has(one, place), meant, "feature_gates")
+
+
+def _has(one: UnmetGate, place: Setting | None) -> str:
+    """What was found of a gate, and where the file that counts says otherwise."""
+    if one.found is None:
+        where = "/metrics" if one.by == "metrics" else "the process"
+        return "not set" if place is None else f"not in {where}, {place.value} in the file"
+    told = f"{one.gate}={_text(one.found)}"
+    if place is None:
+        return f"{told} {'by default' if one.by == 'metrics' else 'in the process'}"
+    return told if place.value == _text(one.found) else f"{told} in the process, {place.value} in the file"
 
 
 def _fields(view: View, wishes: Wishes) -> Iterator[Finding]:
     found = view.kubelet
     assert found is not None  # findings() has looked
-    configuration = view.effective
-    expected: dict[str, tuple[Any, str]] = {}
-    named: dict[str, set[str]] = {}
-    desired, eviction = wishes.fields, wishes.eviction
-    try:
-        if desired is not None and (desired.only is None or view.host in desired.only):
-            state = State(view.host, found, configuration, {}, [], {})
-            expected |= {name: (value, "kubelet_config") for name, value in settle(desired, state).expected.items()}
-        if eviction is not None and (eviction.only is None or view.host in eviction.only):
-            defaults = DEFAULT_HARD if found.config_path else {}
-            written = eviction_wanted.fields(eviction, configuration, defaults)
-            meant = eviction_wanted.expected(eviction, configuration, defaults)
-            expected |= {name: (meant[name], "eviction") for name in written}
-            named = {name: {*signals} for name, signals in eviction.maps.items()}
-    except Refusal as refusal:
-        yield Finding(
-            severity=Severity.warning,
-            kind="inventory",
-            node=view.host,
-            component="kubelet",
-            rule=refusal.message,
-            way_out=refusal.way_out or "mend the inventory's data: no deploy takes it",
-        )
-        return
-    for name, (wanted, deploy) in expected.items():
-        now = lookup(configuration, name)
-        if in_effect(wanted, now):
-            continue
-        parts = [(name, wanted, now)]
-        if isinstance(wanted, Mapping) and isinstance(now, Mapping):
-            # Of a map only what differs is told.
-            keys = [key for key in {**wanted, **now} if not same_setting(wanted.get(key), now.get(key))]
-            # A threshold is written whole, with signals that are off by themselves: those that the data names are told.
-            keys = [key for key in keys if key in named.get(name, keys)] or keys
-            parts = [(f"{name}.{key}", wanted.get(key), now.get(key)) for key in keys]
-        for part, meant_part, now_part in parts:
-            place = view.setting(part) or view.setting(name)
-            yield _drift(view, "kubelet", part, place, f"{part}: {shown(now_part, name)}", f"{part}: {shown(meant_part, name)}", deploy)
+    if (fields := wishes.fields) is not None and chosen(fields.only, view.host):
+        try:
+            yield from _unmet(view, "kubelet_config", kubelet_config.unmet(fields, found, view.effective))
+        except Refusal as refusal:
+            yield Finding(
+                severity=Severity.warning,
+                kind="inventory",
+                node=view.host,
+                component="kubelet",
+                rule=refusal.message,
+                way_out=refusal.way_out or "mend the inventory's data: no deploy takes it",
+            )
+    if (thresholds := wishes.eviction) is not None and chosen(thresholds.only, view.host):
+        yield from _unmet(view, "eviction", eviction.unmet(thresholds, found, view.effective))
+
+
+def _unmet(view: View, deploy: str, unmet: Iterable[UnmetField]) -> Iterator[Finding]:
+    for one in (entry for whole in unmet for entry in whole.entries):
+        place = view.setting(one.path) or view.setting(one.name)
+        value, wanted = (f"{one.path}: {shown(each, one.name)}" for each in (one.found, one.wanted))
+        yield _drift(view, "kubelet", one.path, place, value, wanted, deploy)
 
 
 def _drift(view: View, component: str, name: str, place: Setting | None, value: str, wanted: str, deploy: str) -> Finding:
@@ -195,7 +170,7 @@ def _flags(view: View) -> Iterator[Finding]:
             if winner.source != "flag" or not winner.counts:
                 continue
             for place in listed:
-                if place.source in ("file", "drop-in") and place.name == winner.name and not _alike(place.value, winner.value):
+                if place.source in ("file", "drop-in") and place.name == winner.name and not same_setting(place.value, winner.value):
                     flag = what or _flag_of(view, winner)
                     variable = f" ({winner.variable})" if winner.variable else ""
                     yield Finding(
@@ -218,10 +193,6 @@ def _flags(view: View) -> Iterator[Finding]:
 def _flag_of(view: View, winner: Setting) -> str:
     flag = next((one for one in view.flags if not one.masked and one.place.place == winner.place), None)
     return f"--{flag.name}" if flag else "a flag"
-
-
-def _alike(one: str, other: str) -> bool:
-    return same_setting(one, other)
 
 
 # ---- siblings

@@ -20,7 +20,8 @@ from roles.change.refusal import Refusal
 from roles.control_plane import COMPONENTS, Component
 from roles.formats import FormatError, envfile, flags, manifest, unit, words
 from roles.formats.mapped import Mapped, line_of
-from roles.kubelet import SECRETS, Kubelet, schema, shown
+from roles.kubelet import SECRETS, Kubelet, lookup, schema, shown
+from roles.kubelet.pending import reads_as_unset
 from roles.kubelet.settings import as_value
 from roles.observe import File, Observation, Process
 
@@ -102,7 +103,7 @@ class View:
 
     @property
     def effective(self) -> dict[str, Any]:
-        """The kubelet's fields as it runs them, or else as its sources come to; nested."""
+        """The kubelet's fields as it runs them, or else as its sources and the defaults come to; nested."""
         if self.configuration is not None:
             return dict(self.configuration)
         if self.kubelet is None:
@@ -113,6 +114,10 @@ class View:
             known = schema.flags(minor or 0).get(flag.name)
             if known is not None and known.field and known.field != GATES and not flag.masked:
                 _put(made, known.field, _value(known, flag.name, flag.value))
+        # A kubelet with --config takes its defaults for what the sources leave out, and /configz has them.
+        for name, one in schema.fields(minor).items() if minor is not None and self.kubelet.config_path else ():
+            if one.default and "[]" not in name and reads_as_unset(one, lookup(made, name)):
+                _put(made, name, one.default)
         return made
 
 

@@ -15,9 +15,11 @@ from typing import Any, Literal
 
 from roles import eviction, feature_gates, kubelet_config, objects
 from roles.change.inflight import in_flight
+from roles.change.refusal import Refusal
 from roles.checks.evidence import KUBELET, Evidence
 from roles.checks.model import Wishes
 from roles.control_plane import COMPONENTS
+from roles.data import chosen
 from roles.formats import FormatError, manifest
 from roles.kubelet.pending import sentences as pending
 
@@ -192,41 +194,45 @@ def _gates(component: str, found: Evidence, wishes: Wishes) -> Verdict:
     assert found.kubelet is not None
     if component != KUBELET and component not in found.components:
         return _skip(f"no {component} runs here as a static pod")
-    process = found.kubelet.process if component == KUBELET else found.components[component].process
-    wanted = feature_gates.wanted_of(component, process, wishes.gates) if wishes.gates else {}
+    seen = found.kubelet if component == KUBELET else found.components[component]
+    wanted = feature_gates.wanted_of(found.host, component, seen.process, wishes.gates) if wishes.gates else {}
     wanted |= wishes.more_gates.get(component, {})
     if not wanted:
         return _skip("the inventory wants no gate of it")
-    sourced = found.kubelet.gates if component == KUBELET else found.components[component].gates
-    running = found.kubelet.gates if component == KUBELET else found.components[component].running_gates
     effective = found.effective.get(component, "")
     metrics = None if isinstance(effective, str) else effective
-    problems = feature_gates.unmet(component, wanted, sourced, running, metrics)
-    if not problems and (off := feature_gates.untold(wanted, running, metrics)):
-        return Verdict("unknown", f"{', '.join(off)}: set nowhere, and whether it is off by default was not told: {effective}")
+    unmet = feature_gates.unmet(seen, wanted, metrics)
+    problems = [str(one) for one in unmet if one.known]
+    if unmet and not problems:
+        off = ", ".join(one.gate for one in unmet)
+        return Verdict("unknown", f"{off}: set nowhere, and whether it is off by default was not told: {effective}")
     shown = ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
     by = "in /metrics" if metrics is not None else f"on its command line and in its files ({effective})"
     return _held(problems, f"{shown} {by}")
 
 
 def _settings(found: Evidence, wishes: Wishes) -> Verdict:
-    if wishes.fields is None:
+    if wishes.fields is None or not chosen(wishes.fields.only, found.host):
         return _skip("the inventory has no kubelet_config for it")
     if isinstance(found.configuration, str):
         return Verdict("unknown", found.configuration)
     assert found.kubelet is not None
-    problems = kubelet_config.unmet(wishes.fields, found.kubelet, found.configuration)
-    return _held(problems, f"{', '.join(wishes.fields.kubelet_config)} in /configz")
+    try:
+        unmet = kubelet_config.unmet(wishes.fields, found.kubelet, found.configuration)
+    except Refusal as refusal:
+        return Verdict("fail", refusal.message)
+    return _held(map(str, unmet), f"{', '.join(wishes.fields.kubelet_config)} in /configz")
 
 
 def _thresholds(found: Evidence, wishes: Wishes) -> Verdict:
-    if wishes.eviction is None:
+    if wishes.eviction is None or not chosen(wishes.eviction.only, found.host):
         return _skip("the inventory has no eviction thresholds for it")
     if isinstance(found.configuration, str):
         return Verdict("unknown", found.configuration)
     assert found.kubelet is not None
     wanted = [name for name in wishes.eviction.model_fields_set if name.startswith("eviction_")]
-    return _held(eviction.unmet(wishes.eviction, found.kubelet, found.configuration), f"{', '.join(sorted(wanted))} in /configz")
+    unmet = eviction.unmet(wishes.eviction, found.kubelet, found.configuration)
+    return _held(map(str, unmet), f"{', '.join(sorted(wanted))} in /configz")
 
 
 # ---- manifests and the control plane
@@ -380,9 +386,10 @@ def cluster(desired: objects.Desired | None, live: objects.Live | str) -> list[R
         elif isinstance(live, str):
             verdict = Verdict("unknown", live)
         else:
-            assert desired is not None
-            problems = objects.unmet_classes(desired, live.classes) if classes else objects.unmet_workloads(desired, live)
-            verdict = _held(problems, ", ".join(item.name if classes else item.key for item in wanted))
+            unmet = [
+                objects.unmet_class(item, live.classes.get(item.name)) if classes else objects.unmet_workload(item, live) for item in wanted
+            ]
+            verdict = _held(map(str, filter(None, unmet)), ", ".join(item.name if classes else item.key for item in wanted))
         results.append(Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip"))
     return results
 

@@ -8,11 +8,11 @@ from pyinfra.api.deploy import deploy
 
 from roles.change.refusal import Refusal
 from roles.eviction import wanted
+from roles.eviction.compliance import defaults_of, unmet
 from roles.eviction.foresee import foresee
 from roles.eviction.model import Desired, read
 from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.predict import readings
-from roles.eviction.unmet import defaults_of, unmet
 from roles.formats import ABSENT
 from roles.kubelet_config import KubeletFields, Settled, State, Wish, needs_no_more
 from roles.rollout.nodes import change_nodes, from_data

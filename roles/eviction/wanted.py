@@ -68,17 +68,17 @@ def fields(
     """
     written: dict[str, dict[str, str] | int | str | None] = {}
     now = shown(configuration)
-    for field, wishes in _wishes(desired).items():
-        before = _texts(now, field)
+    for field, wishes in desired.maps.items():
+        before = texts(now, field)
         after = _meant(before, wishes, defaults if field == HARD else {})
         if field == GRACE:
             for signal, text in desired.eviction_soft.items():
                 if text is None and signal not in wishes:
                     after.pop(signal, None)
-        if _enabled(field, after) == _enabled(field, before):
+        if enabled(field, after) == enabled(field, before):
             continue
         if field == HARD:
-            untouched = _enabled(HARD, after) == _enabled(HARD, defaults) and all(text is None for text in wishes.values())
+            untouched = enabled(HARD, after) == enabled(HARD, defaults) and all(text is None for text in wishes.values())
             written[field] = None if untouched else _ordered(dict.fromkeys(defaults, _OFF) | after)
         else:
             written[field] = _ordered(after) or None
@@ -95,9 +95,7 @@ def fields(
 
 def named(desired: Desired) -> dict[tuple[str, ...], Any]:
     """The settings that the data names, by where they stand in a KubeletConfiguration; None for `absent`."""
-    found: dict[tuple[str, ...], Any] = {
-        (field, signal): text for field, wishes in _wishes(desired).items() for signal, text in wishes.items()
-    }
+    found: dict[tuple[str, ...], Any] = {(field, signal): text for field, wishes in desired.maps.items() for signal, text in wishes.items()}
     for field, value in ((POD_GRACE, desired.eviction_max_pod_grace_period), (TRANSITION, desired.eviction_pressure_transition_period)):
         if value is not None:
             found[(field,)] = None if value == ABSENT else value
@@ -161,18 +159,9 @@ def notes(
             found.append(f"{signal}: what the node has of it is not known; that the soft threshold comes before the hard was not checked")
         if signal not in named and _reached_first(soft, hard, capacity.get(signal)) is False:
             found.append(f"{signal}: its soft threshold is not above its hard one, and never has an effect")
-    if _enabled(SOFT, _texts(meant, SOFT)) and not meant[POD_GRACE]:
+    if enabled(SOFT, texts(meant, SOFT)) and not meant[POD_GRACE]:
         found.append(f"{POD_GRACE} is 0: pods that a soft threshold evicts are killed after 1 s, as by a hard one")
     return found
-
-
-def _wishes(desired: Desired) -> dict[str, Wishes]:
-    return {
-        HARD: desired.eviction_hard,
-        SOFT: desired.eviction_soft,
-        GRACE: desired.eviction_soft_grace_period,
-        RECLAIM: desired.eviction_minimum_reclaim,
-    }
 
 
 def _meant(before: Mapping[str, str], wishes: Wishes, defaults: Mapping[str, str]) -> dict[str, str]:
@@ -186,12 +175,13 @@ def _meant(before: Mapping[str, str], wishes: Wishes, defaults: Mapping[str, str
     return after
 
 
-def _texts(view: Mapping[str, object], field: str) -> dict[str, str]:
+def texts(view: Mapping[str, object], field: str) -> dict[str, str]:
+    """The signals of a field of `shown` or `expected`, as they are written."""
     found = view[field]
     return {signal: str(text) for signal, text in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _enabled(field: str, signals: Mapping[str, str]) -> dict[str, object]:
+def enabled(field: str, signals: Mapping[str, str]) -> dict[str, object]:
     """What the kubelet makes of a map: 500Mi and 512000Ki are the same, and 0% is the same as not named."""
     parse = {
         HARD: parse_threshold,
@@ -233,7 +223,7 @@ def _decimal(number: Fraction) -> str:
 
 def _pairs(view: Mapping[str, object]) -> Iterator[tuple[str, Amount, Amount]]:
     """The signals with a soft and a hard threshold."""
-    soft, hard = _texts(view, SOFT), _texts(view, HARD)
+    soft, hard = texts(view, SOFT), texts(view, HARD)
     for signal in SIGNALS:
         if signal in soft and signal in hard:
             one, other = parse_threshold(signal, soft[signal]), parse_threshold(signal, hard[signal])
@@ -251,14 +241,14 @@ def _reached_first(soft: Amount, hard: Amount, capacity: int | None) -> bool | N
 
 
 def _soft_problems(desired: Desired, meant: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    soft, grace = _texts(meant, SOFT), _texts(meant, GRACE)
+    soft, grace = texts(meant, SOFT), texts(meant, GRACE)
     for signal in SIGNALS:
-        if signal in soft and signal not in grace and _enabled(SOFT, {signal: soft[signal]}):
+        if signal in soft and signal not in grace and enabled(SOFT, {signal: soft[signal]}):
             yield (
                 f"eviction_soft: {signal}={soft[signal]} has no grace period, and the kubelet would not start",
                 f"give it one: eviction_soft_grace_period {signal}=1m30s",
             )
-    wanted = [signal for signal, text in desired.eviction_soft.items() if text is not None and _enabled(SOFT, {signal: text})]
+    wanted = [signal for signal, text in desired.eviction_soft.items() if text is not None and enabled(SOFT, {signal: text})]
     if wanted and not meant[POD_GRACE] and desired.eviction_max_pod_grace_period is None:
         yield (
             f"eviction_soft: {', '.join(wanted)}: evictionMaxPodGracePeriod is 0 on this node, so pods would be killed after 1 s as by a"
@@ -268,7 +258,7 @@ def _soft_problems(desired: Desired, meant: Mapping[str, object]) -> Iterator[tu
 
 
 def _orphans(desired: Desired, meant: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    soft = _enabled(SOFT, _texts(meant, SOFT))
+    soft = enabled(SOFT, texts(meant, SOFT))
     for signal, text in desired.eviction_soft_grace_period.items():
         if text is not None and signal not in soft:
             yield (
@@ -277,11 +267,11 @@ def _orphans(desired: Desired, meant: Mapping[str, object]) -> Iterator[tuple[st
             )
         if text is None and signal in soft:
             yield (
-                f"eviction_soft_grace_period: {signal}={ABSENT}: the soft threshold {signal}={_texts(meant, SOFT)[signal]} needs one, and"
+                f"eviction_soft_grace_period: {signal}={ABSENT}: the soft threshold {signal}={texts(meant, SOFT)[signal]} needs one, and"
                 " the kubelet would not start",
                 f"take the threshold out too: eviction_soft {signal}={ABSENT}",
             )
-    hard = _enabled(HARD, _texts(meant, HARD))
+    hard = enabled(HARD, texts(meant, HARD))
     for signal, text in desired.eviction_minimum_reclaim.items():
         if text is not None and signal not in soft and signal not in hard:
             yield (
@@ -294,7 +284,7 @@ def _sizes(desired: Desired, meant: Mapping[str, object], capacity: Mapping[str,
     for signal, soft, hard in _pairs(meant):
         if signal in {*desired.eviction_soft, *desired.eviction_hard} and _reached_first(soft, hard, capacity.get(signal)) is False:
             yield (
-                f"{signal}: the soft threshold {_texts(meant, SOFT)[signal]} is not above the hard one {_texts(meant, HARD)[signal]}"
+                f"{signal}: the soft threshold {texts(meant, SOFT)[signal]} is not above the hard one {texts(meant, HARD)[signal]}"
                 f"{_on_node(signal, soft, hard, capacity)}, so it would never have an effect",
                 "raise the soft threshold, or lower the hard one",
             )
@@ -315,7 +305,7 @@ def _reclaims(desired: Desired, meant: Mapping[str, object], capacity: Mapping[s
             continue
         reclaim = parse_reclaim(signal, text).of(capacity[signal])
         for field in (HARD, SOFT):
-            threshold = _texts(meant, field).get(signal)
+            threshold = texts(meant, field).get(signal)
             amount = parse_threshold(signal, threshold) if threshold is not None else None
             if amount is not None and (end := amount.of(capacity[signal]) + reclaim) > capacity[signal]:
                 yield (
@@ -332,12 +322,12 @@ def _on_node(signal: str, soft: Amount, hard: Amount, capacity: Mapping[str, int
 
 
 def _absences(desired: Desired, now: Mapping[str, object], meant: Mapping[str, object], defaults: Mapping[str, str]) -> Iterator[str]:
-    for field, wishes in _wishes(desired).items():
+    for field, wishes in desired.maps.items():
         for signal, text in wishes.items():
             if text is None:
                 default = defaults.get(signal) if field == HARD else None
                 yield f"{field}: {signal} goes back to " + (f"the kubelet's default, {default}" if default else "not being set")
-    for signal in sorted(_texts(now, GRACE).keys() - _texts(meant, GRACE).keys() - desired.eviction_soft_grace_period.keys()):
+    for signal in sorted(texts(now, GRACE).keys() - texts(meant, GRACE).keys() - desired.eviction_soft_grace_period.keys()):
         yield f"{GRACE}: {signal} is taken out with its threshold"
     if desired.eviction_max_pod_grace_period == ABSENT:
         yield f"{POD_GRACE} goes back to the kubelet's default, 0"
@@ -357,7 +347,7 @@ def _hard_notes(desired: Desired, now: Mapping[str, object], changed: Mapping[st
     if written is None:
         yield f"{HARD} is taken out: the kubelet's own defaults are all that is wanted"
         return
-    before = _enabled(HARD, _texts(now, HARD))
+    before = enabled(HARD, texts(now, HARD))
     if kept := [signal for signal in defaults if signal in before and signal not in desired.eviction_hard]:
         yield f"{HARD} is written in full, so that {', '.join(kept)} stay as they are; new defaults of a later version will not reach it"
     if off := [signal for signal in defaults if signal not in before and signal not in desired.eviction_hard]:

@@ -13,14 +13,14 @@ from roles.change.refusal import Refusal
 from roles.eviction import foresee
 from roles.feature_gates import plan as planning
 from roles.feature_gates import skew
+from roles.feature_gates.compliance import sourced, unmet, wanted_of
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import GatePlan, NodeGates
 from roles.feature_gates.skew import Running
-from roles.feature_gates.unmet import unmet, untold, wanted_of
 from roles.harmless import one_line
 from roles.kubelet_config import brings
 from roles.observe import minor_of
-from roles.proof import Cluster, NoApi, Node, Survey, differences
+from roles.proof import Cluster, NoApi, Node, Survey
 from roles.rollout import remote as bridge
 from roles.rollout.node_plan import KUBELET, ComponentPlan, Verdicts
 from roles.rollout.nodes import Basis, Capability, Steps, change_nodes, ended, from_data
@@ -113,12 +113,12 @@ class FeatureGates(Capability[Desired, NodeGates]):
 def _not_restarted(plan: NodeGates) -> list[str]:
     """Components whose files are as wanted, and that run with something else."""
     found = {
-        planned.component: differences(planned.component, planned.gates, planned.metrics)
+        planned.component: unmet(plan.source(planned.component), planned.wanted, planned.metrics)
         for planned in plan.planned
         if planned.change is None and planned.metrics is not None
     }
     return [
-        f"{plan.host}: the files of {component} are as wanted and the process is not: {'; '.join(wrong)}; "
+        f"{plan.host}: the files of {component} are as wanted and the process is not: {'; '.join(map(str, wrong))}; "
         f"it was not restarted since: restart it, then run this again"
         for component, wrong in found.items()
         if wrong
@@ -242,4 +242,4 @@ def _value(effective: Mapping[str, GateMetric], gate: str, sourced: dict[str, bo
     return f"{str(found.enabled).lower()} ({'set' if gate in sourced else 'default'})"
 
 
-__all__ = ["Desired", "feature_gates", "read", "unmet", "untold", "wanted_of"]
+__all__ = ["Desired", "feature_gates", "read", "sourced", "unmet", "wanted_of"]

@@ -14,10 +14,11 @@ from roles.control_plane import Component, ControlPlane
 from roles.control_plane import plan as control_plane_plan
 from roles.feature_gates import reach, told, verdict
 from roles.feature_gates.catalogue import load
+from roles.feature_gates.compliance import sourced, wanted_of
 from roles.feature_gates.model import Desired
 from roles.feature_gates.reach import LeftOut
 from roles.feature_gates.verdict import Level, Subject
-from roles.formats import FormatError, flags
+from roles.formats import flags
 from roles.kubeadm import GATES, Path
 from roles.kubelet import Kubelet, ask
 from roles.kubelet import plan as kubelet_plan
@@ -62,10 +63,10 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodeGates:
                 continue
         source = found if name == KUBELET else components[name]
         process = source.process
-        wanted = concerned(name, process, desired)
+        wanted = wanted_of(seen.host, name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
-            sourced = _sourced(source)
-            left_out += [LeftOut(seen.host, name, gate, reach.readers(gate, process.minor) or (), sourced.get(gate)) for gate in others]
+            set_there = sourced(source)
+            left_out += [LeftOut(seen.host, name, gate, reach.readers(gate, process.minor) or (), set_there.get(gate)) for gate in others]
         if not wanted:
             continue
         if name == KUBELET:
@@ -97,24 +98,8 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodeGates:
 def _check_known(control: ControlPlane, name: str, desired: Desired) -> None:
     """A component that is to be changed must be known for sure. Raises Refusal."""
     refusal, component = control.refusals.get(name), control.components.get(name)
-    if refusal is not None and (component is None or concerned(name, component.process, desired)):
+    if refusal is not None and (component is None or wanted_of(refusal.host, name, component.process, desired)):
         raise Refusal(refusal.host, refusal.message, f"{refusal.way_out}, or leave {name} out with components=")
-
-
-def concerned(component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
-    """The wanted gates that a component is to be changed for, in the operator's order."""
-    if desired.everywhere:
-        return desired.gates
-    needed = reach.needed(component, process.minor, desired.gates)
-    return {name: value for name, value in desired.gates.items() if name in needed}
-
-
-def _sourced(component: Kubelet | Component) -> dict[str, bool]:
-    """The gates that its sources set; none where they cannot be read, which is no matter where nothing is to be changed."""
-    try:
-        return component.gates
-    except FormatError:
-        return {}
 
 
 def _subject(component: str, process: Process) -> Subject | None:

@@ -8,11 +8,11 @@ from pyinfra.api.deploy import deploy
 
 from roles.kubelet_config import plan
 from roles.kubelet_config.carry_out import KubeletFields, Settled, Wish, brings, restarted, state_of, unreadable
+from roles.kubelet_config.compliance import unmet
 from roles.kubelet_config.model import Desired, read
 from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import State
-from roles.kubelet_config.unmet import unmet
 from roles.rollout.nodes import change_nodes, from_data
 from roles.rollout.remote import Fleet, Remote
 

@@ -16,7 +16,7 @@ from roles.kubelet.pending import Pending, pending
 from roles.kubelet_config import restart
 from roles.kubelet_config.outlook import Outlook, check_node
 from roles.kubelet_config.state import State
-from roles.proof import Cluster, NoApi, Node, settings_differences
+from roles.proof import Cluster, NoApi, Node, unmet_fields
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
 from roles.rollout.nodes import Basis, Capability, Steps, ended
 
@@ -195,10 +195,10 @@ def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
 def _in_process(state: State, wish: Wish) -> Settled:
     """The wish where the files are as wanted already. Raises Refusal where the process is not."""
     settled = wish.settle(state)
-    if wrong := settings_differences(settled.expected, state.configuration):
+    if wrong := unmet_fields(settled.expected, state.configuration):
         raise Refusal(
             state.host,
-            f"the kubelet's files are as wanted and the process is not: {'; '.join(wrong)}",
+            f"the kubelet's files are as wanted and the process is not: {'; '.join(map(str, wrong))}",
             f"it was not restarted since: `systemctl restart {state.kubelet.unit_name}` on the node, then run this again",
         )
     return settled

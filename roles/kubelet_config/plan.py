@@ -13,6 +13,7 @@ from roles.kubelet_config import model
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import Desired
 from roles.kubelet_config.state import State
+from roles.proof import unmet_fields
 
 
 def settle(desired: Desired, state: State) -> Settled:
@@ -83,7 +84,7 @@ def _read_otherwise(values: Mapping[str, Any], known: Mapping[str, schema.Field]
 
 def needs_no_more(state: State, settled: Settled) -> tuple[str, ...]:
     """What a restart of the kubelet does not bring to all that runs, to be told. Raises Refusal for what it cannot rightly change."""
-    changed = [name for name, value in settled.expected.items() if not in_effect(value, lookup(state.configuration, name))]
+    changed = [one.name for one in unmet_fields(settled.expected, state.configuration)]
     both = (state.configuration, after(state.configuration, settled))
     found = dict.fromkeys(more for configuration in both for more in schema.needs_more(configuration, changed))
     if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused]:

@@ -16,13 +16,13 @@ from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
 from roles.objects.access import API_WAIT, REFUSED, Access, NotDone, Unknown, once
+from roles.objects.compliance import unmet_class, unmet_workload
 from roles.objects.connection import connection
 from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import KEYS, RESOURCES_OF_KINDS, Desired, namespaced_name, read
 from roles.objects.plan import Action, Plan
 from roles.objects.run import ObjectRun, Turn, read_live
-from roles.objects.unmet import unmet_classes, unmet_workloads
 from roles.proof import NoApi, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -187,6 +187,6 @@ __all__ = [
     "read",
     "read_live",
     "rollout",
-    "unmet_classes",
-    "unmet_workloads",
+    "unmet_class",
+    "unmet_workload",
 ]

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from roles.objects import live as facts
 from roles.objects import rollout
+from roles.objects.compliance import default_after, immutable, unmet_class, unmet_workload
 from roles.objects.live import Live, Object, Usage
-from roles.objects.model import CLASSES_PATH, PREEMPTS, SYSTEM_PREFIX, Desired, PriorityClass, Workload, meant, workload_key
+from roles.objects.model import CLASSES_PATH, SYSTEM_PREFIX, Desired, PriorityClass, Workload, meant, workload_key
 
 What = Literal["create", "update", "replace", "remove", "assign"]
 _API_VERSIONS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1"}
@@ -53,8 +54,7 @@ def make(desired: Desired, live: Live) -> Plan:
     moving = {
         facts.uid(found)
         for item in desired.chosen_workloads
-        if (found := live.find(item.kind, item.namespace, item.name)) is not None
-        and facts.class_of(item.kind, found) != item.priority_class
+        if unmet_workload(item, live) and (found := live.find(item.kind, item.namespace, item.name)) is not None
     }
     removed = _removals(desired, live, moving, plan)
     _one_default(desired, live, removed, plan)
@@ -89,63 +89,17 @@ def _class(item: PriorityClass, desired: Desired, live: Live, plan: Plan) -> Act
     notes = _default_notes(item, found)
     if found is None:
         return Action("create", name, item.path, None, item.manifest(), f"create it, value {item.value}", notes, item)
-    fixed = _immutable(item, found)
+    fixed = immutable(item, found)
     if fixed:
         return _replace(item, found, fixed, desired, live, plan, notes)
-    if not differences(item, found):
+    unmet = unmet_class(item, found)
+    if unmet is None:
         owner = "" if facts.is_ours(found) else f" (made by {_list(facts.managers(found, 'f:value'))})"
         plan.unchanged.append((name, f"as wanted{owner}"))
         return None
     # The resource version: nothing that came after this look is written over unseen.
     manifest = _with(item.manifest(), resourceVersion=facts.version(found))
-    return Action("update", name, item.path, found, manifest, f"set {_list(differences(item, found))}", notes, item)
-
-
-def wanted_policy(item: PriorityClass, found: Object) -> str:
-    """What preemptionPolicy comes to by an apply: left out of the data it goes back to the default where daytwo alone had set it."""
-    if item.preemption_policy is not None:
-        return item.preemption_policy
-    return PREEMPTS if facts.only_ours(found, "f:preemptionPolicy") else facts.policy_of(found)
-
-
-def _immutable(item: PriorityClass, found: Object) -> list[str]:
-    """The changes of a class that the API does not allow (ValidatePriorityClassUpdate)."""
-    changes = []
-    if facts.value_of(found) != item.value:
-        changes.append(f"value is {facts.value_of(found)} and cannot become {item.value}")
-    if facts.policy_of(found) != wanted_policy(item, found):
-        changes.append(f"preemptionPolicy is {facts.policy_of(found)} and cannot become {wanted_policy(item, found)}")
-    return changes
-
-
-def differences(item: PriorityClass, found: Object) -> list[str]:
-    """The fields in which a class differs from what is wanted, those that daytwo set before and that are wanted no more included."""
-    changed = []
-    if facts.value_of(found) != item.value:
-        changed.append("value")
-    if facts.policy_of(found) != wanted_policy(item, found):
-        changed.append("preemptionPolicy")
-    if item.description is not None:
-        changed += ["description"] if (found.get("description") or "") != item.description else []
-    elif found.get("description") and facts.only_ours(found, "f:description"):
-        changed.append("description")
-    if default_after(item, found) != facts.is_default(found):
-        changed.append("globalDefault")
-    for key, wanted in (("labels", item.labels), ("annotations", item.annotations)):
-        there = found["metadata"].get(key) or {}
-        gone = [name for name in there if name not in wanted and facts.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}")]
-        if gone or any(there.get(name) != value for name, value in wanted.items()):
-            changed.append(key)
-    return changed
-
-
-def default_after(item: PriorityClass, found: Object | None) -> bool:
-    """Whether a class is the globalDefault once it is applied."""
-    if item.global_default is not None:
-        return item.global_default
-    if found is not None and _immutable(item, found):
-        return False  # made anew from the data alone
-    return found is not None and facts.is_default(found) and not facts.only_ours(found, "f:globalDefault")
+    return Action("update", name, item.path, found, manifest, f"set {_list(unmet.fields)}", notes, item)
 
 
 def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]:
@@ -273,7 +227,7 @@ def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str
         why = "this run removes it" if item.priority_class in removed else f"there is none{meant(item.priority_class, known)}"
         problems.append(f"PriorityClass {item.priority_class!r}: {why}; have it in priority_classes, or name one of {_list(sorted(known))}")
     current = facts.class_of(item.kind, found)
-    if not problems and current == item.priority_class:
+    if not problems and unmet_workload(item, live) is None:
         plan.unchanged.append((name, f"has {current}"))
         return None
     value = wanted.value if wanted is not None else facts.value_of(in_cluster) if in_cluster is not None else None

@@ -18,6 +18,7 @@ from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
 from roles.objects.access import API_WAIT, REFUSED, NotDone, Unknown
+from roles.objects.compliance import unmet_class
 from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
@@ -170,7 +171,7 @@ class ObjectRun(Errand):
 
     def _write_class(self, path: str, manifest: Mapping[str, Any], wanted: PriorityClass) -> dict[str, Any]:
         def done(found: Object) -> bool:
-            return not planning.differences(wanted, found) and FIELD_MANAGER in facts.managers(found, "f:value")
+            return not unmet_class(wanted, found) and FIELD_MANAGER in facts.managers(found, "f:value")
 
         return self._write(path, manifest, self._force, done)
 
@@ -179,9 +180,10 @@ class ObjectRun(Errand):
         found = self.fetch(path)
         if found is None:
             raise NotDone("it was applied, and is not there when read back: somebody else deletes it")
-        wrong = planning.differences(wanted, found)
+        wrong = unmet_class(wanted, found)
         if wrong:
-            raise NotDone(f"it was applied, and {', '.join(wrong)} is another when read back: a webhook or another manager changes it")
+            others = ", ".join(wrong.fields)
+            raise NotDone(f"it was applied, and {others} is another when read back: a webhook or another manager changes it")
         if FIELD_MANAGER not in facts.managers(found, "f:value"):
             raise NotDone(f"it was applied, and the field manager {FIELD_MANAGER} does not own its value when read back")
         default = ""

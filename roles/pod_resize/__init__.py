@@ -1,7 +1,7 @@
 """Pods resized in place: whether the cluster can, the pods of a workload, and who differs from his template since."""
 
 from roles.pod_resize.check_deploy import pod_resize_check
-from roles.pod_resize.drift import NEEDED, Drift, find
+from roles.pod_resize.compliance import NEEDED, Drift, find
 from roles.pod_resize.drift_deploy import read as read_drift
 from roles.pod_resize.drift_deploy import resize_drift
 from roles.pod_resize.resize_deploy import resize

@@ -9,7 +9,7 @@ from roles.change.refusal import Refusal
 from roles.harmless import as_json
 from roles.objects import connection
 from roles.pod_resize import model
-from roles.pod_resize.drift import NEEDED, Drift, find
+from roles.pod_resize.compliance import NEEDED, Drift, find
 from roles.proof import NoApi, survey
 from roles.rollout import remote as bridge
 from roles.rollout import table

@@ -1,7 +1,8 @@
 """Evidence from the running processes: how all is before a change, and that it took effect."""
 
 from roles.proof.cluster import Cluster, NoApi
-from roles.proof.prover import Owed, Prover, differences, settings_differences
+from roles.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates
+from roles.proof.prover import Owed, Prover
 from roles.proof.survey import Node, Survey, survey
 from roles.proof.versions import Looked, with_versions
 
@@ -13,8 +14,10 @@ __all__ = [
     "Owed",
     "Prover",
     "Survey",
-    "differences",
-    "settings_differences",
+    "UnmetField",
+    "UnmetGate",
     "survey",
+    "unmet_fields",
+    "unmet_gates",
     "with_versions",
 ]

@@ -9,12 +9,12 @@ from typing import Any
 
 import gevent
 
-from roles.api import ApiError, GateMetric, Pod
+from roles.api import ApiError, Pod
 from roles.change import Status
 from roles.control_plane import COMPONENTS, Component
-from roles.kubelet import in_effect, lookup, shown
 from roles.patience import patient
 from roles.proof.cluster import Cluster, NoApi
+from roles.proof.effective import unmet_fields, unmet_gates
 from roles.proof.workload import count, gone, hurt
 from roles.rollout.run import Proof
 
@@ -116,13 +116,13 @@ class Prover:
         if not self._owed.gates and self._owed.settings:
             return "", []
         effective = self._cluster.effective(self._owed.host, self._owed.component, self._owed.node_name)
-        return "gates in /metrics", differences(self._owed.component, self._owed.gates, effective)
+        return "gates in /metrics", [str(one) for one in unmet_gates(self._owed.component, self._owed.gates, effective)]
 
     def _settings(self) -> tuple[str, list[str]]:
         if not self._owed.settings:
             return "", []
         configuration = self._cluster.configuration(self._owed.node_name)
-        return f"{', '.join(self._owed.settings)} in /configz", settings_differences(self._owed.settings, configuration)
+        return f"{', '.join(self._owed.settings)} in /configz", [str(one) for one in unmet_fields(self._owed.settings, configuration)]
 
     def _reach(self) -> tuple[str, list[str]]:
         name = self._owed.node_name
@@ -168,25 +168,3 @@ def _wait(check: Callable[[], bool], seconds: float) -> bool:
             gevent.sleep(1)
         return True
     return False
-
-
-def differences(component: str, gates: Mapping[str, bool], effective: Mapping[str, GateMetric]) -> list[str]:
-    """Gates that the running process has otherwise than it must."""
-    problems = []
-    for name, value in gates.items():
-        found = effective.get(name)
-        if found is None:
-            problems.append(f"{component} does not publish {name} (kubernetes_feature_enabled, 1.26 and later)")
-        elif found.enabled != value:
-            problems.append(f"{component} runs with {name}={str(found.enabled).lower()}, wanted {str(value).lower()}")
-    return problems
-
-
-def settings_differences(settings: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[str]:
-    """Fields that the running kubelet has otherwise than it must, by its /configz."""
-    problems = []
-    for name, wanted in settings.items():
-        found = lookup(configuration, name)
-        if not in_effect(wanted, found):
-            problems.append(f"kubelet runs with {name}={shown(found, name)}, wanted {shown(wanted, name)}")
-    return problems

@@ -64,9 +64,13 @@ class NodePlan(Generic[P]):
         """Those that have a change."""
         return [planned for planned in self.planned if planned.change is not None]
 
+    def source(self, component: str) -> Kubelet | Component:
+        """The kubelet, or a component of the node's control plane: its process and its sources."""
+        return self.kubelet if component == KUBELET else self.components[component]
+
     def process(self, component: str) -> Process:
         """The process of the kubelet, or of a component of the node's control plane."""
-        return self.kubelet.process if component == KUBELET else self.components[component].process
+        return self.source(component).process
 
     def version(self, component: str) -> str:
         """A component's name and version, for people."""

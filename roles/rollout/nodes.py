@@ -59,7 +59,7 @@ D = TypeVar("D", bound=HostData)
 def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) -> Wishes[D]:
     """What the hosts' data wants. `read` gives that of one (None: it wants nothing) and may raise Refusal; `nothing` is what to say
     where no host wants anything. Raises DeployError with all refusals."""
-    refusals: list[object] = [f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable]
+    refusals: list[object] = [f"{remote.name}: unreachable; fix the connection, or exclude it with --limit" for remote in fleet.unreachable]
     found: dict[str, D] = {}
     for remote in fleet.targets:
         try:

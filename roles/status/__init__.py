@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyinfra.api.deploy import deploy
@@ -11,11 +12,12 @@ from roles.api import ApiError, GateMetric
 from roles.change.inflight import in_flight
 from roles.change.refusal import Refusal
 from roles.control_plane import Component
-from roles.formats import FormatError, kubelet_config
+from roles.feature_gates import sourced
+from roles.formats import kubelet_config
 from roles.kubelet import Kubelet, shown
 from roles.observe import Observation, Process
 from roles.observe.look import look
-from roles.proof import Cluster, Looked, NoApi, with_versions
+from roles.proof import Cluster, Looked, NoApi, unmet_gates, with_versions
 from roles.proof.cluster import API_WAIT_SECONDS
 from roles.rollout import remote as bridge
 from roles.rollout import table
@@ -142,7 +144,6 @@ def _age(seconds: float) -> str:
 
 
 def _gates(node: _Node) -> list[list[str]]:
-    rows = []
     found = node.kubelet
     where: dict[str, str] = {}
     for path in (*([found.config_path] if found.config_path else []), *found.dropin_paths):
@@ -152,28 +153,21 @@ def _gates(node: _Node) -> list[list[str]]:
         for gate in found.flag_gates:
             if f"{gate}=" in word.text:
                 where[gate] = str(word.origin)
-    for gate, value in sorted(found.gates.items()):
-        rows.append(_gate(node, "kubelet", gate, value, where.get(gate, "unknown")))
+    rows = _of_component(node, "kubelet", found.gates, where)
     for name, component in node.components.items():
-        for gate, value in sorted(_sourced(component).items()):
-            rows.append(_gate(node, name, gate, value, component.file.path))
+        gates = sourced(component)
+        rows += _of_component(node, name, gates, dict.fromkeys(gates, component.file.path))
     return rows
 
 
-def _sourced(component: Component) -> dict[str, bool]:
-    """The gates that its manifest sets; none where they cannot be read, which the plan of a change would name."""
-    try:
-        return component.gates
-    except FormatError:
-        return {}
-
-
-def _gate(node: _Node, component: str, gate: str, value: bool, where: str) -> list[str]:
-    running = node.effective.get(component, {}).get(gate)
-    effect = "unknown" if running is None else str(running.enabled).lower()
-    if running is not None and running.enabled != value:
-        effect += " (DIFFERS)"
-    return [node.seen.host, component, gate, str(value).lower(), effect, where]
+def _of_component(node: _Node, component: str, gates: Mapping[str, bool], where: Mapping[str, str]) -> list[list[str]]:
+    effective = node.effective.get(component, {})
+    effect = {name: str(metric.enabled).lower() for name, metric in effective.items()}
+    effect |= {one.gate: f"{effect[one.gate]} (DIFFERS)" for one in unmet_gates(component, gates, effective) if one.gate in effect}
+    return [
+        [node.seen.host, component, gate, str(value).lower(), effect.get(gate, "unknown"), where.get(gate, "unknown")]
+        for gate, value in sorted(gates.items())
+    ]
 
 
 def _lasting(nodes: list[_Node], cluster: Cluster, notes: list[str]) -> str:

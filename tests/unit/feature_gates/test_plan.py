@@ -14,7 +14,7 @@ from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.verdict import Subject
 from roles.kubelet import ask
-from roles.proof import differences
+from roles.proof import unmet_gates
 from roles.rollout.node_plan import Verdicts, question, question_present
 from tests.unit.observe import node
 from tests.unit.observe.node import parse
@@ -487,10 +487,10 @@ def test_what_the_binaries_list_is_read() -> None:
 def test_what_the_process_says_is_held_against_what_is_wanted() -> None:
     (planned,) = plan(Desired(feature_gates={"A": True, "B": False, "C": "absent"})).planned  # type: ignore[dict-item]
     assert (
-        differences(
+        unmet_gates(
             planned.component, planned.gates, {"A": GateMetric("ALPHA", True), "B": GateMetric("", False), "C": GateMetric("", True)}
         )
         == []
     )
-    found = differences(planned.component, planned.gates, {"A": GateMetric("ALPHA", False)})
-    assert "A=false, wanted true" in found[0] and "does not publish B" in found[1]
+    found = unmet_gates(planned.component, planned.gates, {"A": GateMetric("ALPHA", False)})
+    assert "A=false, wanted true" in str(found[0]) and "does not publish B" in str(found[1])

@@ -14,7 +14,7 @@ from roles.kubelet import SECRETS, find, in_effect, schema
 from roles.kubelet.thresholds import parse_duration
 from roles.kubelet_config import State, model, plan
 from roles.kubelet_config.carry_out import Settled, after
-from roles.proof import settings_differences
+from roles.proof import unmet_fields
 from tests.unit.kubelet import samples
 from tests.unit.observe import node
 from tests.unit.observe.node import parse
@@ -127,7 +127,7 @@ def test_a_zero_that_counts_is_taken(text: str) -> None:
 
 def test_a_zero_that_configz_leaves_out_is_there_already() -> None:
     made = settle("readOnlyPort=0,protectKernelDefaults=false,rotateCertificates=false")
-    assert settings_differences(made.expected, RUNNING) == []
+    assert unmet_fields(made.expected, RUNNING) == []
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_each_field_of_the_table_comes_out_as_it_was_meant(name: str) -> None:
             assert name in SECRETS or name in schema.NEEDS_MORE, refused
             continue
         shown = json.loads(json.dumps(after(RUNNING, made)))
-        assert settings_differences(made.expected, shown) == []
+        assert unmet_fields(made.expected, shown) == []
         assert name in made.expected or any(note.startswith(f"{name}: ") for note in made.notes)
         assert "{'" not in made.summary and "['" not in made.summary
 

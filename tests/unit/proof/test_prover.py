@@ -9,7 +9,7 @@ import pytest
 
 from roles.api import Container, Pod
 from roles.change import Status
-from roles.proof import Cluster, Owed, Prover, settings_differences
+from roles.proof import Cluster, Owed, Prover, unmet_fields
 from roles.proof.cluster import put_out
 
 APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
@@ -102,4 +102,4 @@ def test_what_a_kubelet_counts_of_those_it_put_out() -> None:
     ],
 )
 def test_settings_are_compared_as_configz_writes_them(settings: dict[str, Any], running: dict[str, Any], told: list[str]) -> None:
-    assert settings_differences(settings, running) == told
+    assert [str(one) for one in unmet_fields(settings, running)] == told

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.pod_resize import drift
+from roles.pod_resize import compliance
 from roles.pod_resize import template as templates
 from tests.unit.pod_resize.world import SMALL, container, owned, pod, workload
 
@@ -29,12 +29,12 @@ def large(name: str = "web-1", **more: Any) -> dict[str, Any]:
 
 def test_who_differs() -> None:
     for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job"):
-        found = drift.find(cluster(kind, large("web-1"), pod("web-2")))
+        found = compliance.find(cluster(kind, large("web-1"), pod("web-2")))
         assert [(one.workload, one.container, one.pods) for one in found] == [(f"{kind} shop/web", "app", (("shop/web-1", LARGE),))], kind
 
 
 def test_in_text_and_in_json() -> None:
-    (found,) = drift.find(cluster("StatefulSet", large("web-1"), large("web-2")))
+    (found,) = compliance.find(cluster("StatefulSet", large("web-1"), large("web-2")))
     template, has = "cpu 100m/-, memory 200Mi/200Mi", "cpu 300m/-, memory 600Mi/600Mi"
     assert found.lines() == [["StatefulSet shop/web", "app", template, has, "shop/web-1, shop/web-2"]]
     assert found.as_json() == {
@@ -50,39 +50,39 @@ def test_in_text_and_in_json() -> None:
 def test_who_does_not() -> None:
     same = {"requests": {"cpu": "0.1", "memory": "209715200"}, "limits": {"memory": "204800Ki"}}
     over, going = large("web-2", phase="Succeeded"), large("web-3", metadata={"deletionTimestamp": "now"})
-    assert drift.find(cluster("Deployment", pod("web-1", container("app", same)), over, going)) == []
-    assert drift.find({}) == [] == drift.find(cluster("Deployment", pod("web-1", container("app"), container("injected", LARGE))))
-    assert drift.find({"Deployment": [workload()], "Pod": [large()]}) == [], "a pod of nobody"
+    assert compliance.find(cluster("Deployment", pod("web-1", container("app", same)), over, going)) == []
+    assert compliance.find({}) == [] == compliance.find(cluster("Deployment", pod("web-1", container("app"), container("injected", LARGE))))
+    assert compliance.find({"Deployment": [workload()], "Pod": [large()]}) == [], "a pod of nobody"
 
 
 def test_a_request_that_was_left_out_is_the_limit() -> None:
     said = workload("StatefulSet", "web", container("app", {"limits": {"cpu": "1"}}))
     has = pod("web-0", container("app", {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}))
-    assert drift.find({"StatefulSet": [said], "Pod": [owned(has, said)]}) == []
+    assert compliance.find({"StatefulSet": [said], "Pod": [owned(has, said)]}) == []
 
 
 def test_what_a_limit_range_gave() -> None:
     said = workload("StatefulSet", "web", container("app", {}))
     note = {"annotations": {"kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu request for container app"}}
-    assert drift.find({"StatefulSet": [said], "Pod": [owned(pod(metadata=note), said)]}) == []
-    assert drift.find({"StatefulSet": [said], "Pod": [owned(pod(), said)]}) != []
+    assert compliance.find({"StatefulSet": [said], "Pod": [owned(pod(metadata=note), said)]}) == []
+    assert compliance.find({"StatefulSet": [said], "Pod": [owned(pod(), said)]}) != []
 
 
 def test_a_roll_out_is_no_drift() -> None:
     there = cluster("Deployment", pod("web-1"))
     there["Deployment"] = [workload("Deployment", "web", container("app", LARGE))]
-    assert drift.find(there) == [], "made by a ReplicaSet of the old template"
+    assert compliance.find(there) == [], "made by a ReplicaSet of the old template"
     old = pod("web-0", metadata={"labels": {"controller-revision-hash": "1"}})
     said = workload("StatefulSet", "web", container("app", LARGE), status={"updateRevision": "2"})
-    assert drift.find({"StatefulSet": [said], "Pod": [owned(old, said)]}) == []
+    assert compliance.find({"StatefulSet": [said], "Pod": [owned(old, said)]}) == []
     rolling = workload("DaemonSet", "web", container("app", LARGE), status={"desiredNumberScheduled": 2, "updatedNumberScheduled": 1})
-    assert drift.find({"DaemonSet": [rolling], "Pod": [owned(pod(), rolling)]}) == []
+    assert compliance.find({"DaemonSet": [rolling], "Pod": [owned(pod(), rolling)]}) == []
 
 
 @given(st.lists(st.booleans(), max_size=6))
 def test_as_many_as_differ(differ: list[bool]) -> None:
     pods = [large(f"web-{number}") if one else pod(f"web-{number}") for number, one in enumerate(differ)]
-    found = drift.find(cluster("StatefulSet", *pods))
+    found = compliance.find(cluster("StatefulSet", *pods))
     assert sum(len(one.pods) for one in found) == sum(differ) and len(found) == any(differ)
 
 

@@ -1,0 +1,38 @@
+"""Pure: the thresholds that are wanted, held against those that the kubelet uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from roles.eviction import wanted
+from roles.eviction.model import Desired
+from roles.kubelet import Kubelet
+from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.proof import UnmetField, unmet_fields
+
+
+def unmet(desired: Desired, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
+    """The fields, of maps the signals, that a kubelet which shows `configuration` at /configz has otherwise."""
+    defaults = defaults_of(kubelet)
+    expected = wanted.expected(desired, configuration, defaults)
+    problems: list[UnmetField] = []
+    for name in wanted.fields(desired, configuration, defaults):
+        if name in wanted.MAPS:
+            problems += _signals(name, wanted.texts(expected, name), wanted.texts(wanted.shown(configuration), name))
+        else:
+            problems += unmet_fields({name: expected[name]}, configuration)
+    return problems
+
+
+def _signals(name: str, expected: Mapping[str, str], found: Mapping[str, str]) -> Iterator[UnmetField]:
+    # As the kubelet reads them: one that is off is written as 0%, and is no difference.
+    one, other = wanted.enabled(name, expected), wanted.enabled(name, found)
+    for signal in {**expected, **found}:
+        if one.get(signal) != other.get(signal):
+            yield UnmetField(name, expected.get(signal), found.get(signal), signal)
+
+
+def defaults_of(kubelet: Kubelet) -> Mapping[str, str]:
+    """Without --config the kubelet has no default thresholds (cmd/kubelet/app/options: applyLegacyDefaults)."""
+    return DEFAULT_HARD if kubelet.config_path else {}

@@ -1,0 +1,54 @@
+"""Pure: the gates that are wanted of one component, held against what it runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from roles.api import GateMetric
+from roles.control_plane import Component
+from roles.data import chosen
+from roles.feature_gates.model import Desired
+from roles.feature_gates.reach import needed
+from roles.formats import FormatError
+from roles.kubelet import Kubelet
+from roles.observe import Process
+from roles.proof import UnmetGate, unmet_gates
+
+
+def wanted_of(host: str, component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
+    """The gates that a component is to be changed for, by their bare names and in the operator's order; {} where there is none."""
+    if component not in desired.components or not chosen(desired.only, host):
+        return {}
+    named = desired.gates if desired.everywhere else needed(component, process.minor, desired.gates)
+    return {name: value for name, value in desired.gates.items() if name in named}
+
+
+def unmet(found: Kubelet | Component, wanted: Mapping[str, bool | None], effective: Mapping[str, GateMetric] | None) -> list[UnmetGate]:
+    """The gates that a component does not have as wanted.
+
+    `effective` are those of its /metrics, the best evidence; None where they could not be read: then its command line counts, and of a
+    kubelet the files that it read at its start. A gate that is wanted absent (None) must be set nowhere; what it then is by default
+    does not matter.
+    """
+    component = "kubelet" if isinstance(found, Kubelet) else found.name
+    sources = sourced(found)
+    running = sources if isinstance(found, Kubelet) else _read(lambda: found.running_gates)
+    problems = []
+    for name, value in wanted.items():
+        if value is not None and effective is not None:
+            problems += unmet_gates(component, {name: value}, effective)
+        elif (has := running.get(name, sources.get(name) if value is None else None)) is not value:
+            problems.append(UnmetGate(component, name, value, has, "sources"))
+    return problems
+
+
+def sourced(found: Kubelet | Component) -> dict[str, bool]:
+    """The gates that its files and flags set; none where they cannot be read, which the plan of a change refuses."""
+    return _read(lambda: found.gates)
+
+
+def _read(gates: Callable[[], dict[str, bool]]) -> dict[str, bool]:
+    try:
+        return gates()
+    except FormatError:
+        return {}

@@ -1,0 +1,18 @@
+"""Pure: the fields that are wanted, held against what the kubelet runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from roles.kubelet import Kubelet
+from roles.kubelet_config.model import Desired
+from roles.kubelet_config.plan import settle
+from roles.kubelet_config.state import State
+from roles.proof import UnmetField, unmet_fields
+
+
+def unmet(desired: Desired, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
+    """The fields that a kubelet which shows `configuration` at /configz has otherwise. Raises Refusal for what it could not have at all."""
+    settled = settle(desired, State(kubelet.seen.host, kubelet, dict(configuration), {}, [], {}))
+    return unmet_fields(settled.expected, configuration)

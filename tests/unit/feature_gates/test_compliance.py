@@ -1,0 +1,102 @@
+"""Gates that are wanted of a component, against what it runs with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles import control_plane, kubelet
+from roles.api import GateMetric
+from roles.control_plane import Component
+from roles.feature_gates.compliance import sourced, unmet, wanted_of
+from roles.feature_gates.model import Desired
+from roles.kubelet import Kubelet
+from tests.unit.observe import node
+from tests.unit.observe.node import parse
+
+CONFIG = "/var/lib/kubelet/config.yaml"
+APISERVER = "kube-apiserver"
+
+
+def its_kubelet(lines: bytes = b"") -> Kubelet:
+    return kubelet.find(parse("w1", node.answer(files={CONFIG: node.CONFIG + lines})))
+
+
+def apiserver(manifest: str = "", process: str = "") -> Component:
+    seen = parse(
+        "cp1",
+        node.answer(
+            manifests={f"{APISERVER}.yaml": node.manifest(APISERVER, *manifest.split())},
+            components={APISERVER: (APISERVER, *process.split())},
+        ),
+    )
+    return control_plane.look(kubelet.find(seen)).components[APISERVER]
+
+
+def metrics(**gates: bool) -> dict[str, GateMetric]:
+    return {name: GateMetric("ALPHA", enabled) for name, enabled in gates.items()}
+
+
+def test_metrics_are_the_best_evidence() -> None:
+    wanted = {"A": True, "B": False, "C": True}
+    found = unmet(apiserver("--feature-gates=A=true", "--feature-gates=A=true"), wanted, metrics(A=False, B=False))
+    assert [(one.gate, one.wanted, one.found, one.by, one.known) for one in found] == [
+        ("A", True, False, "metrics", True),
+        ("C", True, None, "metrics", True),
+    ]
+    assert [str(one) for one in found] == [
+        "kube-apiserver runs with A=false, wanted true",
+        "kube-apiserver does not publish C (kubernetes_feature_enabled, 1.26 and later)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "process", "wanted", "told"),
+    [
+        ("A=true", "A=true", True, None),
+        ("A=true", "", True, "kube-apiserver: A is absent where it is set, wanted true"),
+        ("A=false", "A=true", False, "kube-apiserver: A is true where it is set, wanted false"),
+        ("", "A=true", None, "kube-apiserver: A=true is set, wanted absent"),
+        ("A=false", "", None, "kube-apiserver: A=false is set, wanted absent"),
+        ("", "", None, None),
+    ],
+)
+def test_without_metrics_the_process_itself_counts(manifest: str, process: str, wanted: bool | None, told: str | None) -> None:
+    found = unmet(apiserver(*(f"--feature-gates={gates}" if gates else "" for gates in (manifest, process))), {"A": wanted}, None)
+    assert [str(one) for one in found] == ([told] if told else []) and all(one.known for one in found)
+
+
+def test_of_a_kubelet_its_files_count() -> None:
+    found = its_kubelet(b"featureGates:\n  A: true\n")
+    assert sourced(found) == {"A": True}
+    assert unmet(found, {"A": True}, None) == []
+    assert [str(one) for one in unmet(found, {"A": False}, None)] == ["kubelet: A is true where it is set, wanted false"]
+    assert [str(one) for one in unmet(found, {"A": None}, metrics(A=False))] == ["kubelet: A=true is set, wanted absent"]
+
+
+def test_whether_a_gate_is_off_by_default_only_metrics_show() -> None:
+    (found,) = unmet(its_kubelet(), {"A": False}, None)
+    assert (found.gate, found.known) == ("A", False)
+    assert unmet(its_kubelet(), {"A": False}, metrics(A=False)) == []
+
+
+def test_a_manifest_that_cannot_be_read_sets_nothing() -> None:
+    odd = apiserver("--feature-gates=A", "--feature-gates=A")
+    assert sourced(odd) == {} and [one.found for one in unmet(odd, {"A": True}, None)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({}, {"NodeSwap": True}),
+        ({"components": "kubelet"}, {"NodeSwap": True, "HPAScaleToZero": None}),
+        ({"all_components": True}, {"NodeSwap": True, "HPAScaleToZero": None}),
+        ({"components": APISERVER}, {}),
+        ({"only": "w1"}, {"NodeSwap": True}),
+        ({"only": "w2"}, {}),
+    ],
+)
+def test_what_is_wanted_of_a_kubelet(data: dict[str, Any], expected: dict[str, bool | None]) -> None:
+    desired = Desired(feature_gates={"kube:NodeSwap": True, "HPAScaleToZero": "absent"}, **data)  # type: ignore[dict-item]
+    assert wanted_of("w1", "kubelet", its_kubelet().process, desired) == expected
