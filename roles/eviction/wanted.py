@@ -29,7 +29,6 @@ RECLAIM = "evictionMinimumReclaim"
 POD_GRACE = "evictionMaxPodGracePeriod"
 TRANSITION = "evictionPressureTransitionPeriod"
 MAPS = (HARD, SOFT, GRACE, RECLAIM)
-FIELDS = (*MAPS, POD_GRACE, TRANSITION)
 
 _DEFAULT_TRANSITION = Fraction(300)
 _OFF = "0%"

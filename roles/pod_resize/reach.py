@@ -14,13 +14,12 @@ from roles.rollout.remote import Fleet, Remote
 
 @dataclass(frozen=True)
 class Reached:
-    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster; `away` are hosts that could not be reached."""
+    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster."""
 
     found: Survey
     connect: Callable[[], Api]
     nodes: dict[str, Remote]
     units: dict[str, str]
-    away: tuple[str, ...]
 
 
 def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
@@ -36,7 +35,6 @@ def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
         connection(fleet, found, kubeconfig),
         {node.kubelet.node_name: node.remote for node in found.nodes.values()},
         {node.kubelet.node_name: node.kubelet.unit_name for node in found.nodes.values()},
-        tuple(remote.name for remote in fleet.inventory if remote not in there),
     )
 
 
