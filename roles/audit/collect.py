@@ -86,10 +86,10 @@ def _wishes(remote: Remote) -> Wishes:
             problems.append(refusal.message)
             return None
 
-    name, data, keys = remote.name, remote.data, remote.data_keys
+    name, data = remote.name, remote.data
     gates = tried(lambda: gates_model.read(name, data))
-    fields = tried(lambda: fields_model.read(name, data, keys))
-    eviction = tried(lambda: eviction_model.read(name, data, keys))
+    fields = tried(lambda: fields_model.read(name, data))
+    eviction = tried(lambda: eviction_model.read(name, data))
     return Wishes(gates, fields, eviction, tuple(dict.fromkeys(problems)))
 
 

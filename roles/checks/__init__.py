@@ -133,7 +133,7 @@ def _read(fleet: Fleet) -> tuple[Asked, dict[str, Wishes], objects.Desired | Non
     wanted: dict[str, Wishes] = {}
     for remote in fleet.targets:
         try:
-            wanted[remote.name] = wishes(remote.name, remote.data, remote.data_keys)
+            wanted[remote.name] = wishes(remote.name, remote.data)
         except Refusal as refusal:
             reasons.append(refusal)
     cluster_wanted = None

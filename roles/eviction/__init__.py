@@ -36,7 +36,7 @@ def _prepare(fleet: Fleet) -> Prepared:
 
 
 def _wish(remote: Remote) -> Wish | None:
-    desired = read(remote.name, remote.data, remote.data_keys)
+    desired = read(remote.name, remote.data)
     if desired is None:
         return None
     return Wish(

@@ -15,7 +15,6 @@ from pyinfra.api.deploy import deploy
 from roles.api import ApiError, Conflict, Forbidden, NotFound, list_objects
 from roles.change.record import RunInfo, new_run_id, this_run
 from roles.change.refusal import Refusal
-from roles.data import strangers
 from roles.kubelet import allocatable
 from roles.objects import LOOK_AGAIN, Errand, NotDone, Object
 from roles.patience import patient
@@ -81,7 +80,6 @@ def pod_resize_check() -> None:
 
 def _prepare(fleet: Fleet) -> Prepared:
     options = run_options.read(fleet.targets)
-    bridge.stop(f"{one.name}: {problem}" for one in fleet.inventory for problem in strangers(one.data_keys, model.PROBE_KEYS))
     try:
         wish = model.read_probe([(one.name, one.data) for one in fleet.inventory])
     except Refusal as refusal:
