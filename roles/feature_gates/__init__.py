@@ -348,6 +348,8 @@ def _show_results(prepared: Prepared) -> None:
             step = steps.get(key)
             if step is None or step.outcome == "not started":
                 after[key] = prepared.before.get(key, {})
+            elif step.outcome == "confirmed":
+                after[key] = prepared.cluster.last_effective(*key)  # as they were proven
             else:
                 try:
                     after[key] = prepared.cluster.effective(plan.host, planned.component, planned.node_name)
