@@ -15,8 +15,8 @@ from roles.audit.model import Report
 from roles.feature_gates.catalogue import load
 from roles.files import write_whole
 from roles.harmless import as_json, harmless
+from roles.rollout import Fleet, show, show_lines
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, show, show_lines
 
 KEYS = tuple(Asked.model_fields)
 

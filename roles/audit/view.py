@@ -16,10 +16,9 @@ from roles import kubelet
 from roles.api import GateMetric
 from roles.audit import parsed
 from roles.audit.model import NodeKind, Setting, SourceKind
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.control_plane import COMPONENTS, Component
-from roles.formats import FormatError, envfile, flags, manifest, unit, words
-from roles.formats.mapped import Mapped, line_of
+from roles.formats import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
 from roles.kubelet import SECRETS, Kubelet, schema, shown
 from roles.kubelet.settings import as_value
 from roles.observe import File, Observation, Process

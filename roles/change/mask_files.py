@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from roles.change.mask import MASKED, PLAIN, PRIVATE_KEY, behind_scheme, is_secret, mask, mask_command, mask_text, settled
-from roles.formats import FormatError, envfile, unit, words, yaml_text
-from roles.formats.mapped import Mapped
+from roles.formats import FormatError, Mapped, envfile, unit, words, yaml_text
 from roles.formats.yaml_text import Node
 
 #: What is shown of a part of the text: start, end, and what stands in its place.

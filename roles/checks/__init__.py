@@ -11,16 +11,15 @@ from pyinfra.api.deploy import deploy
 
 from roles import objects
 from roles.api import ApiError
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
 from roles.files import write_whole
 from roles.proof import Cluster, Looked, NoApi, with_versions
+from roles.rollout import Fleet, Remote, RemoteError, show, show_lines, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.remote import Fleet, Remote, RemoteError, show, show_lines
 
 T = TypeVar("T")
 # Exit statuses beside 0: all that could be checked passed.

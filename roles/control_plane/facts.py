@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.formats import FormatError, flags, manifest
 from roles.kubelet import Kubelet
 from roles.observe import File, Process

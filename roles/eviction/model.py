@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import Boolean, Names, sentences
-from roles.kubelet.thresholds import (
+from roles.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,

@@ -12,18 +12,17 @@ from pyinfra.api.deploy import deploy
 
 from roles import control_plane, kubelet
 from roles.api import Api, ApiError, kubelet_config, node_usage
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, as_json, as_table, order
 from roles.files import write_whole
 from roles.harmless import as_json as document
-from roles.kubelet.thresholds import Threshold, effective
-from roles.observe import Observation
-from roles.observe.look import look
-from roles.observe.parse import ObservationError
+from roles.kubelet import Threshold
+from roles.kubelet.thresholds import effective
+from roles.observe import Observation, ObservationError, look
 from roles.proof import Cluster, NoApi
+from roles.rollout import Fleet, Remote, RemoteError, show, show_lines
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote, RemoteError, show, show_lines
 
 FORMATS = ("table", "json")
 

@@ -7,12 +7,12 @@ from functools import partial
 
 from pyinfra.api.deploy import deploy
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import names
 from roles.inventory import registry
 from roles.inventory.strangers import WAY_OUT, unknown
+from roles.rollout import Fleet, Remote
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote
 
 
 @deploy("Data keys")  # type: ignore[untyped-decorator]

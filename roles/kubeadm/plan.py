@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.change.mask_files import mask_manifest
-from roles.change.refusal import Refusal
+from roles.change import Refusal, mask_manifest
 from roles.formats import ABSENT, FormatError, cluster_configuration, kubelet_config
 from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting
 from roles.kubelet import same_setting

@@ -13,8 +13,7 @@ from gevent.pool import Pool
 from pyinfra.api.deploy import deploy
 
 from roles.api import ApiError, Conflict, Forbidden, NotFound, list_objects
-from roles.change.record import RunInfo, new_run_id, this_run
-from roles.change.refusal import Refusal
+from roles.change import Refusal, RunInfo, new_run_id, this_run
 from roles.kubelet import allocatable
 from roles.objects import LOOK_AGAIN, Errand, NotDone, Object
 from roles.patience import patient
@@ -26,11 +25,9 @@ from roles.pod_resize.engine import Engine, Line, RevertFailed, Watcher
 from roles.pod_resize.model import Probe
 from roles.pod_resize.reach import Reached
 from roles.proof import NoApi
+from roles.rollout import Fleet, Locked, RemoteError, show, show_lines, table
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.lock import Locked
-from roles.rollout.remote import Fleet, RemoteError, show, show_lines
 
 # Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
 START_SECONDS = 90.0

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from roles.api import Api, ApiError, list_objects
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.harmless import as_json
 from roles.objects import connection
 from roles.pod_resize import model
 from roles.pod_resize.drift import NEEDED, Drift, find
 from roles.proof import NoApi, survey
+from roles.rollout import Fleet, show, show_lines, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.remote import Fleet, show, show_lines
 
 #: Exit status where there is drift; 0 where there is none, 1 where nobody could look.
 DRIFT = 2

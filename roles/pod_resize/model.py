@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import Boolean, Names
-from roles.kubelet.thresholds import parse_quantity
+from roles.kubelet import parse_quantity
 from roles.objects import RESOURCES_OF_KINDS, namespaced_name
 
 DEFAULT_RESIZE_SECONDS = 120

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from roles.api import Api
 from roles.objects import connection
 from roles.proof import Survey, survey
+from roles.rollout import Fleet, Remote
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from roles.api import (
     Api,
     ApiError,
+    ConnectionLost,
     Credentials,
     EtcdAccess,
     EtcdError,
@@ -40,12 +41,11 @@ from roles.api import (
     parse_kubeconfig,
 )
 from roles.api.client import TIMEOUT
-from roles.api.errors import ConnectionLost
 from roles.control_plane import Component
 from roles.formats.flags import last_flag
 from roles.observe import Observation
 from roles.patience import patient
-from roles.rollout.remote import Remote, RemoteError
+from roles.rollout import Remote, RemoteError
 
 T = TypeVar("T")
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.model import LEAST_CONFIRM_SECONDS
-from roles.change.refusal import Refusal
+from roles.change import LEAST_CONFIRM_SECONDS, Refusal
 from roles.data import Boolean, sentences
 from roles.patience import LEAST, MOST, parse
 from roles.rollout.pace import Pace, parse_max_unavailable

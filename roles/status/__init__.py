@@ -8,18 +8,15 @@ from pyinfra.api.deploy import deploy
 
 from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError, GateMetric
-from roles.change.inflight import in_flight
-from roles.change.refusal import Refusal
+from roles.change import Refusal, in_flight
 from roles.control_plane import Component
 from roles.formats import FormatError, kubelet_config
 from roles.kubelet import Kubelet, shown
-from roles.observe import Observation, Process
-from roles.observe.look import look
+from roles.observe import Observation, Process, look
 from roles.proof import Cluster, Looked, NoApi, with_versions
 from roles.proof.cluster import API_WAIT_SECONDS
+from roles.rollout import Fleet, show, show_lines, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.remote import Fleet, show, show_lines
 
 
 @dataclass
