@@ -52,11 +52,10 @@ _PEM = r"-----BEGIN\ (?:[A-Z0-9]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----(?:\\[nr]|\s)*
 _PEM_BODY = r"""(?:(?!-----)[\s\S])*+(?=-----END)
         # Cut off: as far as it goes on like a key.
         |[A-Za-z0-9+/]{16,}=*(?:(?:\\[nr]|\s)++[A-Za-z0-9+/]{16,}=*)*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]+=*(?=[ \t]*$))?"""
-PRIVATE_KEY = re.compile(rf"{_PEM}(?:{_PEM_BODY})", re.VERBOSE | re.MULTILINE)
+PRIVATE_KEY = re.compile(rf"(?P<head>{_PEM})(?P<body>{_PEM_BODY})", re.VERBOSE | re.MULTILINE)
 _FOUND = re.compile(
     rf"""
     (?P<mask>{_MASK})
-    | {_PEM}(?P<pem>{_PEM_BODY})
     | (?P<pem64>LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*)
     # Also the JSON of a registry's credentials in base64.
     | (?<![A-Za-z0-9+/])(?P<jwt>eyJ[A-Za-z0-9_+/-]{{12,}}=*(?:\.[A-Za-z0-9_=-]+)*)
@@ -178,7 +177,22 @@ def _command_word(word: str) -> str:
     return mask_text(word)
 
 
+def mask_keys(text: str) -> str:
+    """Private keys alone."""
+    return PRIVATE_KEY.sub(_key_body, text)
+
+
+def _key_body(match: re.Match[str]) -> str:
+    # Not the line end before -----END, also written \n, nor the mark of a diff.
+    body = re.sub(r"\n[+-]\Z", "", match["body"])
+    while (shorter := body.rstrip().removesuffix("\\n").removesuffix("\\r")) != body:
+        body = shorter
+    return match["head"] + mask(body) + match["body"][len(body) :]
+
+
 def _masked_spans(text: str) -> str:
+    # First, so that no other name or value takes its first line.
+    text = mask_keys(text)
     shown: list[str] = []
     done = position = 0
     while match := _FOUND.search(text, position):
@@ -199,12 +213,6 @@ def _secret(match: re.Match[str], text: str) -> Span | None:
     if not match[kind] or (kind == "pem64" and not _is_private_key(match[kind])):
         return None
     start, end = match.span(kind)
-    if kind == "pem":
-        # Not the line end before -----END, also written \n, nor the mark of a diff.
-        body = re.sub(r"\n[+-]\Z", "", match[kind])
-        while (shorter := body.rstrip().removesuffix("\\n").removesuffix("\\r")) != body:
-            body = shorter
-        end = start + len(body)
     return (start, end) if start < end else None
 
 

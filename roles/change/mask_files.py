@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import PurePosixPath
 
-from roles.change.mask import MASKED, PLAIN, PRIVATE_KEY, behind_scheme, is_secret, mask, mask_command, mask_text, settled
+from roles.change.mask import MASKED, PLAIN, PRIVATE_KEY, behind_scheme, is_secret, mask, mask_command, mask_keys, mask_text, settled
 from roles.formats import FormatError, Mapped, envfile, unit, words, yaml_text
 from roles.formats.yaml_text import Node
 
@@ -25,13 +25,16 @@ _QUOTED = re.compile(r"""\s*(?:"((?:\\[\s\S]|[^"\\])*)"|'([^']*)')\s*""")
 # What systemd drops counts too: `export NAME=value`, a name with dashes; and the lines of a diff.
 _ASSIGNMENT = re.compile(r"""(?:\+|-(?=\w\w))?((?:export[ \t]+)?[^\s=:"'#;+-][^\s=:"'#;]*)[ \t]*=[ \t]*""")
 _ENV_COMMENT = re.compile(rf"(?:^|(?<=\r))([ \t]*[#;][#; \t]*)((?:{_ASSIGNMENT.pattern})[^\r\n]*)", re.MULTILINE)
-_VARIABLE = re.compile(rb"""[^\s=:"'-][^\s=:"']*""")
+_VARIABLE = re.compile(r"""["']?([^\s=:"'-][^\s=:"']*)""")
 _ENVIRONMENT = re.compile(r"[+-]?(?:Default|Manager)?Environment")
 _UNIT_COMMENT = re.compile(r"^([ \t]*[#;][#; \t]*)((?:Default|Manager)?Environment[ \t]*=[^\n]*)", re.MULTILINE)
 _SERVICE = "[Service]\n"
 # An environment variable's value in a text of YAML or JSON. In `--x=value:y` it is none.
-_ENV_VALUE = re.compile(r"""(?:^[ \t#;+?-]*|[{,]\s*)(?:\\*["']value\\*["']\s*:|value[ \t]*:(?=\s|$)|value[ \t]+:)""", re.MULTILINE)
+_ENV_VALUE = re.compile(r"""(?:^[ \t#;+?-]*|[{,]\s*)\\*["']?value(?:\\*["']\s*:|[ \t]*:(?=\s|$)|[ \t]+:)""", re.MULTILINE)
 _YAML_COMMENT = re.compile(r"(#[#; \t]*)(?=[^\n]*value)([^\n]*)")
+_COMMENT_BEHIND = re.compile(r"[ \t]+#[^\n]*")
+_ONLY_COMMENT = re.compile(r"\s*:[ \t]+(#[^\n]*)")
+_NAME = re.compile(r"[\w./-]+")
 _BLOCK_HEAD = re.compile(r"[|>][^\n]*\n?")
 # An anchor, a tag.
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\Z))*")
@@ -70,7 +73,8 @@ def mask_manifest(text: str) -> str:
     A `value` counts as that of an environment variable unless it belongs to a toleration, a taint, a sysctl, a DNS option, or to the
     feature gates among kubeadm's arguments. Other texts: mask_text.
     """
-    return settled(lambda part: _or_lines(_manifest, part), text)
+    # What is a secret by its looks alone may go over several values, and comments.
+    return settled(lambda part: mask_text(_or_lines(_manifest, mask_keys(part))), text)
 
 
 def _or_lines(read: Callable[[str], str], text: str) -> str:
@@ -104,8 +108,12 @@ def _put_together(text: str, parts: Iterable[_Part], between: Callable[[str], st
 def _commented(comment: re.Pattern[str], read: Callable[[str], str], text: str) -> str:
     """Text between values: a comment that looks like a line of the file is masked as that line. A private key may go over several."""
     keys = [found.span() for found in PRIVATE_KEY.finditer(text)]
-    found = [line for line in comment.finditer(text) if not any(start < line.end() and line.start() < end for start, end in keys)]
-    return _put_together(text, [(*line.span(2), read(line[2])) for line in found], mask_text)
+    lines = [line for line in comment.finditer(text) if not any(_goes_on(line, *key) for key in keys)]
+    return _put_together(text, [(*line.span(2), read(line[2])) for line in lines], mask_text)
+
+
+def _goes_on(line: re.Match[str], start: int, end: int) -> bool:
+    return start < line.start() < end or line.start() <= start < line.end() < end
 
 
 # ---- environment files, units
@@ -117,7 +125,12 @@ def _env_file(text: str) -> str:
     parts: list[_Part] = []
     for start, end in (item.extent for item in (*read.assignments, *read.dropped)):
         name = _ASSIGNMENT.match(text, start, end)
-        if name is not None and not any(begin <= start < stop for begin, stop in keys):
+        if any(begin <= start < stop for begin, stop in keys):
+            continue
+        if name is None and (line_end := text.find("\n", start, end)) >= 0:
+            # None that systemd takes: its other lines count as lines of their own.
+            parts.append((line_end, end, _env_file(text[line_end:end])))
+        elif name is not None:
             # A private key that begins in the value goes with it, also where systemd has the value end before the key does.
             end = max([end, *(stop for begin, stop in keys if start < begin < end)])
             parts.append((name.end(), end, _assigned(name[1], text[name.end() : end])))
@@ -130,7 +143,7 @@ def _unit(text: str) -> str:
     data = _SERVICE + text
     parts: list[_Part] = []
     for entry in unit.entries(unit.UnitFile("", _bytes(data))):
-        if _ENVIRONMENT.fullmatch(entry.key):
+        if _ENVIRONMENT.fullmatch(_last_word(entry.key)):
             parts += map(partial(_environment_word, data), words.split(entry.value, c_escapes=True, relaxed=True, unknown_escapes=True))
     return _put_together(data, parts, partial(_commented, _UNIT_COMMENT, _unit)).removeprefix(_SERVICE)
 
@@ -139,14 +152,15 @@ def _environment_word(text: str, word: Mapped) -> _Part:
     """One word of an Environment=."""
     start, end = word.extent
     written = text[start:end]
-    name, equals, _ = word.text.partition(b"=")
-    if not equals or not _VARIABLE.fullmatch(name):
+    name = _VARIABLE.match(text, start, end)
+    equals = word.text.find(b"=")
+    if name is None or equals < 0 or name.end() != word.spans[equals][0]:
         # What a missing quote has cut off is a part of a value still.
         return start, end, mask_text(written) if _FLAGS.match(written) or not re.search(r"\w", written) else mask(written)
-    start = word.spans[len(name)][1]
+    start = word.spans[equals][1]
     if written[0] in "\"'" and text[start:end].endswith(written[0]):
         end -= 1
-    return start, end, _assigned(name.decode(), text[start:end])
+    return start, end, _assigned(name[1], text[start:end])
 
 
 def _assigned(name: str, value: str) -> str:
@@ -183,6 +197,11 @@ def _within(text: str) -> str:
     return _whole(text)
 
 
+def _last_word(name: str) -> str:
+    """`value` also of `+  value`, a line of a diff."""
+    return re.split(r"[\s,+]", name)[-1]
+
+
 def _whole(text: str) -> str:
     return re.sub(r"\S(?:[\s\S]*\S)?", lambda found: mask(found[0]), text)
 
@@ -200,10 +219,9 @@ class _Manifest:
             self._text(node)
         for key, value in node.pairs:
             self.look(key, "")
-            name = key.text.lstrip("+ ")
-            variable = name == "value" and parent not in _OPEN_VALUES and not _is_gates(node, parent)
-            if not (variable or is_secret(name)) or not self._hide(value, name, variable):
-                self.look(value, name)
+            variable = _last_word(key.text) == "value" and parent not in _OPEN_VALUES and not _is_gates(node, parent)
+            if not (variable or is_secret(key.text)) or not self._hide(key, value, variable):
+                self.look(value, key.text)
         scalars = [(item, *self._inner(item)) for item in node.items if item.kind == "scalar"]
         words = mask_command([self.text[start:end] for _, start, end in scalars])
         for (item, start, end), word in zip(scalars, words, strict=True):
@@ -226,14 +244,19 @@ class _Manifest:
     def _put(self, start: int, end: int, show: Callable[[str], str]) -> None:
         self.parts.append((start, end, show(self.text[start:end])))
 
-    def _hide(self, node: Node, name: str, variable: bool) -> bool:
+    def _hide(self, key: Node, node: Node, variable: bool) -> bool:
         """Mask a value whole; False where it has nothing to hide, or is no text and no list of texts."""
         if node.kind == "scalar":
             start, end = self._inner(node)
-            start = behind_scheme(name, self.text, start)
+            start = behind_scheme(key.text, self.text, start)
             if not variable and PLAIN.fullmatch(self.text, start, end):
                 return False
-        elif node.items and all(item.kind == "scalar" for item in node.items):
+            # A comment behind it may be meant as a part of it: `value: #x`.
+            if variable and start == end and (comment := _ONLY_COMMENT.match(self.text, key.end)):
+                start, end = comment.span(1)
+            elif variable and "\n" in self.text[start:end] and (comment := _COMMENT_BEHIND.match(self.text, end)):
+                end = comment.end()
+        elif not all(item.pairs and all(_NAME.fullmatch(name.text) for name, _ in item.pairs) for item in node.items):
             start, end = node.items[0].start, node.items[-1].end
         else:
             return False

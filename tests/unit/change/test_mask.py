@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from roles.change import FileEdit
 from roles.change.mask import MASKED, mask_command, mask_text
 from roles.change.mask_files import mask_env_file, mask_manifest, mask_unit, masker
-from roles.formats import envfile
+from roles.formats import FormatError, envfile, yaml_text
 
 MASKERS = (mask_text, mask_env_file, mask_unit, mask_manifest)
 each_masker = pytest.mark.parametrize("mask", MASKERS, ids=lambda mask: mask.__name__)
@@ -214,7 +214,7 @@ def test_unit(marked: str) -> None:
         'env: [{name: X, value: «y z»}, {name: Z, value: "«q, w»"}]',
         '      «"value": "y",»',
         '{"env":[{"name":"A","value":"«b»"}],"tolerations":[{"key":"a","value":"b"}]}',
-        '"tolerations": [\n {\n  "key": "a",\n  "value": "b"\n }\n],\n"env": [\n {\n  "name": "A",\n  "value": "«b»"\n }\n]',
+        '{"tolerations": [\n {\n  "key": "a",\n  "value": "b"\n }\n],\n"env": [\n {\n  "name": "A",\n  "value": "«b»"\n }\n]}',
         "tolerations:\n- key: a\n  value: b\nenv:\n- name: x\n  value: «c»\n",
         "registerWithTaints:\n  - effect: NoSchedule\n    key: a\n    value: b\n",
         "securityContext:\n  sysctls:\n  - name: a\n    value: b\ndnsConfig:\n  options:\n  - value: '2'\n    name: ndots",
@@ -258,23 +258,24 @@ HOLDERS: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
 }
 
 
+def seen(marked: str, shown: str) -> list[str]:
+    """Lines of what must be masked that are shown, more often than the rest of the text has them."""
+    kept, shown = "".join(marked.replace("»", "«").split("«")[::2]), MASKED.sub("", shown)
+    lines = [line.strip() for secret in marked.replace("»", "«").split("«")[1::2] for line in secret.split("\n")]
+    return [line for line in lines if len(line) > 2 and shown.count(line) > kept.count(line)]
+
+
 @given(st.sampled_from(TEXTS), st.sampled_from(sorted(HOLDERS)))
 def test_what_is_masked_in_a_text_is_masked_in_every_file(marked: str, holder: str) -> None:
-    text, _ = split(marked)
     mask, hold = HOLDERS[holder]
-    shown = MASKED.sub("", mask(hold(text)))
-    for secret in marked.replace("»", "«").split("«")[1::2]:
-        for line in secret.split("\n"):
-            assert len(line) < 3 or line.strip() not in shown
+    assert seen(marked, mask(hold(split(marked)[0]))) == []
 
 
 @pytest.mark.parametrize("mark", ["# ", "#", "; "])
 @pytest.mark.parametrize("marked", [marked for marked in TEXTS if "\n" not in marked])
-@pytest.mark.parametrize("mask", MASKERS, ids=lambda mask: mask.__name__)
+@each_masker
 def test_comments_are_masked_too(mask: Callable[[str], str], marked: str, mark: str) -> None:
-    text, _ = split(marked)
-    shown = MASKED.sub("", mask(f"{mark}{text}\n"))
-    assert not [secret for secret in marked.replace("»", "«").split("«")[1::2] if len(secret) > 2 and secret in shown]
+    assert seen(marked, mask(f"{mark}{split(marked)[0]}\n")) == []
 
 
 def test_command() -> None:
@@ -465,6 +466,16 @@ styles = st.sampled_from(
         lambda content: json.dumps(content, indent=2),
     ]
 )
+
+
+def is_yaml(text: str) -> bool:
+    """ruamel does not read all that it writes: `{a: ?x}`."""
+    try:
+        return bool(yaml_text.tops(text))
+    except FormatError:
+        return False
+
+
 variables = st.lists(st.tuples(names, secrets(PRINTABLE, first="Zabc019 \"'{[#|>&*!%@-?:,")), min_size=1)
 
 
@@ -476,7 +487,7 @@ def test_no_environment_of_a_pod_is_seen(values: list[tuple[str, str]], style: C
     text = style({"extra": {"tolerations": first}, "kind": "Pod", "spec": {"containers": [container], "tolerations": last}})
     masked = mask_manifest(text)
     assert TELL not in masked
-    assert "--v=2" in masked
+    assert "--v=2" in masked or not is_yaml(text)
 
 
 @given(variables)
