@@ -199,7 +199,7 @@ def _within(text: str) -> str:
 
 def _last_word(name: str) -> str:
     """`value` also of `+  value`, a line of a diff."""
-    return re.split(r"[\s,+]", name)[-1]
+    return re.split(r"""[\s,+\\"']""", name)[-1]
 
 
 def _whole(text: str) -> str:
@@ -245,7 +245,7 @@ class _Manifest:
         self.parts.append((start, end, show(self.text[start:end])))
 
     def _hide(self, key: Node, node: Node, variable: bool) -> bool:
-        """Mask a value whole; False where it has nothing to hide, or is no text and no list of texts."""
+        """Mask a value whole; False where it has nothing to hide, or, under the name of a secret, is a map or a list of maps."""
         if node.kind == "scalar":
             start, end = self._inner(node)
             start = behind_scheme(key.text, self.text, start)
@@ -254,8 +254,10 @@ class _Manifest:
             # A comment behind it may be meant as a part of it: `value: #x`.
             if variable and start == end and (comment := _ONLY_COMMENT.match(self.text, key.end)):
                 start, end = comment.span(1)
-            elif variable and "\n" in self.text[start:end] and (comment := _COMMENT_BEHIND.match(self.text, end)):
+            elif "\n" in self.text[start:end] and (comment := _COMMENT_BEHIND.match(self.text, end)):
                 end = comment.end()
+        elif variable:
+            start, end = node.start, node.end
         elif not all(item.pairs and all(_NAME.fullmatch(name.text) for name, _ in item.pairs) for item in node.items):
             start, end = node.items[0].start, node.items[-1].end
         else:
