@@ -182,7 +182,7 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
         if process is None:
             continue
         container = manifest.Container(name)
-        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, True, (container,)), process.argv
+        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, (container,)), process.argv
         for one in listed:
             # Known by the binary that it runs, whatever it is called.
             for there in one.pod.containers if one.pod is not None else ():
