@@ -123,7 +123,7 @@ def _env_file(text: str) -> str:
     read = envfile.parse(_bytes(text))
     keys = [found.span() for found in PRIVATE_KEY.finditer(text)]
     parts: list[_Part] = []
-    for start, end in (item.extent for item in (*read.assignments, *read.dropped)):
+    for start, end in [*(item.extent for item in read.assignments), *(item.extent for item in read.dropped)]:
         name = _ASSIGNMENT.match(text, start, end)
         if any(begin <= start < stop for begin, stop in keys):
             continue

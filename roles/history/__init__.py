@@ -30,6 +30,7 @@ from roles.proof import NoApi, Owed, Prover, Survey, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
+from roles.rollout.deploying import Turns, deploying, no_data, unreachable
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote, show, show_lines
 from roles.rollout.run import ClusterStep, Run, Step, arrange
@@ -40,13 +41,9 @@ UNINSTALL_SECONDS = 120
 # ---- deploys/changes.py
 
 
-@deploy("Changes")  # type: ignore[untyped-decorator]
-def changes() -> None:
+@deploying("Changes", no_data)
+def changes(fleet: Fleet, _: None) -> None:
     """List the runs and changes that the nodes know of, the newest last. Raises DeployError where a node could not be asked."""
-    bridge.once("changes", _show_changes)
-
-
-def _show_changes(fleet: Fleet) -> None:
     history, failures = _ask(fleet, fleet.targets)
     listed = [change for recorded in history.values() for change in recorded]
     order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
@@ -143,7 +140,7 @@ def rollback() -> None:
 
 
 def _prepare(fleet: Fleet) -> Run:
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
+    bridge.stop(unreachable(fleet))
     options = run_options.read(fleet.targets)
     wanted = model.read(fleet.targets[0])
     runs: tuple[str, ...] = (wanted.run,) if wanted.run else ()
@@ -340,20 +337,14 @@ def _finish(run: Run) -> None:
 # ---- deploys/uninstall.py
 
 
-@deploy("Uninstall")  # type: ignore[untyped-decorator]
-def uninstall() -> None:
+@deploying("Uninstall", no_data, all_reachable=True)
+def uninstall(fleet: Fleet, _: None) -> Turns:
     """Take daytwo off the nodes: its records, its unit at boot. What it configured stays. A node in mid-change is refused."""
-    remotes = bridge.once("uninstall", _look_before)
-    host = bridge.current_host()
-    bridge.drive("uninstall", host in remotes, lambda name: _uninstall(remotes[name]), name="remove every trace of daytwo")
-
-
-def _look_before(fleet: Fleet) -> dict[str, Remote]:
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
     history, failures = _ask(fleet, fleet.targets)
     bridge.stop(failures)
     show(f"\nRecords of {sum(map(len, history.values()))} changes go, and with them the way back to what was before them.")
-    return bridge.hosts_by_name(fleet.targets)
+    remotes = bridge.hosts_by_name(fleet.targets)
+    return Turns(remotes, lambda name: _uninstall(remotes[name]), "uninstall", "remove every trace of daytwo")
 
 
 def _uninstall(remote: Remote) -> bool:

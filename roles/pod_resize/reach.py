@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from roles.api import Api
 from roles.objects import connection
 from roles.proof import Survey, survey
-from roles.rollout import Fleet, Remote
+from roles.rollout import Fleet, Remote, unreachable
 from roles.rollout import remote as bridge
 
 
@@ -24,7 +24,7 @@ class Reached:
 
 def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
     """Pods run where they run: all nodes of the inventory that answer are looked at. Raises DeployError."""
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
+    bridge.stop(unreachable(fleet))
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
     there = [remote for remote in fleet.inventory if remote.connected or remote.connect()]
