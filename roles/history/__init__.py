@@ -27,10 +27,9 @@ from roles.kubelet_config import Outlook, Settled, after, brings, brought, state
 from roles.observe import Observation
 from roles.patience import patient
 from roles.proof import NoApi, Owed, Prover, Survey, survey
+from roles.rollout import Turns, deploying, no_data, report, table, unreachable
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
-from roles.rollout import report, table
-from roles.rollout.deploying import Turns, deploying, no_data, unreachable
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote, show, show_lines
 from roles.rollout.run import ClusterStep, Run, Step, arrange
