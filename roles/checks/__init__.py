@@ -43,7 +43,7 @@ def _read(fleet: Fleet) -> _Read:
         reasons.append(refusal)
     asked = Asked()
     try:
-        asked = same(fleet.targets, Asked)
+        asked = same([remote for remote in fleet.targets if remote.data("junit") is not None], Asked)
     except ValueError as error:
         reasons.append(error)
     bridge.stop(reasons)
