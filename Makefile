@@ -43,11 +43,12 @@ test-changed: $(READY) tools ## what a change since BASE (origin/main) can reach
 	@echo "== tests that the change can reach"
 	$(PYTHON) -m tests.lanes.changed --run --minutes=$(MINUTES) $(BASE)
 
-lint: $(READY) tools ## ruff, mypy, shellcheck
+lint: $(READY) tools ## ruff, mypy, import-linter, shellcheck
 	@echo "== lint"
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
 
 test-unit: $(READY) tools ## tests that need no host
 	@echo "== unit tests"

@@ -8,5 +8,5 @@ pyinfra inventories/prod.py deploys/priority_classes.py --data workloads=default
 from roles.inventory import known_keys
 from roles.objects import priority_classes
 
-known_keys()
+known_keys(of_cluster=True)
 priority_classes()

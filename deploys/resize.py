@@ -8,5 +8,5 @@ pyinfra inventories/prod.py deploys/resize.py --data undo=r20260131-235900-1a2b 
 from roles.inventory import known_keys
 from roles.pod_resize import resize
 
-known_keys()
+known_keys(of_cluster=True)
 resize()

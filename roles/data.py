@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
-from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, ValidationError, WithJsonSchema
 
 from roles.formats import FormatError, flags
-
-# So alike are two names of which one is a slip of the other (difflib's ratio): `kubelet_cofig`, `move_flag`.
-_ALIKE = 0.9
 
 
 def names(value: Any) -> tuple[str, ...] | None:
@@ -49,16 +43,15 @@ Boolean = Annotated[bool, BeforeValidator(boolean), WithJsonSchema({"type": "boo
 MAP_OR_TEXT = WithJsonSchema({"type": ["object", "string"]})
 
 
-def strangers(keys: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Data keys that are only nearly one of those that a deploy reads, each with what was meant: what nobody reads is no setting."""
-    known = tuple(known)
-    told = []
-    for key in sorted(keys):
-        plain = re.sub(r"(?<=[a-z])[A-Z]", lambda letter: f"_{letter.group()}", key).lower().replace("-", "_")
-        near = difflib.get_close_matches(plain, known, 1, _ALIKE)
-        if near and key not in known:
-            told.append(f"{key} is no key of daytwo's data; did you mean {near[0]}?")
-    return told
+def sentences(error: ValidationError, given: bool = False) -> list[str]:
+    """Each complaint about a model's data as one sentence that names the key; `given`: and what was written there."""
+    found = []
+    for item in error.errors():
+        message = str(item["msg"]).removeprefix("Value error, ")
+        place = ".".join(str(part) for part in item["loc"])
+        told = f"{place}: {message}" + (f", and {item['input']!r} was given" if given else "")
+        found.append(message if message.startswith(place) else told)
+    return found
 
 
 def written(value: Any) -> str:

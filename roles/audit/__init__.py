@@ -4,37 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pydantic import ValidationError
-from pyinfra.api.deploy import deploy
-
 from roles.audit import page, text
 from roles.audit.asked import Asked
 from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.model import Report
-from roles.data import strangers
 from roles.feature_gates.catalogue import load
 from roles.files import write_whole
 from roles.harmless import as_json, harmless
+from roles.rollout import Fleet, deploying, one, show, show_lines
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, show, show_lines
-
-KEYS = tuple(Asked.model_fields)
 
 
-@deploy("Audit")  # type: ignore[untyped-decorator]
-def audit() -> None:
+@deploying("Audit", one(Asked))
+def audit(fleet: Fleet, wish: Asked) -> int:
     """Show what is wrong on the nodes of the run. Ends pyinfra with exit code 0 (clean) or 2 (findings); raises DeployError, exit
     code 1, where not all nodes could be looked at, after what could be was shown.
 
     Data keys: `format` (text, json, html), `output` (a file on the operator's machine; without it the document goes to standard
     output, alone) and `target_version` (v1.37: what an upgrade would remove or lock).
     """
-    bridge.leave(bridge.once("audit", _audit))
-
-
-def _audit(fleet: Fleet) -> int:
-    wish = _read(fleet)
     catalogue = load()
     seen = collect(fleet, with_order=wish.format != "text")
     found = report(
@@ -69,16 +58,4 @@ def _write(wish: Asked, found: Report, html: str) -> None:
     show(f"\n{wish.format}: {wish.output}")
 
 
-def _read(fleet: Fleet) -> Asked:
-    """The same for all hosts: one document. Raises DeployError."""
-    if told := strangers({key for remote in fleet.targets for key in remote.data_keys}, KEYS):
-        raise bridge.refuse("; ".join(told))
-    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in KEYS}
-    for key, values in given.items():
-        if len(values) > 1:
-            raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
-    wanted = {key: value for key, (value,) in given.items() if value is not None}
-    try:
-        return Asked(**wanted)
-    except ValidationError as error:
-        raise bridge.refuse("; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())) from None
+__all__ = ["audit"]

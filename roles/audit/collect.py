@@ -10,17 +10,16 @@ from roles import kubeadm, pod_resize
 from roles.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
 from roles.audit.drift import Wishes
 from roles.audit.view import View, view, wanted
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.eviction import model as eviction_model
 from roles.eviction import node_order, usage
 from roles.eviction.order import NodeOrder
 from roles.feature_gates import model as gates_model
 from roles.kubeadm import Lasting
 from roles.kubelet_config import model as fields_model
-from roles.observe import ObservationError
-from roles.observe.look import look
+from roles.observe import ObservationError, look
 from roles.proof import Cluster, Looked, NoApi, with_versions
-from roles.rollout.remote import Fleet, Remote, RemoteError
+from roles.rollout import Fleet, Remote, RemoteError
 
 T = TypeVar("T")
 # Requests at a time through the one SSH connection that leads to the API.
@@ -86,10 +85,10 @@ def _wishes(remote: Remote) -> Wishes:
             problems.append(refusal.message)
             return None
 
-    name, data, keys = remote.name, remote.data, remote.data_keys
+    name, data = remote.name, remote.data
     gates = tried(lambda: gates_model.read(name, data))
-    fields = tried(lambda: fields_model.read(name, data, keys))
-    eviction = tried(lambda: eviction_model.read(name, data, keys))
+    fields = tried(lambda: fields_model.read(name, data))
+    eviction = tried(lambda: eviction_model.read(name, data))
     return Wishes(gates, fields, eviction, tuple(dict.fromkeys(problems)))
 
 

@@ -21,7 +21,7 @@ from roles.eviction.order import TITLES as SIGNALS
 from roles.eviction.order import NodeOrder, amount, reason
 from roles.eviction.order import Row as Pod
 from roles.eviction.picture import gauges
-from roles.kubelet.thresholds import MEMORY
+from roles.kubelet import MEMORY
 from roles.scripts import pages
 
 # Pods of a node that are shown, the first to go first.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.strays import first_entry
 from roles.audit.view import View
-from roles.change.inflight import in_flight
+from roles.change import in_flight
 from roles.formats import FormatError, flags, manifest, unit
 from roles.kubelet.pending import sentences as pending
 from roles.observe import Process

@@ -16,10 +16,9 @@ from roles import kubelet
 from roles.api import GateMetric
 from roles.audit import parsed
 from roles.audit.model import NodeKind, Setting, SourceKind
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.control_plane import COMPONENTS, Component
-from roles.formats import FormatError, envfile, flags, manifest, unit, words
-from roles.formats.mapped import Mapped, line_of
+from roles.formats import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
 from roles.kubelet import SECRETS, Kubelet, lookup, schema, shown
 from roles.kubelet.pending import reads_as_unset
 from roles.kubelet.settings import as_value
@@ -188,7 +187,7 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
         if process is None:
             continue
         container = manifest.Container(name)
-        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, True, (container,)), process.argv
+        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, (container,)), process.argv
         for one in listed:
             # Known by the binary that it runs, whatever it is called.
             for there in one.pod.containers if one.pod is not None else ():

@@ -1,5 +1,7 @@
 """Secrets out of what a person reads: each is replaced by a piece of its hash, and the text around it is kept. Pure.
 
+Here is what a secret is, and how one is found in text that has no structure, such as a log's. Files: mask_files.
+
 A masked value reads `<masked sha256:0123abcd>`: the first 8 hex digits of the sha256 of its UTF-8 bytes. Two values look
 different, so a plan can be read and approved; the same value looks the same everywhere. Where it cannot be told how far a
 secret goes, rather more is masked than less.
@@ -13,10 +15,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
 
 _MASK = r"<masked\ sha256:[0-9a-f]{8}>"
-_MASKED = re.compile(_MASK, re.VERBOSE)
+MASKED = re.compile(_MASK, re.VERBOSE)
 
 # Parts of a name, without the signs between its words. Anywhere in a name they make it one of a secret ...
 _PARTS = (
@@ -45,19 +46,16 @@ _SWITCH = frozenset({"use", "same", "no", "ask", "enable", "disable", "allow", "
 _NO_SECRET = re.compile(r"(?:.*\.)?v\d\w*\.Secret(?:List)?|(?:Load|Import)Credential(?:Encrypted)?")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # What holds nothing to hide. A list of gates may have a gate with a telling name: `CSIServiceAccountTokenSecrets=true,Other=false`.
-_PLAIN = re.compile(r"(?:true|false|null|nil|<nil>|~|)", re.IGNORECASE)
+PLAIN = re.compile(r"(?:true|false|null|nil|<nil>|~|)", re.IGNORECASE)
 _PLAIN_IN_LIST = re.compile(r"""(?:true|false)(?:,[A-Za-z]\w*=|\|(?:true|false)|[,.:;)\]}]*(?:[\s"'\\]|\Z))""", re.IGNORECASE)
-# Lists of maps with a `value` that are no environment (Kubernetes: Toleration, Taint, Sysctl, PodDNSConfigOption).
-_OPEN_VALUES = frozenset({"tolerations", "registerWithTaints", "taints", "sysctls", "options"})
-
-_PEM = r"-----BEGIN\ (?:[A-Z0-9]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----"
+_PEM = r"-----BEGIN\ (?:[A-Z0-9]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----(?:\\[nr]|\s)*+"
+_PEM_BODY = r"""(?:(?!-----)[\s\S])*+(?=-----END)
+        # Cut off: as far as it goes on like a key.
+        |[A-Za-z0-9+/]{16,}=*(?:(?:\\[nr]|\s)++[A-Za-z0-9+/]{16,}=*)*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]+=*(?=[ \t]*$))?"""
+PRIVATE_KEY = re.compile(rf"(?P<head>{_PEM})(?P<body>{_PEM_BODY})", re.VERBOSE | re.MULTILINE)
 _FOUND = re.compile(
     rf"""
     (?P<mask>{_MASK})
-    | {_PEM}(?:\\[nr]|\s)*+
-      (?P<pem>(?:(?!-----)[\s\S])*+(?=-----END)
-        # Cut off: as far as it goes on like a key.
-        |[A-Za-z0-9+/]{{16,}}=*(?:(?:\\[nr]|\s)++[A-Za-z0-9+/]{{16,}}=*)*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]+=*(?=[ \t]*$))?)
     | (?P<pem64>LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*)
     # Also the JSON of a registry's credentials in base64.
     | (?<![A-Za-z0-9+/])(?P<jwt>eyJ[A-Za-z0-9_+/-]{{12,}}=*(?:\.[A-Za-z0-9_=-]+)*)
@@ -66,7 +64,7 @@ _FOUND = re.compile(
     | ://[^\s/?\#@:"]*:(?P<password>(?:{_MASK}|[^\s/?\#"])+)@
     # Not `bearer authentication`: something with more than letters.
     | (?<!\w)[Bb]earer[ ]+(?![A-Za-z]+(?![\w.~+/-]))(?P<bearer>[\w.~+/-]{{8,}}=*)
-    | (?<![\w./-])(?=[\w./-]*?(?i:pass|pwd|secret|token|cred|auth|key|bearer|header|value))(?P<key>[\w./-]+)
+    | (?<![\w./-])(?=[\w./-]*?(?i:pass|pwd|secret|token|cred|auth|key|bearer|header))(?P<key>[\w./-]+)
     """,
     re.VERBOSE | re.MULTILINE,
 )
@@ -93,39 +91,6 @@ _SHELL_TAIL = re.compile(rf"""(?:{_MASK}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\\.|[^\s"
 _NAME = r"""\\*["']?[\w./-]+\\*["']?[ \t]*:"""
 _MAP = re.compile(rf"\{{[ \t]*(?:\}}|$|{_NAME})", re.MULTILINE)
 _NO_PROSE = re.compile(rf"[\[{{#-]|{_NAME}(?:\s|$)", re.MULTILINE)
-_NEXT_NODE = re.compile(rf"#|-(?:\s|$)|{_NAME}(?:\s|$)", re.MULTILINE)
-_YAML_QUOTED = re.compile(r"""\s*(?:"((?:\\[\s\S]|[^"\\])*)"|'((?:''|[^'])*)'(?!'))(?![ \t]*:)""")
-_YAML_BARE_IN_FLOW = re.compile(
-    rf"""\s*({_MASK}|[^\s,\[\]{{}}"'\\][^,\[\]{{}}\n]*(?:\n(?![ \t]*(?:[\[{{\#-]|{_NAME}))[^,\[\]{{}}\n]+)*)""", re.VERBOSE
-)
-_OPENED_LIST = re.compile(r"""(\w+)\\*["']?[ \t]*:[ \t]*\[""")
-
-# As systemd reads it (formats/envfile.py): quotes count at the beginning only, and may go over several lines.
-_ENV_ASSIGNMENT = re.compile(
-    rf"""
-    (?P<other>{_PEM}(?:(?!-----)[\s\S])*(?:-----END[^-\n]*-----)?)
-    | (?:^|(?<=\r))(?P<head>[ \t]*(?:\+|-(?=\w\w))?(?P<comment>[#;][#; \t]*)?
-        (?P<name>(?:export[ \t]+)?[^\s=:"'#;+-][^\s=:"'#;]*)[ \t]*=[ \t]*)
-      (?P<value>(?(comment)[^\r\n]*
-        |(?:[ \t]|"(?:\\(?:[\s\S]|\Z)|[^"\\])*(?:"|\Z)|'[^']*(?:'|\Z))*(?:\\(?:[\s\S]|\Z)|[^\\\r\n"'])?(?:\\(?:[\s\S]|\Z)|[^\\\r\n])*))
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
-_UNIT_ENVIRONMENT = re.compile(
-    r"""
-    ^(?P<head>[ \t]*[+-]?(?P<comment>[#;][#; \t]*)?(?:Default|Manager)?Environment[ \t]*=[ \t]*)
-    (?P<value>(?(comment)[^\n]*|(?:\\(?:\r?\n|[\s\S]|\Z)|[^\\\n])*))
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
-_UNIT_WORD = re.compile(
-    rf"""(?:{_MASK}|"(?:\\(?:[\s\S]|\Z)|[^"\\])*(?:"|\Z)|'(?:\\(?:[\s\S]|\Z)|[^'\\])*(?:'|\Z)|\\(?!\r?\n)(?:[\s\S]|\Z)|[^\s"'\\])+""",
-    re.VERBOSE,
-)
-_UNIT_ASSIGNMENT = re.compile(r"""(?P<quote>["']?)(?P<name>[^\s=:"'-][^\s=:"']*)=(?P<value>[\s\S]*)""")
-_QUOTED = re.compile(r"""\s*(?:"((?:\\[\s\S]|[^"\\])*)"|'([^']*)')\s*""")
-# Not any word with a dash before it: `--token-x`, `-v`, `-feature-gates=`, but not `-Zq81x`.
-_FLAGS = re.compile(r"""["'\s]*(?:--[A-Za-z]|-[A-Za-z](?:[\s=]|\Z)|-[a-z][a-z-]*[=\s])""")
 
 Span = tuple[int, int]
 
@@ -138,29 +103,7 @@ def mask_text(text: str) -> str:
     (`--token-auth-file`, `tokenTTL`, `secretName`), and never true, false and null. By its looks: JWTs, kubeadm's bootstrap tokens
     (cmd/kubeadm/app/apis/bootstraptoken), passwords in URLs, bearer tokens, private keys in PEM and its base64.
     """
-    return _settled(lambda part: _masked_spans(part, manifest=False), text)
-
-
-def mask_manifest(text: str) -> str:
-    """A file in YAML or JSON, or single lines of one: as mask_text, and the `value` of each environment variable.
-
-    A `value` counts as that of an environment variable unless the lines above say that it belongs to a toleration, a taint, a sysctl
-    or a DNS option.
-    """
-    return _settled(lambda part: _masked_spans(part, manifest=True), text)
-
-
-def mask_env_file(text: str) -> str:
-    """An environment file (systemd.exec(5) EnvironmentFile=), or single lines of one: all values are masked, also commented out.
-
-    Not what is empty; where the value is command-line flags, only what mask_text finds in them. Other lines: mask_text.
-    """
-    return _settled(lambda part: _between(_ENV_ASSIGNMENT, _env_assignment, part), text)
-
-
-def mask_unit(text: str) -> str:
-    """A unit file of systemd, or single lines of one: values in `Environment=` as in environment files, other lines by mask_text."""
-    return _settled(lambda part: _between(_UNIT_ENVIRONMENT, _unit_environment, part), text)
+    return settled(_masked_spans, text)
 
 
 def mask_command(argv: Sequence[str]) -> list[str]:
@@ -169,38 +112,24 @@ def mask_command(argv: Sequence[str]) -> list[str]:
     expected = False
     for word in argv:
         shown.append(_hidden(word) if expected and not _FLAG.fullmatch(word) else _command_word(word))
-        expected = _FLAG_NAME.fullmatch(word) is not None and _is_secret(word) and not _is_switch(word)
+        expected = _FLAG_NAME.fullmatch(word) is not None and is_secret(word) and not _is_switch(word)
     return shown
 
 
-def masker(path: str) -> Callable[[str], str]:
-    """What masks the text of the file at `path`: as a unit, as YAML, or as an environment file."""
-    name = PurePosixPath(path)
-    if "/systemd/" in path and name.suffix in (".service", ".conf"):
-        return mask_unit
-    if name.suffix in (".yaml", ".yml", ".json") or "manifests" in name.parts[:-1]:
-        return mask_manifest
-    return mask_env_file
-
-
-def _settled(mask: Callable[[str], str], text: str) -> str:
+def settled(show: Callable[[str], str], text: str) -> str:
     """Mask until nothing changes. It ends, since each change takes characters away that are in no mask."""
-    while (shown := mask(text)) != text:
+    while (shown := show(text)) != text:
         text = shown
     return text
 
 
 def _hidden(value: str) -> str:
-    return value if _PLAIN.fullmatch(value) else _digest(value)
+    return value if PLAIN.fullmatch(value) else mask(value)
 
 
 def mask(value: str) -> str:
     """What stands in the place of a value that is masked as a whole."""
-    return _digest(value)
-
-
-def _digest(value: str) -> str:
-    if _MASKED.fullmatch(value) or not value:
+    if MASKED.fullmatch(value) or not value:
         return value
     try:
         data = value.encode("utf-8", "surrogateescape")
@@ -213,7 +142,7 @@ def _words(key: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(key.rpartition("/")[2])]
 
 
-def _is_secret(key: str, prose: bool = False) -> bool:
+def is_secret(key: str, prose: bool = False) -> bool:
     """True if a value under this name is a secret. In prose the name must end as one."""
     words = _words(key)
     if not words or _NO_SECRET.fullmatch(key):
@@ -226,46 +155,14 @@ def _is_secret(key: str, prose: bool = False) -> bool:
     return (_ENDS_SECRET if prose else _HOLDS_SECRET).search("".join(words)) is not None
 
 
+def behind_scheme(name: str, text: str, start: int) -> int:
+    """Where a value that begins at `start` holds its secret: `Bearer x` of an Authorization."""
+    named = {*_words(name)[-1:]} & {*_LAST_SECRET, "token", "header"}
+    return scheme.end() if named and (scheme := _SCHEME.match(text, start)) else start
+
+
 def _is_switch(key: str) -> bool:
     return _words(key)[0] in _SWITCH
-
-
-def _between(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
-    """What matches is replaced, all between by mask_text."""
-    shown: list[str] = []
-    position = 0
-    for match in pattern.finditer(text):
-        shown += (mask_text(text[position : match.start()]), replace(match))
-        position = match.end()
-    return "".join(shown) + mask_text(text[position:])
-
-
-def _env_assignment(match: re.Match[str]) -> str:
-    return mask_text(match["other"]) if match["other"] else match["head"] + _assigned(match["name"], match["value"])
-
-
-def _unit_environment(match: re.Match[str]) -> str:
-    def word(found: re.Match[str]) -> str:
-        assignment = _UNIT_ASSIGNMENT.fullmatch(found[0])
-        if assignment is None:
-            # What a missing quote has cut off is a part of a value still.
-            return mask_text(found[0]) if _FLAGS.match(found[0]) or not re.search(r"\w", found[0]) else _digest(found[0])
-        quote, value = assignment["quote"], assignment["value"]
-        closing = quote if quote and value.endswith(quote) else ""
-        return f"{quote}{assignment['name']}={_assigned(assignment['name'], value.removesuffix(closing))}{closing}"
-
-    return match["head"] + _UNIT_WORD.sub(word, match["value"])
-
-
-def _assigned(name: str, value: str) -> str:
-    """The value of an environment variable, masked; where it is flags, only what is secret in them."""
-    quoted = _QUOTED.fullmatch(value)
-    start, end = quoted.span(quoted.lastindex or 0) if quoted else (len(value) - len(value.lstrip()), len(value.rstrip()))
-    inner = value[start:end]
-    if not inner.strip("\"' \t"):
-        return value
-    flags = _FLAGS.match(inner) and not _is_secret(name)
-    return value[:start] + (mask_text(inner) if flags else _digest(inner)) + value[end:]
 
 
 def _command_word(word: str) -> str:
@@ -273,40 +170,49 @@ def _command_word(word: str) -> str:
     rest = word
     while match := re.match(r"([\w./-]+)=", rest):
         rest = rest[match.end() :]
-        if _is_secret(match[1]) and not _PLAIN_IN_LIST.match(rest):
+        if is_secret(match[1]) and not _PLAIN_IN_LIST.match(rest):
             return word.removesuffix(rest) + _hidden(rest)
         if not match[1].startswith("-"):
             break
     return mask_text(word)
 
 
-def _masked_spans(text: str, manifest: bool) -> str:
+def mask_keys(text: str) -> str:
+    """Private keys alone."""
+    return PRIVATE_KEY.sub(_key_body, text)
+
+
+def _key_body(match: re.Match[str]) -> str:
+    # Not the line end before -----END, also written \n, nor the mark of a diff.
+    body = re.sub(r"\n[+-]\Z", "", match["body"])
+    while (shorter := body.rstrip().removesuffix("\\n").removesuffix("\\r")) != body:
+        body = shorter
+    return match["head"] + mask(body) + match["body"][len(body) :]
+
+
+def _masked_spans(text: str) -> str:
+    # First, so that no other name or value takes its first line.
+    text = mask_keys(text)
     shown: list[str] = []
     done = position = 0
     while match := _FOUND.search(text, position):
-        span = _secret(match, text, manifest)
+        span = _secret(match, text)
         if span is None:
             position = match.end()
             continue
         start, end = span
-        shown += (text[done:start], _digest(text[start:end]))
+        shown += (text[done:start], mask(text[start:end]))
         done = position = end
     return "".join(shown) + text[done:]
 
 
-def _secret(match: re.Match[str], text: str, manifest: bool) -> Span | None:
+def _secret(match: re.Match[str], text: str) -> Span | None:
     kind = match.lastgroup or ""
     if kind == "key":
-        return _value_of_key(_Key(text, *match.span(kind)), manifest)
+        return _value_of_key(_Key(text, *match.span(kind)))
     if not match[kind] or (kind == "pem64" and not _is_private_key(match[kind])):
         return None
     start, end = match.span(kind)
-    if kind == "pem":
-        # Not the line end before -----END, also written \n, nor the mark of a diff.
-        body = re.sub(r"\n[+-]\Z", "", match[kind])
-        while (shorter := body.rstrip().removesuffix("\\n").removesuffix("\\r")) != body:
-            body = shorter
-        end = start + len(body)
     return (start, end) if start < end else None
 
 
@@ -348,10 +254,9 @@ def _line_end(text: str, start: int) -> int:
     return len(text) if found < 0 else found
 
 
-def _value_of_key(key: _Key, manifest: bool) -> Span | None:
+def _value_of_key(key: _Key) -> Span | None:
     text = key.text
-    env_value = manifest and key.name == "value" and (key.leads or re.search(r"[{,][ \t]*\Z", text[key.line : key.start]) is not None)
-    if not env_value and not _is_secret(key.name):
+    if not is_secret(key.name):
         return None
     separator = _SEPARATOR.match(text, key.end)
     if separator is None:
@@ -359,17 +264,14 @@ def _value_of_key(key: _Key, manifest: bool) -> Span | None:
     start = separator.end()
     colon = separator[0].strip() == ":"
     compact = colon and not key.quoted and separator[0].endswith(":") and start < key.line_end
-    if env_value:
-        return None if not colon or compact or _list_of(key) in _OPEN_VALUES else _env_value(key, start)
     if colon and not key.quoted:
         is_path = key.name.startswith(("/", "./", "../")) or ("/" in key.name and (compact or not key.leads))
         # `system:serviceaccount:secrets:x` and the tag of an image are no values.
         if is_path or text.startswith("//", start) or (compact and key.before not in ("", *" \t{[(,\"'")):
             return None
-        if (compact or not key.leads) and not _is_secret(key.name, prose=True):
+        if (compact or not key.leads) and not is_secret(key.name, prose=True):
             return None
-    if _words(key.name)[-1] in (*_LAST_SECRET, "token", "header") and (scheme := _SCHEME.match(text, start)):
-        start = scheme.end()
+    start = behind_scheme(key.name, text, start)
     if key.leads and colon and not compact and not key.around:
         return _yaml_value(key, start)
     spaced = separator[0] != separator[0].strip()
@@ -394,30 +296,30 @@ def _value_of_flag(key: _Key) -> Span | None:
     return None
 
 
-def _value(key: _Key, start: int, end: int, whole_line: bool = False, plain: bool = False, in_flow: bool = False) -> Span | None:
-    """The value that begins at `start`; it ends before `end`. `plain`: true, false and null are masked as well."""
+def _value(key: _Key, start: int, end: int, whole_line: bool = False, in_flow: bool = False) -> Span | None:
+    """The value that begins at `start`; it ends before `end`."""
     text = key.text
     if start >= end or (key.around and text.startswith(key.around, start)):
         return None
     if _QUOTE.match(text, start):
-        return _quoted(text, start, end, plain)
+        return _quoted(text, start, end)
     if found := _LIST.match(text, start, end):
         return found.span(1) if found[1] else None
     if text[start - 1] != "=" and _MAP.match(text, start, end):
         return None
     if key.around and (closing := _closing(text, key.around, start, end)) is not None:
         flag = re.compile(r"[ \t]+--[A-Za-z]").search(text, start, closing) if key.is_flag else None
-        return _kept_plain(text, start, flag.start() if flag else closing, plain)
+        return _kept_plain(text, start, flag.start() if flag else closing)
     if key.before in ("?", "&"):
-        return _kept_plain(text, start, _reach(_BARE_IN_QUERY, text, start, end), plain)
+        return _kept_plain(text, start, _reach(_BARE_IN_QUERY, text, start, end))
     if in_flow or key.quoted or (key.in_flow and text[key.end] == ":" and text[start - 1] in " \t"):
-        return _kept_plain(text, start, _reach(_BARE_IN_FLOW, text, start, end), plain)
+        return _kept_plain(text, start, _reach(_BARE_IN_FLOW, text, start, end))
     if whole_line:
-        return _kept_plain(text, start, _reach(_REST, text, start, end), plain)
-    if not plain and _PLAIN_IN_LIST.match(text, start, end):
+        return _kept_plain(text, start, _reach(_REST, text, start, end))
+    if _PLAIN_IN_LIST.match(text, start, end):
         return None
     stop = _reach(_BARE, text, start, end)
-    return _kept_plain(text, start, start + len(text[start:stop].rstrip(",;)]}")), plain) or _kept_plain(text, start, stop, plain)
+    return _kept_plain(text, start, start + len(text[start:stop].rstrip(",;)]}"))) or _kept_plain(text, start, stop)
 
 
 def _reach(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
@@ -425,15 +327,10 @@ def _reach(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
     return match.end() if match else start
 
 
-def _kept_plain(text: str, start: int, end: int, plain: bool = False) -> Span | None:
+def _kept_plain(text: str, start: int, end: int) -> Span | None:
     """The span without blanks at its end; None where it holds nothing to hide."""
-    span = _trimmed(text, start, end)
-    return None if span is None or (not plain and _PLAIN.fullmatch(text, *span)) else span
-
-
-def _trimmed(text: str, start: int, end: int) -> Span | None:
     end = start + len(text[start:end].rstrip())
-    return None if start == end else (start, end)
+    return None if start == end or PLAIN.fullmatch(text, start, end) else (start, end)
 
 
 def _closing(text: str, quote: str, start: int, end: int) -> int | None:
@@ -444,7 +341,7 @@ def _closing(text: str, quote: str, start: int, end: int) -> int | None:
     return None if found < 0 else found
 
 
-def _quoted(text: str, start: int, end: int, plain: bool = False) -> Span | None:
+def _quoted(text: str, start: int, end: int) -> Span | None:
     """What is between the quotes that open at `start`; to the end of the line where they do not close there."""
     opening = _QUOTE.match(text, start)
     assert opening is not None  # the caller has seen one
@@ -455,12 +352,12 @@ def _quoted(text: str, start: int, end: int, plain: bool = False) -> Span | None
     else:
         closing = _closing(text, quote, inner, end)
     if closing is None:
-        return _kept_plain(text, inner, end, plain)
+        return _kept_plain(text, inner, end)
     behind = closing + len(quote)
     # A shell joins what stands together: 'it'\''s', "a"b.
     if len(quote) == 1 and re.compile(rf"{quote}|\\{quote}|[\w$]").match(text, behind, end):
         return start, _reach(_SHELL_TAIL, text, behind, end)
-    return _kept_plain(text, inner, closing, plain)
+    return _kept_plain(text, inner, closing)
 
 
 def _yaml_value(key: _Key, start: int) -> Span | None:
@@ -479,33 +376,15 @@ def _yaml_value(key: _Key, start: int) -> Span | None:
     return (span[0], scalar[1]) if span and scalar else span
 
 
-def _env_value(key: _Key, start: int) -> Span | None:
-    """The `value` of an environment variable: whatever scalar it is, and however many lines it takes."""
-    text = key.text
-    if quoted := _YAML_QUOTED.match(text, start):
-        found = quoted.span(quoted.lastindex or 0)
-        return found if found[0] < found[1] else None
-    if not key.leads and (bare := _YAML_BARE_IN_FLOW.match(text, start)):
-        return _trimmed(text, bare.start(1), bare.end(1))
-    if key.leads and _BLOCK.match(text, start, key.line_end):
-        return _below(key)
-    span = _value(key, start, key.line_end, whole_line=key.leads, plain=True)
-    below = _below(key) or _below(key, _NEXT_NODE, key.column) if key.leads and not key.quoted else None
-    return (span[0] if span else below[0], below[1]) if below else span
-
-
-def _below(key: _Key, stop: re.Pattern[str] | None = None, least: int | None = None) -> Span | None:
-    """The lines after the key's that are indented further (or by `least` columns), from the first sign to the last; as far as none
-    begins with `stop`.
-    """
+def _below(key: _Key, stop: re.Pattern[str] | None = None) -> Span | None:
+    """The lines after the key's that are indented further, from the first sign to the last; as far as none begins with `stop`."""
     text, end = key.text, key.line_end
-    least = key.column + 1 if least is None else least
     marks = " \t+-" if text[key.line] in "+-" else " \t"
     while end < len(text):
         line_end = _line_end(text, end + 1)
         line = text[end + 1 : line_end]
         indent = len(line) - len(line.lstrip(marks))
-        if line.strip() and (indent < least or (stop and stop.match(line, indent))):
+        if line.strip() and (indent <= key.column or (stop and stop.match(line, indent))):
             break
         end = line_end
     block = text[key.line_end : end]
@@ -519,21 +398,3 @@ def _items_below(key: _Key) -> Span | None:
     while item := re.compile(rf"\n[ \t]{{{key.column},}}-[ \t]+(?![\[{{]|{_NAME}(?:\s|$))(\S.*)", re.MULTILINE).match(text, end):
         first, end = item.start(1) if first is None else first, item.end()
     return None if first is None else (first, end)
-
-
-def _list_of(key: _Key) -> str | None:
-    """The key of the list whose items are the maps that `key` stands in; None where the text does not show it."""
-    lists: list[str] = _OPENED_LIST.findall(key.text, key.line, key.start)
-    if lists:
-        return lists[-1]
-    column, is_item = key.column, key.is_item
-    if is_item:
-        column = len(key.text[key.line : key.start].rstrip().removesuffix("-"))
-    for line in reversed(key.text[: key.line].split("\n")):
-        indent = len(line) - len(line.lstrip())
-        if not line.strip() or indent > column or (indent == column and (not is_item or line.lstrip().startswith("-"))):
-            continue
-        if names := _OPENED_LIST.findall(line) or re.findall(r"""^\s*["']?(\w+)["']?[ \t]*:""", line):
-            return str(names[-1])
-        column, is_item = indent, line.lstrip().startswith("-")
-    return None

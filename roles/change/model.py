@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from roles.change.mask import masker
+from roles.change.mask_files import masker
 from roles.harmless import one_line
 
 ABSENT = "absent"

@@ -6,40 +6,58 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from pydantic import ValidationError
-from pyinfra.api.deploy import deploy
-
 from roles import objects
 from roles.api import ApiError
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
 from roles.files import write_whole
 from roles.proof import Cluster, Looked, NoApi, with_versions
+from roles.rollout import Fleet, Remote, RemoteError, deploying, same, show, show_lines, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.remote import Fleet, Remote, RemoteError, show, show_lines
 
 T = TypeVar("T")
 # Exit statuses beside 0: all that could be checked passed.
 COULD_NOT_LOOK, FAILED = 1, 2
 
 
-@deploy("Checks")  # type: ignore[untyped-decorator]
-def checks() -> None:
+# What is asked of all, of each node, of the cluster.
+_Read = tuple[Asked, dict[str, Wishes], objects.Desired | None]
+
+
+def _read(fleet: Fleet) -> _Read:
+    """Raises DeployError with all that is wrong in the data."""
+    reasons: list[object] = []
+    wanted: dict[str, Wishes] = {}
+    for remote in fleet.targets:
+        try:
+            wanted[remote.name] = wishes(remote.name, remote.data)
+        except Refusal as refusal:
+            reasons.append(refusal)
+    cluster_wanted = None
+    try:
+        cluster_wanted = of_the_cluster([(remote.name, remote.data) for remote in fleet.inventory])
+    except Refusal as refusal:
+        reasons.append(refusal)
+    asked = Asked()
+    try:
+        asked = same([remote for remote in fleet.targets if remote.data("junit") is not None], Asked)
+    except ValueError as error:
+        reasons.append(error)
+    bridge.stop(reasons)
+    return asked, wanted, cluster_wanted
+
+
+@deploying("Checks", _read)
+def checks(fleet: Fleet, read: _Read) -> int | None:
     """Check all nodes of the run, and the cluster's objects.
 
     Data keys: junit (roles/checks/model.py), and what the other deploys want of a node. Exit status 0: nothing failed; 2: a check failed;
     1: none did, and something could not be looked at. Raises DeployError (1) where the data cannot be read.
     """
-    if code := bridge.once("checks", _check):
-        bridge.leave(code)
-
-
-def _check(fleet: Fleet) -> int:
-    asked, wanted, cluster_wanted = _read(fleet)
+    asked, wanted, cluster_wanted = read
     results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
     # With --limit the control plane is looked at as well: it is who knows.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
@@ -60,7 +78,7 @@ def _check(fleet: Fleet) -> int:
         except OSError as error:
             raise bridge.refuse(f"junit={asked.junit}: the report could not be written: {error.strerror or error}") from None
         show(f"report: {asked.junit}")
-    return exit_code(results)
+    return exit_code(results) or None
 
 
 def exit_code(results: Iterable[Result]) -> int:
@@ -125,33 +143,6 @@ def _whole(answers: Mapping[str, Evidence | Exception]) -> dict[str, Evidence]:
             raise answer
         found[host] = answer
     return found
-
-
-def _read(fleet: Fleet) -> tuple[Asked, dict[str, Wishes], objects.Desired | None]:
-    """What is asked of all, of each node, of the cluster. Raises DeployError with all that is wrong in the data."""
-    reasons: list[object] = []
-    wanted: dict[str, Wishes] = {}
-    for remote in fleet.targets:
-        try:
-            wanted[remote.name] = wishes(remote.name, remote.data, remote.data_keys)
-        except Refusal as refusal:
-            reasons.append(refusal)
-    cluster_wanted = None
-    try:
-        cluster_wanted = of_the_cluster([(remote.name, remote.data) for remote in fleet.inventory])
-    except Refusal as refusal:
-        reasons.append(refusal)
-    asked = Asked()
-    given = {remote.data("junit") for remote in fleet.targets} - {None}
-    try:
-        if len(given) > 1:
-            raise Refusal("junit", "it is not the same on all hosts", "give it by --data junit=checks.xml")
-        asked = Asked(junit=next(iter(given))) if given else asked
-    except (Refusal, ValidationError) as error:
-        told = error.errors() if isinstance(error, ValidationError) else []
-        reasons += [str(item["msg"]).removeprefix("Value error, ") for item in told] or [error]
-    bridge.stop(reasons)
-    return asked, wanted, cluster_wanted
 
 
 def _shown(result: Result) -> str:

@@ -11,15 +11,14 @@ from typing import Any, Protocol
 
 from roles import control_plane, kubelet
 from roles.api import Api, ApiError, GateMetric
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.control_plane import Component
 from roles.formats import flags
 from roles.kubelet import Kubelet
-from roles.observe import Observation, ObservationError
-from roles.observe.look import look
+from roles.observe import Observation, ObservationError, look
 from roles.patience import patient
 from roles.proof import NoApi
-from roles.rollout.remote import Remote, RemoteError
+from roles.rollout import Remote, RemoteError
 from roles.scripts import templates
 
 KUBELET = "kubelet"

@@ -42,13 +42,9 @@ class Wishes:
     eviction: eviction.Desired | None = None
 
 
-def wishes(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Wishes:
+def wishes(host: str, data: Callable[[str], Any]) -> Wishes:
     """From one host's inventory data, as the deploys read it. Raises Refusal."""
-    return Wishes(
-        gates=feature_gates.read(host, data),
-        fields=kubelet_config.read(host, data, keys),
-        eviction=eviction.read(host, data, keys),
-    )
+    return Wishes(feature_gates.read(host, data), fields=kubelet_config.read(host, data), eviction=eviction.read(host, data))
 
 
 def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> objects.Desired | None:

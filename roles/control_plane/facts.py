@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.formats import FormatError, flags, manifest
 from roles.kubelet import Kubelet
 from roles.observe import File, Process
@@ -156,7 +156,7 @@ def look(kubelet: Kubelet) -> ControlPlane:
             warnings.append(f"{name} is left as it is: {refusal.message}")
             if running:
                 nowhere = File(kubelet.manifests, "none")
-                pod = manifest.Pod("kube-system", name, True, (manifest.Container(name),))
+                pod = manifest.Pod("kube-system", name, (manifest.Container(name),))
                 process = running[0]
                 components[name] = Component(seen.host, name, nowhere, pod, process.argv, process, kubelet.node_name, name)
             continue

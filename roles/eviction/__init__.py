@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from pyinfra.api.deploy import deploy
-
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.eviction import wanted
 from roles.eviction.compliance import defaults_of, unmet
 from roles.eviction.foresee import foresee
@@ -15,28 +13,28 @@ from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.predict import readings
 from roles.formats import ABSENT
 from roles.kubelet_config import KubeletFields, Settled, State, Wish, needs_no_more
+from roles.rollout import Fleet, Remote, Turns, deploying
 from roles.rollout.nodes import change_nodes, from_data
-from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
-
-
-@deploy("Eviction thresholds")  # type: ignore[untyped-decorator]
-def eviction() -> None:
-    """Set the eviction thresholds that the inventory's data (or --data eviction_hard=memory.available=500Mi) wants.
-
-    Data keys: those of roles/eviction/model.py and of roles/rollout/options.py. Raises DeployError, before any node is written to,
-    where the plan is refused, or would evict without consent.
-    """
-    change_nodes("eviction thresholds", _wanted)
 
 
 def _wanted(fleet: Fleet) -> KubeletFields:
     return KubeletFields(from_data(fleet, _wish, _NOTHING))
 
 
+@deploying("Eviction thresholds", _wanted)
+def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
+    """Set the eviction thresholds that the inventory's data (or --data eviction_hard=memory.available=500Mi) wants.
+
+    Data keys: those of roles/eviction/model.py and of roles/rollout/options.py. Raises DeployError, before any node is written to,
+    where the plan is refused, or would evict without consent.
+    """
+    return change_nodes("eviction thresholds", fleet, thresholds)
+
+
 def _wish(remote: Remote) -> Wish | None:
-    desired = read(remote.name, remote.data, remote.data_keys)
+    desired = read(remote.name, remote.data)
     if desired is None:
         return None
     return Wish(

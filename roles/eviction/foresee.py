@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.eviction.order import amount
 from roles.eviction.predict import Prediction, Pressure, predict
 from roles.kubelet import thresholds

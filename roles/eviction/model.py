@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.refusal import Refusal
-from roles.data import Boolean, Names, strangers
-from roles.kubelet.thresholds import (
+from roles.change import Refusal
+from roles.data import Boolean, Names, sentences
+from roles.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,
@@ -29,7 +29,6 @@ from roles.kubelet.thresholds import (
     parse_reclaim,
     parse_threshold,
 )
-from roles.rollout.options import Options
 
 ABSENT = "absent"
 
@@ -37,8 +36,6 @@ ABSENT = "absent"
 Wishes = dict[str, str | None]
 
 _ITEM = re.compile(r"([^<>=!]*?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
-# Keys of deploys/eviction_order.py.
-_NOT_OURS = "eviction_order"
 _MADE = {
     ALLOCATABLE_MEMORY: "the kubelet makes this threshold itself, out of the hard one of memory.available; set memory.available",
     CONTAINERFS: "the kubelet overrides it with the threshold of nodefs.available or imagefs.available, whichever holds the"
@@ -293,41 +290,15 @@ class Desired(BaseModel):
 
 
 SETTINGS = tuple(name for name in Desired.model_fields if name.startswith("eviction_"))
-# All keys that deploys/eviction.py reads.
-KEYS = (*Desired.model_fields, *Options.model_fields)
 
 
-def read(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Desired | None:
-    """The desired eviction of a host from its inventory data; None where it has none. Raises Refusal with all that is wrong.
-
-    `keys`: all keys of the host's data; one that only looks like a key of eviction, or is nearly another, is refused.
-    """
-    problems = list(dict.fromkeys([*_strangers(keys), *strangers(keys, KEYS)]))
+def read(host: str, data: Callable[[str], Any]) -> Desired | None:
+    """The desired eviction of a host from its inventory data; None where it has none. Raises Refusal with all that is wrong."""
     values = {key: data(key) for key in Desired.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
-    desired = None
-    if any(key in values for key in SETTINGS):
-        try:
-            desired = Desired(**values)
-        except ValidationError as error:
-            problems += [_sentence(item) for item in error.errors()]
-    if problems:
-        raise Refusal(host, "; ".join(problems))
-    return desired
-
-
-def _strangers(keys: Iterable[str]) -> Iterable[str]:
-    for name in sorted(keys):
-        if re.match(r"eviction[-_A-Z]", name) and name not in SETTINGS and not name.startswith(_NOT_OURS):
-            close = difflib.get_close_matches(_snake(name), SETTINGS, n=1)
-            yield f"{name} is no key of daytwo's data; " + (f"did you mean {close[0]}?" if close else f"the keys are {', '.join(SETTINGS)}")
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda letter: f"_{letter.group().lower()}", name).replace("-", "_")
-
-
-def _sentence(item: Any) -> str:
-    message = str(item["msg"]).removeprefix("Value error, ")
-    place = ".".join(str(part) for part in item["loc"])
-    return message if message.startswith(place) else f"{place}: {message}"
+    if not any(key in values for key in SETTINGS):
+        return None
+    try:
+        return Desired(**values)
+    except ValidationError as error:
+        raise Refusal(host, "; ".join(sentences(error))) from None

@@ -16,7 +16,7 @@ from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
 from roles.eviction.usage import ContainerProcess
 from roles.harmless import one_line
-from roles.kubelet.thresholds import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
+from roles.kubelet import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
 from roles.rollout import table
 
 # pkg/kubelet/qos/policy.go

@@ -7,23 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
-from pyinfra.api.deploy import deploy
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from roles import control_plane, kubelet
 from roles.api import Api, ApiError, kubelet_config, node_usage
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, as_json, as_table, order
 from roles.files import write_whole
 from roles.harmless import as_json as document
-from roles.kubelet.thresholds import Threshold, effective
-from roles.observe import Observation
-from roles.observe.look import look
-from roles.observe.parse import ObservationError
+from roles.kubelet import Threshold
+from roles.kubelet.thresholds import effective
+from roles.observe import Observation, ObservationError, look
 from roles.proof import Cluster, NoApi
+from roles.rollout import Fleet, Remote, RemoteError, deploying, one, show, show_lines
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote, RemoteError, show, show_lines
 
 FORMATS = ("table", "json")
 
@@ -58,18 +56,13 @@ class Wish(BaseModel):
     ] = None
 
 
-@deploy("Order of eviction")  # type: ignore[untyped-decorator]
-def eviction_order() -> None:
+@deploying("Order of eviction", one(Wish))
+def eviction_order(fleet: Fleet, wish: Wish) -> None:
     """Show who goes first on each node of the run, and why.
 
     Data keys: `format` (table, or json: one document on standard output) and `picture` (a path on the operator's machine, where
     one HTML file is written). Raises DeployError where not all nodes could be shown, after all others were.
     """
-    bridge.once("eviction order", _show)
-
-
-def _show(fleet: Fleet) -> None:
-    wish = _read(fleet)
     problems = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     ignored: list[str] = []
     nodes = _nodes(fleet, problems, ignored)
@@ -91,19 +84,6 @@ def _show(fleet: Fleet) -> None:
                 show(f"\npicture: {wish.picture}")
     if problems:
         raise bridge.refuse("not all nodes could be shown:", problems)
-
-
-def _read(fleet: Fleet) -> Wish:
-    """The same for all hosts: one page, one document. Raises DeployError."""
-    given = {key: {remote.data(key) for remote in fleet.targets} or {None} for key in Wish.model_fields}
-    for key, found in given.items():
-        if len(found) > 1:
-            raise bridge.refuse(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, found)))}; give it by --data")
-    values = {key: next(iter(one)) for key, one in given.items()}
-    try:
-        return Wish(**{key: value for key, value in values.items() if value is not None})
-    except ValidationError as error:
-        raise bridge.refuse("; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())) from None
 
 
 def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOrder]:

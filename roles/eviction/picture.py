@@ -10,7 +10,7 @@ import jinja2
 
 from roles.eviction.order import TITLES, NodeOrder, Row, Use, amount, reason
 from roles.eviction.predict import Reading
-from roles.kubelet.thresholds import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
+from roles.kubelet import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
 from roles.scripts import pages
 
 # A protected pod stands below all that can go, wherever the kubelet ranks it.

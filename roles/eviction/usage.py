@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roles.observe.parse import ObservationError
+from roles.observe import ObservationError
 from roles.patience import patient
-from roles.rollout.remote import Remote
+from roles.rollout import Remote
 from roles.scripts import templates
 
 LOOK_SECONDS = 60

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.eviction.model import ABSENT, Desired, Wishes
-from roles.kubelet.thresholds import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
+from roles.kubelet import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
 
 HARD = "evictionHard"
 SOFT = "evictionSoft"
@@ -29,7 +29,6 @@ RECLAIM = "evictionMinimumReclaim"
 POD_GRACE = "evictionMaxPodGracePeriod"
 TRANSITION = "evictionPressureTransitionPeriod"
 MAPS = (HARD, SOFT, GRACE, RECLAIM)
-FIELDS = (*MAPS, POD_GRACE, TRANSITION)
 
 _DEFAULT_TRANSITION = Fraction(300)
 _OFF = "0%"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pyinfra.api.deploy import deploy
-
 from roles import kubeadm
 from roles.api import ApiError, GateMetric
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.eviction import foresee
 from roles.feature_gates import plan as planning
 from roles.feature_gates import skew
@@ -21,27 +19,26 @@ from roles.harmless import one_line
 from roles.kubelet_config import brings
 from roles.observe import minor_of
 from roles.proof import Cluster, NoApi, Node, Survey
+from roles.rollout import Fleet, Step, Turns, deploying
 from roles.rollout import remote as bridge
 from roles.rollout.node_plan import KUBELET, ComponentPlan, Verdicts
 from roles.rollout.nodes import Basis, Capability, Steps, change_nodes, ended, from_data
-from roles.rollout.remote import Fleet
-from roles.rollout.run import Step
 
 _NOTHING = "no host has feature_gates in its data; set it in group_data or with --data feature_gates=NAME=true"
 
 
-@deploy("Feature gates")  # type: ignore[untyped-decorator]
-def feature_gates() -> None:
+def _wanted(fleet: Fleet) -> FeatureGates:
+    return FeatureGates(from_data(fleet, lambda remote: read(remote.name, remote.data), _NOTHING))
+
+
+@deploying("Feature gates", _wanted)
+def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
     """Set the gates that the inventory's data (or --data feature_gates=A=true,B=absent) wants.
 
     Data keys: feature_gates, components, only, all_components, allow_unknown_gates, allow_hazards, and those of
     roles/rollout/options.py. Raises DeployError, before any node is written to, where the plan is refused.
     """
-    change_nodes("feature gates", _wanted)
-
-
-def _wanted(fleet: Fleet) -> FeatureGates:
-    return FeatureGates(from_data(fleet, lambda remote: read(remote.name, remote.data), _NOTHING))
+    return change_nodes("feature gates", fleet, gates)
 
 
 class FeatureGates(Capability[Desired, NodeGates]):
@@ -208,7 +205,9 @@ def _apart(lasting: kubeadm.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm
 def _rows(cluster: Cluster, plan: NodeGates, planned: GatePlan, step: Step | None) -> list[list[str]]:
     before = planned.metrics or {}
     after = before
-    if step is not None and step.outcome != "not started":
+    if step is not None and step.outcome == "confirmed":
+        after = cluster.last_effective(plan.host, planned.component)  # as they were proven
+    elif step is not None and step.outcome != "not started":
         try:
             after = cluster.effective(plan.host, planned.component, plan.kubelet.node_name)
         except (ApiError, NoApi):

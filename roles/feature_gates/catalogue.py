@@ -18,8 +18,6 @@ StageName = Literal["Alpha", "Beta", "GA", "Deprecated"]
 
 # The components check from here on that what a gate depends on is on (k8s.io/component-base/featuregate, Dependencies).
 DEPENDENCIES_SINCE: Final = 35
-# A component that was told to behave as an older minor knows what was there in that minor (--emulated-version).
-EMULATION_SINCE: Final = 31
 
 
 @dataclass(frozen=True)
@@ -88,14 +86,12 @@ class Gate:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All gates. `minors` are those that were looked at, and last the `provisional` one, which is not released yet; `as_of`: the
-    date (YYYY-MM-DD) of the newest source."""
+    """All gates. `minors` are those that were looked at, and last the `provisional` one, which is not released yet."""
 
     gates: Mapping[str, Gate]
     minors: tuple[int, ...]
     newest: int
     provisional: int
-    as_of: str
 
     def covers(self, minor: int) -> bool:
         """Whether the table has something to say about this minor."""
@@ -108,10 +104,6 @@ class Catalogue:
     def known(self, minor: int) -> set[str]:
         """The names that a component of this minor takes, besides AllAlpha and AllBeta."""
         return {name for name, gate in self.gates.items() if gate.at(minor) is not None}
-
-    def dependents(self, name: str, minor: int) -> tuple[str, ...]:
-        """The gates that depend on this one in a minor."""
-        return tuple(other for other, gate in self.gates.items() if name in gate.depends_on(minor) and gate.at(minor) is not None)
 
 
 @cache
@@ -131,7 +123,7 @@ def load() -> Catalogue:
     table = _table()
     gates = {name: _gate(name, facts) for name, facts in table["gates"].items()}
     minors = (*table["minors"], table["provisional"])
-    return Catalogue(MappingProxyType(gates), minors, table["newest"], table["provisional"], table["as_of"])
+    return Catalogue(MappingProxyType(gates), minors, table["newest"], table["provisional"])
 
 
 def _gate(name: str, facts: Mapping[str, Any]) -> Gate:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from roles.change.refusal import Refusal
 from roles.control_plane import COMPONENTS as CONTROL_PLANE
-from roles.data import LIST_OR_TEXT, Boolean, Names, names
+from roles.data import LIST_OR_TEXT, Boolean, Names, names, sentences
 from roles.formats import FormatError, flags
 
 ABSENT = "absent"
@@ -140,10 +140,4 @@ def read(host: str, data: Callable[[str], Any]) -> Desired | None:
     try:
         return Desired(**values)
     except ValidationError as error:
-        raise Refusal(host, "; ".join(_sentence(item) for item in error.errors())) from None
-
-
-def _sentence(item: Any) -> str:
-    message = str(item["msg"]).removeprefix("Value error, ")
-    place = ".".join(str(part) for part in item["loc"])
-    return message if message.startswith(place) else f"{place}: {message}, and {item['input']!r} was given"
+        raise Refusal(host, "; ".join(sentences(error, given=True))) from None

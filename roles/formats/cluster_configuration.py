@@ -46,12 +46,6 @@ def gates(data: bytes) -> dict[str, dict[str, bool]]:
     return {component: _effective(content, component) for component in SECTIONS}
 
 
-def values(data: bytes) -> set[str]:
-    """The texts of all lists of gates. Raises FormatError as `gates` does."""
-    content = _parse(data).content
-    return {argument.value for component in SECTIONS for argument in _arguments(content, component)}
-
-
 def edit_gates(data: bytes, changes: Mapping[str, GateChanges]) -> bytes:
     """The text with each component's gates as wanted; the same bytes where they are so already. Nothing else changes.
 

@@ -67,103 +67,120 @@ def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
     """Read an environment file. Raises FormatError where systemd itself would stop, or stop short without a word."""
     if b"\0" in data:
         raise FormatError("holds a NUL byte, and systemd reads none of the file", line=line_of(data, data.index(b"\0")))
-    found: list[Assignment] = []
-    dropped: list[Dropped] = []
-    state = "pre_key"
-    key = bytearray()
-    value = Builder(source)
-    begin = 0
-    blank_from: int | None = None
+    return _Reader(data, systemd, source).read()
 
-    def finish(end: int, chomp: bool) -> None:
-        nonlocal state
-        if chomp and blank_from is not None:
-            value.truncate(blank_from)
-        name = bytes(key).rstrip(words.WHITESPACE)
-        mapped = value.done((begin, end))
-        for part in (name, mapped.text):
-            if not words.valid_utf8(part):
-                raise FormatError("an assignment is not UTF-8, and systemd reads none of the file", line=line_of(data, begin))
+
+class _Reader:
+    """systemd's state machine (src/basic/env-file.c, parse_env_file_internal). Each state is a method that takes the next byte."""
+
+    def __init__(self, data: bytes, systemd: int, source: str) -> None:
+        self.data, self.systemd, self.source = data, systemd, source
+        self.found: list[Assignment] = []
+        self.dropped: list[Dropped] = []
+        self.state: Callable[[int, int], None] = self._pre_key
+        # Of the assignment that is being read: where it begins, what is before its `=` and behind it, and where blanks begin at its end.
+        self.begin, self.key, self.value = 0, bytearray(), Builder(source)
+        self.blank_from: int | None = None
+
+    def read(self) -> EnvFile:
+        for index, byte in enumerate(self.data):
+            self.state(index, byte)
+        if self.state == self._key:
+            self._drop(len(self.data))
+        elif self.state not in (self._pre_key, self._comment, self._comment_escape):
+            self._finish(len(self.data), chomp=self.state == self._value)
+        return EnvFile(tuple(self.found), tuple(self.dropped))
+
+    def _finish(self, end: int, chomp: bool) -> None:
+        if chomp and self.blank_from is not None:
+            self.value.truncate(self.blank_from)
+        name = bytes(self.key).rstrip(words.WHITESPACE)
+        mapped = self.value.done((self.begin, end))
+        line = line_of(self.data, self.begin)
+        if not (words.valid_utf8(name) and words.valid_utf8(mapped.text)):
+            raise FormatError("an assignment is not UTF-8, and systemd reads none of the file", line=line)
         # Others, such as `export NAME`, are dropped by systemd with a line in the journal.
         if _NAME.match(name):
-            found.append(Assignment(name.decode(), mapped, line_of(data, begin), (begin, end)))
+            self.found.append(Assignment(name.decode(), mapped, line, (self.begin, end)))
         else:
-            dropped.append(Dropped(name, True, line_of(data, begin), (begin, end)))
-        state = "pre_key"
+            self.dropped.append(Dropped(name, True, line, (self.begin, end)))
+        self.state = self._pre_key
 
-    for index, byte in enumerate(data):
-        span = (index, index + 1)
-        newline = byte in _NEWLINE
-        if state == "pre_key":
-            if byte in b"#;":
-                state = "comment"
-            elif byte not in words.WHITESPACE:
-                state, begin, key, value, blank_from = "key", index, bytearray([byte]), Builder(source), None
-        elif state == "key":
-            if newline:
-                dropped.append(Dropped(bytes(key), False, line_of(data, begin), (begin, index)))
-                state = "pre_key"
-            elif byte == ord("="):
-                state = "pre_value"
-            else:
-                key.append(byte)
-        elif state == "pre_value":
-            if newline:
-                finish(index, chomp=False)
-            elif byte == ord("'"):
-                state = "single"
-            elif byte == ord('"'):
-                state = "double"
-            elif byte == ord("\\"):
-                state = "escape"
-            elif byte not in words.WHITESPACE:
-                state, blank_from = "value", None
-                value.add(byte, span)
-        elif state == "value":
-            if newline:
-                finish(index, chomp=True)
-            elif byte == ord("\\"):
-                state, blank_from = "escape", None
-            else:
-                if byte not in words.WHITESPACE:
-                    blank_from = None
-                elif blank_from is None:
-                    blank_from = len(value)
-                value.add(byte, span)
-        elif state == "escape":
-            state = "value"
-            if not newline:
-                value.add(byte, (index - 1, index + 1))
-        elif state == "single":
-            if byte == ord("'"):
-                state = "pre_value"
-            else:
-                value.add(byte, span)
-        elif state == "double":
-            if byte == ord('"'):
-                state = "pre_value"
-            elif byte == ord("\\"):
-                state = "double_escape"
-            else:
-                value.add(byte, span)
-        elif state == "double_escape":
-            state = "double"
-            if byte in b'"\\`$':
-                value.add(byte, (index - 1, index + 1))
-            elif byte != ord("\n"):
-                value.add_all((ord("\\"), byte), (index - 1, index + 1))
-        elif state == "comment":
-            if byte == ord("\\"):
-                state = "comment_escape"
-            elif newline:
-                state = "pre_key"
-        elif state == "comment_escape":
-            state = "pre_key" if newline and systemd >= COMMENTS_END else "comment"
-    if state in ("pre_value", "value", "escape", "single", "double", "double_escape"):
-        finish(len(data), chomp=state == "value")
-    if state == "key":
-        dropped.append(Dropped(bytes(key), False, line_of(data, begin), (begin, len(data))))
-    return EnvFile(tuple(found), tuple(dropped))
+    def _drop(self, end: int) -> None:
+        self.dropped.append(Dropped(bytes(self.key), False, line_of(self.data, self.begin), (self.begin, end)))
+        self.state = self._pre_key
+
+    def _pre_key(self, index: int, byte: int) -> None:
+        if byte in b"#;":
+            self.state = self._comment
+        elif byte not in words.WHITESPACE:
+            self.state, self.begin, self.key = self._key, index, bytearray([byte])
+            self.value, self.blank_from = Builder(self.source), None
+
+    def _key(self, index: int, byte: int) -> None:
+        if byte in _NEWLINE:
+            self._drop(index)
+        elif byte == ord("="):
+            self.state = self._pre_value
+        else:
+            self.key.append(byte)
+
+    def _pre_value(self, index: int, byte: int) -> None:
+        opened = {ord("'"): self._single, ord('"'): self._double, ord("\\"): self._escape}
+        if byte in _NEWLINE:
+            self._finish(index, chomp=False)
+        elif byte in opened:
+            self.state = opened[byte]
+        elif byte not in words.WHITESPACE:
+            self.state, self.blank_from = self._value, None
+            self.value.add(byte, (index, index + 1))
+
+    def _value(self, index: int, byte: int) -> None:
+        if byte in _NEWLINE:
+            self._finish(index, chomp=True)
+        elif byte == ord("\\"):
+            self.state, self.blank_from = self._escape, None
+        else:
+            if byte not in words.WHITESPACE:
+                self.blank_from = None
+            elif self.blank_from is None:
+                self.blank_from = len(self.value)
+            self.value.add(byte, (index, index + 1))
+
+    def _escape(self, index: int, byte: int) -> None:
+        self.state = self._value
+        if byte not in _NEWLINE:
+            self.value.add(byte, (index - 1, index + 1))
+
+    def _single(self, index: int, byte: int) -> None:
+        if byte == ord("'"):
+            self.state = self._pre_value
+        else:
+            self.value.add(byte, (index, index + 1))
+
+    def _double(self, index: int, byte: int) -> None:
+        if byte == ord('"'):
+            self.state = self._pre_value
+        elif byte == ord("\\"):
+            self.state = self._double_escape
+        else:
+            self.value.add(byte, (index, index + 1))
+
+    def _double_escape(self, index: int, byte: int) -> None:
+        self.state = self._double
+        if byte in b'"\\`$':
+            self.value.add(byte, (index - 1, index + 1))
+        elif byte != ord("\n"):
+            self.value.add_all((ord("\\"), byte), (index - 1, index + 1))
+
+    def _comment(self, _: int, byte: int) -> None:
+        if byte == ord("\\"):
+            self.state = self._comment_escape
+        elif byte in _NEWLINE:
+            self.state = self._pre_key
+
+    def _comment_escape(self, _: int, byte: int) -> None:
+        self.state = self._pre_key if byte in _NEWLINE and self.systemd >= COMMENTS_END else self._comment
 
 
 def ignored(data: bytes, variable: str, systemd: int = 257) -> list[Ignored]:

@@ -409,11 +409,6 @@ def _flag_text(name: str, values: Sequence[str] | None) -> str:
     return f"no --{name}" if values is None else " ".join(f"--{name}={value}" for value in values)
 
 
-def same_words(one: Sequence[str], other: Sequence[str], kinds: Mapping[str, str] | None = None) -> bool:
-    """True where two command lines say the same; `kinds` as for `differences`."""
-    return not differences(one, other, kinds)
-
-
 def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:
     """True where an edit did what it was asked for: the flag is as wanted, wherever it stands, and no other word changed."""
     found = flag_values(after, name, switch=switch)

@@ -49,7 +49,6 @@ class Pod:
 
     namespace: str
     name: str
-    host_network: bool
     containers: tuple[Container, ...]
 
 
@@ -59,13 +58,12 @@ def read(data: bytes) -> Pod:
     if content.get("kind") != "Pod":
         raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
     metadata = _map(content, "metadata")
-    spec = _map(content, "spec")
     containers = tuple(
         Container(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
         for item in _containers(content)
     )
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
-    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), spec.get("hostNetwork") is True, containers)
+    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), containers)
 
 
 def container_argv(data: bytes, container: str) -> list[str]:

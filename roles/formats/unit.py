@@ -119,7 +119,6 @@ class Service:
     environment: dict[str, Setting]
     environment_files: tuple[EnvironmentFile, ...]
     split_variables: tuple[str, ...]
-    whole_variables: tuple[str, ...] = field(default=())
     unset: frozenset[str] = frozenset()
     ignored: tuple[Ignored, ...] = ()
 
@@ -249,70 +248,88 @@ def resolve(
     where the unit cannot be read, has not exactly one ExecStart=, or names an environment file that was not given.
     """
     known = specifiers or {}
-    commands: list[tuple[UnitFile, Entry]] = []
-    variables: list[tuple[str, Setting]] = []
-    listed: list[tuple[str, bool]] = []
-    passed: list[str] = []
-    unset: list[tuple[str, UnitFile, Entry]] = []
-    passed_over = _PassedOver()
+    read = _Assigned(known)
     for unit in (fragment, *dropins):
         for entry in entries(unit):
-            if entry.section != "Service":
-                continue
-            try:
-                # An empty assignment drops what was assigned before.
-                kept = bool(entry.value.text)
-                if entry.key == "ExecStart":
-                    commands = [*commands, (unit, entry)] if kept else []
-                elif entry.key == "Environment":
-                    if not kept:
-                        passed_over.reset(variables, unit, entry)
-                    variables = [*variables, *_environment(unit, entry, known, passed_over)] if kept else []
-                elif entry.key == "EnvironmentFile":
-                    listed = [*listed, *_listed(unit, entry, known, passed_over)] if kept else []
-                elif entry.key == "PassEnvironment":
-                    passed = [*passed, *_names(entry)] if kept else []
-                elif entry.key == "UnsetEnvironment":
-                    unset = [*unset, *((name, unit, entry) for name in _unset(entry, known))] if kept else []
-            except FormatError as error:
-                raise error.in_file(unit.path, entry.line) from None
-    if len(commands) != 1:
-        raise FormatError(f"the unit has {len(commands)} ExecStart= that count; one is needed", file=fragment.path)
+            if entry.section == "Service":
+                try:
+                    read.add(unit, entry)
+                except FormatError as error:
+                    raise error.in_file(unit.path, entry.line) from None
+    if len(read.commands) != 1:
+        raise FormatError(f"the unit has {len(read.commands)} ExecStart= that count; one is needed", file=fragment.path)
     present = []
-    for path, optional in listed:
+    for path, optional in read.listed:
         if path not in environment_files:
             raise FormatError("an EnvironmentFile= was not looked at", value=path, file=fragment.path)
         data = environment_files[path]
         present.append(EnvironmentFile(path, optional, data is not None))
         if data is None and not optional:
             raise FormatError("an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path)
-        try:
-            for assignment in envfile.parse(data or b"", systemd, source=path).assignments:
-                origin = Origin("environment_file", path, assignment.line, assignment.name)
-                variables.append((assignment.name, Setting(assignment.value, origin)))
-        except FormatError as error:
-            if not optional:
-                raise error.in_file(path) from None
-            # Behind a `-` systemd goes on without a file that it cannot read (src/core/exec-invoke.c, exec_context_load_environment).
-            passed_over.file(path, error)
-    environment = dict(variables)  # the last one counts
-    taken: dict[str, tuple[Setting, UnitFile, Entry]] = {}
-    for name, where, entry in unset:
-        bare, equals, value = name.partition("=")
-        setting = environment.get(bare)
-        if setting is not None and (not equals or setting.value.string == value):
-            taken[bare] = (setting, where, entry)
-            del environment[bare]
-    gone = frozenset(name for name, _, _ in unset if "=" not in name)
-    unit, command = commands[0]
-    foreign = {*_MANAGERS.split(), *passed} - gone
+        read.add_file(path, data or b"", optional, systemd)
+    environment, taken = read.environment()
+    gone = frozenset(name for name, _, _ in read.unset if "=" not in name)
+    unit, command = read.commands[0]
+    foreign = {*_MANAGERS.split(), *read.passed} - gone
     try:
         argv, split, whole = _command_line(unit, command, environment, foreign, known)
     except FormatError as error:
         raise error.in_file(unit.path, command.line) from None
     used = tuple(dict.fromkeys((*split, *whole)))
-    told = passed_over.of(used, environment, taken, {path: environment_files[path] or b"" for path, _ in listed}, systemd)
-    return Service(argv, command, unit.path, environment, tuple(present), split, whole, gone, tuple(told))
+    ignored = read.passed_over.of(used, environment, taken, {path: environment_files[path] or b"" for path, _ in read.listed}, systemd)
+    return Service(argv, command, unit.path, environment, tuple(present), split, gone, tuple(ignored))
+
+
+class _Assigned:
+    """What the assignments of a service add up to, in the order in which systemd reads them. An empty one drops those before it."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self.known = known
+        self.commands: list[tuple[UnitFile, Entry]] = []
+        self.variables: list[tuple[str, Setting]] = []
+        self.listed: list[tuple[str, bool]] = []
+        self.passed: list[str] = []
+        self.unset: list[tuple[str, UnitFile, Entry]] = []
+        self.passed_over = _PassedOver()
+
+    def add(self, unit: UnitFile, entry: Entry) -> None:
+        kept = bool(entry.value.text)
+        match entry.key:
+            case "ExecStart":
+                self.commands = [*self.commands, (unit, entry)] if kept else []
+            case "Environment":
+                if not kept:
+                    self.passed_over.reset(self.variables, unit, entry)
+                self.variables = [*self.variables, *_environment(unit, entry, self.known, self.passed_over)] if kept else []
+            case "EnvironmentFile":
+                self.listed = [*self.listed, *_listed(unit, entry, self.known, self.passed_over)] if kept else []
+            case "PassEnvironment":
+                self.passed = [*self.passed, *_names(entry)] if kept else []
+            case "UnsetEnvironment":
+                self.unset = [*self.unset, *((name, unit, entry) for name in _unset(entry, self.known))] if kept else []
+
+    def add_file(self, path: str, data: bytes, optional: bool, systemd: int) -> None:
+        try:
+            for assignment in envfile.parse(data, systemd, source=path).assignments:
+                origin = Origin("environment_file", path, assignment.line, assignment.name)
+                self.variables.append((assignment.name, Setting(assignment.value, origin)))
+        except FormatError as error:
+            if not optional:
+                raise error.in_file(path) from None
+            # Behind a `-` systemd goes on without a file that it cannot read (src/core/exec-invoke.c, exec_context_load_environment).
+            self.passed_over.file(path, error)
+
+    def environment(self) -> tuple[dict[str, Setting], dict[str, tuple[Setting, UnitFile, Entry]]]:
+        """The variables that are set, and those that an UnsetEnvironment= takes away again."""
+        environment = dict(self.variables)  # the last one counts
+        taken: dict[str, tuple[Setting, UnitFile, Entry]] = {}
+        for name, where, entry in self.unset:
+            bare, equals, value = name.partition("=")
+            setting = environment.get(bare)
+            if setting is not None and (not equals or setting.value.string == value):
+                taken[bare] = (setting, where, entry)
+                del environment[bare]
+        return environment, taken
 
 
 class _PassedOver:
@@ -604,71 +621,92 @@ def _edit(
     _check_editable(service, flag_name, switch)
     if flag_name == flags.FEATURE_GATES:
         _ = service.gates  # raises, with file and line, for a list that is refused as it is
-    origins = {id(word.mapped): word.origin for word in service.argv}
-    settings = service.environment
-    removers = {name: envfile.remover(setting.value) for name, setting in settings.items()}
-    cuts: list[Splice] = []
-    added: dict[str, bytes | None] = {}
-
-    def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
-        first, last = origins[id(gone[0])], origins[id(gone[-1])]
-        if first != last:
-            return [splice for word in gone for splice in remove((word,))]
-        if first.kind == "exec":
-            found = _cut_from_command(sources.data(first.path) or b"", gone, cuts)
-            cuts.extend(found)
-            return found
-        return removers[first.variable or ""](gone)
-
-    def insert(flag: str) -> list[Splice]:
-        flags.check_end([word.text for word in service.argv])
-        usable = [name for name in service.split_variables if name not in service.unset]
-        name = variable if variable in usable else next(iter(reversed(usable)), None)
-        setting = settings.get(name) if name else None
-        if name is None and (in_place(service.command_path) or (sources.data(service.command_path) or b"").startswith(MADE)):
-            end = service.command.value.spans[-1][1]
-            return [Splice(end, end, b" " + flag.encode(), service.command_path)]
-        if name is None or (setting is None and not service.environment_files):
-            if sources.data(new_dropin) is not None:
-                raise FormatError(
-                    f"the drop-in to make is there already, and sets no --{flag_name}", file=new_dropin, way_out="take it away"
-                )
-            written = flag.replace("%", "%%")
-            command = f'Environment="{name}={written}"'.encode() if name else _command_again(sources, service, written)
-            added[new_dropin] = MADE + b"\n" + (b"" if name else _copied_from(sources, service)) + b"[Service]\n" + command + b"\n"
-            return []
-        if setting is None:
-            path = service.environment_files[-1].path
-            try:
-                added[path] = envfile.add_assignment(sources.environment_files[path], name, flag, sources.systemd)
-            except FormatError as error:
-                raise error.in_file(path) from None
-            return []
-        if setting.origin.kind == "environment_file":
-            data = sources.data(setting.origin.path) or b""
-            assignment = envfile.parse(data, sources.systemd, setting.origin.path).last(name)
-            assert assignment is not None  # it is where the setting comes from
-            return [envfile.insertion(data, assignment, flag)]
-        start, end = setting.value.extent
-        if not setting.value.spans:
-            return [Splice(start, start, flag.encode(), setting.origin.path)]
-        start = setting.value.spans[-1][1]
-        # Without quotes around it a blank would end the assignment; `\s` is systemd's way to write one there.
-        return [Splice(start, start, (b" " if end > start else rb"\s") + flag.encode(), setting.origin.path)]
-
-    splices = [_for_units(splice, sources) for splice in splices_of([word.mapped for word in service.argv], remove, insert)]
-    result: dict[str, bytes | None] = dict(added)
+    places = _Places(sources, service, flag_name, variable, new_dropin, in_place)
+    argv = [word.mapped for word in service.argv]
+    splices = [_for_units(splice, sources) for splice in splices_of(argv, places.remove, places.insert)]
+    result: dict[str, bytes | None] = dict(places.added)
     for path in {splice.source for splice in splices}:
         before = sources.data(path) or b""
         after: bytes | None = apply(before, [splice for splice in splices if splice.source == path])
         if path in sources.environment_files:
-            for name in {setting.origin.variable for setting in settings.values() if setting.origin.path == path}:
+            for name in {setting.origin.variable for setting in service.environment.values() if setting.origin.path == path}:
                 after = envfile.drop_empty(after, name or "", sources.systemd) if after is not None else None
         elif after is not None and _says_nothing(after, sources, service, path):
             after = None
         result[path] = after
     _verify(sources, service, right, result)
     return result
+
+
+class _Places:
+    """Where words of the command line are taken out, and where new ones go; `added`: files that become new by it, or longer."""
+
+    def __init__(
+        self, sources: Sources, service: Service, flag_name: str, variable: str, new_dropin: str, in_place: Callable[[str], bool]
+    ) -> None:
+        self.sources, self.service = sources, service
+        self.flag_name, self.variable, self.new_dropin, self.in_place = flag_name, variable, new_dropin, in_place
+        self.origins = {id(word.mapped): word.origin for word in service.argv}
+        self.removers = {name: envfile.remover(setting.value) for name, setting in service.environment.items()}
+        self.cuts: list[Splice] = []
+        self.added: dict[str, bytes | None] = {}
+
+    def remove(self, gone: tuple[Mapped, ...]) -> list[Splice]:
+        first, last = self.origins[id(gone[0])], self.origins[id(gone[-1])]
+        if first != last:
+            return [splice for word in gone for splice in self.remove((word,))]
+        if first.kind == "exec":
+            found = _cut_from_command(self.sources.data(first.path) or b"", gone, self.cuts)
+            self.cuts.extend(found)
+            return found
+        return self.removers[first.variable or ""](gone)
+
+    def insert(self, flag: str) -> list[Splice]:
+        sources, service = self.sources, self.service
+        flags.check_end([word.text for word in service.argv])
+        usable = [name for name in service.split_variables if name not in service.unset]
+        name = self.variable if self.variable in usable else next(iter(reversed(usable)), None)
+        if name is None and (self.in_place(service.command_path) or (sources.data(service.command_path) or b"").startswith(MADE)):
+            end = service.command.value.spans[-1][1]
+            return [Splice(end, end, b" " + flag.encode(), service.command_path)]
+        setting = service.environment.get(name) if name else None
+        if name is not None and setting is not None:
+            return [self._into(name, setting, flag)]
+        if name is None or not service.environment_files:
+            self.added[self.new_dropin] = self._dropin(name, flag)
+            return []
+        path = service.environment_files[-1].path
+        try:
+            self.added[path] = envfile.add_assignment(sources.environment_files[path], name, flag, sources.systemd)
+        except FormatError as error:
+            raise error.in_file(path) from None
+        return []
+
+    def _dropin(self, variable: str | None, flag: str) -> bytes:
+        if self.sources.data(self.new_dropin) is not None:
+            raise FormatError(
+                f"the drop-in to make is there already, and sets no --{self.flag_name}", file=self.new_dropin, way_out="take it away"
+            )
+        written = flag.replace("%", "%%")
+        if variable:
+            return MADE + f'\n[Service]\nEnvironment="{variable}={written}"\n'.encode()
+        copied = _copied_from(self.sources, self.service)
+        return MADE + b"\n" + copied + b"[Service]\n" + _command_again(self.sources, self.service, written) + b"\n"
+
+    def _into(self, variable: str, setting: Setting, flag: str) -> Splice:
+        """At the end of a variable that is set."""
+        path = setting.origin.path
+        if setting.origin.kind == "environment_file":
+            data = self.sources.data(path) or b""
+            assignment = envfile.parse(data, self.sources.systemd, path).last(variable)
+            assert assignment is not None  # it is where the setting comes from
+            return envfile.insertion(data, assignment, flag)
+        start, end = setting.value.extent
+        if not setting.value.spans:
+            return Splice(start, start, flag.encode(), path)
+        start = setting.value.spans[-1][1]
+        # Without quotes around it a blank would end the assignment; `\s` is systemd's way to write one there.
+        return Splice(start, start, (b" " if end > start else rb"\s") + flag.encode(), path)
 
 
 def _check_editable(service: Service, name: str, switch: bool) -> None:

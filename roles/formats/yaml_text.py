@@ -42,6 +42,8 @@ _NO_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _STRING_TAG = "tag:yaml.org,2002:str"
+# What ruamel refuses (YAML 1.2.2, 5.1 c-printable).
+_NO_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LAST_END = re.compile(r"(\r?\n)?\Z")
 _OWN_LINE = "give it a line of its own"
 # More nodes than any real file has, once its aliases are written out.
@@ -141,6 +143,19 @@ def load(data: bytes) -> dict[str, Any]:
     return parse(data).content
 
 
+def tops(text: str) -> list[Node]:
+    """The top nodes of all documents of a text, whatever they are, tags and all: to be looked at, and not to be edited.
+
+    Characters that YAML does not have count as letters. Raises FormatError for what is no YAML.
+    """
+    text = _NO_YAML.sub("_", text)
+    try:
+        events = iter(_events(text.replace("\t", " ") if text.lstrip().startswith("{") else text))
+        return [_Composer(events, tags=True).node() for event in events if isinstance(event, DocumentStartEvent)]
+    except RecursionError:
+        raise FormatError("is nested too deeply") from None
+
+
 # ---- reading
 
 
@@ -202,15 +217,7 @@ def walk(node: Node) -> Iterator[Node]:
 @lru_cache(_REMEMBERED)
 def _compose(text: str) -> tuple[Node, int]:
     """The top node of a text, and where its document ends."""
-    if _brackets(text) > _MOST_BRACKETS:
-        raise FormatError("is nested too deeply")
-    reader = YAML(typ="safe", pure=True)
-    try:
-        events = list(reader.parse(text))
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
+    events = _events(text)
     starts = [number for number, event in enumerate(events) if isinstance(event, DocumentStartEvent)]
     if not starts:
         raise FormatError("is empty")
@@ -224,6 +231,17 @@ def _compose(text: str) -> tuple[Node, int]:
     if _holds_nothing(events, starts[0]):
         raise FormatError("is empty")
     return _Composer(events[2:]).node(), _document_end(text, events, starts)
+
+
+def _events(text: str) -> list[Event]:
+    if _brackets(text) > _MOST_BRACKETS:
+        raise FormatError("is nested too deeply")
+    try:
+        return list(YAML(typ="safe", pure=True).parse(text))
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
 
 
 def _brackets(text: str) -> int:
@@ -257,8 +275,9 @@ def _line(event: Event) -> int:
 class _Composer:
     """Makes nodes of events, with each alias a second way to the node it refers to."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Iterable[Event], tags: bool = False) -> None:
         self.events = iter(events)
+        self.tags = tags
         self.anchors: dict[str, Node] = {}
         self.open: set[int] = set()
 
@@ -273,13 +292,13 @@ class _Composer:
         if isinstance(event, ScalarEvent):
             tag = str(event.tag) if event.tag else None
             node = Node("scalar", *place, text=str(event.value), style=event.style or None, tag=tag)
-            if tag not in (None, _STRING_TAG):
+            if tag not in (None, _STRING_TAG) and not self.tags:
                 raise FormatError("a YAML tag", value=tag, line=line, way_out="write the value without it")
             self._name(event, node)
             return node
         kind: Literal["list", "map"] = "list" if isinstance(event, SequenceStartEvent) else "map"
         node = Node(kind, *place, flow=bool(getattr(event, "flow_style", False)))
-        if tag := getattr(event, "tag", None):
+        if (tag := getattr(event, "tag", None)) and not self.tags:
             raise FormatError("a YAML tag", value=str(tag), line=line, way_out="write the value without it")
         self._name(event, node)
         self.open.add(id(node))

@@ -7,13 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyinfra.api.deploy import deploy
-
 from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError
-from roles.change import uninstall_script
-from roles.change.model import IO_SECONDS
-from roles.change.refusal import Refusal
+from roles.change import IO_SECONDS, Refusal, uninstall_script
 from roles.eviction import foresee
 from roles.history import facts, model
 from roles.history import plan as planning
@@ -25,11 +21,10 @@ from roles.kubelet_config import brings, restarted, state_of, unreadable
 from roles.observe import Observation
 from roles.patience import patient
 from roles.proof import Cluster, NoApi, Node
+from roles.rollout import Fleet, Remote, Turns, deploying, no_data, show, show_lines, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
 from roles.rollout.nodes import Basis, Capability, Steps, Wishes, change_nodes, ended
-from roles.rollout.remote import Fleet, Remote, show, show_lines
 
 UNINSTALL_SECONDS = 120
 
@@ -37,13 +32,9 @@ UNINSTALL_SECONDS = 120
 # ---- deploys/changes.py
 
 
-@deploy("Changes")  # type: ignore[untyped-decorator]
-def changes() -> None:
+@deploying("Changes", no_data)
+def changes(fleet: Fleet, _: None) -> None:
     """List the runs and changes that the nodes know of, the newest last. Raises DeployError where a node could not be asked."""
-    bridge.once("changes", _show_changes)
-
-
-def _show_changes(fleet: Fleet) -> None:
     history, failures = _ask(fleet, fleet.targets)
     listed = [change for recorded in history.values() for change in recorded]
     order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
@@ -127,19 +118,7 @@ def _age(at: str) -> str:
 # ---- deploys/rollback.py
 
 
-@deploy("Roll back")  # type: ignore[untyped-decorator]
-def rollback() -> None:
-    """Undo a run (--data run=NAME, else the newest): what kubeadm keeps of it first, then the last change first, at the pace of a run, by
-    the same transactions.
-
-    Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
-    where a file or a value of kubeadm's ConfigMaps was changed since, or where pods would have to go without consent.
-    """
-    change_nodes("roll back", _to_undo, "undo, prove, or put back")
-
-
 def _to_undo(fleet: Fleet) -> Undoing:
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
     wanted = model.read(fleet.targets[0])
     runs: tuple[str, ...] = (wanted.run,) if wanted.run else ()
     history, failures = _ask(fleet, fleet.targets, runs)
@@ -169,6 +148,17 @@ def _to_undo(fleet: Fleet) -> Undoing:
 
     names = " and ".join(runs)
     return Undoing(Wishes(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, tuple(chosen), wanted)
+
+
+@deploying("Roll back", _to_undo, all_reachable=True)
+def rollback(fleet: Fleet, undoing: Undoing) -> Turns:
+    """Undo a run (--data run=NAME, else the newest): what kubeadm keeps of it first, then the last change first, at the pace of a run, by
+    the same transactions.
+
+    Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
+    where a file or a value of kubeadm's ConfigMaps was changed since, or where pods would have to go without consent.
+    """
+    return change_nodes("roll back", fleet, undoing, "undo, prove, or put back")
 
 
 @dataclass(frozen=True)
@@ -283,20 +273,14 @@ def _look_ahead(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, a
 # ---- deploys/uninstall.py
 
 
-@deploy("Uninstall")  # type: ignore[untyped-decorator]
-def uninstall() -> None:
+@deploying("Uninstall", no_data, all_reachable=True)
+def uninstall(fleet: Fleet, _: None) -> Turns:
     """Take daytwo off the nodes: its records, its unit at boot. What it configured stays. A node in mid-change is refused."""
-    remotes = bridge.once("uninstall", _look_before)
-    host = bridge.current_host()
-    bridge.drive("uninstall", host in remotes, lambda name: _uninstall(remotes[name]), name="remove every trace of daytwo")
-
-
-def _look_before(fleet: Fleet) -> dict[str, Remote]:
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
     history, failures = _ask(fleet, fleet.targets)
     bridge.stop(failures)
     show(f"\nRecords of {sum(map(len, history.values()))} changes go, and with them the way back to what was before them.")
-    return bridge.hosts_by_name(fleet.targets)
+    remotes = bridge.hosts_by_name(fleet.targets)
+    return Turns(remotes, lambda name: _uninstall(remotes[name]), "uninstall", "remove every trace of daytwo")
 
 
 def _uninstall(remote: Remote) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.data import Boolean
+from roles.data import Boolean, sentences
 from roles.rollout.remote import Remote, refusals
 
 _RUN = r"^r\d{8}-\d{6}-[0-9a-f]{4}$"
@@ -44,9 +44,4 @@ def read(remote: Remote) -> Wanted:
     try:
         return Wanted(**{key: value for key, value in values.items() if value is not None})
     except ValidationError as error:
-        raise refusals([_sentence(item) for item in error.errors()]) from None
-
-
-def _sentence(item: Any) -> str:
-    message, key = str(item["msg"]).removeprefix("Value error, "), str(item["loc"][0])
-    return message if message.startswith(key) else f"{key}: {message}"
+        raise refusals(sentences(error)) from None

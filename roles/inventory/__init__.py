@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from pyinfra.api.deploy import deploy
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import names
 from roles.inventory import registry
 from roles.inventory.strangers import WAY_OUT, unknown
+from roles.rollout import Fleet, Remote
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote
 
 
 @deploy("Data keys")  # type: ignore[untyped-decorator]
-def known_keys() -> None:
+def known_keys(of_cluster: bool = False) -> None:
     """Every deploy begins with this: raises DeployError, before a command runs on any host, where a host's data has a key that no deploy
-    reads. Hosts of the run, and the control plane, which is looked at in any case."""
-    bridge.once("data keys", _check)
+    reads. Hosts of the run, and the control plane, which is looked at in any case; `of_cluster`: all hosts, whose data say what the
+    cluster is to have."""
+    bridge.once("data keys", partial(_check, of_cluster))
 
 
-def _check(fleet: Fleet) -> None:
-    remotes = [remote for remote in fleet.inventory if remote not in fleet.others or remote.is_control_plane]
+def _check(of_cluster: bool, fleet: Fleet) -> None:
+    remotes = [remote for remote in fleet.inventory if of_cluster or remote not in fleet.others or remote.is_control_plane]
     bridge.stop([*refusals(remotes, bridge.pyinfra_keys())])
 
 

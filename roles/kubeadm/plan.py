@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.change.mask import mask, mask_manifest
-from roles.change.refusal import Refusal
+from roles.change import Refusal, mask_manifest
 from roles.formats import ABSENT, FormatError, cluster_configuration, kubelet_config
 from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting
 from roles.kubelet import same_setting
@@ -241,16 +240,8 @@ def _at(content: Mapping[str, Any], path: Path) -> Any:
 def diff(name: str, before: bytes, after: bytes) -> str:
     """Unified, secrets masked."""
     where = f"ConfigMap {NAMESPACE}/{name}: {KEYS[name]}"
-    old, new = (_masked(name, data).splitlines() for data in (before, after))
+    old, new = (mask_manifest(data.decode("utf-8", "backslashreplace")).splitlines() for data in (before, after))
     return "\n".join(difflib.unified_diff(old, new, where, where, lineterm=""))
-
-
-def _masked(name: str, data: bytes) -> str:
-    shown = mask_manifest(data.decode("utf-8", "backslashreplace"))
-    # Arguments with `name` and `value` look like environment variables; gates are no secret, and what this is about.
-    for value in cluster_configuration.values(data) if name == CLUSTER else ():
-        shown = shown.replace(mask(value), value)
-    return shown
 
 
 # ---- undoing

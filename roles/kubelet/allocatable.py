@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.kubelet.thresholds import MEMORY, NODEFS, parse_quantity, parse_threshold, whole
 
 # A node's resource -> how much of it: cpu in thousandths, all others whole (bytes, pods, devices).

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from roles.change.mask import mask_text
+from roles.change import mask_text
 from roles.kubelet.facts import Kubelet, refuse_waiting
 from roles.observe import Process
 from roles.patience import patient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.formats import FormatError, flags, kubelet_config
 from roles.kubelet.facts import Kubelet
 

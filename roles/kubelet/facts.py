@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.formats import FormatError, flags, kubelet_config, unit
 from roles.kubelet import schema
 from roles.observe import Observation, Process

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.formats import ABSENT, FormatError, flags, kubelet_config, unit
 from roles.kubelet import schema
 from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from pyinfra.api.deploy import deploy
-
 from roles.kubelet_config import plan
 from roles.kubelet_config.carry_out import KubeletFields, Settled, Wish, brings, restarted, state_of, unreadable
 from roles.kubelet_config.compliance import unmet
@@ -13,28 +11,28 @@ from roles.kubelet_config.model import Desired, read
 from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import State
+from roles.rollout import Fleet, Remote, Turns, deploying
 from roles.rollout.nodes import change_nodes, from_data
-from roles.rollout.remote import Fleet, Remote
 
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
-
-
-@deploy("Kubelet configuration")  # type: ignore[untyped-decorator]
-def kubelet_config() -> None:
-    """Set the fields that the inventory's data (or --data kubelet_config=maxPods=200) wants.
-
-    Data keys: those of roles/kubelet_config/model.py and of roles/rollout/options.py. Raises DeployError, before any node is
-    written to, where the plan is refused, or would put pods out without consent.
-    """
-    change_nodes("kubelet configuration", _wanted)
 
 
 def _wanted(fleet: Fleet) -> KubeletFields:
     return KubeletFields(from_data(fleet, _wish, _NOTHING))
 
 
+@deploying("Kubelet configuration", _wanted)
+def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
+    """Set the fields that the inventory's data (or --data kubelet_config=maxPods=200) wants.
+
+    Data keys: those of roles/kubelet_config/model.py and of roles/rollout/options.py. Raises DeployError, before any node is
+    written to, where the plan is refused, or would put pods out without consent.
+    """
+    return change_nodes("kubelet configuration", fleet, fields)
+
+
 def _wish(remote: Remote) -> Wish | None:
-    desired = read(remote.name, remote.data, remote.data_keys)
+    desired = read(remote.name, remote.data)
     if desired is None:
         return None
     settle = partial(plan.settle, desired)

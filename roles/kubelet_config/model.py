@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -10,8 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from roles.change.refusal import Refusal
-from roles.data import MAP_OR_TEXT, Boolean, Names, strangers, written
-from roles.rollout.options import Options
+from roles.data import MAP_OR_TEXT, Boolean, Names, sentences, written
 
 ABSENT = "absent"
 _CLOSING = {"[": "]", "{": "}"}
@@ -92,18 +91,8 @@ class Desired(BaseModel):
     allow_evictions: Annotated[Boolean, Field(description="consent: go on where pods would have to go", examples=[True])] = False
 
 
-# All keys that deploys/kubelet_config.py reads.
-KEYS = (*Desired.model_fields, *Options.model_fields)
-
-
-def read(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Desired | None:
-    """The desired fields of a host from its inventory data; None where it has none. Raises Refusal.
-
-    `keys`: all keys of the host's data; one that is only nearly one of these is refused.
-    """
-    problems = strangers(keys, KEYS)
-    if problems:
-        raise Refusal(host, "; ".join(problems))
+def read(host: str, data: Callable[[str], Any]) -> Desired | None:
+    """The desired fields of a host from its inventory data; None where it has none. Raises Refusal."""
     values = {key: data(key) for key in Desired.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if "kubelet_config" not in values:
@@ -112,11 +101,3 @@ def read(host: str, data: Callable[[str], Any], keys: Iterable[str] = ()) -> Des
         return Desired(**values)
     except ValidationError as error:
         raise Refusal(host, "; ".join(sentences(error))) from None
-
-
-def sentences(error: ValidationError) -> Iterator[str]:
-    """Each complaint as one sentence that names the key and the value."""
-    for item in error.errors():
-        message = str(item["msg"]).removeprefix("Value error, ")
-        place = ".".join(str(part) for part in item["loc"])
-        yield message if message.startswith(place) else f"{place}: {message}"

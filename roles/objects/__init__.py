@@ -10,7 +10,6 @@ from pyinfra.api.deploy import deploy
 from roles.api import Api, ApiError
 from roles.change.record import new_run_id, this_run
 from roles.change.refusal import Refusal
-from roles.data import strangers
 from roles.harmless import one_line
 from roles.objects import live as facts
 from roles.objects import plan as planning
@@ -20,7 +19,7 @@ from roles.objects.compliance import unmet_class, unmet_workload
 from roles.objects.connection import connection
 from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
-from roles.objects.model import KEYS, RESOURCES_OF_KINDS, Desired, namespaced_name, read
+from roles.objects.model import RESOURCES_OF_KINDS, Desired, namespaced_name, read
 from roles.objects.plan import Action, Plan
 from roles.objects.run import ObjectRun, Turn, read_live
 from roles.proof import NoApi, survey
@@ -57,7 +56,6 @@ def _prepare(fleet: Fleet) -> Prepared:
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
     options = run_options.read(fleet.targets)
-    bridge.stop(f"{remote.name}: {problem}" for remote in fleet.inventory for problem in strangers(remote.data_keys, KEYS))
     try:
         desired = read([(remote.name, remote.data) for remote in fleet.inventory])
     except Refusal as refusal:

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from roles.change.refusal import Refusal
 from roles.data import MAP_OR_TEXT, Boolean, Names
-from roles.rollout.options import Options
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
 USER_MAXIMUM = 1_000_000_000
@@ -358,10 +357,6 @@ def workload_key(text: str) -> str:
     """`ns/deploy/name` as Workload.key has it; any other text as it is."""
     parts = text.split("/")
     return f"{parts[0]}/{KINDS.get(parts[1].lower(), parts[1]).lower()}/{parts[2]}" if len(parts) == 3 else text
-
-
-# All keys that deploys/priority_classes.py reads.
-KEYS = (*Desired.model_fields, *Options.model_fields)
 
 
 def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from roles.observe.model import Observation
 from roles.observe.parse import ObservationError, parse
 from roles.patience import patient
-from roles.rollout.remote import Remote
 from roles.scripts import templates
 
 # Files and directories that a first look showed to be needed and did not read.
@@ -17,10 +17,29 @@ LOOK_SECONDS = 60
 MOST_STRANGERS = 20
 
 
+class Answer(Protocol):
+    """What a command printed, as lines, and its exit status."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def stdout(self) -> list[str]: ...
+    @property
+    def stderr(self) -> list[str]: ...
+
+
+class Remote(Protocol):
+    """A host of the inventory: it runs a POSIX sh script, and raises an error of its own where it does not answer."""
+
+    @property
+    def name(self) -> str: ...
+    def run(self, script: str, *, timeout: float | None = None) -> Answer: ...
+
+
 def look(remote: Remote, wanted: Wanted) -> Observation:
     """Observe a node: one command, and a second one only where the first guessed a path wrong.
 
-    Raises ObservationError where the node gives no whole answer, RemoteError where it does not answer.
+    Raises ObservationError where the node gives no whole answer, and the remote's own error where it does not answer.
     """
     seen = _ask(remote, [], [])
     files, directories = wanted(seen)

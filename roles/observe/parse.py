@@ -49,80 +49,90 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
 
     Raises ObservationError where the answer is cut short or is not of this form.
     """
-    single: dict[str, list[str]] = {}
-    tools: set[str] = set()
-    markers: list[str] = []
-    processes: list[Process] = []
-    static: dict[str, tuple[str, tuple[str, ...]]] = {}
-    strangers: list[Stranger] = []
-    programs: dict[str, str] = {}
-    unit: Unit | None = None
-    files: dict[str, File] = {}
-    directories: dict[str, list[str]] = {}
-    changes: dict[str, dict[str, str]] = {}
-    whole = False
+    read = _Records()
     for number, line in enumerate(lines, 1):
         name, *fields = line.split(" ")
         try:
-            match name:
-                case "tool":
-                    tools.add(fields[0])
-                case "marker":
-                    markers.append(_text(fields[0]))
-                case "process":
-                    processes.append(_process(fields))
-                case "static":
-                    static[fields[0]] = fields[1], tuple(filter(_POD.fullmatch, _text(fields[2]).split()))
-                case "ignored":
-                    strangers.append(_stranger(fields))
-                case "program":
-                    programs[_text(fields[0])] = _text(fields[1])
-                case "unit":
-                    unit = Unit(_text(fields[0]), _properties(_text(fields[1])))
-                case "directory":
-                    directories[posixpath.normpath(_text(fields[0]))] = []
-                case "hidden":
-                    path = _text(fields[0])
-                    directories.setdefault(posixpath.dirname(posixpath.normpath(path)), []).append(posixpath.basename(path))
-                case "file":
-                    seen = _file(fields)
-                    files[seen.path] = seen
-                    parent = posixpath.dirname(seen.path)
-                    if parent in directories and seen.kind != "none":
-                        directories[parent].append(posixpath.basename(seen.path))
-                case "change":
-                    state = {key: values[-1] for key, values in _properties(_text(fields[1])).items()}
-                    changes[_text(fields[0])] = state
-                case "end":
-                    whole = True
-                case _:
-                    single[name] = fields
+            read.add(name, fields)
         except (IndexError, KeyError, ValueError, binascii.Error) as error:
             raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
-    if not whole or "daytwo" not in single:
-        raise ObservationError(f"{host}: the look at the node was cut short after {len(single)} records; try again")
-    uptime, epoch, ticks = single["clock"]
-    return Observation(
-        host=host,
-        uid=int(single["uid"][0]),
-        hostname=_text(single["hostname"][0]),
-        boot_id=single["boot"][0],
-        uptime=float(uptime),
-        epoch=int(epoch),
-        ticks_per_second=int(ticks),
-        os=_text(single["os"][0]).strip("\"'"),
-        systemd=single["systemd"][0],
-        tools=frozenset(tools),
-        markers=tuple(markers),
-        processes=tuple(_in_pod(process, static) for process in processes),
-        unit=unit,
-        files=files,
-        directories={path: tuple(sorted(names)) for path, names in directories.items()},
-        changes=changes,
-        programs=programs,
-        strangers=tuple(strangers),
-        strangers_in_all=int(single.get("strangers", [str(len(strangers))])[0]),
-    )
+    if "end" not in read.single or "daytwo" not in read.single:
+        count = len(read.single.keys() - {"end"})
+        raise ObservationError(f"{host}: the look at the node was cut short after {count} records; try again")
+    return read.observation(host)
+
+
+class _Records:
+    """What was read so far; `single` has the fields of those records that come once, by name."""
+
+    def __init__(self) -> None:
+        self.single: dict[str, list[str]] = {}
+        self.tools: set[str] = set()
+        self.markers: list[str] = []
+        self.processes: list[Process] = []
+        self.static: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.strangers: list[Stranger] = []
+        self.programs: dict[str, str] = {}
+        self.unit: Unit | None = None
+        self.files: dict[str, File] = {}
+        self.directories: dict[str, list[str]] = {}
+        self.changes: dict[str, dict[str, str]] = {}
+
+    def add(self, name: str, fields: list[str]) -> None:
+        match name:
+            case "tool":
+                self.tools.add(fields[0])
+            case "marker":
+                self.markers.append(_text(fields[0]))
+            case "process":
+                self.processes.append(_process(fields))
+            case "static":
+                self.static[fields[0]] = fields[1], tuple(filter(_POD.fullmatch, _text(fields[2]).split()))
+            case "ignored":
+                self.strangers.append(_stranger(fields))
+            case "program":
+                self.programs[_text(fields[0])] = _text(fields[1])
+            case "unit":
+                self.unit = Unit(_text(fields[0]), _properties(_text(fields[1])))
+            case "directory":
+                self.directories[posixpath.normpath(_text(fields[0]))] = []
+            case "hidden":
+                path = posixpath.normpath(_text(fields[0]))
+                self.directories.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
+            case "file":
+                seen = _file(fields)
+                self.files[seen.path] = seen
+                parent = posixpath.dirname(seen.path)
+                if parent in self.directories and seen.kind != "none":
+                    self.directories[parent].append(posixpath.basename(seen.path))
+            case "change":
+                self.changes[_text(fields[0])] = {key: values[-1] for key, values in _properties(_text(fields[1])).items()}
+            case _:
+                self.single[name] = fields
+
+    def observation(self, host: str) -> Observation:
+        uptime, epoch, ticks = self.single["clock"]
+        return Observation(
+            host=host,
+            uid=int(self.single["uid"][0]),
+            hostname=_text(self.single["hostname"][0]),
+            boot_id=self.single["boot"][0],
+            uptime=float(uptime),
+            epoch=int(epoch),
+            ticks_per_second=int(ticks),
+            os=_text(self.single["os"][0]).strip("\"'"),
+            systemd=self.single["systemd"][0],
+            tools=frozenset(self.tools),
+            markers=tuple(self.markers),
+            processes=tuple(_in_pod(process, self.static) for process in self.processes),
+            unit=self.unit,
+            files=self.files,
+            directories={path: tuple(sorted(names)) for path, names in self.directories.items()},
+            changes=self.changes,
+            programs=self.programs,
+            strangers=tuple(self.strangers),
+            strangers_in_all=int(self.single.get("strangers", [str(len(self.strangers))])[0]),
+        )
 
 
 def _in_pod(process: Process, static: Mapping[str, tuple[str, tuple[str, ...]]]) -> Process:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roles.kubelet.thresholds import whole
-from roles.observe.parse import ObservationError
+from roles.kubelet import whole
+from roles.observe import ObservationError
 from roles.patience import patient
 from roles.pod_resize.resources import Resources, quantity
-from roles.rollout.remote import Remote
+from roles.rollout import Remote
 from roles.scripts import templates
 
 LOOK_SECONDS = 60

@@ -10,12 +10,9 @@ from urllib.parse import quote
 
 import gevent
 from gevent.pool import Pool
-from pyinfra.api.deploy import deploy
 
 from roles.api import ApiError, Conflict, Forbidden, NotFound, list_objects
-from roles.change.record import RunInfo, new_run_id, this_run
-from roles.change.refusal import Refusal
-from roles.data import strangers
+from roles.change import Refusal, RunInfo, new_run_id, this_run
 from roles.kubelet import allocatable
 from roles.objects import LOOK_AGAIN, Errand, NotDone, Object
 from roles.patience import patient
@@ -27,11 +24,10 @@ from roles.pod_resize.engine import Engine, Line, RevertFailed, Watcher
 from roles.pod_resize.model import Probe
 from roles.pod_resize.reach import Reached
 from roles.proof import NoApi
+from roles.rollout import Fleet, Locked, RemoteError, Turns, deploying, show, show_lines, table
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.lock import Locked
-from roles.rollout.remote import Fleet, RemoteError, show, show_lines
+from roles.rollout.options import Options
 
 # Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
 START_SECONDS = 90.0
@@ -39,12 +35,6 @@ REMOVAL_SECONDS = 90.0
 API_PATIENCE = 60.0
 AT_ONCE = 5
 _NAMESPACES = "/api/v1/namespaces"
-
-
-@dataclass
-class Prepared:
-    run: CheckRun
-    driver: str
 
 
 @dataclass
@@ -68,24 +58,22 @@ class NodeCheck:
     rows: list[Row] = field(default_factory=list)
 
 
-@deploy("Check of resizing pods in place")  # type: ignore[untyped-decorator]
-def pod_resize_check() -> None:
+def _read(fleet: Fleet) -> tuple[Options, Probe]:
+    options = run_options.read(fleet.targets)
+    try:
+        return options, model.read_probe([(one.name, one.data) for one in fleet.inventory])
+    except Refusal as refusal:
+        raise bridge.refusals([refusal]) from None
+
+
+@deploying("Check of resizing pods in place", _read)
+def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
     """Resize a probe pod on each node of the run, and take it away again.
 
     Data keys: those of roles/pod_resize/model.py (Probe), and take_over (roles/rollout/options.py). Raises DeployError, before anything is
     made, where the cluster cannot do it: it says what is missing.
     """
-    prepared = bridge.once("pod resize check", _prepare)
-    bridge.drive("check", bridge.current_host() == prepared.driver, prepared.run.result, name="resize a probe pod on each node")
-
-
-def _prepare(fleet: Fleet) -> Prepared:
-    options = run_options.read(fleet.targets)
-    bridge.stop(f"{one.name}: {problem}" for one in fleet.inventory for problem in strangers(one.data_keys, model.PROBE_KEYS))
-    try:
-        wish = model.read_probe([(one.name, one.data) for one in fleet.inventory])
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
+    options, wish = asked
     reached = reach.reach(fleet, wish.kubeconfig)
     line = Line(reached.connect, API_PATIENCE)
     targets = {remote.name for remote in fleet.targets}
@@ -106,7 +94,7 @@ def _prepare(fleet: Fleet) -> Prepared:
     show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; read in its cgroup, status and identity; nothing else is touched")
     for note in (*abilities.unsure(ability, names), *_rules(ability, names)):
         show(f"    note: {note}")
-    return Prepared(run, reach.driver(fleet))
+    return Turns([reach.driver(fleet)], run.result, "check", "resize a probe pod on each node")
 
 
 def _nodes(wish: Probe, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:

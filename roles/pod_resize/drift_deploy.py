@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from roles.api import Api, ApiError, list_objects
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.harmless import as_json
 from roles.objects import connection
 from roles.pod_resize import model
 from roles.pod_resize.compliance import NEEDED, Drift, find
 from roles.proof import NoApi, survey
+from roles.rollout import Fleet, deploying, show, show_lines, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.remote import Fleet, show, show_lines
 
 #: Exit status where there is drift; 0 where there is none, 1 where nobody could look.
 DRIFT = 2
 
 
-@deploy("Drift of resized pods")  # type: ignore[untyped-decorator]
-def resize_drift() -> None:
+def _read(fleet: Fleet) -> model.Listed:
+    try:
+        return model.read_listed([(remote.name, remote.data) for remote in fleet.targets])
+    except Refusal as refusal:
+        raise bridge.refuse(str(refusal)) from None
+
+
+@deploying("Drift of resized pods", _read)
+def resize_drift(fleet: Fleet, wish: model.Listed) -> int | None:
     """List the workloads whose pods differ from their template.
 
     Data keys: `format` (table, or json: one document on standard output), `kubeconfig`. Leaves with 2 where there are some; raises
     DeployError where nobody could look.
     """
-    if bridge.once("resize drift", _show):
-        bridge.leave(DRIFT)
-
-
-def _show(fleet: Fleet) -> bool:
-    try:
-        wish = model.read_listed([(remote.name, remote.data) for remote in fleet.targets])
-    except Refusal as refusal:
-        raise bridge.refuse(str(refusal)) from None
     servers = [remote for remote in fleet.inventory if remote.is_control_plane] if wish.kubeconfig else []
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
@@ -50,7 +45,7 @@ def _show(fleet: Fleet) -> bool:
         show_lines(table.render(["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]))
     else:
         show("\nno workload's pods differ from its template in CPU or memory")
-    return bool(drifts)
+    return DRIFT if drifts else None
 
 
 def read(api: Api) -> list[Drift]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from roles.api import Api, ApiError, find_object, kubelet_config, kubelet_metrics, list_objects
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.objects import COLLECTIONS, Live, Object
-from roles.observe.parse import ObservationError
+from roles.observe import ObservationError
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import cgroup
 from roles.pod_resize import resources as pods
@@ -17,7 +17,7 @@ from roles.pod_resize.ability import Ability, NodeAbility
 from roles.pod_resize.cgroup import Held
 from roles.pod_resize.model import Desired
 from roles.proof import NoApi, Survey
-from roles.rollout.remote import Fleet, Remote, RemoteError
+from roles.rollout import Fleet, Remote, RemoteError
 
 
 @dataclass(frozen=True)

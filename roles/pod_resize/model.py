@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import Boolean, Names
-from roles.kubelet.thresholds import parse_quantity
+from roles.kubelet import parse_quantity
 from roles.objects import RESOURCES_OF_KINDS, namespaced_name
-from roles.rollout.options import Options
 
 DEFAULT_RESIZE_SECONDS = 120
 DEFAULT_ROLLOUT_SECONDS = 300
@@ -200,8 +199,6 @@ class Listed(BaseModel):
 
 
 M = TypeVar("M", Desired, Probe, Listed)
-KEYS = (*Desired.model_fields, *Options.model_fields)
-PROBE_KEYS = (*Probe.model_fields, *Options.model_fields)
 
 
 def _consistent(desired: Desired) -> list[str]:

@@ -8,24 +8,23 @@ from dataclasses import dataclass
 from roles.api import Api
 from roles.objects import connection
 from roles.proof import Survey, survey
+from roles.rollout import Fleet, Remote, unreachable
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote
 
 
 @dataclass(frozen=True)
 class Reached:
-    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster; `away` are hosts that could not be reached."""
+    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster."""
 
     found: Survey
     connect: Callable[[], Api]
     nodes: dict[str, Remote]
     units: dict[str, str]
-    away: tuple[str, ...]
 
 
 def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
     """Pods run where they run: all nodes of the inventory that answer are looked at. Raises DeployError."""
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
+    bridge.stop(unreachable(fleet))
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
     there = [remote for remote in fleet.inventory if remote.connected or remote.connect()]
@@ -36,7 +35,6 @@ def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
         connection(fleet, found, kubeconfig),
         {node.kubelet.node_name: node.remote for node in found.nodes.values()},
         {node.kubelet.node_name: node.kubelet.unit_name for node in found.nodes.values()},
-        tuple(remote.name for remote in fleet.inventory if remote not in there),
     )
 
 

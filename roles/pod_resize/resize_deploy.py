@@ -10,7 +10,6 @@ from pyinfra.api.deploy import deploy
 from roles.api import Api, ApiError, find_object
 from roles.change.record import new_run_id, this_run
 from roles.change.refusal import Refusal
-from roles.data import strangers
 from roles.objects import Object
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import facts, model, reach
@@ -65,7 +64,6 @@ class _Aim:
 
 def _prepare(fleet: Fleet) -> Prepared:
     options = run_options.read(fleet.targets)
-    bridge.stop(f"{one.name}: {problem}" for one in fleet.inventory for problem in strangers(one.data_keys, model.KEYS))
     try:
         desired = model.read([(one.name, one.data) for one in fleet.inventory])
         earlier = _recorded(desired.undo) if desired.undo is not None else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.kubelet.thresholds import parse_quantity
+from roles.kubelet import parse_quantity
 
 Object = Mapping[str, Any]
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
@@ -19,8 +19,6 @@ KINDS = ("requests", "limits")
 MIRROR = "kubernetes.io/config.mirror"
 #: The subresource is there from this minor on; before it, the pod itself is patched (KEP-1287).
 SUBRESOURCE_SINCE = 32
-#: Conditions instead of status.resize.
-CONDITIONS_SINCE = 33
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 NO_RESTART, RESTART = "NotRequired", "RestartContainer"
 

@@ -289,7 +289,3 @@ def read_record(run: str) -> Recorded:
     if not run or "/" in run or run.startswith("."):
         raise ValueError(f"{run!r} is no run; one looks like r20260131-235900-1a2b")
     return recorded(run, read_events(record_path(run)))
-
-
-def workload_of(template: Template | None) -> Object | None:
-    return template.item if template else None

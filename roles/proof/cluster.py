@@ -13,6 +13,7 @@ from urllib.parse import quote
 from roles.api import (
     Api,
     ApiError,
+    ConnectionLost,
     Credentials,
     EtcdAccess,
     EtcdError,
@@ -40,12 +41,11 @@ from roles.api import (
     parse_kubeconfig,
 )
 from roles.api.client import TIMEOUT
-from roles.api.errors import ConnectionLost
 from roles.control_plane import Component
 from roles.formats.flags import last_flag
 from roles.observe import Observation
 from roles.patience import patient
-from roles.rollout.remote import Remote, RemoteError
+from roles.rollout import Remote, RemoteError
 
 T = TypeVar("T")
 
@@ -108,6 +108,7 @@ class Cluster:
         self._servers: dict[str, _Server] = {}
         self._forbidden: dict[tuple[str, tuple[str, int]], ForwardingForbidden] = {}
         self._why: list[str] = []
+        self._gates: dict[tuple[str, str], dict[str, GateMetric]] = {}
         self.apiservers = 0
 
     def add(self, remote: Remote, seen: Observation, components: dict[str, Component]) -> None:
@@ -194,12 +195,19 @@ class Cluster:
 
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""
+        self._gates.pop((host, component), None)
         if component == "kubelet":
-            return self._asked(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS)).gates
-        if host not in self._nodes:
+            found = self._asked(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
+        elif host not in self._nodes:
             raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
-        found = self._asked(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), lambda: self._at(host, component))
+        else:
+            found = self._asked(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), lambda: self._at(host, component))
+        self._gates[host, component] = found.gates
         return found.gates
+
+    def last_effective(self, host: str, component: str) -> dict[str, GateMetric]:
+        """The gates as `effective` found them the last time; {} where it could not read them then, or was not called."""
+        return self._gates.get((host, component), {})
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""

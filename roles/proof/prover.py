@@ -16,7 +16,7 @@ from roles.patience import patient
 from roles.proof.cluster import Cluster, NoApi
 from roles.proof.effective import unmet_fields, unmet_gates
 from roles.proof.workload import count, gone, hurt
-from roles.rollout.run import Proof
+from roles.rollout import Proof
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
 LEASE_SECONDS = 45

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from roles import control_plane, kubelet
-from roles.change.inflight import in_flight
-from roles.change.refusal import Refusal
+from roles.change import Refusal, in_flight
 from roles.control_plane import Component
 from roles.kubelet import Kubelet
-from roles.observe import Observation
-from roles.observe.look import Wanted, look
+from roles.observe import Observation, Wanted, look
 from roles.proof.cluster import Cluster
 from roles.proof.versions import Looked, with_versions
-from roles.rollout.remote import Fleet, Remote, stop
+from roles.rollout import Fleet, Remote, stop
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from roles.kubelet import Kubelet, ask
 from roles.observe import Observation, Process
 from roles.patience import patient
 from roles.proof.cluster import NoApi
-from roles.rollout.remote import Remote, RemoteError
+from roles.rollout import Remote, RemoteError
 
 KUBELET = "kubelet"
 # For one binary to tell its version, and for all of a node.

@@ -1,1 +1,38 @@
 """Order, pace and halt: one coordinator drives the hosts of a pyinfra run."""
+
+from roles.rollout import remote, report, table
+from roles.rollout.deploying import Turns, deploying, no_data, one, same, unreachable
+from roles.rollout.lock import ClusterLock, Locked
+from roles.rollout.number import run_number
+from roles.rollout.remote import Answer, Fleet, Remote, RemoteError, on_interrupt, refusals, show, show_lines, stop
+from roles.rollout.run import ClusterStep, Fields, Proof, Run, Step, arrange
+
+__all__ = [
+    "Answer",
+    "ClusterLock",
+    "ClusterStep",
+    "Fields",
+    "Fleet",
+    "Locked",
+    "Proof",
+    "Remote",
+    "RemoteError",
+    "Run",
+    "Step",
+    "Turns",
+    "arrange",
+    "deploying",
+    "no_data",
+    "on_interrupt",
+    "one",
+    "refusals",
+    "remote",
+    "report",
+    "run_number",
+    "same",
+    "show",
+    "show_lines",
+    "stop",
+    "table",
+    "unreachable",
+]

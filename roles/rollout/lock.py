@@ -6,7 +6,7 @@ import gevent
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
-from roles.change.bundle import HOME, Holder
+from roles.change import HOME, Holder
 from roles.patience import patient
 from roles.rollout.remote import Feed, Remote, RemoteError, show
 from roles.scripts import templates

@@ -21,6 +21,7 @@ from roles.patience import patient
 from roles.proof import Node, Owed, Prover, Survey, survey
 from roles.rollout import options, report, table
 from roles.rollout import remote as bridge
+from roles.rollout.deploying import Turns, unreachable
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.rollout.options import Options
 from roles.rollout.remote import Answer, Fleet, Remote, show, show_lines
@@ -59,7 +60,7 @@ D = TypeVar("D", bound=HostData)
 def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) -> Wishes[D]:
     """What the hosts' data wants. `read` gives that of one (None: it wants nothing) and may raise Refusal; `nothing` is what to say
     where no host wants anything. Raises DeployError with all refusals."""
-    refusals: list[object] = [f"{remote.name}: unreachable; fix the connection, or exclude it with --limit" for remote in fleet.unreachable]
+    refusals: list[object] = [*unreachable(fleet)]
     found: dict[str, D] = {}
     for remote in fleet.targets:
         try:
@@ -162,19 +163,18 @@ def ended(step: Step | None, unchanged: str) -> tuple[str, str, str]:
 # ---- the engine
 
 
-def change_nodes(title: str, capability: Callable[[Fleet], Capability[Any, Any]], what: str = "change, prove, or put back") -> None:
-    """Plan once for all hosts, then one operation on each host that changes. Called by the deploy code of each host.
+def change_nodes(title: str, fleet: Fleet, capability: Capability[Any, Any], what: str = "change, prove, or put back") -> Turns:
+    """Plan for all hosts; then one operation on each host that changes. `title` and `what` as in Turns.
 
-    `capability` reads what is wanted. Raises DeployError, before any node is written to, where something is refused.
+    Raises DeployError, before any node is written to, where something is refused.
     """
-    run = bridge.once(title, lambda fleet: prepare(fleet, capability))
-    bridge.drive(title, run.involves(bridge.current_host()), run.result, name=what)
+    run = prepare(fleet, capability)
+    return Turns([remote.name for remote in fleet.targets if run.involves(remote.name)], run.result, title, what)
 
 
-def prepare(fleet: Fleet, read: Callable[[Fleet], Capability[Any, Any]]) -> Run:
+def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> Run:
     """The run, with its plan shown. Raises DeployError."""
     asked = options.read(fleet.targets)
-    capability = read(fleet)
     wishes = capability.wishes
     run_id = new_run_id()
     targets = [remote for remote in fleet.targets if remote.name in wishes.by_host]

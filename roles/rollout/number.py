@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from roles.change.bundle import HOME
+from roles.change import HOME
 from roles.patience import patient
 from roles.rollout.remote import Remote, RemoteError
 from roles.scripts import templates

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.model import LEAST_CONFIRM_SECONDS
-from roles.change.refusal import Refusal
-from roles.data import Boolean
+from roles.change import LEAST_CONFIRM_SECONDS, Refusal
+from roles.data import Boolean, sentences
 from roles.patience import LEAST, MOST, parse
 from roles.rollout.pace import Pace, parse_max_unavailable
 from roles.rollout.remote import Remote, refusals
@@ -94,12 +93,7 @@ def _read(remotes: list[Remote]) -> Options:
         try:
             found.setdefault(Options(**{key: value for key, value in values.items() if value is not None}), remote.name)
         except ValidationError as error:
-            first = error.errors()[0]
-            message = str(first["msg"]).removeprefix("Value error, ")
-            key = ".".join(str(part) for part in first["loc"])
-            raise Refusal(
-                remote.name, message if message.startswith(key) else f"{key}: {message}, and {first['input']!r} was given"
-            ) from None
+            raise Refusal(remote.name, sentences(error, given=True)[0]) from None
     if len(found) > 1:
         (one, first_host), (other, second_host) = list(found.items())[:2]
         keys = [key for key in Options.model_fields if getattr(one, key) != getattr(other, key)]

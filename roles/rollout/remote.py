@@ -48,7 +48,7 @@ from pyinfra.connectors.util import (
 )
 
 from roles import patience
-from roles.change.mask import mask_text
+from roles.change import mask_text
 from roles.data import names
 from roles.harmless import one_line, within
 from roles.rollout import host_keys, terminal

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from roles.change.bundle import directory
-from roles.change.model import STABLE_SECONDS, Change
+from roles.change import STABLE_SECONDS, Change, directory
 from roles.rollout.remote import show, show_lines
 from roles.rollout.run import ClusterStep, Run, Step
 from roles.rollout.table import counted

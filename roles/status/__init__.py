@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyinfra.api.deploy import deploy
-
 from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError, GateMetric
-from roles.change.inflight import in_flight
-from roles.change.refusal import Refusal
+from roles.change import Refusal, in_flight
 from roles.control_plane import Component
 from roles.feature_gates import sourced
 from roles.formats import kubelet_config
 from roles.kubelet import Kubelet, shown
-from roles.observe import Observation, Process
-from roles.observe.look import look
+from roles.observe import Observation, Process, look
 from roles.proof import Cluster, Looked, NoApi, unmet_gates, with_versions
 from roles.proof.cluster import API_WAIT_SECONDS
+from roles.rollout import Fleet, deploying, no_data, show, show_lines, table
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.remote import Fleet, show, show_lines
 
 
 @dataclass
@@ -32,13 +27,9 @@ class _Node:
     effective: dict[str, dict[str, GateMetric]] = field(default_factory=dict)
 
 
-@deploy("Status")  # type: ignore[untyped-decorator]
-def status() -> None:
+@deploying("Status", no_data)
+def status(fleet: Fleet, _: None) -> None:
     """Show all nodes of the run in tables. Raises DeployError where a node could not be looked at or is not supported."""
-    bridge.once("status", _show)
-
-
-def _show(fleet: Fleet) -> None:
     observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted))
     nodes: list[_Node] = []
     cluster = Cluster()
@@ -219,3 +210,6 @@ def _sources(node: _Node) -> list[list[str]]:
             [node.seen.host, path, f"{file.mode:04o}" if file and there else "-", str(file.sha256)[:16] if file and there else "absent"]
         )
     return rows
+
+
+__all__ = ["status"]

@@ -149,7 +149,7 @@ class Nodes:
         return known
 
     def _wishes(self, name: str, remote: Remote | None) -> Wishes:
-        wanted = wishes(name, remote.data, remote.data_keys) if remote else Wishes()
+        wanted = wishes(name, remote.data) if remote else Wishes()
         more: dict[str, dict[str, bool | None]] = {}
         for gate in self._gates:
             more.setdefault(gate.component, {})[gate.name] = gate.value

@@ -80,7 +80,7 @@ def uncommented(project: Path) -> None:
 
 def eviction(inventory: Inventory, host: str) -> eviction_model.Desired | None:
     data = inventory.get_host(host).data
-    return eviction_model.read(host, data.get, data.dict())
+    return eviction_model.read(host, data.get)
 
 
 def fields(inventory: Inventory, host: str) -> kubelet_config_model.Desired | None:

@@ -26,7 +26,7 @@ CONTROL_PLANE = {"kube-apiserver": APISERVER, "kube-scheduler": SCHEDULER}
 
 
 def wanting(**data: Any) -> Wishes:
-    return wishes("w1", data.get, data)
+    return wishes("w1", data.get)
 
 
 def test_a_node_that_is_well_fails_nothing() -> None:

@@ -37,14 +37,26 @@ def told(*given: str, own: tuple[str, ...] = ()) -> dict[str, str]:
         ("_sduo", "_sudo"),
         ("_sudo_pasword", "_sudo_password"),
         ("own_key", "own_keys"),
+        ("move_flag", "move_flags"),
+        ("allow_eviction", "allow_evictions"),
+        ("max_unavailble", "max_unavailable"),
+        ("target_versoin", "target_version"),
+        ("kubelet_cofig", "kubelet_config"),
+        ("kubeletConfig", "kubelet_config"),
+        ("kubelet-config", "kubelet_config"),
+        ("evicton_hard", "eviction_hard"),
+        ("eviction_hrad", "eviction_hard"),
+        ("eviction-soft", "eviction_soft"),
+        ("eviction_min_reclaim", "eviction_minimum_reclaim"),
     ],
 )
 def test_a_slip_of_the_pen_is_told_with_what_was_meant(key: str, meant: str) -> None:
     assert told(key) == {key: f"{key} is no key of daytwo's data; did you mean {meant}?"}
 
 
-def test_what_is_near_nothing_is_told_too() -> None:
-    assert told("haproxy_maxconn") == {"haproxy_maxconn": "haproxy_maxconn is no key of daytwo's data; no deploy reads it"}
+@pytest.mark.parametrize("key", ["haproxy_maxconn", "eviction_qqqqqqqqqqqqqqqqqqqqqqq"])
+def test_what_is_near_nothing_is_told_too(key: str) -> None:
+    assert told(key) == {key: f"{key} is no key of daytwo's data; no deploy reads it"}
 
 
 def test_keys_of_other_deploys_and_of_pyinfra_are_no_strangers() -> None:

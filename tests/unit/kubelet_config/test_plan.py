@@ -176,39 +176,6 @@ def test_data_that_cannot_be_meant(data: dict[str, Any], words: str) -> None:
     assert str(refused.value) == f"n1: {words}" or words in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("key", "meant"),
-    [
-        ("kubelet_cofig", "kubelet_config"),
-        ("kubeletConfig", "kubelet_config"),
-        ("kubelet-config", "kubelet_config"),
-        ("move_flag", "move_flags"),
-        ("allow_eviction", "allow_evictions"),
-        ("max_unavailble", "max_unavailable"),
-    ],
-)
-def test_a_key_that_is_nearly_ours_is_refused(key: str, meant: str) -> None:
-    with pytest.raises(Refusal, match=f"n1: {key} is no key of daytwo's data; did you mean {meant}"):
-        model.read("n1", {}.get, [key, "kubelet_config"])
-
-
-def test_other_keys_are_the_operator_s_own() -> None:
-    own = [
-        "kubelet_version",
-        "config",
-        "flags",
-        "only_canary",
-        "ssh_user",
-        "_sudo",
-        "feature_gates",
-        "eviction_hard",
-        "run",
-        "force",
-        "kubelet_config",
-    ]
-    assert model.read("n1", {}.get, own) is None
-
-
 LEAVES = {
     name: field for name, field in schema.fields(36).items() if "[]" not in name and field.kind != "object" and name not in schema.OWNED
 }

@@ -16,10 +16,11 @@ from roles.kubeadm import ClusterWrites
 from roles.kubelet import ask
 from roles.kubelet import plan as kubelet_plan
 from roles.proof import Node
+from roles.rollout import nodes
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
-from roles.rollout.nodes import Basis, Capability, Steps, ended, from_data, prepare
+from roles.rollout.nodes import Basis, Capability, Steps, change_nodes, ended, from_data
 from roles.rollout.remote import Answer, Fleet, RemoteError
-from roles.rollout.run import ClusterStep
+from roles.rollout.run import ClusterStep, Run
 from tests.unit.observe import node
 
 PATH = "/etc/default/kubelet"
@@ -129,6 +130,16 @@ def fleet(*hosts: Any, unreachable: Sequence[Any] = ()) -> Fleet:
 
 def texts(kind: type[Texts] = Texts, **more: Any) -> Callable[[Fleet], Texts]:
     return lambda hosts: kind(from_data(hosts, read, "no host has a text"), **more)
+
+
+def prepare(hosts: Fleet, read_texts: Callable[[Fleet], Texts]) -> Run:
+    return nodes.prepare(hosts, read_texts(hosts))
+
+
+def test_the_hosts_that_change_have_a_turn() -> None:
+    hosts = fleet(Host("w1", text="1"), Host("w2", text="done"), Host("w3"))
+    turns = change_nodes("texts", hosts, texts()(hosts))
+    assert ([*turns.hosts], turns.what, turns.name) == (["w1"], "texts", "change, prove, or put back")
 
 
 def test_from_data_to_steps(shown: list[str]) -> None:
