@@ -17,7 +17,7 @@ from roles.change.record import Effective, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.eviction import foresee
 from roles.harmless import one_line
-from roles.history import facts, model
+from roles.history import facts, model, objects
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
@@ -135,9 +135,13 @@ def rollback() -> None:
     """Undo a run (--data run=NAME, else the newest): what kubeadm keeps of it first, then the last change first, at the pace of a run, by
     the same transactions.
 
-    Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
-    where a file or a value of kubeadm's ConfigMaps was changed since, or where pods would have to go without consent.
+    Data keys: those of roles/history/model.py, and those of roles/rollout/options.py. Raises DeployError, before anything is written,
+    where a file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or where pods would have to go without consent.
     """
+    of_objects = bridge.once("rollback of objects", lambda fleet: objects.to_undo(fleet, _ask))
+    if of_objects is not None:
+        bridge.drive("roll back", of_objects.involves(bridge.current_host()), of_objects.result, name="undo, read back, or put back")
+        return
     run = bridge.once("rollback", _prepare)
     bridge.drive("roll back", run.involves(bridge.current_host()), run.result, name="undo, prove, or put back")
 

@@ -21,8 +21,8 @@ _MAPS = ("labels", "annotations")
 
 
 def changed(action: Action) -> list[dict[str, Any]]:
-    """What an action changes: {"path": [...], "before": ..., "after": ...}, None where it is not set. Of a class that is replaced all of its
-    fields, since it goes and comes."""
+    """What an action changes: {"path": [...], "before": ..., "after": ...}, None where it is not set. Of a class that is replaced all of
+    its fields, since it goes and comes."""
     if action.workload is not None:
         old = facts.class_of(action.workload.kind, action.before) if action.before is not None else ""
         return [{"path": list(CLASS_OF_PODS), "before": old or None, "after": action.workload.priority_class or None}]

@@ -323,7 +323,8 @@ def assignment(item: Workload, found: Object, priority_class: str | None) -> dic
 
 
 def ordered(changing: list[Action], assigning: list[Action], removing: list[Action]) -> list[Action]:
-    """The order of a plan's actions. A default makes room before its successor comes; classes come before the workloads that name them, and go after them."""
+    """The order of a plan's actions. A default makes room before its successor comes; classes come before the workloads that name them,
+    and go after them."""
 
     def frees(action: Action) -> bool:
         return action.before is not None and facts.is_default(action.before)

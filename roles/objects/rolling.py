@@ -51,8 +51,8 @@ class RollOuts:
     ) -> str:
         """Wait for the end of a roll-out: the new pods all serve, and no pod of an older template is left (rollout.Wait has the bounds).
 
-        `timeout` in seconds, as they are. `changed` says why the template is no longer what was written ("": it is), `new` tells the pods of this
-        roll-out. Gives "", or what is left when the new pods all serve and the wait is over: that is a warning, shown here, and no
+        `timeout` in seconds, as they are. `changed` says why the template is no longer what was written ("": it is), `new` tells the pods
+        of this roll-out. Gives "", or what is left when the new pods all serve and the wait is over: that is a warning, shown here, and no
         failure, since nothing that daytwo could undo would end those pods. Raises NotDone with the reasons that the cluster gives,
         ApiError, NoApi."""
         clock, told, told_at = Deadline(timeout, as_given=True), "", 0.0

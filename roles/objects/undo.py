@@ -1,6 +1,7 @@
 """The way back of a run on PriorityClasses and workloads, from the fields that its record has. Pure.
 
-Only what that run set is set back: a field that somebody else has changed since is refused, unless `force`. What is as before needs nothing.
+Only what that run set is set back: a field that somebody else has changed since is refused, unless `force`. What is as before needs
+nothing.
 """
 
 from __future__ import annotations
@@ -131,14 +132,18 @@ def _uncreate(one: ChangedObject, found: Object | None, live: Live, leaving: Col
         return "is gone already"
     if not facts.is_ours(found):
         makers = ", ".join(facts.managers(found, "f:value")) or "nobody"
-        raise _Refused(f"foreign: it is owned by {makers} by now, and daytwo removes only what it made; leave it to that, or remove it by hand")
+        raise _Refused(
+            f"foreign: it is owned by {makers} by now, and daytwo removes only what it made; leave it to that, or remove it by hand"
+        )
     _foreign(one, fields.values(found), found, force)
     after = live.users(_name(one), () if facts.is_default(found) else leaving)
     if after.any:
         raise _Refused(
             f"{after}; a class that is used is never removed: give these another class first, or undo the run that gave them this one"
         )
-    return Action("remove", one.name, one.path, found, None, "remove it: that run created it", planning.removal_notes(found, live.users(_name(one))))
+    return Action(
+        "remove", one.name, one.path, found, None, "remove it: that run created it", planning.removal_notes(found, live.users(_name(one)))
+    )
 
 
 def _put_back(one: ChangedObject, found: Object) -> Action:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from roles.api import Api
-from roles.objects import connection
+from roles.objects import Session, session
 from roles.proof import Survey, survey
 from roles.rollout import remote as bridge
 from roles.rollout.remote import Fleet, Remote
@@ -14,17 +12,17 @@ from roles.rollout.remote import Fleet, Remote
 
 @dataclass(frozen=True)
 class Reached:
-    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster; `away` are hosts that could not be reached."""
+    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster."""
 
     found: Survey
-    connect: Callable[[], Api]
+    session: Session
     nodes: dict[str, Remote]
     units: dict[str, str]
-    away: tuple[str, ...]
 
 
-def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
-    """Pods run where they run: all nodes of the inventory that answer are looked at. Raises DeployError."""
+def reach(fleet: Fleet, kubeconfig: str | None, wait: float) -> Reached:
+    """Pods run where they run: all nodes of the inventory that answer are looked at. `wait`: seconds that the API may be away. Raises
+    DeployError."""
     bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
@@ -33,13 +31,7 @@ def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
     bridge.stop(found.refusals)
     return Reached(
         found,
-        connection(fleet, found, kubeconfig),
+        session(fleet, found, kubeconfig, wait),
         {node.kubelet.node_name: node.remote for node in found.nodes.values()},
         {node.kubelet.node_name: node.kubelet.unit_name for node in found.nodes.values()},
-        tuple(remote.name for remote in fleet.inventory if remote not in there),
     )
-
-
-def driver(fleet: Fleet) -> str:
-    """The host whose turn stands for the cluster."""
-    return next((remote for remote in fleet.targets if remote.is_control_plane), fleet.targets[0]).name

@@ -213,9 +213,11 @@ class LockedRun:
         show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
         if step.outcome != self.success:
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
+        if step.outcome == "not started" and not planned:
+            return
+        ended = self._end(step)
+        self._note_done(ended)
         if planned:
-            ended = self._end(step)
-            self._note_done(ended)
             try:
                 self._keep_step(step, planned, ended)
             except RemoteError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -23,8 +24,8 @@ class ObjectRun(LockedRun):
     """Carries out the steps of all stages; the host of `driver` stands for the cluster.
 
     `capability` and `about` are for who undoes it (roles/history/objects.py); `undoes` is the record that this run undoes, or "".
-    `leaving` says what a second Ctrl-C leaves behind; `warnings` are (object, text), and grow while a step is carried out: what is done, and
-    leaves something that the operator must know of.
+    `leaving` says what a second Ctrl-C leaves behind; `warnings` are (object, text), and grow while a step is carried out: what is done,
+    and leaves something that the operator must know of.
     """
 
     success: ClassVar[Outcome] = "done"
@@ -48,6 +49,7 @@ class ObjectRun(LockedRun):
         self.steps = [step for stage in self.stages for step in stage.steps]
         self.warnings = warnings if warnings is not None else []
         self.undoes = undoes
+        self.seconds = 0.0
         self._capability, self._about = capability, dict(about)
         self._leaves = leaving
         self._driver = next((remote for remote in fleet.targets if remote.is_control_plane), fleet.targets[0]).name
@@ -77,7 +79,9 @@ class ObjectRun(LockedRun):
         return {"changes": len(self.steps), **object_record.kind_of_run(self._capability, self._about)}
 
     def _work(self) -> None:
+        begun = time.monotonic()
         self._each(self.stages, self._carry_out)
+        self.seconds = time.monotonic() - begun
         if self._kept:
             try:
                 self._keep(self._change, self._state(over=True), [{"event": "end-of-run", "halted": self.halted}], append=True)
