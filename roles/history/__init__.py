@@ -30,9 +30,10 @@ from roles.proof import NoApi, Owed, Prover, Survey, survey
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout import report, table
+from roles.rollout.locked_run import ClusterStep
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, Remote, show, show_lines
-from roles.rollout.run import ClusterStep, Run, Step, arrange
+from roles.rollout.run import Run, Step, arrange
 
 UNINSTALL_SECONDS = 120
 

@@ -19,9 +19,9 @@ from roles.objects import Session
 from roles.patience import patient
 from roles.proof import NoApi, Survey
 from roles.rollout import remote as bridge
+from roles.rollout.locked_run import ClusterStep
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, RemoteError
-from roles.rollout.run import ClusterStep
 
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _UNKNOWN = "unrecognized feature gate"

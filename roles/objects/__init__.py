@@ -22,7 +22,7 @@ from roles.objects.model import KEYS, RESOURCES_OF_KINDS, Desired, namespaced_na
 from roles.objects.outcome import Foreign, Gone, NotDone, Refused, RevertFailed, Undone, Unknown
 from roles.objects.plan import Action, Plan
 from roles.objects.rolling import LOOK_AGAIN, RollOuts
-from roles.objects.session import API_WAIT, REFUSED, Session, session
+from roles.objects.session import API_WAIT, REFUSED, Session, open_session
 from roles.objects.unmet import unmet_classes, unmet_workloads
 from roles.objects.write import Writer, read_live
 from roles.patience import unless_set
@@ -94,7 +94,7 @@ def _session(fleet: Fleet, kubeconfig: str | None) -> Session:
     servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
-    return session(fleet, found, kubeconfig)
+    return open_session(fleet, found, kubeconfig)
 
 
 def _live(api: Session) -> Live:
@@ -191,11 +191,11 @@ __all__ = [
     "Undone",
     "Unknown",
     "namespaced_name",
+    "open_session",
     "priority_classes",
     "read",
     "read_live",
     "rollout",
-    "session",
     "undo",
     "unmet_classes",
     "unmet_workloads",

@@ -165,7 +165,7 @@ def _raise_refused(refused: ApiError | None, deadline: Deadline) -> None:
         raise refused
 
 
-def session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: float = API_WAIT) -> Session:
+def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: float = API_WAIT) -> Session:
     """Through any control-plane node. With a `kubeconfig`, a file of the operator's, its identity is used, and the control-plane nodes must
     be among the nodes that were looked at. Raises DeployError where there is no way."""
     servers = [remote for remote in fleet.inventory if remote.is_control_plane]

@@ -19,7 +19,7 @@ from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
 from roles.objects.outcome import Foreign, NotDone, RevertFailed, Undone, Unknown
 from roles.objects.plan import Action
 from roles.objects.rolling import LOOK_AGAIN, RollOuts
-from roles.objects.session import REFUSED, Session
+from roles.objects.session import API_WAIT, REFUSED, Session
 from roles.patience import Deadline
 from roles.rollout.locked_run import ClusterStep, Fields
 from roles.rollout.remote import show
@@ -33,8 +33,8 @@ _FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
 
 def read_live(api: Api) -> Live:
     """All that may name a class. Raises ApiError."""
-    classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH)}
-    return Live(classes, {kind: list_objects(api, path) for kind, path in COLLECTIONS.items()})
+    classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
+    return Live(classes, {kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
 
 
 class Writer:

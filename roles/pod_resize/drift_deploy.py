@@ -7,7 +7,7 @@ from pyinfra.api.deploy import deploy
 from roles.api import Api, ApiError, list_objects
 from roles.change.refusal import Refusal
 from roles.harmless import as_json
-from roles.objects import session
+from roles.objects import open_session
 from roles.pod_resize import model
 from roles.pod_resize.drift import NEEDED, Drift, find
 from roles.proof import NoApi, survey
@@ -39,7 +39,7 @@ def _show(fleet: Fleet) -> bool:
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
     try:
-        drifts = session(fleet, found, wish.kubeconfig).asked(read)
+        drifts = open_session(fleet, found, wish.kubeconfig).asked(read)
     except (ApiError, NoApi, ValueError) as error:
         raise bridge.refuse(f"nobody could look: {error}") from None
     if wish.format == "json":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roles.objects import Session, session
+from roles.objects import Session, open_session
 from roles.proof import Survey, survey
 from roles.rollout import remote as bridge
 from roles.rollout.remote import Fleet, Remote
@@ -31,7 +31,7 @@ def reach(fleet: Fleet, kubeconfig: str | None, wait: float) -> Reached:
     bridge.stop(found.refusals)
     return Reached(
         found,
-        session(fleet, found, kubeconfig, wait),
+        open_session(fleet, found, kubeconfig, wait),
         {node.kubelet.node_name: node.remote for node in found.nodes.values()},
         {node.kubelet.node_name: node.kubelet.unit_name for node in found.nodes.values()},
     )
