@@ -15,8 +15,7 @@ from roles.data import strangers
 from roles.harmless import one_line
 from roles.objects import live as facts
 from roles.objects import plan as planning
-from roles.objects import rollout
-from roles.objects import undo as undoing
+from roles.objects import rollout, way_back
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import KEYS, RESOURCES_OF_KINDS, Desired, namespaced_name, read
 from roles.objects.outcome import Foreign, Gone, NotDone, Refused, RevertFailed, Undone, Unknown
@@ -80,7 +79,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, *, force: bool, 
     api = _session(fleet, kubeconfig)
     asked = record.about.get("rollout_timeout")
     seconds = unless_set(asked or Desired.model_fields["rollout_timeout"].default, asked is not None)
-    plan = undoing.make(record, _live(api), force=force, rollout_seconds=seconds)
+    plan = way_back.make(record, _live(api), force=force, rollout_seconds=seconds)
     bridge.stop(plan.refusals)
     plan.actions = _dry_run(plan.actions, api, force)
     writer = Writer(api, force=force, rollout_timeout=seconds)

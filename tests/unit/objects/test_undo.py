@@ -61,9 +61,9 @@ class Cluster(Server):
         has = item["spec"]["template"]["spec"].get("priorityClassName", "")
         made = revision("ReplicaSet", "one", 1, item)
         self.objects["/apis/apps/v1/namespaces/default/replicasets/one"] = made
-        value = {"low": 1, "high": 2, "theirs": 3}.get(has, 0)
+        value = 3 if has == "theirs" else self.objects.get(f"{CLASSES}/{has}", {}).get("value", 0)
         self.objects["/api/v1/namespaces/default/pods/web-1"] = pod("web-1", has, made, number=value)
-        item["status"]["availableReplicas"] = 0 if has == self.fails else 1
+        item["status"]["availableReplicas"] = 0 if self.fails and has == self.fails else 1
 
     @property
     def has(self) -> str:
