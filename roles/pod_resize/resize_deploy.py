@@ -26,7 +26,7 @@ from roles.pod_resize.model import Desired
 from roles.pod_resize.plan import Plan, Step
 from roles.pod_resize.reach import Reached
 from roles.pod_resize.resources import Resources
-from roles.pod_resize.run import Recorded
+from roles.pod_resize.run import ResizeRecord
 from roles.pod_resize.template import Template
 from roles.proof import NoApi
 from roles.rollout import options as run_options
@@ -59,7 +59,7 @@ class _Aim:
     `title` is shown before the plan."""
 
     desired: Desired
-    undoes: Recorded | None = None
+    undoes: ResizeRecord | None = None
     force: bool = False
     title: str = ""
 

@@ -144,7 +144,7 @@ class TemplateUpdate:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class ResizeRecord:
     """A run as its record has it. `about`: namespace, labels, workload, at_once and timeouts; `template` as it was changed, or None;
     `outcomes` how its pods ended, by UID, as far as that was written."""
 
@@ -154,7 +154,7 @@ class Recorded:
     outcomes: Mapping[str, str] = field(default_factory=dict)
 
 
-def recorded(record: ObjectsRecord) -> Recorded:
+def recorded(record: ObjectsRecord) -> ResizeRecord:
     """Raises ValueError where a line of it lacks something."""
     try:
         pods = [one for one in record.objects if one.action == RESIZE]
@@ -165,7 +165,7 @@ def recorded(record: ObjectsRecord) -> Recorded:
             f"the record of run {record.run} lacks something ({type(error).__name__}: {error}); undo it by hand"
         ) from error  # fmt: skip
     template = next((one for one in record.objects if one.action == UPDATE), None)
-    return Recorded(steps, about, template, {one.uid: one.outcome for one in pods if one.outcome})
+    return ResizeRecord(steps, about, template, {one.uid: one.outcome for one in pods if one.outcome})
 
 
 def _step(one: ChangedObject) -> Step:

@@ -60,6 +60,8 @@ class ObjectRun(LockedRun):
         # Those of several steps at once: the record of a run is one.
         self._keeping = BoundedSemaphore()
         self._kept = False
+        # Ends that the node is given with the next step that is begun, or at the end of the run: half as many commands.
+        self._unsent: list[Mapping[str, Any]] = []
         self._told = 0
 
     @property
@@ -84,7 +86,7 @@ class ObjectRun(LockedRun):
         self.seconds = time.monotonic() - begun
         if self._kept:
             try:
-                self._keep(self._change, self._state(over=True), [{"event": "end-of-run", "halted": self.halted}], append=True)
+                self._send(self._state(over=True), {"event": "end-of-run", "halted": self.halted})
             except RemoteError as error:
                 show(f"WARNING: the end of this run could not be recorded: {error}")
 
@@ -114,9 +116,12 @@ class ObjectRun(LockedRun):
         return object_record.ended(step.name, step.outcome, step.why, step.how, step.seconds)
 
     def _keep_step(self, step: ClusterStep, planned: Mapping[str, Any], ended: Mapping[str, Any] | None) -> None:
+        if ended is not None:
+            self._unsent.append(ended)
+            return
         with self._keeping:
-            if ended is not None or self._kept:
-                self._keep(self._change, self._state(over=False), [ended or planned], append=True)
+            if self._kept:
+                self._send(self._state(over=False), planned)
                 return
             names = ", ".join(f"{one.action} {one.name}" for one in self.steps)
             first = object_record.first_line(
@@ -124,6 +129,12 @@ class ObjectRun(LockedRun):
             )  # fmt: skip
             self._keep(self._change, "staged", [first, planned])
             self._kept = True
+
+    def _send(self, state: str, event: Mapping[str, Any]) -> None:
+        """Raises RemoteError."""
+        ends = list(self._unsent)
+        self._keep(self._change, state, [*ends, event], append=True)
+        del self._unsent[: len(ends)]
 
     def _state(self, *, over: bool) -> str:
         """As roles/change has them. What undoes another run counts once all of it is done: until then that run stands."""

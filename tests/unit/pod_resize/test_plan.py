@@ -168,6 +168,8 @@ def test_undo_is_not_over_what_others_have_set_since() -> None:
         return planning.undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": outcome})
 
     assert "shop/web-1: its resources were changed since that run (app: " in undo("done").refusals[0] and undo("done").steps == []
+    forced = planning.undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": "done"}, force=True)
+    assert [one.after for one in forced.steps] == [{name: change.before for name, change in step.changes.items()}]
     assert undo("foreign").unchanged[0][0] == "shop/web-1" and undo("foreign").steps == [] == undo("foreign").refusals
     assert undo("revert-failed").steps, "what a run left half done is put back, whatever it has"
 

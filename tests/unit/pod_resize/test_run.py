@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
-from roles.change.object_record import kind_of_run, parse
+from roles.api import Conflict
+from roles.change.object_record import kind_of_run, parse, planned
 from roles.change.record import parse_events
+from roles.objects import RollOuts, Session
 from roles.pod_resize import facts, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize import run as runs
+from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import Change, Step
-from tests.unit.pod_resize.world import SMALL
+from roles.pod_resize.template import Template
+from roles.rollout.locked_run import ClusterStep, Fields
+from tests.unit.pod_resize.world import SMALL, workload
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
 POD = {
@@ -33,7 +39,7 @@ EVENTS = [
 ]  # fmt: skip
 
 
-def read(events: Sequence[Mapping[str, object]]) -> runs.Recorded:
+def read(events: Sequence[Mapping[str, object]]) -> runs.ResizeRecord:
     """As it comes out of a file."""
     found = parse("r1", parse_events("".join(json.dumps(event) + "\n" for event in events).encode()).events)
     assert found is not None
@@ -45,6 +51,26 @@ def test_a_record_is_read_again() -> None:
     assert found.steps == (Step("shop", "web-1", "u-1", "w1", {"app": Change(SMALL, LARGE)}),)
     assert found.about["labels"] == "app=web" and found.template and runs.of_template(found.template, "before") == {"app": SMALL}
     assert found.template.uid == "u-web" and read(EVENTS[:2]).steps == ()
+
+
+def test_what_a_run_records_is_what_its_undoing_reads() -> None:
+    """Each step is begun, and not carried out: the engine fails."""
+    steps = [Step("shop", name, f"u-{name}", "w1", {"app": Change(SMALL, LARGE), "side": Change(LARGE, SMALL)}) for name in ("a", "b")]
+    template = Template("Deployment", workload(), "/path", {"app": SMALL}, {"app": LARGE}, 30)
+    pods, last = runs.stages(cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None))), template)
+    assert pods.at_once == 2
+    events: list[Mapping[str, object]] = [{"event": "begin", **kind_of_run("resize", {"namespace": "shop", "labels": "app=web"})}]
+    for order, step in enumerate([*pods.steps, *last.steps], 1):
+
+        def begin(fields: Fields, step: ClusterStep = step, order: int = order) -> None:
+            events.append(planned("r1", order, step.name, step.action, step.summary, fields, step.about))
+            raise Conflict("cp1", "/", "it stops here", "-")
+
+        with pytest.raises(Conflict):
+            step.write(begin)
+    found = read(events)
+    assert found.steps == tuple(steps) and found.template is not None
+    assert (found.template.uid, runs.of_template(found.template, "after")) == ("u-web", {"app": LARGE})
 
 
 def test_a_record_of_something_else() -> None:

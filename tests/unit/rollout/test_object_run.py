@@ -143,11 +143,19 @@ def test_it_is_on_the_node_before_anything_is_written(host: Host) -> None:
     assert seen == [("staged", 2)]
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [1, 2])
 def test_without_a_record_nothing_is_written(host: Host, number: int) -> None:
     host.full, log = number, list[str]()
     run = one(host, step("a", log), step("b", log))
     assert log == ([] if number == 1 else ["a"]) and "No space left" in run.halted
+
+
+def test_an_end_that_the_node_does_not_get_is_said_and_the_run_is_undone_all_the_same(host: Host) -> None:
+    host.full = 2
+    run = one(host, step("a"))
+    (found,) = host.history()
+    assert run.steps[0].outcome == "done" and not run.halted and found.state == "staged"
+    assert planning.to_undo({"cp1": [found]}, [run.info.id]) == [found]
 
 
 def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: Host) -> None:
