@@ -32,7 +32,7 @@ def to_undo(fleet: Fleet, ask: Ask) -> ObjectRun | None:
 
     Raises DeployError where a record cannot be acted on, or where somebody else has changed the same since.
     """
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
+    bridge.stop(f"{remote.name}: unreachable; fix the connection, or leave it out with --limit" for remote in fleet.unreachable)
     wanted = model.read(fleet.targets[0])
     keeper = fleet.lock_host
     if wanted.run is None:

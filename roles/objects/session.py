@@ -50,7 +50,7 @@ REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, ForwardingForbi
 
 class Session:
     """Requests to the API, counted, over one Api as long as it answers. What passes by itself is waited for, up to `wait` seconds for each
-    request. `connect` gives the Api anew; it raises NoApi, ApiError or RemoteError."""
+    request. `connect` gives a new Api; it raises NoApi, ApiError or RemoteError."""
 
     def __init__(self, connect: Callable[[], Api], wait: float = API_WAIT) -> None:
         self._connect = connect

@@ -80,7 +80,7 @@ def _name(one: ChangedObject) -> str:
 def _foreign(one: ChangedObject, now: Mapping[Path, Any], found: Object, force: bool) -> None:
     """Raises _Refused where a field is neither what it was before the run nor what the run made of it."""
     other = [
-        f"{'.'.join(field.path)} is {_told(now.get(field.path))}, and was made {_told(field.after)}"
+        f"{'.'.join(field.path)} is {_shown(now.get(field.path))}, and was made {_shown(field.after)}"
         + (f" (owned by {', '.join(owners)})" if (owners := fields.owners(found, field.path)) else "")
         for field in one.fields
         if now.get(field.path) not in (field.before, field.after)
@@ -92,7 +92,7 @@ def _foreign(one: ChangedObject, now: Mapping[Path, Any], found: Object, force: 
         )
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return "not set" if value is None else repr(value)
 
 

@@ -62,7 +62,7 @@ class ObjectRun(LockedRun):
         self._kept = False
         # Ends that the node is given with the next step that is begun, or at the end of the run: half as many commands.
         self._unsent: list[Mapping[str, Any]] = []
-        self._told = 0
+        self._warned = 0
 
     @property
     def undo(self) -> str:
@@ -110,9 +110,9 @@ class ObjectRun(LockedRun):
         return object_record.planned(self.info.id, order, step.name, step.action, step.summary, fields, step.about)
 
     def _end(self, step: ClusterStep) -> dict[str, Any]:
-        for name, text in self.warnings[self._told :]:
+        for name, text in self.warnings[self._warned :]:
             self._note_done({"event": "warning", "object": name, "text": text})
-        self._told = len(self.warnings)
+        self._warned = len(self.warnings)
         return object_record.ended(step.name, step.outcome, step.why, step.how, step.seconds)
 
     def _keep_step(self, step: ClusterStep, planned: Mapping[str, Any], ended: Mapping[str, Any] | None) -> None:
