@@ -2,7 +2,7 @@
 
 pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi --dry
 pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi -y
-pyinfra inventories/prod.py deploys/resize.py --data undo=r20260131-235900-1a2b -y
+pyinfra inventories/prod.py deploys/rollback.py --data run=r20260131-235900-1a2b -y
 """
 
 from roles.inventory import known_keys

@@ -8,6 +8,7 @@ others decide stays: the kubelet's grace periods and back-offs, the pauses betwe
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
 
 KEY = "patience"
@@ -36,3 +37,35 @@ def take(values: Iterable[object]) -> None:
 def patient(seconds: float) -> float:
     """The limit of a wait, from its limit on an ordinary machine."""
     return seconds * _factor
+
+
+def unless_set(seconds: float, is_set: bool) -> float:
+    """The limit that a data key gives: one that the operator set is meant as it stands, a default is stretched."""
+    return seconds if is_set else patient(seconds)
+
+
+class Deadline:
+    """The end of a wait that begins now. `seconds` are those of an ordinary machine, and become this run's: no wait that is made with this
+    can forget the factor. With `as_given` they are a limit that was stretched already, or one that an operator set."""
+
+    def __init__(self, seconds: float, *, as_given: bool = False) -> None:
+        self.seconds = seconds if as_given else patient(seconds)
+        self._begun = time.monotonic()
+
+    @property
+    def passed(self) -> float:
+        """Seconds since the wait began."""
+        return time.monotonic() - self._begun
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.seconds - self.passed)
+
+    @property
+    def over(self) -> bool:
+        return self.passed >= self.seconds
+
+    def pause(self, seconds: float) -> None:
+        """Between two looks: not stretched."""
+        # pyinfra's command line patches this sleep, so that other greenlets go on meanwhile.
+        time.sleep(seconds)

@@ -1,14 +1,16 @@
 """The transaction every role ends in: stage, apply, prove, confirm or revert."""
 
-from roles.change import report
+from roles.change import object_record, report
 from roles.change.bundle import HOME, Holder, directory, keep_script, render, script, stage_script, uninstall_script
 from roles.change.inflight import NOT_IN_FLIGHT, in_flight
 from roles.change.mask import mask_text
 from roles.change.mask_files import mask_manifest
 from roles.change.model import IO_SECONDS, LEAST_CONFIRM_SECONDS, STABLE_SECONDS, Change, FileEdit, change_id, cmdline_sha256
+from roles.change.object_record import ChangedField, ChangedObject, ObjectsRecord
 from roles.change.record import (
     CLUSTER_KIND,
     FORMAT,
+    OBJECTS_KIND,
     Effective,
     Events,
     RunInfo,
@@ -33,12 +35,16 @@ __all__ = [
     "IO_SECONDS",
     "LEAST_CONFIRM_SECONDS",
     "NOT_IN_FLIGHT",
+    "OBJECTS_KIND",
     "STABLE_SECONDS",
     "Change",
+    "ChangedField",
+    "ChangedObject",
     "Effective",
     "Events",
     "FileEdit",
     "Holder",
+    "ObjectsRecord",
     "Refusal",
     "RunInfo",
     "RunRecord",
@@ -55,6 +61,7 @@ __all__ = [
     "mask_text",
     "new_run_id",
     "now",
+    "object_record",
     "parse_events",
     "plan_record",
     "read_events",

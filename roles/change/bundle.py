@@ -125,11 +125,14 @@ def uninstall_script(io_seconds: int = model.IO_SECONDS, home: str = HOME, syste
     return templates().get_template("uninstall.sh.j2").render(home=home, systemd=systemd, io_seconds=io_seconds)
 
 
-def keep_script(change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME) -> str:
+def keep_script(
+    change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME, *, append: bool = False
+) -> str:
     """A script for `sh -s` as root: a node keeps the record of a change that is the cluster's and no node's, in place of the one that
-    it has of it. `state` is as change.sh has them."""
+    it has of it, or (`append`) behind it. `state` is as change.sh has them."""
     record = "\n".join(json.dumps(dict(event), sort_keys=True) for event in events)
-    return templates().get_template("keep.sh.j2").render(id=change_id, home=home, holder=holder.lines, record=record, state=state)
+    values = {"id": change_id, "home": home, "holder": holder.lines, "record": record, "state": state, "append": append}
+    return templates().get_template("keep.sh.j2").render(values)
 
 
 def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> str:

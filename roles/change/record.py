@@ -82,7 +82,7 @@ class Effective:
 
     def recorded(self) -> dict[str, Any]:
         """As plain data, without what holds a secret."""
-        settings = {name: dict(values) for name, values in self.settings.items() if not _secret(name, values)}
+        settings = {name: dict(values) for name, values in self.settings.items() if not is_secret(name, values)}
         return {"gates": {name: dict(values) for name, values in self.gates.items()}, "settings": settings}
 
     @classmethod
@@ -91,7 +91,8 @@ class Effective:
         return cls(plan.get("gates") or {}, plan.get("settings") or {})
 
 
-def _secret(name: str, values: Mapping[str, Any]) -> bool:
+def is_secret(name: str, values: Mapping[str, Any]) -> bool:
+    """Whether the values of a field must not be in a record."""
     # A secret by the field's own name, whatever the names below it are; or by what its values look like.
     texts = (f"{name.rpartition('.')[2]}=value", json.dumps(dict(values)))
     return any(mask_text(text) != text for text in texts)
@@ -101,11 +102,12 @@ def _turned(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
     return {name: {"before": value.get("after"), "after": value.get("before")} for name, value in values.items()}
 
 
-#: The kind of a change of the cluster itself, as records have it beside those of model.Change.
-CLUSTER_KIND = "configmap"
+#: The kinds of what is no node's, as records have them beside those of model.Change: one ConfigMap; a run on API objects.
+CLUSTER_KIND, OBJECTS_KIND = "configmap", "objects"
 
 
-def _begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
+def begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
+    """What the record of every change begins with. `undoes` is the change that this one undoes, or ""."""
     return {
         "event": "plan",
         "format": FORMAT,
@@ -128,7 +130,7 @@ def cluster_record(
     """All that is known of a change of the cluster itself before it is written. `node` is who keeps the record, `component` the object,
     `fields` those of its values that change: {"path": [...], "before": ..., "after": ...}, None where there is none."""
     return {
-        **_begun(info, order, change, undoes),
+        **begun(info, order, change, undoes),
         "node": node,
         "component": component,
         "kind": CLUSTER_KIND,
@@ -141,7 +143,7 @@ def plan_record(info: RunInfo, order: int, change: Change, effective: Effective,
     """All that is known of a change before it is applied, without any file's content. `undoes` is the change that this one
     undoes, or ""."""
     return {
-        **_begun(info, order, change.id, undoes),
+        **begun(info, order, change.id, undoes),
         "node": change.node,
         "component": change.component,
         "kind": change.kind,

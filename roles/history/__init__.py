@@ -11,7 +11,7 @@ from roles import control_plane, kubeadm, kubelet
 from roles.api import ApiError
 from roles.change import IO_SECONDS, Refusal, uninstall_script
 from roles.eviction import foresee
-from roles.history import facts, model
+from roles.history import facts, model, objects
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
@@ -21,7 +21,7 @@ from roles.kubelet_config import brings, restarted, state_of, unreadable
 from roles.observe import Observation
 from roles.patience import patient
 from roles.proof import Cluster, NoApi, Node
-from roles.rollout import Fleet, Remote, Turns, deploying, no_data, show, show_lines, table
+from roles.rollout import Fleet, ObjectRun, Remote, Turns, deploying, no_data, show, show_lines, table
 from roles.rollout import remote as bridge
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
 from roles.rollout.nodes import Basis, Capability, Steps, Wishes, change_nodes, ended
@@ -150,14 +150,20 @@ def _to_undo(fleet: Fleet) -> Undoing:
     return Undoing(Wishes(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, tuple(chosen), wanted)
 
 
-@deploying("Roll back", _to_undo, all_reachable=True)
-def rollback(fleet: Fleet, undoing: Undoing) -> Turns:
+def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
+    return objects.to_undo(fleet, _ask) or _to_undo(fleet)
+
+
+@deploying("Roll back", _run_to_undo, all_reachable=True)
+def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
     """Undo a run (--data run=NAME, else the newest): what kubeadm keeps of it first, then the last change first, at the pace of a run, by
     the same transactions.
 
-    Data keys: run, force, allow_evictions, and those of roles/rollout/options.py. Raises DeployError, before any node is written to,
-    where a file or a value of kubeadm's ConfigMaps was changed since, or where pods would have to go without consent.
+    Data keys: those of roles/history/model.py, and those of roles/rollout/options.py. Raises DeployError, before anything is written,
+    where a file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or where pods would have to go without consent.
     """
+    if isinstance(undoing, ObjectRun):
+        return Turns.of(undoing, fleet, "roll back", "undo, read back, or put back")
     return change_nodes("roll back", fleet, undoing, "undo, prove, or put back")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from roles.change.bundle import HOME
 from roles.change.inflight import NOT_IN_FLIGHT
 from roles.change.mask import mask_text
-from roles.change.record import CLUSTER_KIND, FORMAT, parse_events
+from roles.change.record import CLUSTER_KIND, FORMAT, OBJECTS_KIND, parse_events
 from roles.scripts import templates
 
 QUESTION_SECONDS = 60
@@ -25,7 +25,7 @@ class HistoryError(Exception):
 class Recorded:
     """One change as its node recorded it. `plan` is the record made beforehand, `end` how it ended (None: the node alone knows),
     `originals` the bytes of its files before by their number, where they were asked for. `number` is the node's own, which counts its
-    changes as they come; None where it gave none. `damaged` are lines of the record that cannot be read (from 1)."""
+    changes as they come; None where it gave none. `damaged` are lines of the record that cannot be read (from 1); `events` all others."""
 
     host: str
     id: str
@@ -38,6 +38,7 @@ class Recorded:
     originals: dict[int, bytes] = field(default_factory=dict)
     number: int | None = None
     damaged: tuple[int, ...] = ()
+    events: tuple[dict[str, Any], ...] = ()
 
     @property
     def why_unusable(self) -> str | None:
@@ -77,7 +78,12 @@ class Recorded:
     @property
     def of_cluster(self) -> bool:
         """True for a change of the cluster itself; its host is no more than who keeps the record."""
-        return self.plan.get("kind") == CLUSTER_KIND
+        return self.plan.get("kind") in (CLUSTER_KIND, OBJECTS_KIND)
+
+    @property
+    def of_objects(self) -> bool:
+        """True for a run on API objects (roles/change/object_record.py)."""
+        return self.plan.get("kind") == OBJECTS_KIND
 
     @property
     def in_flight(self) -> bool:
@@ -145,4 +151,5 @@ def _change(host: str, change_id: str, state: str, reason: str, record: str, num
         end=next((event for event in reversed(events) if event.get("event") == "end"), None),
         number=int(number) if number.isdecimal() else None,
         damaged=record_lines.damaged,
+        events=events,
     )

@@ -21,8 +21,8 @@ def _run(value: object) -> str:
 
 
 class Wanted(BaseModel):
-    """The data keys of deploys/rollback.py. `run`: None for the newest one; `force`: also where a file was changed since;
-    `allow_evictions`: also where pods would have to go for it."""
+    """The data keys of deploys/rollback.py. `run`: None for the newest one; `force`: also where a file or a field was changed since;
+    `allow_evictions`: also where pods would have to go for it; of a run on API objects `allow_restarts`, and `kubeconfig` for the API."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,10 +32,26 @@ class Wanted(BaseModel):
         WithJsonSchema({"type": "string", "pattern": _RUN}),
         Field(description="the run that is undone; without it the newest one", examples=["r20260131-235900-1a2b"]),
     ] = None
-    force: Annotated[Boolean, Field(description="consent: also where a file was changed since", examples=[True])] = False
+    force: Annotated[
+        Boolean, Field(description="consent: also where a file or a field of an object was changed since", examples=[True])
+    ] = False
     allow_evictions: Annotated[
         Boolean, Field(description="consent: also where pods would have to go for the settings of before", examples=[True])
     ] = False
+    allow_restarts: Annotated[
+        Boolean,
+        Field(
+            description="consent: also containers that are restarted when a resize is undone, as their resizePolicy has it", examples=[True]
+        ),
+    ] = False
+    kubeconfig: Annotated[
+        str | None,
+        WithJsonSchema({"type": "string"}),
+        Field(
+            description="a file on the operator's machine whose identity is used, instead of the control plane's own",
+            examples=["~/.kube/config"],
+        ),
+    ] = None
 
 
 def read(remote: Remote) -> Wanted:

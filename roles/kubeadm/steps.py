@@ -15,12 +15,13 @@ from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting, re
 from roles.kubeadm.plan import Edited, Member
 from roles.kubeadm.write import API_WAIT, write
 from roles.kubelet import ask
+from roles.objects import Session
 from roles.patience import patient
 from roles.proof import NoApi, Survey
 from roles.rollout import remote as bridge
+from roles.rollout.locked_run import ClusterStep
 from roles.rollout.options import Options
 from roles.rollout.remote import Fleet, RemoteError
-from roles.rollout.run import ClusterStep
 
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _UNKNOWN = "unrecognized feature gate"
@@ -102,7 +103,7 @@ def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Option
             if name == KUBELET and (said := _refused(found, edited.after)):
                 refusals.append(f"{name}: {said}; mend that, or {_LEAVE}")
             made.edited[name] = edited
-            made.steps.append(_step(name, edited, lasting, partial(write, connect, name, edit)))
+            made.steps.append(_step(name, edited, lasting, partial(write, Session(connect), name, edit)))
     if options.persist:
         bridge.stop(refusals)
     return made
@@ -179,6 +180,6 @@ def undo(
         lost = "no node was touched, and it still says what is to be undone"
         undoes = changes[0][0]
         fields = ", ".join(map(str, edited.fields))
-        steps.append(ClusterStep(name, f"undo {undoes} ({fields})", diff, partial(write, connect, name, edit), lost, undoes))
+        steps.append(ClusterStep(name, f"undo {undoes} ({fields})", diff, partial(write, Session(connect), name, edit), lost, undoes))
     bridge.stop(reasons)
     return ClusterWrites(steps, notes)

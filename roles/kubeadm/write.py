@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-import gevent
-
-from roles.api import FIELD_MANAGER, Api, Conflict
+from roles.api import FIELD_MANAGER, Conflict
 from roles.formats import FormatError
 from roles.kubeadm.lasting import KEYS, NAMESPACE, ConfigMap, config_map, path_of
 from roles.kubeadm.plan import Edit
-from roles.objects import Access, Object, Unknown
+from roles.objects import Object, Session, Unknown
+from roles.patience import Deadline
+from roles.rollout.locked_run import Fields
 from roles.rollout.remote import show
-from roles.rollout.run import Fields
 
 # Seconds. An API server that restarts is away for about 40; for as long a ConfigMap that others write again and again is tried.
 API_WAIT = 60.0
@@ -26,21 +24,20 @@ class NotWritten(Exception):
     """What was to last does not; says why."""
 
 
-def write(connect: Callable[[], Api], name: str, edit: Edit, begin: Callable[[Fields], None]) -> str:
+def write(session: Session, name: str, edit: Edit, begin: Callable[[Fields], None]) -> str:
     """Make the edit in the ConfigMap as it is now, whoever wrote it last; how it was proven, in words.
 
-    `connect` gives the API anew for each use; `begin` is called with the fields before each write that differs from the one before.
+    `begin` is called with the fields before each write that differs from the one before.
     Raises NotWritten, Refusal, ApiError or NoApi.
     """
-    until = time.monotonic() + CONFLICTS
-    access = Access(connect)
+    deadline = Deadline(CONFLICTS)
     noted: Fields = ()
 
     def done(item: Object) -> bool:
         return not edit(config_map(item).data).fields and FIELD_MANAGER in _managers(item)
 
     while True:
-        found = _read(access, name)
+        found = _read(session, name)
         try:
             edited = edit(found.data)
         except FormatError as error:
@@ -61,22 +58,22 @@ def write(connect: Callable[[], Api], name: str, edit: Edit, begin: Callable[[Fi
         }
         try:
             # kubeadm owned the field; it writes the object whole, and takes it back without asking.
-            access.written(path_of(name), lambda api: api.apply(path_of(name), manifest, force=True), done)  # noqa: B023 - called at once
+            session.written(path_of(name), lambda api: api.apply(path_of(name), manifest, force=True), done)  # noqa: B023 - called at once
         except Unknown as error:
             look = f"kubectl get configmap -n {NAMESPACE} {name} -o yaml"
             raise NotWritten(f"STATE UNKNOWN: {error}; look at it: {look}; the same command, run again, goes on from there") from error
         except Conflict as error:
-            if time.monotonic() > until:
+            if deadline.over:
                 raise NotWritten(f"others write it again and again: {error}") from error
             show(f"  {name}: it was changed since it was read; reading it again")
-            gevent.sleep(PAUSE)
+            deadline.pause(PAUSE)
             continue
         break
-    return _proven(access, name, edit, bool(noted))
+    return _proven(session, name, edit, bool(noted))
 
 
-def _proven(access: Access, name: str, edit: Edit, written: bool) -> str:
-    item = _item(access, name)
+def _proven(session: Session, name: str, edit: Edit, written: bool) -> str:
+    item = _item(session, name)
     if wrong := edit(config_map(item).data).fields:
         raise NotWritten(f"it was written, and when read back {'.'.join(wrong[0].path)} is another: somebody else changes it")
     if not written:
@@ -86,15 +83,15 @@ def _proven(access: Access, name: str, edit: Edit, written: bool) -> str:
     return f"read back: resourceVersion {config_map(item).version}, field manager {FIELD_MANAGER}"
 
 
-def _read(access: Access, name: str) -> ConfigMap:
-    found = config_map(_item(access, name))
+def _read(session: Session, name: str) -> ConfigMap:
+    found = config_map(_item(session, name))
     if found.text is None:
         raise NotWritten(f"ConfigMap {NAMESPACE}/{name} has no key {KEYS[name]}")
     return found
 
 
-def _item(access: Access, name: str) -> dict[str, Any]:
-    item = access.fetch(path_of(name))
+def _item(session: Session, name: str) -> dict[str, Any]:
+    item = session.fetch(path_of(name))
     if item is None:
         raise NotWritten(f"ConfigMap {NAMESPACE}/{name} is gone")
     return item

@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-from pyinfra.api.deploy import deploy
+from collections.abc import Sequence
+from dataclasses import replace
 
 from roles.api import Api, ApiError
-from roles.change.record import new_run_id, this_run
-from roles.change.refusal import Refusal
+from roles.change import ObjectsRecord, Refusal, new_run_id, this_run
 from roles.harmless import one_line
 from roles.objects import live as facts
 from roles.objects import plan as planning
-from roles.objects import rollout
-from roles.objects.access import API_WAIT, REFUSED, Access, NotDone, Unknown, once
+from roles.objects import rollout, way_back
 from roles.objects.compliance import unmet_class, unmet_workload
-from roles.objects.connection import connection
-from roles.objects.errand import LOOK_AGAIN, Errand
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import RESOURCES_OF_KINDS, Desired, namespaced_name, read
+from roles.objects.outcome import Foreign, Gone, NotDone, Refused, RevertFailed, Undone, Unknown
 from roles.objects.plan import Action, Plan
-from roles.objects.run import ObjectRun, Turn, read_live
+from roles.objects.rolling import LOOK_AGAIN, RollOuts
+from roles.objects.session import API_WAIT, REFUSED, Session, open_session
+from roles.objects.write import Writer, read_live
+from roles.patience import unless_set
 from roles.proof import NoApi, survey
+from roles.rollout import Fleet, ObjectRun, Stage, Turns, deploying, report, show, show_lines
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
-from roles.rollout import table
-from roles.rollout.remote import Fleet, show, show_lines
+from roles.rollout.options import Options
 
-CELL = 120
-
-
-@dataclass
-class Prepared:
-    """The whole plan of one run, and the host whose turn stands for the cluster."""
-
-    run: ObjectRun
-    driver: str
+#: As records name the runs that this undoes.
+CAPABILITY = "priority_classes"
 
 
-@deploy("Priority classes")  # type: ignore[untyped-decorator]
-def priority_classes() -> None:
-    """Make the cluster's PriorityClasses as the inventory's data has them, and give workloads theirs.
-
-    Data keys: priority_classes, workloads, replace, prune, force, only, rollout_timeout, kubeconfig, and take_over
-    (roles/rollout/options.py). Raises DeployError, before anything is written, where the plan is refused.
-    """
-    prepared = bridge.once("priority_classes", _prepare)
-    changes = bool(prepared.run.turns) and bridge.current_host() == prepared.driver
-    bridge.drive("priority classes", changes, prepared.run.result, name="apply, and read back")
-
-
-def _prepare(fleet: Fleet) -> Prepared:
-    bridge.stop(f"{remote.name}: unreachable; mend that, or leave it out with --limit" for remote in fleet.unreachable)
+def _read(fleet: Fleet) -> tuple[Options, Desired]:
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
     options = run_options.read(fleet.targets)
@@ -64,39 +42,84 @@ def _prepare(fleet: Fleet) -> Prepared:
         raise bridge.refuse(
             "no host has priority_classes or workloads in its data; set them in group_data, or with --data priority_classes=NAME=VALUE"
         )
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if desired.kubeconfig is not None else []
+    return options, desired
+
+
+@deploying("Priority classes", _read, all_reachable=True)
+def priority_classes(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
+    """Make the cluster's PriorityClasses as the inventory's data has them, and give workloads theirs.
+
+    Data keys: priority_classes, workloads, replace, prune, force, only, rollout_timeout, kubeconfig, and take_over
+    (roles/rollout/options.py). Raises DeployError, before anything is written, where the plan is refused.
+    """
+    return Turns.of(_prepare(fleet, *asked), fleet, "priority classes", "apply, and read back")
+
+
+def _prepare(fleet: Fleet, options: Options, desired: Desired) -> ObjectRun:
+    api = _session(fleet, desired.kubeconfig)
+    plan = planning.make(desired, _live(api))
+    bridge.stop(plan.refusals)
+    plan.actions = _dry_run(plan.actions, api, desired.force)
+    writer = Writer(api, force=desired.force, rollout_timeout=desired.rollout_seconds)
+    timeout = desired.rollout_timeout if "rollout_timeout" in desired.model_fields_set else None
+    run = _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout)
+    _show_plan(run, plan)
+    return run
+
+
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, *, force: bool, kubeconfig: str | None) -> ObjectRun:
+    """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
+    api = _session(fleet, kubeconfig)
+    asked = record.about.get("rollout_timeout")
+    seconds = unless_set(asked or Desired.model_fields["rollout_timeout"].default, asked is not None)
+    plan = way_back.make(record, _live(api), force=force, rollout_seconds=seconds)
+    bridge.stop(plan.refusals)
+    plan.actions = _dry_run(plan.actions, api, force)
+    writer = Writer(api, force=force, rollout_timeout=seconds)
+    run = _run(fleet, options, plan, writer, {"undo": record.run}, asked, record.change)
+    show(f"\nUndoing run {record.run}")
+    _show_plan(run, plan)
+    return run
+
+
+def _session(fleet: Fleet, kubeconfig: str | None) -> Session:
+    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
-    connect = connection(fleet, found, desired.kubeconfig)
+    return open_session(fleet, found, kubeconfig)
+
+
+def _live(api: Session) -> Live:
     try:
-        live = once(connect, read_live)
+        return api.asked(read_live)
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
-    plan = planning.make(desired, live)
-    bridge.stop(plan.refusals)
-    plan.actions = _dry_run(plan.actions, connect, desired.force)
-    run = ObjectRun(
-        this_run(new_run_id(), {"cluster": desired.model_dump()}),
-        plan,
-        connect,
+
+
+def _run(
+    fleet: Fleet, options: Options, plan: Plan, writer: Writer, wanted: dict[str, object], rollout_timeout: int | None, undoes: str = ""
+) -> ObjectRun:
+    return ObjectRun(
+        this_run(new_run_id(), wanted),
+        [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
-        force=desired.force,
-        rollout_timeout=desired.rollout_timeout,
-        finish=lambda run: _finish(run, plan),
+        lambda run: report.show_objects_end(run, _rest(plan)),
+        capability=CAPABILITY,
+        about={"rollout_timeout": rollout_timeout},
+        leaving=writer.leaving,
+        undoes=undoes,
+        warnings=writer.rolling.warnings,
     )
-    _show_plan(run, plan)
-    driver = next((remote for remote in fleet.targets if remote.is_control_plane), fleet.targets[0])
-    return Prepared(run, driver.name)
 
 
-def _dry_run(actions: Sequence[Action], connect: Callable[[], Api], force: bool) -> list[Action]:
+def _dry_run(actions: Sequence[Action], api: Session, force: bool) -> list[Action]:
     """The same actions with what the API server makes of them. Raises DeployError with all that it refuses."""
     refusals: list[object] = []
     shown: list[Action] = []
     for action in actions:
         try:
-            shown.append(replace(action, shown=once(connect, lambda api, action=action: _shown(action, api, force))))  # type: ignore[misc]
+            shown.append(replace(action, shown=api.asked(lambda api, action=action: _shown(action, api, force), "dry run")))  # type: ignore[misc]
         except ApiError as error:
             refusals.append(f"{action.name}: {error}")
         except NoApi as error:
@@ -131,60 +154,41 @@ def _show_plan(run: ObjectRun, plan: Plan) -> None:
     if plan.kept:
         show_lines("\nNo longer in the data:\n" + "\n".join(one_line(f"    {name}: {why}") for name, why in plan.kept))
     if not plan.actions:
-        _show_results(run, plan)
+        report.show_objects(run, _rest(plan))
 
 
-def _finish(run: ObjectRun, plan: Plan) -> None:
-    _show_results(run, plan)
-    for warning in run.warnings:
-        show(f"\nWARNING: {warning}")
-    show(f"\nRecord of the run: {run.record.path}")
-    if run.halted:
-        show(f"\nHALTED: {run.halted}")
-        left = [turn.action.name for turn in run.turns if turn.outcome == "not started"]
-        if left:
-            show(f"Not touched: {', '.join(left)}.")
-        show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")
-
-
-def _show_results(run: ObjectRun, plan: Plan) -> None:
-    rows = [_row(turn) for turn in run.turns]
-    rows += [[name, "none", "no change", "-", why] for name, why in plan.unchanged]
-    rows += [[name, "none", "kept", "-", "dropped from the data, as said above"] for name, _ in plan.kept]
-    show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], rows))
-
-
-def _row(turn: Turn) -> list[str]:
-    action = turn.action
-    return [
-        action.name,
-        action.what,
-        turn.outcome,
-        f"{turn.seconds:.0f}" if turn.seconds else "-",
-        turn.proof or table.short(turn.why, CELL) or "-",
-    ]
+def _rest(plan: Plan) -> list[list[str]]:
+    """The rows of what this run has nothing to do with."""
+    rows = [[name, "none", "no change", "-", why] for name, why in plan.unchanged]
+    return rows + [[name, "none", "kept", "-", "dropped from the data, as said above"] for name, _ in plan.kept]
 
 
 __all__ = [
     "API_WAIT",
+    "CAPABILITY",
     "COLLECTIONS",
     "LOOK_AGAIN",
     "REFUSED",
     "RESOURCES_OF_KINDS",
-    "Access",
     "Desired",
-    "Errand",
+    "Foreign",
+    "Gone",
     "Live",
     "NotDone",
     "Object",
+    "Refused",
+    "RevertFailed",
+    "RollOuts",
+    "Session",
+    "Undone",
     "Unknown",
-    "connection",
     "namespaced_name",
-    "once",
+    "open_session",
     "priority_classes",
     "read",
     "read_live",
     "rollout",
+    "undo",
     "unmet_class",
     "unmet_workload",
 ]

@@ -58,7 +58,7 @@ def _differences(item: PriorityClass, found: Object) -> list[str]:
     changed = []
     if facts.value_of(found) != item.value:
         changed.append("value")
-    if facts.policy_of(found) != _wanted_policy(item, found):
+    if facts.policy_of(found) != wanted_policy(item, found):
         changed.append("preemptionPolicy")
     if item.description is not None:
         changed += ["description"] if (found.get("description") or "") != item.description else []
@@ -74,7 +74,7 @@ def _differences(item: PriorityClass, found: Object) -> list[str]:
     return changed
 
 
-def _wanted_policy(item: PriorityClass, found: Object) -> str:
+def wanted_policy(item: PriorityClass, found: Object) -> str:
     """What preemptionPolicy comes to by an apply: left out of the data it goes back to the default where daytwo alone had set it."""
     if item.preemption_policy is not None:
         return item.preemption_policy
@@ -86,8 +86,8 @@ def immutable(item: PriorityClass, found: Object) -> list[str]:
     changes = []
     if facts.value_of(found) != item.value:
         changes.append(f"value is {facts.value_of(found)} and cannot become {item.value}")
-    if facts.policy_of(found) != _wanted_policy(item, found):
-        changes.append(f"preemptionPolicy is {facts.policy_of(found)} and cannot become {_wanted_policy(item, found)}")
+    if facts.policy_of(found) != wanted_policy(item, found):
+        changes.append(f"preemptionPolicy is {facts.policy_of(found)} and cannot become {wanted_policy(item, found)}")
     return changes
 
 

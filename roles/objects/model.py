@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from roles.change.refusal import Refusal
 from roles.data import MAP_OR_TEXT, Boolean, Names
+from roles.patience import unless_set
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
 USER_MAXIMUM = 1_000_000_000
@@ -333,6 +334,11 @@ class Desired(BaseModel):
             examples=["~/.kube/config"],
         ),
     ] = None
+
+    @property
+    def rollout_seconds(self) -> float:
+        """How long each roll-out is waited for."""
+        return unless_set(self.rollout_timeout, "rollout_timeout" in self.model_fields_set)
 
     @property
     def classes(self) -> tuple[PriorityClass, ...]:

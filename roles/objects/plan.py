@@ -60,7 +60,7 @@ def make(desired: Desired, live: Live) -> Plan:
     _one_default(desired, live, removed, plan)
     changing = [action for item in desired.classes if (action := _class(item, desired, live, plan)) is not None]
     assigning = [action for item in desired.chosen_workloads if (action := _workload(item, desired, live, removed, plan)) is not None]
-    plan.actions = _ordered(changing, assigning, [removed[name] for name in sorted(removed)])
+    plan.actions = ordered(changing, assigning, [removed[name] for name in sorted(removed)])
     return plan
 
 
@@ -192,12 +192,12 @@ def _removals(desired: Desired, live: Live, moving: Collection[str], plan: Plan)
         else:
             removed[name] = Action(
                 "remove", told, f"{CLASSES_PATH}/{name}", found, None, "remove it: no longer in the data",
-                _removal_notes(found, now),
+                removal_notes(found, now),
             )  # fmt: skip
     return removed
 
 
-def _removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
+def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
     notes = []
     if now.any:
         notes.append(f"{now}, and these leave it in this run; it is looked at again before it is removed")
@@ -234,28 +234,29 @@ def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str
     spec = facts.template(item.kind, found)
     if spec.get("priority") not in (None, value):
         problems.append(f"its template sets priority {spec['priority']} itself, and the API lets no such pod in; take that out first")
-    if reason := rollout.not_rolling(item.kind, found):
-        problems.append(reason)
-    state = rollout.progress(item.kind, found)
-    if not state.done:
-        problems.append(f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; fix that first")
+    problems += rollout.not_rollable(item.kind, found)
     if problems:
         plan.refusals += [f"{name}: {problem}" for problem in problems]
         return None
-    count = facts.replicas(item.kind, found)
+    return assign(item, found, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
+
+
+def assign(item: Workload, found: Object, live: Live, becomes: str, rollout_seconds: float) -> Action:
+    """Give a workload its class, or none where `item` has none. `becomes` is that class in words."""
+    count, current = facts.replicas(item.kind, found), facts.class_of(item.kind, found)
     old = live.classes.get(current)
     was = f"{current} ({facts.value_of(old)})" if old is not None else current or "no class"
     notes = (
         f"re-creates its pods, {count} of them ({rollout.how_it_rolls(item.kind, found)})"
         if count
         else "it has no pods now; none is re-created",
-        f"waits {desired.rollout_timeout} s for the roll-out, then for the old pods to end; "
+        f"waits {rollout_seconds:g} s for the roll-out, then for the old pods to end; "
         "one that fails is undone, which re-creates its pods once more",
     )
-    manifest = assignment(item, found, item.priority_class)
-    summary = f"class {was} -> {item.priority_class} ({value})"
+    manifest = assignment(item, found, item.priority_class or None)
+    name = f"{item.kind} {item.namespace}/{item.name}"
     # The API server checks the class only when pods are made: a dry run is as good before the class is there.
-    return Action("assign", name, item.path, found, manifest, summary, notes, wanted, item)
+    return Action("assign", name, item.path, found, manifest, f"class {was} -> {becomes}", notes, None, item)
 
 
 def assignment(item: Workload, found: Object, priority_class: str | None) -> dict[str, Any]:
@@ -275,8 +276,9 @@ def assignment(item: Workload, found: Object, priority_class: str | None) -> dic
     return manifest
 
 
-def _ordered(changing: list[Action], assigning: list[Action], removing: list[Action]) -> list[Action]:
-    """A default makes room before its successor comes; classes come before the workloads that name them, and go after them."""
+def ordered(changing: list[Action], assigning: list[Action], removing: list[Action]) -> list[Action]:
+    """The order of a plan's actions. A default makes room before its successor comes; classes come before the workloads that name them,
+    and go after them."""
 
     def frees(action: Action) -> bool:
         return action.before is not None and facts.is_default(action.before)

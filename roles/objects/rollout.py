@@ -207,6 +207,15 @@ def not_rolling(kind: str, item: Object) -> str | None:
     return None
 
 
+def not_rollable(kind: str, item: Object) -> list[str]:
+    """Why a roll-out of it could not be carried out, or not be judged."""
+    problems = [reason] if (reason := not_rolling(kind, item)) else []
+    state = progress(kind, item)
+    if not state.done:
+        problems.append(f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; fix that first")
+    return problems
+
+
 def how_it_rolls(kind: str, item: Object) -> str:
     """What is felt meanwhile, in a few words."""
     spec = item.get("spec") or {}

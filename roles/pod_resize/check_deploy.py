@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import quote
-
-import gevent
-from gevent.pool import Pool
 
 from roles.api import ApiError, Conflict, Forbidden, NotFound, list_objects
 from roles.change import Refusal, RunInfo, new_run_id, this_run
 from roles.kubelet import allocatable
-from roles.objects import LOOK_AGAIN, Errand, NotDone, Object
-from roles.patience import patient
+from roles.objects import LOOK_AGAIN, NotDone, Object, RevertFailed
+from roles.patience import Deadline
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import facts, model, probe, reach
 from roles.pod_resize import resources as res
 from roles.pod_resize.ability import Ability
-from roles.pod_resize.engine import Engine, Line, RevertFailed, Watcher
+from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.model import Probe
 from roles.pod_resize.reach import Reached
 from roles.proof import NoApi
-from roles.rollout import Fleet, Locked, RemoteError, Turns, deploying, show, show_lines, table
+from roles.rollout import ClusterStep, Fields, Fleet, ObjectRun, Stage, Turns, deploying, show, show_lines, table
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -32,7 +29,7 @@ from roles.rollout.options import Options
 # Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
 START_SECONDS = 90.0
 REMOVAL_SECONDS = 90.0
-API_PATIENCE = 60.0
+API_WAIT = 60.0
 AT_ONCE = 5
 _NAMESPACES = "/api/v1/namespaces"
 
@@ -49,12 +46,10 @@ class Row:
 
 @dataclass
 class NodeCheck:
-    """One node: its probe's image, its rows, and how it ended."""
+    """One node: its probe's image, and its rows."""
 
     name: str
     image: str
-    outcome: str = "not started"
-    why: str = ""
     rows: list[Row] = field(default_factory=list)
 
 
@@ -74,13 +69,13 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
     made, where the cluster cannot do it: it says what is missing.
     """
     options, wish = asked
-    reached = reach.reach(fleet, wish.kubeconfig)
-    line = Line(reached.connect, API_PATIENCE)
+    reached = reach.reach(fleet, wish.kubeconfig, API_WAIT)
+    session = reached.session
     targets = {remote.name for remote in fleet.targets}
     names = [name for name, remote in reached.nodes.items() if remote.name in targets]
     try:
-        ability = line.ask("plan", lambda api: facts.read_ability(reached.found, api, names))
-        items = line.ask("plan", lambda api: list_objects(api, "/api/v1/nodes"))
+        ability = session.asked(lambda api: facts.read_ability(reached.found, api, names), "plan")
+        items = session.asked(lambda api: list_objects(api, "/api/v1/nodes"), "plan")
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
     bridge.stop(
@@ -88,13 +83,13 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
     )
     nodes, problems = _nodes(wish, items, names)
     bridge.stop(problems)
-    run = CheckRun(this_run(new_run_id(), {"cluster": wish.model_dump()}), fleet, reached, ability, nodes, wish, options.take_over, line)
+    run = CheckRun(this_run(new_run_id(), {"cluster": wish.model_dump()}), fleet, reached, ability, nodes, wish, options.take_over)
     show(f"\nPlan of run {run.info.id}: a probe pod on {', '.join(names)}, in the namespace {run.namespace}, which is removed again")
     show(f"    each container up from {res.told(probe.SMALL)} to {res.told(probe.LARGE)} and down again: `{probe.KEEP}` without a restart,")
     show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; read in its cgroup, status and identity; nothing else is touched")
     for note in (*abilities.unsure(ability, names), *_rules(ability, names)):
         show(f"    note: {note}")
-    return Turns([reach.driver(fleet)], run.result, "check", "resize a probe pod on each node")
+    return Turns.of(run, fleet, "check", "resize a probe pod on each node")
 
 
 def _nodes(wish: Probe, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
@@ -125,46 +120,34 @@ def _rules(ability: Ability, names: list[str]) -> list[str]:
     return found
 
 
-class CheckRun(Errand):
-    """The probes of all nodes. Whatever happens, the namespace goes at the end."""
+class CheckRun(ObjectRun):
+    """The probes of all nodes. Whatever happens, the namespace goes at the end, so that there is nothing to undo."""
 
     def __init__(
-        self,
-        info: RunInfo,
-        fleet: Fleet,
-        reached: Reached,
-        ability: Ability,
-        nodes: list[NodeCheck],
-        wish: Probe,
-        take_over: str,
-        line: Line,
-    ) -> None:
-        super().__init__(info, reached.connect, fleet, take_over)
+        self, info: RunInfo, fleet: Fleet, reached: Reached, ability: Ability, nodes: list[NodeCheck], wish: Probe, take_over: str
+    ) -> None:  # fmt: skip
         self.nodes = nodes
         self.namespace = f"{probe.PREFIX}{info.id}"
-        self._line = line
+        self._session = reached.session
         self._ability = ability
         self._left = ""
-        watcher = Watcher(line, self.namespace, "")
-        self._engine = Engine(line, watcher, ability, reached.nodes, reached.units, wish.resize_timeout, lambda text: show(f"  {text}"))
+        watcher = Watcher(self._session, self.namespace, "")
+        units, seconds = reached.units, wish.resize_seconds
+        self._engine = Engine(self._session, watcher, ability, reached.nodes, units, seconds, lambda text: show(f"  {text}"))
+        steps = tuple(ClusterStep(f"node {node.name}", "a probe pod", "", partial(self._node, node), "", action="check") for node in nodes)
+        super().__init__(
+            info, [Stage(steps, AT_ONCE)], fleet, take_over, lambda run: self._close(),
+            capability="pod_resize_check", about={},
+            leaving=lambda: (
+                f"the namespace {self.namespace} stays; the next check removes it, or: kubectl delete namespace {self.namespace}"
+            ),
+        )  # fmt: skip
 
-    def outcomes(self) -> Mapping[str, str]:
-        return {f"node {node.name}": node.outcome for node in self.nodes}
-
-    def leaving(self) -> str:
-        return f"the namespace {self.namespace} stays; the next check removes it, or: kubectl delete namespace {self.namespace}"
-
-    def work(self) -> None:
+    def _work(self) -> None:
         try:
             self._clean()
             self._make_namespace()
-            pool = Pool(AT_ONCE)
-            for node in self.nodes:
-                pool.wait_available()
-                if self.halted:
-                    break
-                pool.spawn(self._node, node)
-            pool.join()
+            super()._work()
         except (ApiError, NoApi, NotDone) as error:
             self.halted = self.halted or str(error)
         finally:
@@ -174,9 +157,14 @@ class CheckRun(Errand):
                 self._left = str(error)
                 self.halted = self.halted or f"the namespace {self.namespace} could not be removed: {error}"
 
-    def close(self) -> None:
+    def _end(self, step: ClusterStep) -> dict[str, Any]:
+        node = self.nodes[self.steps.index(step)]
+        return {**super()._end(step), "proofs": [f"{row.stage}: {row.proof}" for row in node.rows]}
+
+    def _close(self) -> None:
         rows = [[row.node, row.stage, row.outcome, table.short(row.proof)] for node in self.nodes for row in node.rows]
-        rows += [[node.name, "-", node.outcome, table.short(node.why) or "-"] for node in self.nodes if node.outcome != "done"]
+        ended = zip(self.nodes, self.steps, strict=True)
+        rows += [[node.name, "-", step.outcome, table.short(step.why) or "-"] for node, step in ended if step.outcome != self.success]
         show_lines("\n" + table.render(["node", "resized", "outcome", "proof"], rows))
         if self.halted:
             show(f"\nHALTED: {self.halted}")
@@ -187,15 +175,15 @@ class CheckRun(Errand):
 
     def _make_namespace(self) -> None:
         manifest = probe.namespace(self.info.id)
-        self._line.ask("make", lambda api: api.apply(f"{_NAMESPACES}/{self.namespace}", manifest))
+        self._session.asked(lambda api: api.apply(f"{_NAMESPACES}/{self.namespace}", manifest), "make")
 
     def _clean(self) -> None:
         """No namespace of a check is there any more: the run holds the cluster's lock, so whatever is there is nobody's. Raises NotDone,
         ApiError, NoApi."""
-        until = time.monotonic() + patient(REMOVAL_SECONDS)
+        deadline = Deadline(REMOVAL_SECONDS)
         asked: set[str] = set()
         while True:
-            there = self._line.ask("look", lambda api: list_objects(api, _NAMESPACES, labels=probe.LABEL))
+            there = self._session.asked(lambda api: list_objects(api, _NAMESPACES, labels=probe.LABEL))
             if not there:
                 return
             for item in there:
@@ -203,55 +191,43 @@ class CheckRun(Errand):
                 if uid not in asked:
                     asked.add(uid)
                     try:
-                        self._line.ask("remove", lambda api, path=path, uid=uid: api.delete(path, uid))  # type: ignore[misc]
+                        self._session.asked(lambda api, path=path, uid=uid: api.delete(path, uid), "remove")  # type: ignore[misc]
                     except (NotFound, Conflict):
                         # It is gone, or another one by now, or is being deleted: by a request whose answer was lost. The next look tells.
                         continue
-            if time.monotonic() > until:
+            if deadline.over:
                 names = ", ".join(str(item["metadata"]["name"]) for item in there)
                 raise NotDone(
-                    f"{names}: still there after {patient(REMOVAL_SECONDS):g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
+                    f"{names}: still there after {deadline.seconds:g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
                 )
-            gevent.sleep(LOOK_AGAIN)
+            deadline.pause(LOOK_AGAIN)
 
     # ---- one node
 
-    def _node(self, node: NodeCheck) -> None:
-        begun = time.monotonic()
-        try:
-            self._lock.ensure()
-            node.outcome = "failed"
-            made = self._start(node)
-            for stage, step in probe.stages(made, self._ability.minor):
-                if self.interrupted:
-                    raise NotDone("interrupted by the operator")
-                show(f"\n{node.name}: {stage}: {step.told}")
-                before = self._allocated(node.name)
-                try:
-                    proof = str(self._engine.resize(step))
-                except (NotDone, RevertFailed) as error:
-                    node.rows.append(Row(node.name, stage, "failed", str(error)))
-                    raise
-                moved = self._moved(node.name, before, step.after)
-                node.rows.append(Row(node.name, stage, "done", f"{proof}; {moved}"))
-                show(f"  {node.name}: {stage}: done: {proof}; {moved}")
-            node.outcome = "done"
-        except (NotDone, RevertFailed, ApiError, NoApi, Locked, RemoteError) as error:
-            node.why = str(error)
-        except Exception as error:
-            node.why = f"an error of daytwo's own: {error!r}"
-        if node.outcome != "done":
-            self.halted = self.halted or f"{node.name}: {node.why}"
-        self.note_done({"event": "end", "object": f"node {node.name}", "outcome": node.outcome, "why": node.why,
-                   "proofs": [f"{row.stage}: {row.proof}" for row in node.rows],
-                   "seconds": round(time.monotonic() - begun, 1)})  # fmt: skip
+    def _node(self, node: NodeCheck, begin: Callable[[Fields], None]) -> str:
+        """Nothing of it lasts, so nothing is recorded for a way back."""
+        made = self._start(node)
+        for stage, step in probe.stages(made, self._ability.minor):
+            if self.interrupted:
+                raise NotDone("interrupted by the operator")
+            show(f"\n{node.name}: {stage}: {step.told}")
+            before = self._allocated(node.name)
+            try:
+                proof = str(self._engine.resize(step))
+            except (NotDone, RevertFailed) as error:
+                node.rows.append(Row(node.name, stage, "failed", str(error)))
+                raise
+            moved = self._moved(node.name, before, step.after)
+            node.rows.append(Row(node.name, stage, "done", f"{proof}; {moved}"))
+            show(f"  {node.name}: {stage}: done: {proof}; {moved}")
+        return f"{len(node.rows)} resizes, each proven"
 
     def _start(self, node: NodeCheck) -> Object:
         """The node's probe, running. Raises NotDone, ApiError, NoApi."""
         manifest = probe.pod(self.info.id, node.name, node.image)
         path = f"{_NAMESPACES}/{self.namespace}/pods/{quote(probe.pod_name(node.name), safe='')}"
-        until = time.monotonic() + patient(START_SECONDS)
-        uid = str(_patiently(lambda: self._line.ask("make", lambda api: api.apply(path, manifest)), until)["metadata"]["uid"])
+        deadline = Deadline(START_SECONDS)
+        uid = str(_patiently(lambda: self._session.asked(lambda api: api.apply(path, manifest), "make"), deadline)["metadata"]["uid"])
         while True:
             pod = self._engine.watcher.look().get(uid)
             if pod is None or res.is_over(pod):
@@ -261,13 +237,13 @@ class CheckRun(Errand):
             # A kubelet that knows of resizes tells the resources of what runs.
             if all(res.identity(pod, name).started for name, _ in probe.POLICIES) and all(res.of(state) for state in states):
                 return pod
-            if time.monotonic() > until:
-                raise NotDone(f"the probe pod does not run after {patient(START_SECONDS):g} s: {_waiting(states)}")
-            gevent.sleep(LOOK_AGAIN)
+            if deadline.over:
+                raise NotDone(f"the probe pod does not run after {deadline.seconds:g} s: {_waiting(states)}")
+            deadline.pause(LOOK_AGAIN)
 
     def _allocated(self, node: str) -> dict[str, Any]:
         """What the node's pods are allocated, in all, and the probe's part of it."""
-        pods = self._line.ask("look", lambda api: list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}"))
+        pods = self._session.asked(lambda api: list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}"))
         found: dict[str, Any] = {"cpu": 0, "memory": 0, "probe": {}}
         for pod in pods:
             if res.is_over(pod):
@@ -289,15 +265,15 @@ class CheckRun(Errand):
         return f"allocated on the node: {cpu}, memory {int(before['memory']) >> 20}Mi -> {int(after['memory']) >> 20}Mi"
 
 
-def _patiently(make: Callable[[], dict[str, Any]], until: float) -> dict[str, Any]:
+def _patiently(make: Callable[[], dict[str, Any]], deadline: Deadline) -> dict[str, Any]:
     """A new namespace has no service account for a moment, and lets no pod in meanwhile."""
     while True:
         try:
             return make()
         except Forbidden as error:
-            if "serviceaccount" not in error.rule or time.monotonic() > until:
+            if "serviceaccount" not in error.rule or deadline.over:
                 raise
-        gevent.sleep(LOOK_AGAIN)
+        deadline.pause(LOOK_AGAIN)
 
 
 def _waiting(states: list[Object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from roles.api import Api, ApiError, list_objects
 from roles.change import Refusal
 from roles.harmless import as_json
-from roles.objects import connection
+from roles.objects import open_session
 from roles.pod_resize import model
 from roles.pod_resize.compliance import NEEDED, Drift, find
 from roles.proof import NoApi, survey
@@ -33,9 +33,8 @@ def resize_drift(fleet: Fleet, wish: model.Listed) -> int | None:
     servers = [remote for remote in fleet.inventory if remote.is_control_plane] if wish.kubeconfig else []
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
-    connect = connection(fleet, found, wish.kubeconfig)
     try:
-        drifts = read(connect())
+        drifts = open_session(fleet, found, wish.kubeconfig).asked(read)
     except (ApiError, NoApi, ValueError) as error:
         raise bridge.refuse(f"nobody could look: {error}") from None
     if wish.format == "json":

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
-import gevent
 from gevent.lock import BoundedSemaphore
 
-from roles.api import Api, ApiError, Conflict, ConnectionLost, Forbidden, NotFound, list_objects, node_lease
-from roles.objects import LOOK_AGAIN, REFUSED, NotDone, once
-from roles.patience import patient
+from roles.api import Api, ApiError, Conflict, NotFound, list_objects, node_lease
+from roles.objects import LOOK_AGAIN, REFUSED, Foreign, Gone, NotDone, Refused, RevertFailed, Session, Undone
+from roles.patience import Deadline, patient
 from roles.pod_resize import cgroup
 from roles.pod_resize import resources as facts
 from roles.pod_resize.ability import Ability
@@ -25,92 +22,36 @@ from roles.pod_resize.resources import Identity, Object, Resources
 from roles.proof import NoApi
 from roles.rollout.remote import Remote, RemoteError
 
-T = TypeVar("T")
-
 # Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, and
 # an Infeasible may be about what was asked for before, but one that stays is one; how soon a kubelet that does not move is looked at; a
-# pod is put back.
+# pod is put back; an answer of systemd.
 FILES_SECONDS = 15.0
 STAYS_SECONDS = 10.0
 STILL_SECONDS = 15.0
 BACK_SECONDS = 60.0
-
-
-class Gone(NotDone):
-    """The pod went away in the middle: there is nothing to put back."""
-
-
-class Refused(NotDone):
-    """The API server refused the request, so nothing was changed; says why."""
-
-
-class Undone(NotDone):
-    """The pod has what it had before, and that was seen in its cgroup."""
-
-
-class Foreign(NotDone):
-    """Somebody else has changed the pod's resources since: they are left as they are; says how that is."""
-
-
-class RevertFailed(Exception):
-    """A pod that could neither be resized nor be seen to have again what it had; says what to do by hand."""
-
-
-class Line:
-    """Requests to the API, counted, over one Api as long as it answers. `connect` makes it anew and raises NoApi or ApiError."""
-
-    def __init__(self, connect: Callable[[], Api], patience: float) -> None:
-        self._connect = connect
-        self._patience = patience
-        self._api: Api | None = None
-        self.calls: Counter[str] = Counter()
-
-    def ask(self, what: str, request: Callable[[Api], T]) -> T:
-        """What passes by itself is waited for. Raises ApiError, NoApi."""
-        until = time.monotonic() + patient(self._patience)
-        settling = False
-        while True:
-            try:
-                return once(self._connected, lambda api: self._counted(what, api, request))
-            except (ApiError, NoApi) as error:
-                passing = isinstance(error, (NoApi, ConnectionLost)) or (isinstance(error, ApiError) and error.passing)
-                # An API server that just came back answers 403 until it has read its RBAC rules.
-                if not passing and not (settling and isinstance(error, Forbidden)):
-                    raise
-                settling, self._api = settling or passing, None
-                if time.monotonic() > until:
-                    raise
-            gevent.sleep(LOOK_AGAIN)
-
-    def _connected(self) -> Api:
-        if self._api is None:
-            self._api = self._connect()
-        return self._api
-
-    def _counted(self, what: str, api: Api, request: Callable[[Api], T]) -> T:
-        self.calls[what] += 1
-        return request(api)
+ACTIVE_SECONDS = 15.0
 
 
 class Watcher:
     """The pods of a selection, looked at once a second for all who wait: one LIST, however many they are."""
 
-    def __init__(self, line: Line, namespace: str, labels: str) -> None:
-        self._line = line
+    def __init__(self, session: Session, namespace: str, labels: str) -> None:
+        self._session = session
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
         self._labels = labels
         self._turn = BoundedSemaphore()
+        self._clock = Deadline(0.0)
         self._begun = float("-inf")
         self._pods: dict[str, Object] = {}
 
     def look(self) -> Mapping[str, Object]:
         """The pods by UID, as a LIST had them that was begun after this was asked. Raises ApiError, NoApi."""
-        asked = time.monotonic()
+        asked = self._clock.passed
         with self._turn:
             if self._begun < asked:
-                gevent.sleep(max(0.0, self._begun + LOOK_AGAIN - time.monotonic()))
-                begun = time.monotonic()
-                found = self._line.ask("look", lambda api: list_objects(api, self._path, labels=self._labels))
+                self._clock.pause(max(0.0, self._begun + LOOK_AGAIN - self._clock.passed))
+                begun = self._clock.passed
+                found = self._session.asked(lambda api: list_objects(api, self._path, labels=self._labels))
                 self._pods, self._begun = {str(pod["metadata"]["uid"]): pod for pod in found}, begun
             return self._pods
 
@@ -134,9 +75,9 @@ class Proven:
 @dataclass
 class Engine:
     """Resizes pods. `nodes` are the hosts by the name of their node, and `units` the units of their kubelets; `tell` is for what an
-    operator is to see meanwhile; `timeout` in seconds for each pod."""
+    operator is to see meanwhile; `timeout` in seconds for each pod, as they are."""
 
-    line: Line
+    session: Session
     watcher: Watcher
     ability: Ability
     nodes: Mapping[str, Remote]
@@ -177,7 +118,7 @@ class Engine:
             return api.patch(path, step.patch(version))
 
         try:
-            pod = self.line.ask("patch", send)
+            pod = self.session.asked(send, "patch")
         except NotFound:
             raise Gone("it was deleted since it was looked at") from None
         except REFUSED as error:
@@ -201,21 +142,21 @@ class Engine:
         names = [str(one.get("name")) for one in facts.containers(before)]
         restarting = tuple(name for name, change in step.changes.items() if change.restarts)
         identities = {name: facts.identity(before, name) for name in names}
-        begun = time.monotonic()
-        told, failing_since, looked_after = "", None, back
+        clock, failing = Deadline(timeout, as_given=True), None
+        told, looked_after = "", back
         while True:
             pod = self._there(step)
             self._no_restart(pod, {name: one for name, one in identities.items() if name not in restarting})
-            state, left, passed = facts.progress(pod), facts.unlike(pod, step.after), time.monotonic() - begun
+            state, left, passed = facts.progress(pod), facts.unlike(pod, step.after), clock.passed
             if str(state) != told and (state.state or told):
                 told = str(state)
                 self.tell(f"{step.where}: {told or 'going on'}")
             # On the way back its time alone decides: what is told may still be of what was asked for before.
             current = facts.is_of_this_spec(pod)
             failure = "" if back or current is False else _failure(state, step.node)
-            failing_since = (failing_since or time.monotonic()) if failure else None
+            failing = (failing or Deadline(STAYS_SECONDS)) if failure else None
             certain = state.state == "Infeasible" and current
-            if failing_since is not None and (certain or time.monotonic() - failing_since > patient(STAYS_SECONDS)):
+            if failing is not None and (certain or failing.over):
                 raise NotDone(failure)
             come_back = all(
                 (now := facts.identity(pod, name)).started and (back or now.container_id != identities[name].container_id)
@@ -233,7 +174,7 @@ class Engine:
                 looked_after = True
                 for line in self._kubelet(step.node):
                     self.tell(f"{step.where}: {line}")
-            gevent.sleep(LOOK_AGAIN)
+            clock.pause(LOOK_AGAIN)
 
     def _late(self, state: facts.Progress, left: list[str], timeout: float) -> str:
         if state.state == "Deferred":
@@ -266,7 +207,7 @@ class Engine:
         identities = {name: facts.identity(pod, name) for name in step.changes}
         ids = {name: cgroup.bare_id(one.container_id) for name, one in identities.items()}
         node = self.ability.nodes.get(step.node)
-        until = time.monotonic() + patient(FILES_SECONDS)
+        deadline = Deadline(FILES_SECONDS)
         while True:
             found = cgroup.look(remote, ids.values())
             wrong = []
@@ -281,23 +222,23 @@ class Engine:
                     raise NotDone(f"{name}: its first process on {step.node} is another one by now (PID {held.pid}, it was {was.pid})")
             if not wrong:
                 return Proven({name: found[ids[name]] for name in step.changes}, identities, restarted)
-            if time.monotonic() > until:
+            if deadline.over:
                 raise NotDone(f"its status says that it is done, and its cgroup on {step.node} does not: {'; '.join(wrong)}")
-            gevent.sleep(LOOK_AGAIN)
+            deadline.pause(LOOK_AGAIN)
 
     def _kubelet(self, node: str) -> list[str]:
         """Why nobody on the node carries it out, as far as that shows; empty: its kubelet seems well."""
         remote, unit = self.nodes.get(node), self.units.get(node, "kubelet.service")
         if remote is not None:
             try:
-                answer = remote.run(f"systemctl is-active {unit}", timeout=patient(15))
+                answer = remote.run(f"systemctl is-active {unit}", timeout=patient(ACTIVE_SECONDS))
                 said = " ".join(answer.stdout).strip()
                 if answer.code != 0:
                     return [f"the kubelet of {node} does not run ({unit} is {said or 'unknown'}): start it there, systemctl start {unit}"]
             except RemoteError as error:
                 return [f"{node} cannot be looked at: {error}"]
         try:
-            renewed = self.line.ask("lease", lambda api: node_lease(api, node)).renewed
+            renewed = self.session.asked(lambda api: node_lease(api, node), "lease").renewed
         except (ApiError, NoApi):
             return []
         return [f"the kubelet of {node} runs; it renewed its lease last at {renewed:%H:%M:%S} UTC"] if renewed else []
@@ -332,7 +273,7 @@ class Engine:
 
     def _ask_back(self, back: Step, made: Mapping[str, Resources]) -> Object:
         """The pod whose spec has again what it had. Raises Foreign, and as _ask_for does."""
-        until = time.monotonic() + patient(BACK_SECONDS)
+        deadline = Deadline(BACK_SECONDS)
         while True:
             there = self._there(back)
             if _has(there, back, back.after):
@@ -344,9 +285,9 @@ class Engine:
                 pod = self._ask_for(back, str(there["metadata"].get("resourceVersion") or ""))
             except Conflict:
                 # Its kubelet writes its status meanwhile; somebody else may have written its spec.
-                if time.monotonic() > until:
+                if deadline.over:
                     raise
-                gevent.sleep(LOOK_AGAIN)
+                deadline.pause(LOOK_AGAIN)
                 continue
             _as_asked(pod, back)
             return pod

@@ -12,6 +12,7 @@ from roles.change import Refusal
 from roles.data import Boolean, Names
 from roles.kubelet import parse_quantity
 from roles.objects import RESOURCES_OF_KINDS, namespaced_name
+from roles.patience import unless_set
 
 DEFAULT_RESIZE_SECONDS = 120
 DEFAULT_ROLLOUT_SECONDS = 300
@@ -19,6 +20,8 @@ DEFAULT_ROLLOUT_SECONDS = 300
 KINDS = {"deployment": "Deployment", "statefulset": "StatefulSet", "daemonset": "DaemonSet"}
 AMOUNTS = ("cpu", "memory", "cpu_request", "cpu_limit", "memory_request", "memory_limit")
 ALL = "all"
+#: Data keys that an undoing keeps to.
+PACE = ("max_in_flight", "resize_timeout", "rollout_timeout")
 
 
 def _amount(value: Any) -> str | None:
@@ -80,7 +83,7 @@ _Kubeconfig = Annotated[
 class Desired(BaseModel):
     """The data keys of deploys/resize.py.
 
-    One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS), or `undo` (a run). `cpu` and
+    One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS). `cpu` and
     `memory` are the request, and the limit where the container has one. `container`: names, or all; may be left out where there is one.
     `max_in_flight`: pods at a time. `template`: what becomes of the workload's own template. Times in seconds.
     """
@@ -101,11 +104,6 @@ class Desired(BaseModel):
         BeforeValidator(_of_selector),
         WithJsonSchema({"type": "string", "pattern": "^[^/]+/."}),
         Field(description="the pods that are resized, by their labels: NAMESPACE/SELECTOR", examples=["shop/app=web"]),
-    ] = None
-    undo: Annotated[
-        str | None,
-        WithJsonSchema({"type": "string"}),
-        Field(description="the run whose pods get back what they had before it", examples=["r20260131-235900-1a2b"]),
     ] = None
     cpu: Annotated[_Amount, Field(description="the CPU request, and the limit where the container has one", examples=["300m", 2])] = None
     memory: Annotated[_Amount, Field(description="the memory request, and the limit where the container has one", examples=["600Mi"])] = (
@@ -144,11 +142,11 @@ class Desired(BaseModel):
     @property
     def chosen(self) -> list[str]:
         """The data keys that choose pods and are given."""
-        return [key for key in (*KINDS, "selector", "undo") if getattr(self, key) is not None]
+        return [key for key in (*KINDS, "selector") if getattr(self, key) is not None]
 
     @property
     def kind(self) -> str | None:
-        """Of the workload; None for a selector and for undo."""
+        """Of the workload; None for a selector."""
         return next((kind for key, kind in KINDS.items() if getattr(self, key) is not None), None)
 
     @property
@@ -163,6 +161,16 @@ class Desired(BaseModel):
         """Of the workload's object."""
         namespace, name = self.place
         return f"/apis/apps/v1/namespaces/{namespace}/{RESOURCES_OF_KINDS[self.kind or '']}/{name}"
+
+    @property
+    def resize_seconds(self) -> float:
+        """How long each pod is waited for."""
+        return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
+
+    @property
+    def rollout_seconds(self) -> float:
+        """How long the template's roll-out is waited for."""
+        return unless_set(self.rollout_timeout, "rollout_timeout" in self.model_fields_set)
 
     def wanted(self, resource: str, kind: Literal["request", "limit"]) -> str | None:
         found: str | None = getattr(self, f"{resource}_{kind}")
@@ -186,6 +194,11 @@ class Probe(BaseModel):
     resize_timeout: _ResizeTimeout = DEFAULT_RESIZE_SECONDS
     kubeconfig: _Kubeconfig = None
 
+    @property
+    def resize_seconds(self) -> float:
+        """How long each stage is waited for."""
+        return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
+
 
 class Listed(BaseModel):
     """The data keys of deploys/resize_drift.py."""
@@ -206,16 +219,10 @@ def _consistent(desired: Desired) -> list[str]:
     if len(desired.chosen) != 1:
         given = f"{' and '.join(desired.chosen)} are given" if desired.chosen else "none is given"
         problems.append(
-            "choose pods by one of deployment, statefulset, daemonset (NAMESPACE/NAME), selector (NAMESPACE/LABELS) or undo (a run); "
-            f"{given}"
+            f"choose pods by one of deployment, statefulset, daemonset (NAMESPACE/NAME) or selector (NAMESPACE/LABELS); {given}"
         )
     amounts = [key for key in AMOUNTS if getattr(desired, key) is not None]
-    if desired.undo is not None:
-        if amounts or desired.container:
-            problems.append(
-                f"undo brings back what each pod had; leave out {', '.join([*amounts, *(['container'] if desired.container else [])])}"
-            )
-    elif not amounts:
+    if not amounts:
         problems.append(f"no amount is given; give one of {', '.join(AMOUNTS)}: --data cpu=300m --data memory=600Mi")
     for resource in ("cpu", "memory"):
         apart = [f"{resource}_{kind}" for kind in ("request", "limit") if getattr(desired, f"{resource}_{kind}") is not None]

@@ -135,9 +135,11 @@ def undo(
     reachable: Collection[str],
     desired: Desired,
     outcomes: Mapping[str, str] | None = None,
+    *,
+    force: bool = False,
 ) -> Plan:
     """Back to what each pod had before a run whose `steps` these were, the last one first. Pods that are gone need nothing; one that
-    somebody else has resized since is refused. `outcomes`: how they ended in that run, by UID, where that is known."""
+    somebody else has resized since is refused, unless `force`. `outcomes`: how they ended in that run, by UID, where that is known."""
     plan = Plan()
     by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
     for step in reversed(list(steps)):
@@ -148,10 +150,10 @@ def undo(
         if (outcomes or {}).get(step.uid) == FOREIGN:
             plan.unchanged.append((step.where, "somebody else changed its resources in that run; they are left as they are"))
             continue
-        if (outcomes or {}).get(step.uid) == DONE and (theirs := _changed_since(pod, step)):
+        if not force and (outcomes or {}).get(step.uid) == DONE and (theirs := _changed_since(pod, step)):
             plan.refusals.append(
-                f"{step.where}: its resources were changed since that run ({theirs}); undo the later run first, or name what is wanted: "
-                "--data cpu=... memory=..."
+                f"{step.where}: its resources were changed since that run ({theirs}); undo the later run first, or go on all the same by "
+                "--data force=true"
             )
             continue
         changes = {}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from roles.api import Api
-from roles.objects import connection
+from roles.objects import Session, open_session
 from roles.proof import Survey, survey
 from roles.rollout import Fleet, Remote, unreachable
 from roles.rollout import remote as bridge
@@ -17,13 +15,14 @@ class Reached:
     """`nodes` and `units` (of their kubelets) by the name of the node in the cluster."""
 
     found: Survey
-    connect: Callable[[], Api]
+    session: Session
     nodes: dict[str, Remote]
     units: dict[str, str]
 
 
-def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
-    """Pods run where they run: all nodes of the inventory that answer are looked at. Raises DeployError."""
+def reach(fleet: Fleet, kubeconfig: str | None, wait: float) -> Reached:
+    """Pods run where they run: all nodes of the inventory that answer are looked at. `wait`: seconds that the API may be away. Raises
+    DeployError."""
     bridge.stop(unreachable(fleet))
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
@@ -32,12 +31,7 @@ def reach(fleet: Fleet, kubeconfig: str | None) -> Reached:
     bridge.stop(found.refusals)
     return Reached(
         found,
-        connection(fleet, found, kubeconfig),
+        open_session(fleet, found, kubeconfig, wait),
         {node.kubelet.node_name: node.remote for node in found.nodes.values()},
         {node.kubelet.node_name: node.kubelet.unit_name for node in found.nodes.values()},
     )
-
-
-def driver(fleet: Fleet) -> str:
-    """The host whose turn stands for the cluster."""
-    return next((remote for remote in fleet.targets if remote.is_control_plane), fleet.targets[0]).name

@@ -94,16 +94,6 @@ def update(kind: str, item: Object, path: str, wanted: Mapping[str, Resources], 
     return Template(kind, item, path, before, dict(wanted), timeout)
 
 
-def not_updatable(kind: str, item: Object) -> str | None:
-    """Why its roll-out could not be carried out or judged; None where it can."""
-    if reason := rollout.not_rolling(kind, item):
-        return reason
-    state = rollout.progress(kind, item)
-    if not state.done:
-        return f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; fix that first"
-    return None
-
-
 def recreates(kind: str, item: Object, count: int) -> str:
     return f"re-creates all its pods, {count} of them ({rollout.how_it_rolls(kind, item)}): Kubernetes makes pods anew from a new template"
 

@@ -3,9 +3,12 @@
 from roles.rollout import remote, report, table
 from roles.rollout.deploying import Turns, deploying, no_data, one, same, unreachable
 from roles.rollout.lock import ClusterLock, Locked
+from roles.rollout.locked_run import ClusterStep, Fields, LockedRun, Outcome
 from roles.rollout.number import run_number
+from roles.rollout.object_run import ObjectRun
+from roles.rollout.pace import Stage
 from roles.rollout.remote import Answer, Fleet, Remote, RemoteError, on_interrupt, refusals, show, show_lines, stop
-from roles.rollout.run import ClusterStep, Fields, Proof, Run, Step, arrange
+from roles.rollout.run import Proof, Run, Step, arrange
 
 __all__ = [
     "Answer",
@@ -14,10 +17,14 @@ __all__ = [
     "Fields",
     "Fleet",
     "Locked",
+    "LockedRun",
+    "ObjectRun",
+    "Outcome",
     "Proof",
     "Remote",
     "RemoteError",
     "Run",
+    "Stage",
     "Step",
     "Turns",
     "arrange",

@@ -24,6 +24,7 @@ from pyinfra.api.deploy import deploy
 
 from roles.data import sentences
 from roles.rollout import remote as bridge
+from roles.rollout.locked_run import LockedRun
 from roles.rollout.remote import Fleet, Remote
 
 W = TypeVar("W")
@@ -39,6 +40,11 @@ class Turns:
     work: Callable[[str], bool]
     what: str
     name: str
+
+    @classmethod
+    def of(cls, run: LockedRun, fleet: Fleet, what: str, name: str) -> Turns:
+        """Each host that a run involves waits for what it answers for."""
+        return cls([remote.name for remote in fleet.targets if run.involves(remote.name)], run.result, what, name)
 
 
 #: How a deploy goes on once its work is done: with its hosts' turns, with an exit status of its own, or (None) no further.

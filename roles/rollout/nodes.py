@@ -163,13 +163,12 @@ def ended(step: Step | None, unchanged: str) -> tuple[str, str, str]:
 # ---- the engine
 
 
-def change_nodes(title: str, fleet: Fleet, capability: Capability[Any, Any], what: str = "change, prove, or put back") -> Turns:
-    """Plan for all hosts; then one operation on each host that changes. `title` and `what` as in Turns.
+def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name: str = "change, prove, or put back") -> Turns:
+    """Plan for all hosts; then one operation on each host that changes. `what` and `name` as in Turns.
 
     Raises DeployError, before any node is written to, where something is refused.
     """
-    run = prepare(fleet, capability)
-    return Turns([remote.name for remote in fleet.targets if run.involves(remote.name)], run.result, title, what)
+    return Turns.of(prepare(fleet, capability), fleet, what, name)
 
 
 def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> Run:

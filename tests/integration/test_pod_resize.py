@@ -11,11 +11,13 @@ import resource
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roles.change.bundle import HOME
+from tests.integration import operator
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
@@ -34,6 +36,10 @@ def minor(lab: Lab) -> int:
 
 def resize(*arguments: str, **values: str) -> Outcome:
     return pyinfra("resize", *data(**values), *arguments, "-y")
+
+
+def rollback(**values: str) -> Outcome:
+    return pyinfra("rollback", "-y", *data(**values))
 
 
 def refused(told: Outcome, *words: str) -> None:
@@ -161,9 +167,11 @@ def resized(audit: Outcome) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def nothing_left(lab: Lab) -> None:
-    """Whatever tests that were killed have left is gone."""
+def nothing_left(lab: Lab) -> Iterator[None]:
+    """Whatever tests that were killed have left is gone; and no record of this module's runs is left on a node."""
     clean(lab)
+    yield
+    operator.forget(lab)
 
 
 @pytest.fixture(autouse=True)
@@ -223,7 +231,7 @@ def test_the_whole_story(lab: Lab) -> None:
     assert has(lab, after, 300, 600) and all(map(no_resize_left, after))
     for item in after:
         assert re.search(rf"^pod default/{item['metadata']['name']}  +resize  +done  ", told.out, re.MULTILINE), told.all
-    says(told, "stays as it is (template=keep)", f"--data undo={run_of(told)}")
+    says(told, "stays as it is (template=keep)", f"deploys/rollback.py --data run={run_of(told)}")
 
     told = drift()
     assert told.code == 2, told.all
@@ -336,6 +344,28 @@ def test_a_policy_that_restarts(lab: Lab) -> None:
     assert new != old and restarts == 1 and has(lab, after, 200, 400)
 
 
+def test_a_run_is_undone_by_its_name_and_not_over_a_later_one(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From another machine: the record lies with the cluster's lock."""
+    can_resize(lab)
+    make_pod(lab, "t-one", lab.workers[0], SMALL)
+    before = pods(lab, "t-one")
+    first = resize(selector="default/app=t-one", cpu="200m")
+    later = resize(selector="default/app=t-one", cpu="300m")
+    assert (first.code, later.code) == (0, 0), first.all + later.all
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    refused(rollback(run=run_of(first)), "its resources were changed since that run", "undo the later run first", "force=true")
+    assert has(lab, pods(lab, "t-one"), 300, 200)
+
+    newest = rollback()
+    assert newest.code == 0, newest.all
+    says(newest, f"Undoing run {run_of(later)}")
+    assert has(lab, pods(lab, "t-one"), 200, 200)
+    undone = rollback(run=run_of(first))
+    assert undone.code == 0, undone.all
+    after = pods(lab, "t-one")
+    assert has(lab, after, 100, 200) and identities(after) == identities(before) and all(map(no_resize_left, after))
+
+
 # ---- in the middle
 
 
@@ -400,13 +430,13 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     says(told, f"the API took the request, and it was not carried out within {timeout} s", f"the kubelet of {two} does not run")
     rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+)  ", told.out, re.MULTILINE))
     assert rows == {"t-a": "done", "t-b": "reverted"}, told.all
-    says(told, f"To undo them: deploys/resize.py --data undo={run_of(told)}")
+    says(told, f"To undo them: deploys/rollback.py --data run={run_of(told)}")
     lab.run(two, "systemctl start kubelet")
     lab.kubectl("wait", "--for=condition=Ready", f"node/{two}", "--timeout=280s")
     first, second = pods(lab, "t-both")
     assert has(lab, [first], 800, 200) and asked(second) == asked(before[1]) and has(lab, [second], 100, 200)
 
-    undone = resize(undo=run_of(told))
+    undone = rollback(run=run_of(told))
     assert undone.code == 0, undone.all
     after = pods(lab, "t-both")
     assert identities(after) == identities(before) and has(lab, after, 100, 200) and all(map(no_resize_left, after))
@@ -445,9 +475,9 @@ def test_an_api_that_goes_in_the_middle(lab: Lab) -> None:
         lab.run(server, "pkill -CONT -x kube-apiserver")
     told = started.end()
     assert told.code == 1, told.all
-    says(told, "HALTED", f"--data undo={run_of(told)}" if "revert-failed" in told.out else "put back")
+    says(told, "HALTED", f"--data run={run_of(told)}" if "revert-failed" in told.out else "put back")
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
-    undone = resize(undo=run_of(told))
+    undone = rollback(run=run_of(told))
     assert undone.code == 0, undone.all
     (after,) = pods(lab, "t-one")
     assert asked(after) == asked(before[0]) and no_resize_left(after) and has(lab, [after], 100, 200)
@@ -516,7 +546,7 @@ def test_a_template_and_its_way_back(lab: Lab) -> None:
     told = resize(deployment="default/t-web", cpu="200m", template="update")
     assert told.code == 0, told.all
     assert has(lab, pods(lab), 200, 200)
-    undone = resize(undo=run_of(told))
+    undone = rollback(run=run_of(told))
     assert undone.code == 0, undone.all
     says(undone, "is gone; its successor has what the template says", "rolled out; its 2 pods have it, read back")
     assert has(lab, pods(lab), 100, 200) and drift().code == 0

@@ -105,6 +105,13 @@ def pods(lab: Lab, name: str) -> dict[str, tuple[str, int]]:
     return {item["metadata"]["uid"]: (item["spec"].get("priorityClassName", ""), item["spec"]["priority"]) for item in items}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten(lab: Lab) -> Iterator[None]:
+    """No record of this module's runs is left on a node."""
+    yield
+    operator.forget(lab)
+
+
 @pytest.fixture(autouse=True)
 def as_found(lab: Lab) -> Iterator[None]:
     """Whatever a test makes is gone after it."""
@@ -361,6 +368,98 @@ def test_workloads_that_are_not_there_or_cannot_roll(lab: Lab) -> None:
     lab.kubectl("rollout", "pause", "deployment/t-web")
     refused(run(priority_classes="t-high=5", workloads="default/deploy/t-web=t-high"), "it is paused")
     assert "t-high" not in classes(lab)
+
+
+# ---- the way back
+
+
+def rollback(**values: str) -> Outcome:
+    return pyinfra("rollback", "-y", *data(**values))
+
+
+def run_of(told: Outcome) -> str:
+    found = re.search(r"^Plan of run (\S+):", told.out, re.MULTILINE)
+    assert found, told.all
+    return found.group(1)
+
+
+def description(lab: Lab, name: str) -> str:
+    return str(get(lab, "priorityclass", name).get("description", ""))
+
+
+def test_a_run_is_undone_by_its_name_from_another_machine(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes, and the class of a workload; then the undoing itself. The record lies with the cluster's lock."""
+    assert run(priority_classes={"t-low": {"value": 1, "description": "first"}}).code == 0
+    key = workload(lab, "Deployment", "t-web", "t-low")
+    wanted = {"t-low": {"value": 1, "description": "second"}, "t-high": {"value": 1000, "labels": {"team": "shop"}}}
+    told = run(priority_classes=wanted, workloads=f"{key}=t-high", force="true")
+    assert told.code == 0, told.all
+    name = run_of(told)
+    assert f"To undo it: deploys/rollback.py --data run={name}" in told.out, told.all
+    listed = pyinfra("changes", "-y")
+    assert re.search(rf"^{name} .* priority_classes +confirmed .*create PriorityClass t-high", listed.out, re.MULTILINE), listed.all
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    dry = pyinfra("rollback", "--dry")
+    assert dry.code == 0 and f"Undoing run {name}" in dry.out, "the newest run is undone where none is named"
+    assert "-description: second" in dry.out and "+description: first" in dry.out, dry.all
+    assert "t-high" in classes(lab) and description(lab, "t-low") == "second"
+
+    back = rollback(run=name)
+    assert back.code == 0, back.all
+    for object_name in ("PriorityClass t-low", "PriorityClass t-high", "Deployment default/t-web"):
+        done(back, object_name, "done")
+    assert "t-high" not in classes(lab) and description(lab, "t-low") == "first"
+    assert set(pods(lab, "t-web").values()) == {("t-low", 1)}
+    again = rollback(run=name)
+    assert again.code == 0 and "0 changes of the cluster's objects" in again.out, again.all
+
+    redone = rollback(run=run_of(back))
+    assert redone.code == 0, redone.all
+    assert classes(lab)["t-high"][1] == 1000 and description(lab, "t-low") == "second"
+    assert get(lab, "priorityclass", "t-high")["metadata"]["labels"] == {"team": "shop"}
+    assert set(pods(lab, "t-web").values()) == {("t-high", 1000)}
+
+
+def test_what_others_have_set_since_is_not_undone(lab: Lab) -> None:
+    assert run(priority_classes={"t-high": {"value": 5, "description": "first"}}).code == 0
+    told = run(priority_classes={"t-high": {"value": 5, "description": "second"}})
+    assert told.code == 0, told.all
+    lab.kubectl("patch", "priorityclass", "t-high", "--field-manager=someone", "-p", '{"description": "theirs"}')
+    refused(rollback(run=run_of(told)), "foreign", "description is 'theirs', and was made 'second'", "someone", "force=true")
+    assert description(lab, "t-high") == "theirs"
+    forced = rollback(run=run_of(told), force="true")
+    assert forced.code == 0 and description(lab, "t-high") == "first", forced.all
+
+
+def test_a_class_that_others_gave_a_workload_since_stays(lab: Lab) -> None:
+    assert run(priority_classes="t-high=5,t-low=1,t-theirs=7").code == 0
+    key = workload(lab, "Deployment", "t-web", "t-low")
+    told = run(workloads=f"{key}=t-high", force="true")
+    assert told.code == 0, told.all
+    theirs = {"spec": {"template": {"spec": {"priorityClassName": "t-theirs"}}}}
+    lab.kubectl("patch", "deployment", "t-web", "-n", "default", "--type=merge", "-p", json.dumps(theirs))
+    lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=280s")
+    refused(rollback(run=run_of(told)), "foreign", "is 't-theirs', and was made 't-high'")
+    assert set(pods(lab, "t-web").values()) == {("t-theirs", 7)}
+
+
+def test_what_was_removed_or_replaced_comes_back_and_what_is_used_stays(lab: Lab) -> None:
+    assert run(priority_classes={"t-old": {"value": 5, "description": "kept"}, "t-high": 1000}).code == 0
+    removed = run(priority_classes="t-high=1000", prune="true")
+    assert removed.code == 0 and "t-old" not in classes(lab), removed.all
+    replaced = run(priority_classes="t-high=2000", replace="true")
+    assert replaced.code == 0 and classes(lab)["t-high"][1] == 2000, replaced.all
+    created = run(priority_classes="t-high=2000,t-new=3")
+    assert created.code == 0, created.all
+    workload(lab, "Deployment", "t-web", "t-new")
+
+    refused(rollback(run=run_of(created)), "a class that is used is never removed", "Deployment default/t-web")
+    back = rollback(run=run_of(replaced))
+    assert back.code == 0 and classes(lab)["t-high"][1] == 1000, back.all
+    back = rollback(run=run_of(removed))
+    assert back.code == 0, back.all
+    assert classes(lab)["t-old"][1] == 5 and description(lab, "t-old") == "kept" and "t-new" in classes(lab)
 
 
 # ---- what it is for

@@ -52,6 +52,19 @@ def test_it_is_kept_and_read_back(tmp_path: Path) -> None:
     assert planning.newest({"cp1": [found]}) == (INFO.id,)
 
 
+def test_lines_are_added_behind_what_is_kept(tmp_path: Path) -> None:
+    home = tmp_path / "daytwo"
+    ended = end_record(NAME, "confirmed", "", "read back", 1.5)
+    for state, event in (("staged", PLANNED), ("confirmed", ended)):
+        script = keep_script(NAME, INFO.holder, state, [event], str(home), append=True)
+        done = subprocess.run(["sh", "-s"], input=script, text=True, capture_output=True, check=False)
+        assert done.returncode == 0 and not done.stdout + done.stderr
+    here = home / "changes" / NAME
+    assert [json.loads(line) for line in (here / "record.jsonl").read_text().splitlines()] == [PLANNED, ended]
+    assert sorted(path.name for path in here.iterdir()) == ["holder", "number", "record.jsonl", "state"]
+    assert (here / "state").read_text() == "state=confirmed\n" and (here / "number").read_text() == "1\n"
+
+
 @pytest.mark.parametrize("state", ["staged", "confirmed"])
 def test_it_is_never_in_flight(tmp_path: Path, state: str) -> None:
     assert keep(tmp_path, state, PLANNED).returncode == 0
@@ -73,7 +86,8 @@ def test_no_room_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_has_nothing_to_say() -> None:
-    script = keep_script(NAME, Holder(INFO.id, INFO.who, "pyinfra inv deploy"), "staged", [{"event": "plan"}])
+@pytest.mark.parametrize("append", [False, True])
+def test_shellcheck_has_nothing_to_say(append: bool) -> None:
+    script = keep_script(NAME, Holder(INFO.id, INFO.who, "pyinfra inv deploy"), "staged", [{"event": "plan"}], append=append)
     told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
     assert told.returncode == 0, told.stdout

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from roles import patience
 from roles.api import Conflict, Forbidden, NotFound, Timeout
 from roles.kubeadm import GATES, plan
-from roles.kubeadm import write as writing
 from roles.kubeadm.lasting import KEYS, KUBELET
-from roles.kubeadm.write import NotWritten, write
-from roles.objects import access
-from roles.rollout.run import Fields
+from roles.kubeadm.write import CONFLICTS, PAUSE, NotWritten, write
+from roles.objects import Session
+from roles.rollout.locked_run import Fields
 from tests.unit.clock import Clock
 from tests.unit.kubeadm.test_lasting import KUBELET_TEXT, item
 from tests.unit.objects.apiserver import lost_answers
@@ -73,12 +73,10 @@ class Server:
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "PAUSE", 0)
-    monkeypatch.setattr(writing, "CONFLICTS", 0.5)
-    clock = Clock()
-    monkeypatch.setattr(access, "time", clock)
-    monkeypatch.setattr(access, "gevent", clock)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(patience, "time", Clock())
+    yield
+    patience.take([])
 
 
 def edit(data: bytes) -> plan.Edited:
@@ -86,7 +84,7 @@ def edit(data: bytes) -> plan.Edited:
 
 
 def done(server: Server, noted: list[Fields]) -> str:
-    return write(lambda: server, KUBELET, edit, noted.append)
+    return write(Session(lambda: server), KUBELET, edit, noted.append)
 
 
 ADDED = [{"path": [GATES, "New"], "before": None, "after": True}]
@@ -156,6 +154,18 @@ def test_others_that_never_stop() -> None:
     assert server.text == KUBELET_TEXT
 
 
+def test_a_slow_cluster_gets_more_time_for_others_that_write() -> None:
+    tries = []
+    for factor in (1, 4):
+        patience.take([factor])
+        server = Server()
+        server.before = lambda server=server: server.change(server.text)  # type: ignore[misc]
+        with pytest.raises(NotWritten, match="again and again"):
+            done(server, [])
+        tries.append(server.writes)
+    assert tries == [CONFLICTS / PAUSE + 1, 4 * CONFLICTS / PAUSE + 1]
+
+
 def test_what_is_changed_at_once_is_not_proven() -> None:
     server = Server()
     server.after = lambda: server.change(KUBELET_TEXT)
@@ -170,7 +180,7 @@ def test_no_record_no_write() -> None:
         raise OSError("no space")
 
     with pytest.raises(OSError, match="no space"):
-        write(lambda: server, KUBELET, edit, full)
+        write(Session(lambda: server), KUBELET, edit, full)
     assert server.writes == 0 and server.text == KUBELET_TEXT
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -28,6 +29,12 @@ def lost_answers() -> list[Exception]:
         ConnectionLost("cp1: the SSH connection was lost while a command ran"),
         RemoteError("cp1: no answer within 60 s"),
     ]
+
+
+def _lists(path: str) -> tuple[str, str]:
+    """The collections that an object is in: of its namespace, and of all of them."""
+    own = path.rpartition("/")[0]
+    return own, re.sub(r"/namespaces/[^/]+", "", own)
 
 
 class Server:
@@ -61,7 +68,7 @@ class Server:
         self._turn("before", "GET", path)
         if path in self.objects:
             return copy.deepcopy(self.objects[path])
-        below = [copy.deepcopy(item) for key, item in self.objects.items() if key.rpartition("/")[0] == path]
+        below = [copy.deepcopy(item) for key, item in self.objects.items() if path in _lists(key)]
         if below or path.rpartition("/")[2] in _COLLECTIONS:
             return {"items": below}
         raise NotFound("cp1", path, "404 Not Found", "-")
@@ -93,7 +100,9 @@ class Server:
             return self.put(path, item)
         item = {key: copy.deepcopy(value) for key, value in manifest.items() if key not in ("apiVersion", "kind")}
         item.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        owned = entry("daytwo", {f"f:{key}": {} for key in manifest if key not in ("apiVersion", "kind", "metadata")})
+        fields: dict[str, Any] = {f"f:{key}": {} for key in manifest if key not in ("apiVersion", "kind", "metadata")}
+        inside = {f"f:{key}": {f"f:{name}": {} for name in item["metadata"].get(key) or {}} for key in ("labels", "annotations")}
+        owned = entry("daytwo", {**fields, "f:metadata": inside})
         item["metadata"] = {**item["metadata"], "managedFields": [owned]}
         if there is not None:
             if there["value"] != item["value"]:

@@ -13,10 +13,16 @@ import pytest
 
 from roles.api import Api, Forbidden, NotFound
 from roles.change.record import RunInfo
-from roles.objects import errand
-from roles.objects.access import NotDone
-from roles.objects.errand import Errand
+from roles.objects import rolling
+from roles.objects.outcome import NotDone
+from roles.objects.rolling import RollOuts
+from roles.objects.session import Session
+from roles.rollout import locked_run
+from roles.rollout.locked_run import ClusterStep, Fields
+from roles.rollout.object_run import ObjectRun
+from roles.rollout.pace import Stage
 from roles.rollout.remote import Fleet
+from tests.unit.objects.apiserver import Keeper
 from tests.unit.objects.world import ending, hashed, pod, revision, workload
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -92,24 +98,19 @@ def stays(world: World) -> None:
 
 
 @pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(errand, "LOOK_AGAIN", 0.0)
+def desk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "LOOK_AGAIN", 0.0)
 
 
-class NoFleet:
-    lock_host = None
-
-
-def roll(world: World, timeout: float = 300, changed: Callable[[Any], str] = lambda found: "") -> tuple[Errand, str]:
-    run = Errand(RunInfo("r1", "", "", "", "", ""), lambda: cast("Api", world), cast("Fleet", NoFleet()), "")
-    return run, run.rolled_out(world.kind, "web", world.path, world.item["metadata"]["uid"], timeout, changed, lambda one: True)
+def roll(world: World, timeout: float = 300, changed: Callable[[Any], str] = lambda found: "") -> tuple[RollOuts, str]:
+    made = RollOuts(Session(lambda: cast("Api", world)))
+    return made, made.wait(world.kind, "web", world.path, world.item["metadata"]["uid"], timeout, changed, lambda one: True)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 def test_it_is_not_over_while_an_old_pod_is_ending(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world, told = World(kind), list[str]()
-    monkeypatch.setattr(errand, "show", told.append)
+    monkeypatch.setattr(rolling, "show", told.append)
     world.acts = [old_one(world.made("web-1", world.old)), stays, stays, goes("web-1")]
     run, left = roll(world)
     assert (world.looks, left, run.warnings) == (4, "", [])
@@ -160,15 +161,14 @@ def test_foreign_pods_with_its_labels_hold_nothing_up(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_a_pod_that_does_not_end_is_a_warning_with_node_time_and_way_out(
-    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(errand, "END_MARGIN", 0.0)
+def test_a_pod_that_does_not_end_is_a_warning_with_node_time_and_way_out(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "END_MARGIN", 0.0)
     world = World(kind)
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
     run, left = roll(world)
     assert left == "1 old pod STILL THERE, as the warning says"
-    (warning,) = run.warnings
+    ((name, warning),) = run.warnings
+    assert name == "web"
     for words in (
         "web: all its new pods serve",
         "web-1 on w2, ending since 2026-01-31T10:00:00Z",
@@ -176,17 +176,40 @@ def test_a_pod_that_does_not_end_is_a_warning_with_node_time_and_way_out(
         "kubectl delete node w2",
     ):
         assert words in warning
+
+
+def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And what is warned of is done."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+    monkeypatch.setattr(rolling, "END_MARGIN", 0.0)
+    world = World("Deployment")
+    world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
+    rolls = RollOuts(Session(lambda: cast("Api", world)))
+
+    def write(begin: Callable[[Fields], None]) -> str:
+        begin([])
+        return rolls.wait(world.kind, "web", world.path, world.item["metadata"]["uid"], 300, lambda found: "", lambda one: True)
+
+    keeper = cast("Any", Keeper())
+    step = ClusterStep("Deployment default/web", "", "", write, "", about={"path": world.path})
+    run = ObjectRun(
+        RunInfo("r1", "", "", "", "", ""), [Stage((step,))], Fleet([keeper], [], [], [keeper]), "", lambda run: None,
+        capability="x", about={}, leaving=str, warnings=rolls.warnings,
+    )  # fmt: skip
+    assert run.result("cp1") and step.outcome == "done", step.why
+    ((_, warning),) = run.warnings
     events = [json.loads(line) for line in next(tmp_path.rglob("r1.jsonl")).read_text().splitlines()]
     assert {"event": "warning", "object": "web", "text": warning} in events
 
 
 def test_what_cannot_be_known_of_a_node_is_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errand, "END_MARGIN", 0.0)
+    monkeypatch.setattr(rolling, "END_MARGIN", 0.0)
     world = World("Deployment")
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
     world.forbidden = "/nodes/w2"
     run, _ = roll(world)
-    assert "not ready" not in run.warnings[0] and "kubectl describe pod -n default web-1" in run.warnings[0]
+    assert "not ready" not in run.warnings[0][1] and "kubectl describe pod -n default web-1" in run.warnings[0][1]
 
 
 def test_an_identity_that_may_not_read_revisions() -> None:

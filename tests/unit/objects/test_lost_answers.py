@@ -10,12 +10,17 @@ from typing import Any, cast
 
 import pytest
 
+from roles import patience
 from roles.api import Forbidden, Invalid, Timeout
 from roles.change.record import RunInfo, RunRecord, Unrecorded
-from roles.objects import access, errand
+from roles.objects import CAPABILITY, rolling
 from roles.objects import plan as planning
-from roles.objects import run as running
-from roles.objects.run import ObjectRun
+from roles.objects import write as writing
+from roles.objects.session import Session
+from roles.objects.write import Writer
+from roles.rollout import locked_run
+from roles.rollout.object_run import ObjectRun
+from roles.rollout.pace import Stage
 from roles.rollout.remote import Fleet
 from tests.unit.clock import Clock
 from tests.unit.objects.apiserver import Keeper, Server, first, lost_answers
@@ -29,14 +34,10 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shown: list[str] = []
-    for module in (access, errand, running):
-        clock = Clock()
-        monkeypatch.setattr(module, "time", clock)
-        if module is not errand:
-            monkeypatch.setattr(module, "gevent", clock)
-    monkeypatch.setattr(errand, "on_interrupt", lambda handle: None)
-    monkeypatch.setattr(running, "show", shown.append)
-    monkeypatch.setattr(errand, "show", shown.append)
+    monkeypatch.setattr(patience, "time", Clock())
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+    for module in (locked_run, rolling, writing):
+        monkeypatch.setattr(module, "show", shown.append)
     yield shown
 
 
@@ -48,7 +49,10 @@ def run(server: Server, **data: Any) -> ObjectRun:
     info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
     keeper = cast("Any", Keeper())
     fleet = Fleet([keeper], [], [], [keeper])
-    made = ObjectRun(info, plan, lambda: server.api, fleet, "", force=desired.force, rollout_timeout=30, finish=lambda one: None)
+    writer = Writer(Session(lambda: server.api), force=desired.force, rollout_timeout=30)
+    made = ObjectRun(
+        info, [Stage(writer.steps(plan.actions))], fleet, "", lambda one: None, capability=CAPABILITY, about={}, leaving=writer.leaving
+    )  # fmt: skip
     made.result("cp1")
     return made
 
@@ -78,8 +82,8 @@ def test_an_answer_lost_in_the_deletion(error: Exception, when: str) -> None:
     """Whether it was carried out or not, the replacement comes to its end."""
     server = Server({PATH: old()})
     server.lose = first(error, when, "DELETE")
-    turn = replacing(server).turns[0]
-    assert (turn.outcome, server.objects[PATH]["value"]) == ("done", 2000), turn.why
+    step = replacing(server).steps[0]
+    assert (step.outcome, server.objects[PATH]["value"]) == ("done", 2000), step.why
     assert server.log.count(("DELETE", PATH)) == (1 if when == "after" else 2), "what was done is not asked for twice"
 
 
@@ -88,16 +92,16 @@ def test_an_answer_lost_in_the_deletion(error: Exception, when: str) -> None:
 def test_an_answer_lost_in_the_creation(error: Exception, when: str) -> None:
     server = Server({PATH: old()})
     server.lose = first(error, when, "APPLY")
-    turn = replacing(server).turns[0]
-    assert (turn.outcome, server.objects[PATH]["value"]) == ("done", 2000), turn.why
+    step = replacing(server).steps[0]
+    assert (step.outcome, server.objects[PATH]["value"]) == ("done", 2000), step.why
 
 
 @pytest.mark.parametrize("error", LOST)
 def test_no_deletion_is_ever_answered(error: Exception) -> None:
     server = Server({PATH: old()})
     server.lose = lambda when, verb, path: error if (when, verb) == ("before", "DELETE") else None
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "reverted" and "was not deleted: it is there as before" in turn.why and as_before(server)
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and "was not deleted: it is there as before" in step.why and as_before(server)
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -105,8 +109,8 @@ def test_no_creation_is_ever_answered(error: Exception) -> None:
     """The new class is not there, and so the old one is created again."""
     server = Server({PATH: old()})
     server.refuse = lambda verb, path, manifest: error if manifest.get("value") == 2000 else None
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "reverted" and "created again and read back: value 1000" in turn.why and as_before(server)
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and "created again and read back: value 1000" in step.why and as_before(server)
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -122,39 +126,40 @@ def test_an_api_that_stays_away_after_the_deletion(error: Exception, tmp_path: P
 
     server.lose = lose
     made = replacing(server)
-    turn = made.turns[0]
-    assert turn.outcome == "revert-failed" and made.halted
+    step = made.steps[0]
+    assert step.outcome == "revert-failed" and made.halted
     for words in ("STATE UNKNOWN", "kubectl get priorityclass web", "| kubectl create -f -", '"value": 1000'):
-        assert words in turn.why
+        assert words in step.why
     events = [json.loads(line) for line in made.record.path.read_text().splitlines()]
-    (kept,) = [event for event in events if event["event"] == "kept"]
-    assert kept["manifest"]["value"] == 1000 and kept["manifest"]["description"] == "what customers see"
+    (kept,) = [event for event in events if event["event"] == "plan"]
+    before = {field["path"][0]: field["before"] for field in kept["fields"]}
+    assert before["value"] == 1000 and before["description"] == "what customers see"
     assert events.index(kept) < [event["event"] for event in events].index("end")
 
 
 def test_a_new_class_that_is_refused() -> None:
     server = Server({PATH: old()})
     server.refuse = lambda verb, path, manifest: Invalid("cp1", path, "422", "-") if manifest.get("value") == 2000 else None
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "reverted" and as_before(server)
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and as_before(server)
 
 
 def test_an_error_of_our_own_leaves_no_class_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server({PATH: old()})
 
-    def broken(self: ObjectRun, path: str, item: Any) -> str:
+    def broken(self: Writer, path: str, item: Any) -> str:
         raise KeyError("metadata")
 
-    monkeypatch.setattr(ObjectRun, "_proven", broken)
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "reverted" and as_before(server)
+    monkeypatch.setattr(Writer, "_proven", broken)
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and as_before(server)
 
 
 def test_an_error_of_our_own_in_the_deletion_leaves_no_class_deleted() -> None:
     server = Server({PATH: old()})
     server.lose = first(KeyError("metadata"), "after", "DELETE")
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "reverted" and as_before(server), turn.why
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and as_before(server), step.why
 
 
 def test_what_others_created_meanwhile_is_not_deleted() -> None:
@@ -165,10 +170,10 @@ def test_what_others_created_meanwhile_is_not_deleted() -> None:
             server.put(PATH, theirs(5))
 
     server.meddle = meddle
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "foreign" and "argocd created a class of that name meanwhile (value 5" in turn.why
+    step = replacing(server).steps[0]
+    assert step.outcome == "foreign" and "argocd created a class of that name meanwhile (value 5" in step.why
     assert server.objects[PATH]["value"] == 5 and server.log.count(("DELETE", PATH)) == 1
-    assert '"value": 1000' in turn.why, "and how to have the old one"
+    assert '"value": 1000' in step.why, "and how to have the old one"
 
 
 def test_a_class_of_others_with_the_very_value_is_not_ours_either() -> None:
@@ -182,8 +187,8 @@ def test_a_class_of_others_with_the_very_value_is_not_ours_either() -> None:
             server.objects[PATH]["description"] = "of a webhook"
 
     server.meddle = meddle
-    turn = run(server, priority_classes={"web": {"value": 2000, "description": "new"}}, replace=True).turns[0]
-    assert turn.outcome == "foreign" and server.log.count(("DELETE", PATH)) == 1, turn.why
+    step = run(server, priority_classes={"web": {"value": 2000, "description": "new"}}, replace=True).steps[0]
+    assert step.outcome == "foreign" and server.log.count(("DELETE", PATH)) == 1, step.why
 
 
 def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> None:
@@ -195,8 +200,8 @@ def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> No
             server.put(PATH, {**server.objects[PATH], "description": "theirs"})
 
     server.meddle = meddle
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "failed" and "changed since" in turn.why and server.objects[PATH]["description"] == "theirs"
+    step = replacing(server).steps[0]
+    assert step.outcome == "failed" and "changed since" in step.why and server.objects[PATH]["description"] == "theirs"
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -204,8 +209,8 @@ def test_an_update_whose_lost_answer_is_followed_by_a_conflict(error: Exception)
     """The resourceVersion is another one by what the lost one did itself."""
     server = Server({PATH: old()})
     server.lose = first(error, "after", "APPLY")
-    turn = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).turns[0]
-    assert turn.outcome == "done", turn.why
+    step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
+    assert step.outcome == "done", step.why
     assert server.objects[PATH]["description"] == "new" and server.log.count(("APPLY", PATH)) == 1
 
 
@@ -218,8 +223,8 @@ def test_an_update_that_somebody_else_was_quicker_than() -> None:
             server.put(PATH, {**server.objects[PATH], "description": "theirs"})
 
     server.meddle = meddle
-    turn = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).turns[0]
-    assert turn.outcome == "failed" and "409" in turn.why and server.objects[PATH]["description"] == "theirs"
+    step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
+    assert step.outcome == "failed" and "409" in step.why and server.objects[PATH]["description"] == "theirs"
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -227,8 +232,8 @@ def test_an_update_that_somebody_else_was_quicker_than() -> None:
 def test_a_removal(error: Exception, when: str) -> None:
     server = Server({PATH: old()})
     server.lose = first(error, when, "DELETE")
-    turn = run(server, priority_classes={}, prune=True).turns[0]
-    assert turn.outcome == "done" and PATH not in server.objects, turn.why
+    step = run(server, priority_classes={}, prune=True).steps[0]
+    assert step.outcome == "done" and PATH not in server.objects, step.why
 
 
 def test_a_removal_that_is_never_answered_is_unknown() -> None:
@@ -240,44 +245,44 @@ def test_a_removal_that_is_never_answered_is_unknown() -> None:
         return Timeout("cp1", "/", "no answer", "-") if gone else None
 
     server.lose = lose
-    turn = run(server, priority_classes={}, prune=True).turns[0]
-    assert turn.outcome == "unknown" and "STATE UNKNOWN" in turn.why and "kubectl get priorityclass web" in turn.why
+    step = run(server, priority_classes={}, prune=True).steps[0]
+    assert step.outcome == "unknown" and "STATE UNKNOWN" in step.why and "kubectl get priorityclass web" in step.why
 
 
 def test_what_is_refused_at_once_is_not_tried_again() -> None:
     server = Server({PATH: old()})
     server.refuse = lambda verb, path, manifest: Forbidden("cp1", path, "403", "-")
-    turn = replacing(server).turns[0]
-    assert turn.outcome == "failed" and server.log == [("DELETE", PATH)] and as_before(server)
+    step = replacing(server).steps[0]
+    assert step.outcome == "failed" and server.log == [("DELETE", PATH)] and as_before(server)
 
 
 def test_403_of_a_server_that_has_just_come_back_passes() -> None:
     server = Server({PATH: old()})
     answers: list[Exception] = [Forbidden("cp1", PATH, "403", "-"), Timeout("cp1", PATH, "no answer", "-")]
     server.lose = lambda when, verb, path: answers.pop() if (when, verb) == ("before", "DELETE") and answers else None
-    assert replacing(server).turns[0].outcome == "done"
+    assert replacing(server).steps[0].outcome == "done"
 
 
 def test_leaving_in_the_middle_says_how_to_create_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server({PATH: old()})
     told: list[str] = []
-    original = ObjectRun._proven
+    original = Writer._proven
 
-    def proven(self: ObjectRun, path: str, item: Any) -> str:
+    def proven(self: Writer, path: str, item: Any) -> str:
         told.append(self.leaving())
         return original(self, path, item)
 
-    monkeypatch.setattr(ObjectRun, "_proven", proven)
+    monkeypatch.setattr(Writer, "_proven", proven)
     made = replacing(server)
     assert '"value": 1000' in told[0] and "kubectl create" in told[0]
-    assert "kubectl create" not in made.leaving(), "and not once it is over"
+    assert "kubectl create" not in made._leaving(), "and not once it is over"
 
 
 def test_without_a_record_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "daytwo").write_text("a file in the way")
     server = Server({PATH: old()})
     made = replacing(server)
-    assert server.log == [] and made.turns[0].outcome == "not started" and "could not be written" in made.halted
+    assert server.log == [] and made.steps[0].outcome == "not started" and "could not be written" in made.halted
 
 
 def test_a_record_that_fails_later_stops_the_run_before_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,13 +290,13 @@ def test_a_record_that_fails_later_stops_the_run_before_the_next_write(monkeypat
     original = RunRecord.write
 
     def write(self: RunRecord, event: Any) -> None:
-        if event["event"] == "kept":
+        if event["event"] == "plan":
             raise Unrecorded("no space left")
         original(self, event)
 
     monkeypatch.setattr(RunRecord, "write", write)
     made = replacing(server)
-    assert server.log == [] and made.turns[0].outcome == "failed" and "no space left" in made.halted
+    assert server.log == [] and made.steps[0].outcome == "failed" and "no space left" in made.halted
 
 
 def test_the_run_has_its_number_in_the_record() -> None:

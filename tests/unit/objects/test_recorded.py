@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from roles.change.object_record import planned
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
-from roles.objects.run import recorded
+from roles.objects.fields import changed
 from tests.unit.objects.world import cluster, pod, priority_class, wanted, workload
 
 SECRET = "hunter2-of-the-shop"
@@ -25,17 +26,36 @@ def test_of_a_workload_the_one_field_that_changes_is_kept() -> None:
     live = cluster(priority_class("web", 5), priority_class("old", 4), Deployment=[_with_secrets()])
     plan = planning.make(wanted(workloads={"shop/deployment/web": "web"}), live)
     (action,) = plan.actions
-    event = recorded(action)
+    event = planned("r1", 1, action.name, action.what, action.summary, changed(action), {"path": action.path})
     path = ["spec", "template", "spec", "priorityClassName"]
     assert event["fields"] == [{"path": path, "before": "old", "after": "web"}]
     assert SECRET not in json.dumps(event)
     assert json.loads(json.dumps(event)) == event
 
 
-def test_a_class_is_kept_whole() -> None:
+def test_of_a_class_the_fields_that_change_are_kept() -> None:
     plan = planning.make(wanted(priority_classes={"web": {"value": 5, "description": "new"}}), cluster(priority_class("web", 5)))
-    event = recorded(plan.actions[0])
-    assert event["before"]["value"] == 5 and event["after"]["description"] == "new" and "managedFields" not in event["before"]["metadata"]
+    assert changed(plan.actions[0]) == [{"path": ["description"], "before": None, "after": "new"}]
+
+
+def test_of_a_class_that_comes_or_goes_all_fields_are_kept() -> None:
+    live = cluster(priority_class("web", 5, description="old", labels={"team": "shop"}))
+    (gone,) = planning.make(wanted(priority_classes={}, prune=True), live).actions
+    fields = {".".join(field["path"]): (field["before"], field["after"]) for field in changed(gone)}
+    assert fields == {
+        "value": (5, None), "preemptionPolicy": ("PreemptLowerPriority", None), "description": ("old", None),
+        "metadata.labels.team": ("shop", None),
+    }  # fmt: skip
+    (replaced,) = planning.make(wanted(priority_classes={"web": {"value": 6, "description": "old"}}, replace=True), live).actions
+    fields = {".".join(field["path"]): (field["before"], field["after"]) for field in changed(replaced)}
+    assert fields["value"] == (5, 6) and fields["description"] == ("old", "old") and fields["metadata.labels.team"] == ("shop", None)
+
+
+def test_a_field_that_looks_like_a_secret_is_masked() -> None:
+    wish = wanted(priority_classes={"web": {"value": 5, "annotations": {"api-token": SECRET}}})
+    (action,) = planning.make(wish, cluster(priority_class("web", 5))).actions
+    event = planned("r1", 1, action.name, action.what, action.summary, changed(action), {"path": action.path})
+    assert SECRET not in json.dumps(event) and event["fields"][0]["masked"] and "<masked sha256:" in event["fields"][0]["after"]
 
 
 def test_secrets_of_an_object_are_masked_in_its_diff() -> None:

@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import gevent
 import pytest
 
+from roles import patience
 from roles.api import Conflict, Timeout
 from roles.change.record import RunInfo
-from roles.objects import access, errand
+from roles.objects import CAPABILITY, rolling
 from roles.objects import plan as planning
-from roles.objects import run as running
+from roles.objects import write as writing
 from roles.objects.model import read
-from roles.objects.run import ObjectRun
+from roles.objects.session import Session
+from roles.objects.write import Writer
+from roles.rollout import locked_run
+from roles.rollout.object_run import ObjectRun
+from roles.rollout.pace import Stage
 from roles.rollout.remote import Fleet
 from tests.unit.clock import Clock
 from tests.unit.objects.apiserver import Keeper, Server, first, lost_answers
@@ -26,22 +30,13 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
 
-class Spawning(Clock):
-    """A run is carried out in a greenlet of its own."""
-
-    spawn = staticmethod(gevent.spawn)
-
-
 @pytest.fixture(autouse=True)
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    clock = Spawning()
-    for module in (access, running, errand):
-        monkeypatch.setattr(module, "time", clock)
-        monkeypatch.setattr(module, "gevent", clock)
-    monkeypatch.setattr(running, "show", lambda text: None)
-    monkeypatch.setattr(errand, "show", lambda text: None)
-    monkeypatch.setattr(errand, "on_interrupt", lambda handle: None)
+    monkeypatch.setattr(patience, "time", Clock())
+    for module in (locked_run, rolling, writing):
+        monkeypatch.setattr(module, "show", lambda text: None)
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
 
 
@@ -66,9 +61,9 @@ class Cluster(Server):
         has = item["spec"]["template"]["spec"].get("priorityClassName", "")
         made = revision("ReplicaSet", "one", 1, item)
         self.objects["/apis/apps/v1/namespaces/default/replicasets/one"] = made
-        value = {"low": 1, "high": 2, "theirs": 3}.get(has, 0)
+        value = 3 if has == "theirs" else self.objects.get(f"{CLASSES}/{has}", {}).get("value", 0)
         self.objects["/api/v1/namespaces/default/pods/web-1"] = pod("web-1", has, made, number=value)
-        item["status"]["availableReplicas"] = 0 if has == self.fails else 1
+        item["status"]["availableReplicas"] = 0 if self.fails and has == self.fails else 1
 
     @property
     def has(self) -> str:
@@ -94,22 +89,25 @@ def assign(server: Cluster) -> ObjectRun:
     keeper = cast("Any", Keeper())
     fleet = Fleet([keeper], [], [], [keeper])
     info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
-    made = ObjectRun(info, plan, lambda: server.api, fleet, "", force=True, rollout_timeout=30, finish=lambda one: None)
+    writer = Writer(Session(lambda: server.api), force=True, rollout_timeout=30)
+    made = ObjectRun(
+        info, [Stage(writer.steps(plan.actions))], fleet, "", lambda one: None, capability=CAPABILITY, about={}, leaving=writer.leaving
+    )  # fmt: skip
     made.result("cp1")
     return made
 
 
 def test_it_is_given() -> None:
     server = Cluster()
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("done", "high"), turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("done", "high"), step.why
 
 
 def test_a_roll_out_that_fails_is_undone() -> None:
     server = Cluster("high")
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("reverted", "low"), turn.why
-    assert "undone: rolled out; its 1 pods have low" in turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low"), step.why
+    assert "undone: rolled out; its 1 pods have low" in step.why
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -117,8 +115,8 @@ def test_a_roll_out_that_fails_is_undone() -> None:
 def test_a_lost_answer_on_the_way_there(error: Exception, when: str) -> None:
     server = Cluster()
     server.lose = first(error, when, "APPLY")
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("done", "high"), turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("done", "high"), step.why
     assert server.log.count(("APPLY", WEB)) == (1 if when == "after" else 2)
 
 
@@ -135,8 +133,8 @@ def test_a_lost_answer_on_the_way_back(error: Exception, when: str) -> None:
         return error if len(writes) == 2 else None
 
     server.lose = lose
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("reverted", "low"), turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low"), step.why
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -150,10 +148,10 @@ def test_an_api_that_stays_away(error: Exception) -> None:
         return error if gone else None
 
     server.lose = lose
-    turn = assign(server).turns[0]
-    assert turn.outcome == "revert-failed"
+    step = assign(server).steps[0]
+    assert step.outcome == "revert-failed"
     for words in ("STATE UNKNOWN", "kubectl get -n default deployment/web", "back to low: kubectl edit -n default deployment/web"):
-        assert words in turn.why
+        assert words in step.why
 
 
 def test_what_somebody_else_has_set_meanwhile_stays() -> None:
@@ -164,9 +162,9 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
             server.others_set("theirs")
 
     server.meddle = meddle
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("foreign", "theirs"), turn.why
-    assert "somebody else gave it the class theirs meanwhile (owned by kubectl-edit (Update)): it is left as they have it" in turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("foreign", "theirs"), step.why
+    assert "somebody else gave it the class theirs meanwhile (owned by kubectl-edit (Update)): it is left as they have it" in step.why
     assert server.log.count(("APPLY", WEB)) == 1
 
 
@@ -182,8 +180,8 @@ def test_somebody_who_is_quicker_than_the_way_back() -> None:
                 server.others_set("theirs")
 
     server.meddle = meddle
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("foreign", "theirs"), turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("foreign", "theirs"), step.why
 
 
 def test_a_status_that_is_written_meanwhile_hinders_nothing() -> None:
@@ -197,8 +195,8 @@ def test_a_status_that_is_written_meanwhile_hinders_nothing() -> None:
                 server.put(WEB, server.objects[WEB])
 
     server.meddle = meddle
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("reverted", "low") and len(writes) == 3, turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low") and len(writes) == 3, step.why
 
 
 def test_a_workload_that_is_gone_needs_nothing() -> None:
@@ -209,19 +207,19 @@ def test_a_workload_that_is_gone_needs_nothing() -> None:
             server.objects.pop(WEB, None)
 
     server.meddle = meddle
-    turn = assign(server).turns[0]
-    assert turn.outcome == "foreign" and "it was deleted meanwhile, so nothing is put back" in turn.why
+    step = assign(server).steps[0]
+    assert step.outcome == "foreign" and "it was deleted meanwhile, so nothing is put back" in step.why
 
 
 def test_what_is_refused_is_not_undone() -> None:
     server = Cluster()
     server.refuse = lambda verb, path, manifest: Conflict("cp1", path, "409", "-")
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has, len(server.log)) == ("failed", "low", 1)
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has, len(server.log)) == ("failed", "low", 1)
 
 
 def test_a_write_that_was_never_carried_out_leaves_nothing_to_undo() -> None:
     server = Cluster()
     server.lose = lambda when, verb, path: Timeout("cp1", path, "no answer", "-") if (when, verb) == ("before", "APPLY") else None
-    turn = assign(server).turns[0]
-    assert (turn.outcome, server.has) == ("reverted", "low"), turn.why
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low"), step.why

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.objects import rollout
 from roles.pod_resize import compliance
 from roles.pod_resize import template as templates
 from tests.unit.pod_resize.world import SMALL, container, owned, pod, workload
@@ -113,6 +114,6 @@ def test_the_way_back_takes_out_what_was_added() -> None:
 
 
 def test_what_cannot_roll_out() -> None:
-    assert templates.not_updatable("Deployment", workload()) is None
-    assert "paused" in str(templates.not_updatable("Deployment", workload(spec={"paused": True})))
-    assert "not well as it is" in str(templates.not_updatable("Deployment", workload(status={"availableReplicas": 0})))
+    assert rollout.not_rollable("Deployment", workload()) == []
+    assert "paused" in rollout.not_rollable("Deployment", workload(spec={"paused": True}))[0]
+    assert "not well as it is" in rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]

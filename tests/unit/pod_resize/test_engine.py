@@ -9,8 +9,9 @@ import gevent
 import pytest
 
 from roles.api import Api, ConnectionLost, Forbidden, Invalid, Unreachable
+from roles.objects import Session, session
 from roles.pod_resize import engine
-from roles.pod_resize.engine import Line, Watcher
+from roles.pod_resize.engine import Watcher
 from roles.proof import NoApi
 from tests.unit.pod_resize.world import pod
 
@@ -31,13 +32,14 @@ class Scripted:
         return cast("dict[str, Any]", answer)
 
 
-def line(api: Scripted, connects: Callable[[], Any] | None = None, patience: float = 600) -> Line:
-    return Line(cast("Callable[[], Api]", connects or (lambda: api)), patience)
+def line(api: Scripted, connects: Callable[[], Any] | None = None, wait: float = 600) -> Session:
+    return Session(cast("Callable[[], Api]", connects or (lambda: api)), wait)
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LOOK_AGAIN", 0.05)
+    monkeypatch.setattr(session, "PAUSE", 0.05)
 
 
 def unreachable() -> Unreachable:
@@ -48,7 +50,7 @@ def test_what_passes_is_waited_for_over_a_new_connection() -> None:
     api = Scripted(unreachable(), ConnectionLost("cp1", "/", "gone", "again"), {"a": 1})
     made = []
     found = line(api, lambda: made.append(1) or api)
-    assert found.ask("look", lambda one: one.get_json("/x")) == {"a": 1}
+    assert found.asked(lambda one: one.get_json("/x")) == {"a": 1}
     assert len(made) == 3 and found.calls == {"look": 3}
 
 
@@ -56,7 +58,7 @@ def test_one_connection_as_long_as_it_answers() -> None:
     api, made = Scripted({}), []
     found = line(api, lambda: made.append(1) or api)
     for _ in range(5):
-        found.ask("look", lambda one: one.get_json("/x"))
+        found.asked(lambda one: one.get_json("/x"))
     assert len(made) == 1
 
 
@@ -64,24 +66,24 @@ def test_what_does_not_pass_is_told_at_once() -> None:
     for error in (Invalid("cp1", "/", "bad", "mend"), Forbidden("cp1", "/", "403", "use others")):
         api = Scripted(error)
         with pytest.raises(type(error)):
-            line(api).ask("patch", lambda one: one.get_json("/x"))
+            line(api).asked(lambda one: one.get_json("/x"), "patch")
         assert len(api.asked) == 1
 
 
 def test_a_server_that_comes_back_says_403_for_a_moment() -> None:
     api = Scripted(unreachable(), Forbidden("cp1", "/", "403", "use others"), {"a": 1})
-    assert line(api).ask("look", lambda one: one.get_json("/x")) == {"a": 1}
+    assert line(api).asked(lambda one: one.get_json("/x")) == {"a": 1}
 
 
 def test_patience_ends() -> None:
     with pytest.raises(Unreachable):
-        line(Scripted(unreachable()), patience=0.2).ask("look", lambda one: one.get_json("/x"))
+        line(Scripted(unreachable()), wait=0.2).asked(lambda one: one.get_json("/x"))
 
     def nobody() -> Any:
         raise NoApi("no control plane")
 
     with pytest.raises(NoApi):
-        line(Scripted({}), nobody, patience=0.2).ask("look", lambda one: one.get_json("/x"))
+        line(Scripted({}), nobody, wait=0.2).asked(lambda one: one.get_json("/x"))
 
 
 def test_many_wait_for_one_look() -> None:

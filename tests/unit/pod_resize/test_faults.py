@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from roles import patience
 from roles.api import Api, Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
+from roles.objects import Foreign, Gone, Refused, RevertFailed, Session, Undone
 from roles.pod_resize import engine
 from roles.pod_resize import resources as facts
-from roles.pod_resize.engine import Engine, Foreign, Gone, Line, Refused, RevertFailed, Undone, Watcher
+from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.plan import Change, Step
 from roles.rollout.remote import Answer, Remote, RemoteError
 from tests.unit.clock import Clock
@@ -89,16 +91,14 @@ class World:
         self.pod["status"]["conditions"] = [{"type": kind, "status": "True", "reason": reason, "message": "in its words"}]
 
     def engine(self, timeout: float = 0.5) -> Engine:
-        line = Line(cast("Callable[[], Api]", lambda: self), 0.2)
+        line = Session(cast("Callable[[], Api]", lambda: self), 0.2)
         nodes = {"w1": cast(Remote, self)}
         return Engine(line, Watcher(line, "shop", ""), ability(), nodes, {}, timeout, self.told.append)
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(engine, "time", clock)
-    monkeypatch.setattr(engine, "gevent", clock)
+    monkeypatch.setattr(patience, "time", Clock())
     monkeypatch.setattr(engine, "LOOK_AGAIN", 0.01)
     monkeypatch.setattr(engine, "FILES_SECONDS", 0.1)
     monkeypatch.setattr(engine, "STAYS_SECONDS", 0.1)

@@ -51,7 +51,6 @@ def test_as_the_command_line_makes_them() -> None:
         ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is no number of pods"),
         ({"deployment": "a/b", "cpu": "1", "template": "change"}, "template: Input should be 'keep' or 'update', and 'change' was given"),
         ({"selector": "a/x=y", "cpu": "1", "template": "update"}, "a selector has no template"),
-        ({"undo": "r1", "cpu": "1"}, "undo brings back what each pod had; leave out cpu"),
         ({"deployment": "a/b", "cpu": "1", "resize_timeout": 1}, "resize_timeout: Input should be greater than or equal to 5"),
     ],
 )

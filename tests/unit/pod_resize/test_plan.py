@@ -66,7 +66,7 @@ def test_the_plan_of_what_was_done_is_empty_and_the_way_back_leads_back(cpu: str
     for step in plan.steps:
         done = pod("web-1", container("app", step.after["app"]), status={"containerStatuses": [state("app", step.after["app"])]})
         assert make(done, cpu=cpu, memory=memory).steps == []
-        back = planning.undo([step], [done], ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+        back = planning.undo([step], [done], ability(), held(), ["w1"], desired())
         assert [one.after for one in back.steps] == [{"app": SMALL}]
         assert step.back().back() == step
 
@@ -152,10 +152,10 @@ def test_undo() -> None:
     gone = Step("shop", "web-9", "u-web-9", "w1", {"app": Change(SMALL, LARGE)})
     other = Step("shop", "web-2", "u-web-2", "w1", {"app": Change(SMALL, LARGE)})
     now = [pod(f"web-{number}", container("app", LARGE), status={"containerStatuses": [state("app", LARGE)]}) for number in (1, 2)]
-    plan = planning.undo([step, gone, other], now, ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+    plan = planning.undo([step, gone, other], now, ability(), held(), ["w1"], desired())
     assert [one.name for one in plan.steps] == ["web-2", "web-1"], "the last one first"
     assert plan.unchanged == [("shop/web-9", "is gone; its successor has what the template says")] and plan.refusals == []
-    untouched = planning.undo([step], [pod()], ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+    untouched = planning.undo([step], [pod()], ability(), held(), ["w1"], desired())
     assert untouched.steps == [] and untouched.unchanged[0][0] == "shop/web-1"
 
 
@@ -165,9 +165,11 @@ def test_undo_is_not_over_what_others_have_set_since() -> None:
     now = pod("web-1", container("app", theirs), status={"containerStatuses": [state("app", theirs)]})
 
     def undo(outcome: str) -> planning.Plan:
-        return planning.undo([step], [now], ability(), held(), ["w1"], desired(deployment=None, undo="r1"), {"u-web-1": outcome})
+        return planning.undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": outcome})
 
     assert "shop/web-1: its resources were changed since that run (app: " in undo("done").refusals[0] and undo("done").steps == []
+    forced = planning.undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": "done"}, force=True)
+    assert [one.after for one in forced.steps] == [{name: change.before for name, change in step.changes.items()}]
     assert undo("foreign").unchanged[0][0] == "shop/web-1" and undo("foreign").steps == [] == undo("foreign").refusals
     assert undo("revert-failed").steps, "what a run left half done is put back, whatever it has"
 
@@ -176,7 +178,7 @@ def test_undo_of_what_was_added_says_why_not() -> None:
     before = {"requests": {"cpu": "100m"}}
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
     step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(before, after)})
-    plan = planning.undo([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired(deployment=None, undo="r1"))
+    plan = planning.undo([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
     assert "app had no limits.cpu before, and none can be taken out of a running pod" in plan.refusals[0]
 
 

@@ -3,77 +3,90 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
-from roles.change.record import Events, parse_events
+from roles.api import Conflict
+from roles.change.object_record import kind_of_run, parse, planned
+from roles.change.record import parse_events
+from roles.objects import RollOuts, Session
 from roles.pod_resize import facts, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize import run as runs
+from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import Change, Step
-from tests.unit.pod_resize.world import SMALL
+from roles.pod_resize.template import Template
+from roles.rollout.locked_run import ClusterStep, Fields
+from tests.unit.pod_resize.world import SMALL, workload
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
+POD = {
+    "event": "plan", "object": "pod shop/web-1", "what": "resize", "path": "/api/v1/namespaces/shop/pods/web-1", "namespace": "shop",
+    "pod": "web-1", "uid": "u-1", "node": "w1",
+    "fields": [{"path": ["spec", "containers", "app", "resources"], "before": SMALL, "after": LARGE}],
+}  # fmt: skip
 EVENTS = [
     {"event": "run", "id": "r1"},
-    {"event": "about", "namespace": "shop", "labels": "app=web", "workload": ["Deployment", "/path"]},
-    {
-        "event": "plan", "namespace": "shop", "pod": "web-1", "uid": "u-1", "node": "w1",
-        "changes": {"app": {"before": SMALL, "after": LARGE, "restarts": False}},
-    },
+    {"event": "begin", **kind_of_run("resize", {"namespace": "shop", "labels": "app=web", "workload": ["Deployment", "/path"]})},
+    POD,
     {"event": "end", "object": "pod shop/web-1", "outcome": "done"},
-    {"event": "template", "uid": "u-web", "before": {"app": SMALL}, "after": {"app": LARGE}},
+    {
+        "event": "plan", "object": "Deployment shop/web", "what": "update template", "path": "/path", "uid": "u-web",
+        "fields": [{"path": ["spec", "template", "spec", "containers", "app", "resources"], "before": SMALL, "after": LARGE}],
+    },
 ]  # fmt: skip
 
 
-def text(events: list[dict[str, object]]) -> Events:
-    return parse_events("".join(json.dumps(event) + "\n" for event in events).encode())
+def read(events: Sequence[Mapping[str, object]]) -> runs.ResizeRecord:
+    """As it comes out of a file."""
+    found = parse("r1", parse_events("".join(json.dumps(event) + "\n" for event in events).encode()).events)
+    assert found is not None
+    return runs.recorded(found)
 
 
 def test_a_record_is_read_again() -> None:
-    found = runs.recorded("r1", text(EVENTS))
+    found = read(EVENTS)
     assert found.steps == (Step("shop", "web-1", "u-1", "w1", {"app": Change(SMALL, LARGE)}),)
-    assert found.about["labels"] == "app=web" and found.template and found.template["before"] == {"app": SMALL}
-    assert runs.recorded("r1", text(EVENTS[:2])).steps == ()
+    assert found.about["labels"] == "app=web" and found.template and runs.of_template(found.template, "before") == {"app": SMALL}
+    assert found.template.uid == "u-web" and read(EVENTS[:2]).steps == ()
+
+
+def test_what_a_run_records_is_what_its_undoing_reads() -> None:
+    """Each step is begun, and not carried out: the engine fails."""
+    steps = [Step("shop", name, f"u-{name}", "w1", {"app": Change(SMALL, LARGE), "side": Change(LARGE, SMALL)}) for name in ("a", "b")]
+    template = Template("Deployment", workload(), "/path", {"app": SMALL}, {"app": LARGE}, 30)
+    pods, last = runs.stages(cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None))), template)
+    assert pods.at_once == 2
+    events: list[Mapping[str, object]] = [{"event": "begin", **kind_of_run("resize", {"namespace": "shop", "labels": "app=web"})}]
+    for order, step in enumerate([*pods.steps, *last.steps], 1):
+
+        def begin(fields: Fields, step: ClusterStep = step, order: int = order) -> None:
+            events.append(planned("r1", order, step.name, step.action, step.summary, fields, step.about))
+            raise Conflict("cp1", "/", "it stops here", "-")
+
+        with pytest.raises(Conflict):
+            step.write(begin)
+    found = read(events)
+    assert found.steps == tuple(steps) and found.template is not None
+    assert (found.template.uid, runs.of_template(found.template, "after")) == ("u-web", {"app": LARGE})
 
 
 def test_a_record_of_something_else() -> None:
-    with pytest.raises(ValueError, match="run r1 resized nothing"):
-        runs.recorded("r1", text([EVENTS[0], {"event": "plan", "object": "PriorityClass x"}]))
-
-
-def test_a_record_whose_last_line_was_cut(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By a power cut in mid-write: what that line was about was not begun, and the others are undone."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = runs.record_path("r1")
-    path.parent.mkdir(parents=True)
-    lines = "".join(json.dumps(event) + "\n" for event in EVENTS[:4])
-    path.write_text(lines + '{"event": "pl')
-    found = runs.read_record("r1")
-    assert found.cut and [step.name for step in found.steps] == ["web-1"] and found.outcomes == {}
-    path.write_text(lines)
-    assert not runs.read_record("r1").cut
+    assert parse("r1", [EVENTS[0], {"event": "plan", "object": "PriorityClass x"}]) is None
 
 
 def test_how_its_pods_ended() -> None:
-    ended = {"event": "end", "object": "pod shop/web-1", "uid": "u-1", "outcome": "foreign"}
-    assert runs.recorded("r1", text([*EVENTS, ended])).outcomes == {"u-1": "foreign"}
+    assert read([*EVENTS, {"event": "end", "object": "pod shop/web-1", "outcome": "foreign"}]).outcomes == {"u-1": "foreign"}
+    assert read(EVENTS[:3]).outcomes == {}, "its end was not recorded"
 
 
-@pytest.mark.parametrize("lost", ["uid", "changes", "node"])
+@pytest.mark.parametrize("lost", ["uid", "fields", "node", "path", "what"])
 def test_a_record_that_lacks_something_is_an_error_in_words(lost: str) -> None:
-    event = {key: value for key, value in EVENTS[2].items() if key != lost}
-    if lost == "changes":
-        event["changes"] = {"app": {"after": LARGE}}
+    event = {key: value for key, value in POD.items() if key != lost}
     with pytest.raises(ValueError, match=r"the record of run r1 lacks something .* undo it by hand"):
-        runs.recorded("r1", text([*EVENTS[:2], event]))
-
-
-@pytest.mark.parametrize("run", ["", "../r1", ".", "a/b"])
-def test_what_is_no_run(run: str) -> None:
-    with pytest.raises(ValueError, match="is no run"):
-        runs.read_record(run)
+        read([*EVENTS[:2], event])
 
 
 def test_selectors_as_a_list_takes_them() -> None:

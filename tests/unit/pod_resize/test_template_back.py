@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import gevent
 import pytest
 
+from roles import patience
 from roles.api import Conflict, Forbidden, NotFound
 from roles.change.record import RunInfo
-from roles.objects import access, errand
+from roles.objects import RollOuts, Session, rolling
 from roles.pod_resize import resources as facts
 from roles.pod_resize import run as running
 from roles.pod_resize.engine import Engine
-from roles.pod_resize.run import ResizeRun
 from roles.pod_resize.template import Template
+from roles.rollout import locked_run
+from roles.rollout.object_run import ObjectRun
 from roles.rollout.remote import Fleet
 from tests.unit.clock import Clock
 from tests.unit.objects.apiserver import Keeper, lost_answers
@@ -29,22 +30,13 @@ THEIRS = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "
 LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
 
 
-class Spawning(Clock):
-    """A run is carried out in a greenlet of its own."""
-
-    spawn = staticmethod(gevent.spawn)
-
-
 @pytest.fixture(autouse=True)
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    clock = Spawning()
-    for module in (access, errand, running):
-        monkeypatch.setattr(module, "time", clock)
-        monkeypatch.setattr(module, "gevent", clock)
-    for module in (errand, running):
+    monkeypatch.setattr(patience, "time", Clock())
+    for module in (locked_run, rolling, running):
         monkeypatch.setattr(module, "show", lambda text: None)
-    monkeypatch.setattr(errand, "on_interrupt", lambda handle: None)
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
 
 
@@ -95,20 +87,19 @@ class World:
             return {"items": []}
         raise NotFound("cp1", path, "404", "-")
 
-    def run(self) -> ResizeRun:
+    def run(self) -> ObjectRun:
         template = Template("Deployment", copy.deepcopy(self.item), PATH, {"app": SMALL}, {"app": LARGE}, 30)
         keeper = cast("Any", Keeper())
-        made = ResizeRun(
+        rolls = RollOuts(Session(lambda: cast("Any", self)))
+        made = ObjectRun(
             RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
-            [],
-            lambda: cast("Any", self),
+            running.stages(cast("Engine", None), [], 1, rolls, template),
             Fleet([keeper], [], [], [keeper]),
             "",
-            engine=cast("Engine", None),
-            at_once=1,
-            template=template,
+            lambda run: None,
+            capability="resize",
             about={"namespace": "shop", "labels": "app=web"},
-            finish=lambda run: None,
+            leaving=str,
         )
         made.result("cp1")
         return made
@@ -116,14 +107,14 @@ class World:
 
 def test_it_is_written_and_rolled_out() -> None:
     world = World()
-    (turn,) = world.run().turns
-    assert turn.outcome == "done" and facts.alike(world.has, LARGE), turn.why
+    (step,) = world.run().steps
+    assert step.outcome == "done" and facts.alike(world.has, LARGE), step.why
 
 
 def test_a_roll_out_that_fails_is_put_back() -> None:
     world = World(LARGE)
-    (turn,) = world.run().turns
-    assert turn.outcome == "reverted" and facts.alike(world.has, SMALL) and "in its words; put back" in turn.why, turn.why
+    (step,) = world.run().steps
+    assert step.outcome == "reverted" and facts.alike(world.has, SMALL) and "in its words; put back" in step.why, step.why
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -133,8 +124,8 @@ def test_a_lost_answer(error: Exception, number: int, when: str) -> None:
     """To the first write, and to the one that puts it back."""
     world = World(LARGE)
     setattr(world, when, lambda tried: error if tried == number else None)
-    (turn,) = world.run().turns
-    assert turn.outcome == "reverted" and facts.alike(world.has, SMALL), turn.why
+    (step,) = world.run().steps
+    assert step.outcome == "reverted" and facts.alike(world.has, SMALL), step.why
     assert len(world.patches) == (2 if when == "after" else 3)
 
 
@@ -147,10 +138,10 @@ def test_an_api_that_stays_away_says_what_to_do(error: Exception) -> None:
         return error
 
     world.after = away
-    (turn,) = world.run().turns
-    assert turn.outcome == "revert-failed"
+    (step,) = world.run().steps
+    assert step.outcome == "revert-failed"
     for words in ("STATE UNKNOWN", "kubectl get -n shop deployment/web -o yaml", "kubectl rollout undo -n shop deployment/web"):
-        assert words in turn.why
+        assert words in step.why
 
 
 def test_what_somebody_else_has_set_meanwhile_stays() -> None:
@@ -163,9 +154,9 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
         return original(path)
 
     world.get_json = look  # type: ignore[method-assign]
-    (turn,) = world.run().turns
-    assert turn.outcome == "foreign" and facts.alike(world.has, THEIRS) and len(world.patches) == 1, turn.why
-    assert "its template was changed by somebody else meanwhile" in turn.why and "it is left as they have it" in turn.why
+    (step,) = world.run().steps
+    assert step.outcome == "foreign" and facts.alike(world.has, THEIRS) and len(world.patches) == 1, step.why
+    assert "its template was changed by somebody else meanwhile" in step.why and "it is left as they have it" in step.why
 
 
 def test_somebody_who_is_quicker_than_the_way_back() -> None:
@@ -176,12 +167,12 @@ def test_somebody_who_is_quicker_than_the_way_back() -> None:
             world.set(THEIRS)
 
     world.before = meddle  # type: ignore[assignment]
-    (turn,) = world.run().turns
-    assert turn.outcome == "foreign" and facts.alike(world.has, THEIRS), turn.why
+    (step,) = world.run().steps
+    assert step.outcome == "foreign" and facts.alike(world.has, THEIRS), step.why
 
 
 def test_what_is_refused_is_not_put_back() -> None:
     world = World()
     world.before = lambda number: Forbidden("cp1", PATH, "403", "-")
-    (turn,) = world.run().turns
-    assert turn.outcome == "failed" and len(world.patches) == 1
+    (step,) = world.run().steps
+    assert step.outcome == "failed" and len(world.patches) == 1

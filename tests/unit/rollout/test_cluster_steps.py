@@ -11,10 +11,11 @@ import pytest
 
 from roles.change import Change, FileEdit
 from roles.change.record import RunInfo, RunRecord, Unrecorded
-from roles.rollout import run as running
+from roles.rollout import locked_run
+from roles.rollout.locked_run import ClusterStep, Fields
 from roles.rollout.pace import Stage
 from roles.rollout.remote import Answer, Feed, Fleet
-from roles.rollout.run import ClusterStep, Fields, Proof, Run, Step
+from roles.rollout.run import Proof, Run, Step
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
@@ -61,7 +62,7 @@ class Host:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(running, "on_interrupt", lambda handle: None)
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
 
 

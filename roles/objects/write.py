@@ -1,64 +1,34 @@
-"""One run on the cluster's objects: the lock, each write in its turn, read back and compared; the first failure halts."""
+"""How each change of a PriorityClass, or of a workload's class, is carried out: written, read back and compared, or put back."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 from urllib.parse import quote
 
-import gevent
-
-from roles.api import FIELD_MANAGER, Api, ApiError, Conflict, list_objects
-from roles.change.record import RunInfo, Unrecorded, now
+from roles.api import FIELD_MANAGER, Api, Conflict, list_objects
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout
-from roles.objects.access import API_WAIT, REFUSED, NotDone, Unknown
 from roles.objects.compliance import unmet_class
-from roles.objects.errand import LOOK_AGAIN, Errand
+from roles.objects.fields import CLASS_OF_PODS, changed
 from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
-from roles.objects.plan import Action, Plan
-from roles.patience import patient
-from roles.proof import NoApi
-from roles.rollout.lock import Locked
-from roles.rollout.remote import Fleet, RemoteError, show
-
-Outcome = Literal["done", "reverted", "revert-failed", "foreign", "unknown", "failed", "not started"]
+from roles.objects.outcome import Foreign, NotDone, RevertFailed, Undone, Unknown
+from roles.objects.plan import Action
+from roles.objects.rolling import LOOK_AGAIN, RollOuts
+from roles.objects.session import API_WAIT, REFUSED, Session
+from roles.patience import Deadline
+from roles.rollout import ClusterStep, Fields, show
 
 # Seconds: a deletion with finalizers; a put-back beside a controller that writes the object's status all the time.
 REMOVAL = 30.0
 CONFLICTS = 30.0
 
-_CLASS = ("spec", "template", "spec", "priorityClassName")
-_FIELD = tuple(f"f:{part}" for part in _CLASS)
-
-
-class Undone(NotDone):
-    """It did not come to what was wanted, and all is as it was before; says how that was seen."""
-
-
-class Foreign(NotDone):
-    """It did not come to what was wanted, and somebody else has changed it since: it is left as they have it; says how that is."""
-
-
-class RevertFailed(Exception):
-    """What was begun could neither be done nor undone; says what to do by hand."""
-
-
-@dataclass
-class Turn:
-    """One action in its turn."""
-
-    action: Action
-    outcome: Outcome = "not started"
-    why: str = ""
-    proof: str = ""
-    seconds: float = 0.0
+_FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
 
 
 def read_live(api: Api) -> Live:
@@ -67,91 +37,41 @@ def read_live(api: Api) -> Live:
     return Live(classes, {kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
 
 
-def recorded(action: Action) -> dict[str, Any]:
-    """What is kept of an action before it is begun. A PriorityClass whole, as `before` and `after`: it can hold no secret, and one that is
-    removed is made again from this. Of a workload, whose environment may hold some, the one field that changes, as `fields`:
-    {"path": [...], "before": ..., "after": ...}, None where it is not set."""
-    about = {"object": action.name, "path": action.path, "what": action.what, "summary": action.summary}
-    if action.workload is not None:
-        old = facts.class_of(action.workload.kind, action.before) if action.before is not None else ""
-        after = action.workload.priority_class
-        return {**about, "fields": [{"path": list(_CLASS), "before": old or None, "after": after or None}]}
-    before = facts.bare(action.before) if action.before is not None else None
-    return {**about, "before": before, "after": dict(action.manifest) if action.manifest is not None else None}
+class Writer:
+    """Carries out the actions of one plan. `force`: fields of other managers are taken over; `rollout_timeout` in seconds, as they are."""
 
-
-class ObjectRun(Errand):
-    """Carries out a plan once."""
-
-    def __init__(
-        self,
-        info: RunInfo,
-        plan: Plan,
-        connect: Callable[[], Api],
-        fleet: Fleet,
-        take_over: str,
-        *,
-        force: bool,
-        rollout_timeout: float,
-        finish: Callable[[ObjectRun], None],
-    ) -> None:
-        super().__init__(info, connect, fleet, take_over)
-        self.turns = [Turn(action) for action in plan.actions]
+    def __init__(self, session: Session, *, force: bool, rollout_timeout: float) -> None:
+        self.session = session
+        self.rolling = RollOuts(session)
         self._force = force
         self._rollout_timeout = rollout_timeout
-        self._finish = finish
         # What a class that is replaced right now was, as a command; "" while none is.
         self._recreate = ""
 
-    def work(self) -> None:
-        for number, turn in enumerate(self.turns, 1):
-            if self.halted:
-                break
-            self._carry_out(number, turn)
-
-    def outcomes(self) -> dict[str, str]:
-        return {turn.action.name: turn.outcome for turn in self.turns}
-
-    def close(self) -> None:
-        self._finish(self)
+    def steps(self, actions: Sequence[Action]) -> tuple[ClusterStep, ...]:
+        return tuple(self._step(action) for action in actions)
 
     def leaving(self) -> str:
+        """What a second Ctrl-C leaves behind."""
         left = "a roll-out that was begun goes on in the cluster, run this again to see to its end"
         return (
             f"{left}; a class is being replaced, and may be gone; this creates it as it was: {self._recreate}" if self._recreate else left
         )
 
-    def _carry_out(self, number: int, turn: Turn) -> None:
-        action, begun = turn.action, time.monotonic()
-        show(f"\n[{number}/{len(self.turns)}] {action.name}: {action.summary}")
-        try:
-            self.note({"event": "plan", "run": self.info.id, "order": number, **recorded(action)})
-            self._lock.ensure()
-            turn.outcome = "failed"
-            turn.proof = self._do(action)
-            turn.outcome = "done"
-        except Undone as error:
-            turn.outcome, turn.why = "reverted", str(error)
-        except Foreign as error:
-            turn.outcome, turn.why = "foreign", str(error)
-        except Unknown as error:
-            turn.outcome, turn.why = "unknown", f"STATE UNKNOWN: {error}; look at it: {_look(action)}; the same command, run again, goes on"
-        except RevertFailed as error:
-            turn.outcome, turn.why = "revert-failed", str(error)
-        except (NotDone, ApiError, NoApi, Locked, RemoteError, Unrecorded) as error:
-            turn.why = str(error)
-        turn.seconds = time.monotonic() - begun
-        show(f"  {turn.outcome}: {turn.proof or turn.why} ({turn.seconds:.0f} s)")
-        if turn.outcome != "done":
-            self.halted = self.halted or f"{action.name}: {turn.outcome}: {turn.why}"
-        self.note_done(
-            {
-                "event": "end", "object": action.name, "at": now(), "outcome": turn.outcome, "why": turn.why, "proof": turn.proof,
-                "seconds": round(turn.seconds, 1),
-            }
+    def _step(self, action: Action) -> ClusterStep:
+        about = {"path": action.path, "uid": facts.uid(action.before) if action.before is not None else ""}
+        if action.workload is not None:
+            about |= {"kind": action.workload.kind, "namespace": action.workload.namespace, "name": action.workload.name}
+        return ClusterStep(
+            action.name, action.summary, action.shown, partial(self._carry_out, action), "", action=action.what, about=about
         )  # fmt: skip
 
-    # ---- one action
+    def _carry_out(self, action: Action, begin: Callable[[Fields], None]) -> str:
+        begin(changed(action))
+        try:
+            return self._do(action)
+        except Unknown as error:
+            raise Unknown(f"STATE UNKNOWN: {error}; look at it: {_look(action)}; the same command, run again, goes on") from error
 
     def _do(self, action: Action) -> str:
         match action.what:
@@ -177,7 +97,7 @@ class ObjectRun(Errand):
 
     def _proven(self, path: str, wanted: PriorityClass) -> str:
         """Read the class back and compare. Raises NotDone."""
-        found = self.fetch(path)
+        found = self.session.fetch(path)
         if found is None:
             raise NotDone("it was applied, and is not there when read back: somebody else deletes it")
         wrong = unmet_class(wanted, found)
@@ -189,7 +109,7 @@ class ObjectRun(Errand):
         default = ""
         if facts.is_default(found):
             # The API server looks for another one before it takes this one in, and two can come at the same moment.
-            names = [str(item["metadata"]["name"]) for item in self.fetch_all(CLASSES_PATH) if facts.is_default(item)]
+            names = [str(item["metadata"]["name"]) for item in self.session.fetch_all(CLASSES_PATH) if facts.is_default(item)]
             if len(names) > 1:
                 raise NotDone(
                     f"{' and '.join(names)} are all the globalDefault when read back, and the lowest value wins: take it from all but one"
@@ -199,17 +119,16 @@ class ObjectRun(Errand):
 
     def _write(self, path: str, manifest: Mapping[str, Any], force: bool, done: Callable[[Object], bool]) -> dict[str, Any]:
         """Raises as Access.written."""
-        return self.api.written(path, lambda api: api.apply(path, manifest, force=force), done)
+        return self.session.written(path, lambda api: api.apply(path, manifest, force=force), done)
 
     def _replace(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.wanted is not None
         old, made = action.before, ""
         manifest = _again(old)
-        self.note({"event": "kept", "object": action.name, "path": action.path, "manifest": manifest})
         self._recreate = _create_by_hand(manifest)
         try:
             try:
-                self.api.deleted(action.path, old, facts.version(old))
+                self.session.deleted(action.path, old, facts.version(old))
             except Exception as error:
                 if isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
                     raise
@@ -230,17 +149,17 @@ class ObjectRun(Errand):
         one that was created in its place, "" where none is known of. What others have created there since stays."""
         manifest, name = _again(old), old["metadata"]["name"]
         try:
-            found = self.fetch(path)
+            found = self.session.fetch(path)
             if found is not None and facts.uid(found) == facts.uid(old) and not facts.is_ending(found):
                 return Undone(f"{why}; the old one was not deleted: it is there as before, read back")
             if found is not None and facts.uid(found) != facts.uid(old):
                 if not _is_own(found, made):
                     return _made_by_others(found, manifest, why)
-                self.api.deleted(path, found, facts.version(found))
+                self.session.deleted(path, found, facts.version(found))
             if found is not None:
                 self._gone(path, facts.uid(found))
             self._write(path, manifest, False, lambda one: not facts.diff(old, one, "class"))
-            again = self.fetch(path)
+            again = self.session.fetch(path)
             if again is None or facts.diff(old, again, "class"):
                 raise NotDone("it is not as it was when read back")
         except Exception as error:
@@ -253,23 +172,23 @@ class ObjectRun(Errand):
 
     def _gone(self, path: str, uid: str) -> None:
         """Raises NotDone where the object with this UID is still there after a while."""
-        until = time.monotonic() + patient(REMOVAL)
+        deadline = Deadline(REMOVAL)
         while True:
-            found = self.fetch(path)
+            found = self.session.fetch(path)
             if found is None or facts.uid(found) != uid:
                 return
-            if time.monotonic() > until:
+            if deadline.over:
                 finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
-                raise NotDone(f"it was deleted, and is still there after {patient(REMOVAL):g} s; its finalizers: {finalizers}")
-            gevent.sleep(LOOK_AGAIN)
+                raise NotDone(f"it was deleted, and is still there after {deadline.seconds:g} s; its finalizers: {finalizers}")
+            deadline.pause(LOOK_AGAIN)
 
     def _remove(self, action: Action) -> str:
         assert action.before is not None
         name = str(action.before["metadata"]["name"])
-        usage = self.asked(read_live).users(name)
+        usage = self.session.asked(read_live).users(name)
         if usage.any:
             raise NotDone(f"it is {usage}; a class that is used is never removed")
-        self.api.deleted(action.path, action.before, facts.version(action.before))
+        self.session.deleted(action.path, action.before, facts.version(action.before))
         self._gone(action.path, facts.uid(action.before))
         return "read back: it is gone; nothing named it right before"
 
@@ -278,14 +197,14 @@ class ObjectRun(Errand):
     def _assign(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.workload is not None
         item, old = action.workload, facts.class_of(action.workload.kind, action.before)
-        now_there = self.fetch(action.path)
+        now_there = self.session.fetch(action.path)
         if now_there is None or facts.uid(now_there) != facts.uid(action.before):
             raise NotDone("it was deleted since it was looked at; run this again")
         if facts.template(item.kind, now_there) != facts.template(item.kind, action.before):
             raise NotDone("its template was changed since it was looked at; run this again")
 
         def done(found: Object) -> bool:
-            ours = FIELD_MANAGER in facts.managers(found, *_FIELD)
+            ours = not item.priority_class or FIELD_MANAGER in facts.managers(found, *_FIELD)
             return ours and facts.uid(found) == facts.uid(now_there) and facts.class_of(item.kind, found) == item.priority_class
 
         try:
@@ -322,14 +241,14 @@ class ObjectRun(Errand):
         left = self._rolled_out(item, facts.uid(found), old)
         taken = facts.managers(before, *_FIELD) if old else []
         owned = f"; {FIELD_MANAGER} owns that field now, {', '.join(taken)} did" if taken not in ([], [FIELD_MANAGER]) else ""
-        # Pods that were never made anew may have another number than the class has by now: their class is what counts.
+        # Pods that were never recreated may have another number than the class has by now: their class is what counts.
         return self._has_class(item, facts.uid(found), old, None, left) + owned
 
     def _class_back(self, item: Workload, before: Object, old: str) -> Object:
         """The workload with its old class; only what this run wrote is written over, and that very version of it."""
-        until = time.monotonic() + patient(CONFLICTS)
+        deadline = Deadline(CONFLICTS)
         while True:
-            there = self.fetch(item.path)
+            there = self.session.fetch(item.path)
             if there is None or facts.uid(there) != facts.uid(before):
                 raise Foreign("it was deleted meanwhile, so nothing is put back")
             has = facts.class_of(item.kind, there)
@@ -347,17 +266,17 @@ class ObjectRun(Errand):
                 )
             except Conflict:
                 # Its controller writes its status meanwhile; somebody else may have written the class.
-                if time.monotonic() > until:
+                if deadline.over:
                     raise
-            gevent.sleep(LOOK_AGAIN)
+            deadline.pause(LOOK_AGAIN)
 
     def _free_statefulset(self, item: Workload, uid: str, failed_class: str) -> None:
-        """A StatefulSet waits for the pod that never gets ready before it makes it anew from the old template, for ever (known as
+        """A StatefulSet waits for the pod that never gets ready before it recreates it from the old template, forever (known as
         "forced rollback" in its documentation): those pods are deleted, the broken ones only."""
-        for pod in self.pods_of(item.kind, item.namespace, uid):
+        for pod in self.rolling.pods_of(item.kind, item.namespace, uid):
             if facts.class_of("Pod", pod) == failed_class and not _ready(pod) and not facts.is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
-                self.api.deleted(path, pod)
+                self.session.deleted(path, pod)
 
     def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> str:
         """Wait for the end of a roll-out; what is left of the old one, or "". Raises NotDone with the reasons that the cluster gives."""
@@ -371,11 +290,13 @@ class ObjectRun(Errand):
         def new(pod: Object) -> bool:
             return facts.class_of("Pod", pod) == priority_class
 
-        return self.rolled_out(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
+        return self.rolling.wait(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
 
-    def _number(self, priority_class: str) -> int:
-        """What a class stands for. Raises NotDone where it is gone."""
-        found = self.fetch(f"{CLASSES_PATH}/{quote(priority_class, safe='')}")
+    def _number(self, priority_class: str) -> int | None:
+        """What a class stands for; None for no class. Raises NotDone where it is gone."""
+        if not priority_class:
+            return None
+        found = self.session.fetch(f"{CLASSES_PATH}/{quote(priority_class, safe='')}")
         if found is None:
             raise NotDone(f"PriorityClass {priority_class} is gone")
         return facts.value_of(found)
@@ -383,7 +304,7 @@ class ObjectRun(Errand):
     def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None, left: str) -> str:
         """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). `left` is
         what the roll-out left behind, for the proof. Raises NotDone."""
-        pods = [pod for pod in self.pods_of(item.kind, item.namespace, uid) if not facts.is_ending(pod) and not facts.is_over(pod)]
+        pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if not facts.is_ending(pod) and not facts.is_over(pod)]
         # Without a class of their own they have the cluster's default, or none.
         wrong = rollout.wrong_pods(pods, priority_class, number) if priority_class else []
         if wrong:

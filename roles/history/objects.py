@@ -1,0 +1,99 @@
+"""Undoing a run on API objects, by its name or as the newest: each object's fields as they were before it.
+
+The capability that made the run knows the way back; its record lies with the cluster's lock, or, of a run that no node knows of any more,
+on the machine that it was started on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from roles import objects, pod_resize
+from roles.change import ObjectsRecord, Refusal, RunInfo, RunRecord, object_record, read_events
+from roles.history import model
+from roles.history import plan as planning
+from roles.history.facts import Recorded
+from roles.history.model import Wanted
+from roles.history.sequence import Unordered
+from roles.rollout import Fleet, ObjectRun, Remote
+from roles.rollout import options as run_options
+from roles.rollout import remote as bridge
+from roles.rollout.options import Options
+
+Ask = Callable[[Fleet, list[Remote]], tuple[dict[str, list[Recorded]], list[str]]]
+
+
+def to_undo(fleet: Fleet, ask: Ask) -> ObjectRun | None:
+    """The run that undoes what is asked for, shown; None where that is a run on nodes, or not known. `ask` reads what nodes have recorded.
+
+    Raises DeployError where a record cannot be acted on, or where somebody else has changed the same since.
+    """
+    wanted = model.read(fleet.targets[0])
+    keeper = fleet.lock_host
+    if wanted.run is None:
+        history, failures = ask(fleet, fleet.targets)
+        try:
+            # Objects are undone run by run.
+            run = None if failures else next(iter(planning.newest(history)), None)
+        except Unordered:
+            run = None
+    else:
+        run, history = wanted.run, ask(fleet, [keeper])[0] if keeper.connected or keeper.connect() else {}
+    if run is None:
+        return None
+    found = next((change for changes in history.values() for change in changes if change.run == run and change.of_objects), None)
+    record = _of_node(found) if found is not None else _own(run)
+    return _undone(fleet, record, wanted) if record is not None else None
+
+
+def _of_node(found: Recorded) -> ObjectsRecord | None:
+    """Raises DeployError."""
+    if found.why_unusable is not None:
+        raise bridge.refusals([f"{found.host}: the record of {found.id}: {found.why_unusable}"])
+    try:
+        return object_record.parse(found.run, found.events)
+    except ValueError as error:
+        raise bridge.refusals([f"{found.host}: {error}"]) from None
+
+
+def _own(run: str) -> ObjectsRecord | None:
+    """From the operator's own record, for a run that no node knows of; None where there is none, or one of a run on nodes. Raises
+    DeployError."""
+    path = RunRecord(RunInfo(run, "", "", "", "", "")).path
+    try:
+        events = read_events(path).events
+        record = object_record.parse(run, events)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, Refusal) as error:
+        raise bridge.refusals([f"run={run}: {error}"]) from None
+    if record is None and any(
+        event.keys() >= {"event", "object", "before"} or event.keys() >= {"event", "pod", "changes"} for event in events
+    ):
+        why = "an older daytwo wrote it, which did not record fields"
+        raise bridge.refusals([f"run={run}: {path}: {why}; it says what each object was before: set that back by hand"])
+    return record
+
+
+def _undone(fleet: Fleet, record: ObjectsRecord, wanted: Wanted) -> ObjectRun:
+    """Raises DeployError."""
+    if not record.objects:
+        raise bridge.refuse(f"run {record.run} changed nothing that is there to be undone ({record.capability})")
+    options = run_options.read(fleet.targets)
+    way_back = _ways_back(fleet, options, record, wanted).get(record.capability)
+    if way_back is None:
+        raise bridge.refuse(
+            f"run {record.run} is one of {record.capability}, and this daytwo knows no way back of it; "
+            "use the daytwo that made it, or a later one"
+        )
+    return way_back()
+
+
+def _ways_back(fleet: Fleet, options: Options, record: ObjectsRecord, wanted: Wanted) -> dict[str, Callable[[], ObjectRun]]:
+    """By capability."""
+    asked: dict[str, Any] = {"force": wanted.force, "kubeconfig": wanted.kubeconfig}
+    return {
+        objects.CAPABILITY: lambda: objects.undo(fleet, options, record, **asked),
+        pod_resize.CAPABILITY: lambda: pod_resize.undo(fleet, options, record, allow_restarts=wanted.allow_restarts, **asked),
+    }

@@ -1,0 +1,196 @@
+"""The way back of a run on PriorityClasses and workloads, from the fields that its record has. Pure.
+
+Only what that run set is set back: a field that somebody else has changed since is refused, unless `force`. What is as before needs
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from roles.change.object_record import ChangedObject, ObjectsRecord
+from roles.objects import fields, rollout
+from roles.objects import live as facts
+from roles.objects import plan as planning
+from roles.objects.fields import CLASS_OF_PODS, Path
+from roles.objects.live import Live, Object
+from roles.objects.model import Workload
+from roles.objects.plan import Action, Plan
+
+#: How an object ended in a run that then has nothing of that run, by its outcome.
+_LEFT = {
+    "reverted": "that run put it back itself",
+    "foreign": "somebody else changed it in that run, and it was left as they had it",
+    "gone": "it went away in that run",
+}
+
+
+class _Refused(Exception):
+    """Why an object cannot be put back, with the way out."""
+
+
+def make(record: ObjectsRecord, live: Live, *, force: bool, rollout_seconds: float) -> Plan:
+    """What undoing a run comes to. `rollout_seconds`: how long each roll-out is waited for."""
+    plan, changing, assigning, removing = Plan(), list[Action](), list[Action](), list[Action]()
+    workloads = [one for one in record.objects if one.action == "assign"]
+    classes = [one for one in record.objects if one.action != "assign"]
+    coming = {_name(one) for one in classes if one.action == "remove"}
+    for one in workloads:
+        found = _judged(plan, one, lambda one: _workload(one, live, coming, force, rollout_seconds))
+        assigning += [found] if found is not None else []
+    leaving = {facts.uid(action.before) for action in assigning if action.before is not None}
+    for one in classes:
+        if (found := _judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
+            (removing if found.what == "remove" else changing).append(found)
+    # As for any plan: classes are there before the workloads that name them, and go after them.
+    plan.actions = planning.ordered(changing, assigning, removing)
+    return plan
+
+
+def _judged(plan: Plan, one: ChangedObject, judge: Callable[[ChangedObject], Action | str]) -> Action | None:
+    """The action of one object; or why there is none, noted in the plan."""
+    if one.outcome in _LEFT:
+        plan.unchanged.append((one.name, _LEFT[one.outcome]))
+        return None
+    try:
+        if one.masked:
+            raise _Refused(
+                f"{', '.join(one.masked)} held what looks like a secret, and a record has no secrets: set it back by hand, "
+                "then run this again"
+            )
+        found = judge(one)
+    except (_Refused, ValueError) as refused:
+        # What was refused in that run was not written, as far as that shows.
+        if one.outcome == "failed":
+            plan.unchanged.append((one.name, "that run could not write it"))
+        else:
+            plan.refusals.append(f"{one.name}: {refused}")
+        return None
+    if isinstance(found, str):
+        plan.unchanged.append((one.name, found))
+        return None
+    return found
+
+
+def _name(one: ChangedObject) -> str:
+    return one.path.rpartition("/")[2]
+
+
+def _foreign(one: ChangedObject, now: Mapping[Path, Any], found: Object, force: bool) -> None:
+    """Raises _Refused where a field is neither what it was before the run nor what the run made of it."""
+    other = [
+        f"{'.'.join(field.path)} is {_shown(now.get(field.path))}, and was made {_shown(field.after)}"
+        + (f" (owned by {', '.join(owners)})" if (owners := fields.owners(found, field.path)) else "")
+        for field in one.fields
+        if now.get(field.path) not in (field.before, field.after)
+    ]
+    if other and not force:
+        raise _Refused(
+            f"foreign: it was changed since by somebody else: {'; '.join(other)}; undo that first, or go on all the same by "
+            "--data force=true"
+        )
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else repr(value)
+
+
+# ---- classes
+
+
+def _class(one: ChangedObject, live: Live, leaving: Collection[str], force: bool) -> Action | str:
+    """Raises _Refused."""
+    found = live.classes.get(_name(one))
+    if one.action == "create":
+        return _uncreate(one, found, live, leaving, force)
+    if one.action == "update" and found is None:
+        return "is gone; there is nothing to put back"
+    now = fields.values(found)
+    if found is not None and all(now.get(field.path) == field.before for field in one.fields):
+        return "is as it was before already"
+    if one.action == "update" and found is not None:
+        _foreign(one, now, found, force)
+        return _put_back(one, found)
+    wanted = fields.as_class(_name(one), {field.path: field.before for field in one.fields if field.before is not None})
+    if found is None:
+        return Action("create", one.name, one.path, None, wanted.manifest(), f"create it again, value {wanted.value}", (), wanted)
+    if one.action == "remove":
+        raise _Refused("foreign: that run removed it, and somebody has made another one since; look at it, and remove it first")
+    _foreign(one, now, found, force)
+    notes = (
+        "deleted and created again; in the moment between, pods that name it cannot be created",
+        f"running pods keep the number that they have ({facts.value_of(found)}, {facts.policy_of(found)})",
+    )
+    summary = f"replace it: value {facts.value_of(found)} -> {wanted.value}"
+    return Action("replace", one.name, one.path, found, wanted.manifest(), summary, notes, wanted)
+
+
+def _uncreate(one: ChangedObject, found: Object | None, live: Live, leaving: Collection[str], force: bool) -> Action | str:
+    """Raises _Refused."""
+    if found is None:
+        return "is gone already"
+    if not facts.is_ours(found):
+        makers = ", ".join(facts.managers(found, "f:value")) or "nobody"
+        raise _Refused(
+            f"foreign: it is owned by {makers} by now, and daytwo removes only what it made; leave it to that, or remove it by hand"
+        )
+    _foreign(one, fields.values(found), found, force)
+    after = live.users(_name(one), () if facts.is_default(found) else leaving)
+    if after.any:
+        raise _Refused(
+            f"{after}; a class that is used is never removed: give these another class first, or undo the run that gave them this one"
+        )
+    return Action(
+        "remove", one.name, one.path, found, None, "remove it: that run created it", planning.removal_notes(found, live.users(_name(one)))
+    )
+
+
+def _put_back(one: ChangedObject, found: Object) -> Action:
+    """The changed fields as before, and of the others what daytwo owns: what an apply leaves out goes. Raises _Refused."""
+    said = fields.owned(found) | {("value",): facts.value_of(found)}
+    for field in one.fields:
+        said.pop(field.path, None)
+        if field.before is not None:
+            said[field.path] = field.before
+    wanted = fields.as_class(_name(one), said)
+    # The resource version: nothing that came after this look is written over unseen.
+    manifest = {**wanted.manifest(), "metadata": {**wanted.manifest()["metadata"], "resourceVersion": facts.version(found)}}
+    names = ", ".join(".".join(field.path) for field in one.fields)
+    action = Action("update", one.name, one.path, found, manifest, f"set back {names}", (), wanted)
+    comes = fields.expected(action)
+    if kept := [field.path for field in one.fields if comes.get(field.path) != field.before]:
+        told = "; ".join(f"{'.'.join(path)} is owned by {', '.join(fields.owners(found, path)) or 'nobody'}, too" for path in kept)
+        raise _Refused(f"{told}, and stays as it is when daytwo leaves it out: set it there")
+    return action
+
+
+# ---- workloads
+
+
+def _workload(one: ChangedObject, live: Live, coming: Collection[str], force: bool, rollout_seconds: float) -> Action | str:
+    """Raises _Refused."""
+    kind, namespace, name = (str(one.about.get(key)) for key in ("kind", "namespace", "name"))
+    found = live.find(kind, namespace, name)
+    if found is None:
+        return "is gone; there is nothing to put back"
+    if facts.uid(found) != one.uid:
+        return "is another one by now, made since; it is left as it is"
+    (field,) = one.fields
+    old, has = str(field.before or ""), facts.class_of(kind, found)
+    if has == old:
+        return f"has {old or 'no class'} already"
+    _foreign(one, {CLASS_OF_PODS: has or None}, found, force)
+    problems = []
+    if old and old not in live.classes and old not in coming:
+        problems.append(f"its class of before, PriorityClass {old}, is gone, and no pod could be made with it; create it first")
+    if not old and not facts.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
+        owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "nobody"
+        problems.append(f"it had no class, and the field is owned by {owners}, too, so that daytwo cannot take it out; take it out there")
+    # One that is not well as it is may be so by that very run.
+    if (why := rollout.not_rolling(kind, found)) is not None:
+        problems.append(why)
+    if problems:
+        raise _Refused("; ".join(problems))
+    item = Workload(namespace=namespace, kind=kind, name=name, priority_class=old or has).model_copy(update={"priority_class": old})
+    return planning.assign(item, found, live, old or "no class", rollout_seconds)
