@@ -1,6 +1,6 @@
 """The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
-from roles.api.client import ADMIN_CONF, FIELD_MANAGER, TLS_SERVER_NAME, Api, KubectlApi, Run, TunnelApi, open_api
+from roles.api.client import FIELD_MANAGER, TIMEOUT, TLS_SERVER_NAME, Api, Run
 from roles.api.errors import (
     TLS,
     ApiError,
@@ -21,6 +21,7 @@ from roles.api.errors import (
 )
 from roles.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Member, Members, etcd_access
 from roles.api.kubeconfig import Credentials, parse_kubeconfig
+from roles.api.kubectl import ADMIN_CONF, KubectlApi
 from roles.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.api.read import (
     Container,
@@ -37,10 +38,12 @@ from roles.api.read import (
     node_pods,
     node_usage,
 )
+from roles.api.tunnel import TunnelApi
 
 __all__ = [
     "ADMIN_CONF",
     "FIELD_MANAGER",
+    "TIMEOUT",
     "TLS",
     "TLS_SERVER_NAME",
     "Api",
@@ -84,7 +87,6 @@ __all__ = [
     "node_lease",
     "node_pods",
     "node_usage",
-    "open_api",
     "parse_feature_gates",
     "parse_kubeconfig",
     "parse_start_time",

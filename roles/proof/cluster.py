@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from roles.api import (
+    TIMEOUT,
     Api,
     ApiError,
+    ConnectionLost,
     Credentials,
     EtcdAccess,
     EtcdError,
@@ -39,8 +41,6 @@ from roles.api import (
     node_usage,
     parse_kubeconfig,
 )
-from roles.api.client import TIMEOUT
-from roles.api.errors import ConnectionLost
 from roles.control_plane import Component
 from roles.formats.flags import last_flag
 from roles.observe import Observation
