@@ -128,14 +128,14 @@ class Tunnel:
 
     def _kept(self) -> _Stream | None:
         """The connection of the read before, for this one alone: who reads at the same time gets another."""
-        owner, _ = _KEPT.get(self._transport, (None, None))
-        return _KEPT.pop(self._transport)[1] if owner is self else None
+        owner, _ = KEPT.get(self._transport, (None, None))
+        return KEPT.pop(self._transport)[1] if owner is self else None
 
     def _keep(self, stream: _Stream) -> None:
-        for transport in [self._transport, *(other for other in _KEPT if not other.is_active())]:
-            if transport in _KEPT:
-                _KEPT.pop(transport)[1].channel.close()
-        _KEPT[self._transport] = (self, stream)
+        for transport in [self._transport, *(other for other in KEPT if not other.is_active())]:
+            if transport in KEPT:
+                KEPT.pop(transport)[1].channel.close()
+        KEPT[self._transport] = (self, stream)
 
     @contextlib.contextmanager
     def _named(self, path: str) -> Iterator[None]:
@@ -339,4 +339,4 @@ class _Stream(io.RawIOBase):
 
 #: The one connection of each SSH transport that is kept for reading, and whose it is. Held here, it is closed by a call, and never by the
 #: garbage collector in the middle of a message (Channel.__del__ sends one, and waits for the lock that its own thread may hold).
-_KEPT: dict[paramiko.Transport, tuple[Tunnel, _Stream]] = {}
+KEPT: dict[paramiko.Transport, tuple[Tunnel, _Stream]] = {}

@@ -15,7 +15,7 @@ import pytest
 from roles import api as face
 from roles import patience
 from roles.api import client, parse_kubeconfig
-from roles.api.tunnel import Tunnel
+from roles.api.tunnel import KEPT, Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 from tests.unit.clock import Clock
 
@@ -168,6 +168,78 @@ def test_it_waits_for_an_api_that_is_away_and_for_its_rules(
     assert through(ssh, server.port, config).get_raw("/readyz", wait=600) == b"back"
     thread.join()
     back[0].close()
+
+
+def test_what_one_api_reads_comes_over_one_connection_that_probe_opened(api: face.TunnelApi, ssh: SshServer, server: ApiServer) -> None:
+    server.answer = lambda path, who: (200, path.encode() * 50_000)
+    api.probe()
+    assert [api.get_raw(path) for path in ("/a", "/b")] == [b"/a" * 50_000, b"/b" * 50_000]
+    assert len(ssh.connections) == 1
+
+
+def test_each_api_has_connections_of_its_own(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    config = kubeconfig(authority, certificate_user(authority))
+    for made in range(1, 4):
+        through(ssh, server.port, config).get_raw("/")
+        assert len(ssh.connections) == made
+        # That of the one before is closed.
+        assert ssh.transport in KEPT and len(ssh.transport._channels.values()) == 1  # type: ignore[attr-defined]
+
+
+def test_a_write_has_a_connection_of_its_own(api: face.Api, ssh: SshServer) -> None:
+    api.get_raw("/")
+    with pytest.raises(face.Unusable):  # "ok" is no object
+        api.apply("/x", {})
+    assert len(ssh.connections) == 2
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_the_connection_of_an_api_that_is_not_well_is_not_kept(api: face.Api, ssh: SshServer, server: ApiServer, status: int) -> None:
+    server.answer = lambda path, who: (status, b"")
+    for _ in range(2):
+        with pytest.raises(face.ApiError):
+            api.get_raw("/readyz")
+    assert len(ssh.connections) == 2
+
+
+def test_a_kept_connection_that_the_server_closed_is_no_error(api: face.Api, ssh: SshServer, server: ApiServer) -> None:
+    says = iter([(200, b"one"), (0, b""), (200, b"two")])
+    server.answer = lambda path, who: next(says)
+    assert [api.get_raw("/"), api.get_raw("/")] == [b"one", b"two"]
+    assert len(ssh.connections) == 2
+
+
+def test_who_reads_at_the_same_time_gets_another_connection(api: face.Api, ssh: SshServer, server: ApiServer) -> None:
+    inside, released = threading.Event(), threading.Event()
+
+    def answer(path: str, who: str | None) -> tuple[int, bytes]:
+        if path == "/slow":
+            inside.set()
+            released.wait(600)
+        return 200, path.encode()
+
+    server.answer = answer
+    assert api.get_raw("/first") == b"/first"
+    slow: list[bytes] = []
+    thread = threading.Thread(target=lambda: slow.append(api.get_raw("/slow", timeout=600)))
+    thread.start()
+    assert inside.wait(600)
+    assert api.get_raw("/quick") == b"/quick" and not slow
+    released.set()
+    thread.join()
+    assert slow == [b"/slow"] and len(ssh.connections) == 2
+
+
+def test_a_connection_that_is_gone_is_forgotten(api: face.Api, ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    api.get_raw("/")
+    assert ssh.transport in KEPT
+    ssh.close()
+    other = SshServer()
+    try:
+        through(other, server.port, kubeconfig(authority, certificate_user(authority))).get_raw("/")
+        assert other.transport in KEPT and ssh.transport not in KEPT
+    finally:
+        other.close()
 
 
 NOBODY = b'forbidden: User "system:anonymous" cannot get path "/metrics"'
