@@ -1,6 +1,6 @@
 """The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
-from roles.api.client import ADMIN_CONF, FIELD_MANAGER, TLS_SERVER_NAME, Api, KubectlApi, Run, TunnelApi, open_api
+from roles.api.client import FIELD_MANAGER, TIMEOUT, TLS_SERVER_NAME, Api, Run
 from roles.api.errors import (
     TLS,
     ApiError,
@@ -16,18 +16,17 @@ from roles.api.errors import (
     Timeout,
     Unauthorized,
     Unreachable,
-    Untold,
     Unusable,
 )
 from roles.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Member, Members, etcd_access
 from roles.api.kubeconfig import Credentials, parse_kubeconfig
+from roles.api.kubectl import ADMIN_CONF, KubectlApi
 from roles.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.api.read import (
     Container,
     NodeLease,
     NodeUsage,
     Pod,
-    ProcessMetrics,
     component_metrics,
     find_object,
     kubelet_config,
@@ -37,10 +36,12 @@ from roles.api.read import (
     node_pods,
     node_usage,
 )
+from roles.api.tunnel import TunnelApi
 
 __all__ = [
     "ADMIN_CONF",
     "FIELD_MANAGER",
+    "TIMEOUT",
     "TLS",
     "TLS_SERVER_NAME",
     "Api",
@@ -66,14 +67,12 @@ __all__ = [
     "NotFound",
     "Owner",
     "Pod",
-    "ProcessMetrics",
     "RbacRefusal",
     "Run",
     "Timeout",
     "TunnelApi",
     "Unauthorized",
     "Unreachable",
-    "Untold",
     "Unusable",
     "component_metrics",
     "etcd_access",
@@ -84,7 +83,6 @@ __all__ = [
     "node_lease",
     "node_pods",
     "node_usage",
-    "open_api",
     "parse_feature_gates",
     "parse_kubeconfig",
     "parse_start_time",

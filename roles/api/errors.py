@@ -33,11 +33,6 @@ class ApiError(Exception):
     def __str__(self) -> str:
         return f"{self.host}: {self.verb} {self.path}: {self.rule}; {self.way_out}"
 
-    def on(self, verb: str) -> ApiError:
-        """The same error, of a request with another verb than GET."""
-        self.verb = verb
-        return self
-
 
 class Unreachable(ApiError):
     """Nothing answers where the API should be: refused, closed in mid-answer, or HTTP 429, 500, 502, 503, 504."""
@@ -155,3 +150,88 @@ def owners(body: bytes) -> tuple[Owner, ...]:
         return tuple(found)
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()
+
+
+#: An apply with a field that the kind does not have is a 500 (apimachinery/pkg/util/managedfields/internal/structuredmerge.go).
+_UNTYPED = "failed to create typed patch object"
+_NOBODY = "system:anonymous"
+_BUSY = frozenset({429, 500, 502, 503, 504})
+
+
+def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
+    """The error that an answer with this HTTP status is; its words are the server's own. Pure."""
+    said = _said(body)
+    if status == 401:
+        return Unauthorized(
+            host, path, f"401 Unauthorized: the API does not accept these credentials ({said})",
+            "the certificate may have expired: `kubeadm certs check-expiration`",
+        )  # fmt: skip
+    if status == 403:
+        return _forbidden(host, path, said)
+    if status == 404:
+        return NotFound(host, path, f"404 Not Found ({said})", "check the name; this version may not have the path")
+    if status == 409:
+        return _conflict(host, path, said, body)
+    if status == 410:
+        return Gone(host, path, f"410 Gone ({said})", "ask from the beginning")
+    if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
+        return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "mend what it names")
+    if status in _BUSY:
+        return Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
+    return Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
+
+
+def _forbidden(host: str, path: str, said: str) -> Forbidden:
+    refusal = rbac_refusal(said)
+    if refusal is not None and refusal.identity == _NOBODY:
+        # A controller-manager or scheduler that started while the API was away: it reads the clients' CA from there as soon as it can
+        # (apiserver/pkg/server/dynamiccertificates/configmap_cafile_content.go), which took 80 s.
+        error = Forbidden(
+            host, path, f"403 Forbidden: it takes these credentials for nobody's ({said})",
+            "a component that started while the API was away knows no credentials until it has read the cluster's CA: try again in two "
+            "minutes; of an API server, look at the kubeconfig's user",
+        )  # fmt: skip
+        error.passing = True
+        return error
+    if refusal is not None:
+        error = Forbidden(
+            host, path,
+            f"403 Forbidden: RBAC: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
+            f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} by a (Cluster)Role, "
+            "or use the credentials of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+        )  # fmt: skip
+        error.refusal = refusal
+        return error
+    return Forbidden(
+        host, path, f"403 Forbidden: these credentials may not do it, or an admission plugin is against it ({said})",
+        "use those of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+    )  # fmt: skip
+
+
+def _conflict(host: str, path: str, said: str, body: bytes) -> Conflict:
+    found = owners(body)
+    if found:
+        told = ", ".join(f"{owner.field} is owned by the field manager {owner.manager!r}" for owner in found)
+        error = Conflict(
+            host, path, f"409 Conflict: {told}",
+            "let that manager set it, or take it over by --data force=true (it may set it back)",
+        )  # fmt: skip
+        error.owners = found
+        return error
+    return Conflict(
+        host, path, f"409 Conflict: the object was changed or replaced since it was looked at ({said})", "run it again, from a new look"
+    )
+
+
+def _said(body: bytes) -> str:
+    """The server's own words on one line: the message of a Status object, the checks of /readyz that failed, else the text; cut
+    at 300 characters."""
+    text = body[:65536].decode("utf-8", "replace")
+    text = "; ".join(line for line in text.splitlines() if line.startswith("[-]")) or text
+    try:
+        found = json.loads(text)
+        text = str(found.get("message") or text) if isinstance(found, dict) else text
+    except ValueError:
+        pass
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= 300 else text[:300] + "..."

@@ -12,7 +12,6 @@ import http
 import ipaddress
 import json
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -20,8 +19,10 @@ from urllib.parse import urlsplit
 import paramiko
 
 from roles.api import errors
-from roles.api.client import Peer, Run, Tunnel
+from roles.api.client import Run
 from roles.api.kubeconfig import Credentials, tls_context
+from roles.api.kubectl import curl_answer, curl_command
+from roles.api.tunnel import Peer, Tunnel
 from roles.formats.flags import flag_values, last_flag
 from roles.patience import patient
 
@@ -281,16 +282,15 @@ class Members:
     def _by_curl(self, run: Run, url: str, path: str, timeout: float, body: bytes | None) -> tuple[int, bytes]:
         if not url.startswith(("http://", "https://")):
             raise _odd_url(self._access.host, url)
-        arguments = ["curl", "-q", "--silent", "--show-error", "--noproxy", "*", "--max-time", str(max(int(timeout), 1))]
-        arguments += ["--write-out", "\\n%{http_code}"]
+        arguments: list[str] = []
         for option, file in (("cacert", self._access.cafile), ("cert", self._access.certfile), ("key", self._access.keyfile)):
             arguments += [f"--{option}", file] if file else []
         if body is not None:
             arguments += ["--header", "Content-Type: application/json", "--data", body.decode()]
-        ok, out, err = run(shlex.join([*arguments, url + path]))
-        answer, _, status = out.rstrip("\n").rpartition("\n")
-        if ok and status.isdigit():
-            return int(status), answer.encode("utf-8", "surrogateescape")
+        ok, out, err = run(curl_command(timeout, *arguments, url + path))
+        status, answer = curl_answer(out)
+        if ok and status:
+            return status, answer
         raise self._curl_failed(path, " ".join(err.split()) or "curl failed without a word")
 
     def _curl_failed(self, path: str, text: str) -> errors.ApiError:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from roles.api import (
+    TIMEOUT,
     Api,
     ApiError,
     ConnectionLost,
@@ -40,7 +41,6 @@ from roles.api import (
     node_usage,
     parse_kubeconfig,
 )
-from roles.api.client import TIMEOUT
 from roles.control_plane import Component
 from roles.formats.flags import last_flag
 from roles.observe import Observation

@@ -10,7 +10,6 @@ import paramiko
 import pytest
 
 from roles import api as face
-from roles.api import open_api
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -30,17 +29,24 @@ def ssh(lab: Lab) -> Iterator[paramiko.SSHClient]:
 
 
 @pytest.fixture(scope="module", params=["tunnel", "kubectl"])
-def api(request: pytest.FixtureRequest, lab: Lab, ssh: paramiko.SSHClient) -> Iterator[face.Api]:
+def api(request: pytest.FixtureRequest, lab: Lab, ssh: paramiko.SSHClient) -> face.Api:
+    if request.param == "kubectl":
+        return face.KubectlApi(_runner(ssh), ("127.0.0.1", 6443), "cp1")
+    data = lab.run("cp1", f"cat {shlex.quote(face.ADMIN_CONF)}").stdout.encode()
+    transport = ssh.get_transport()
+    assert transport is not None
+    made = face.TunnelApi(transport, face.parse_kubeconfig(data), ("127.0.0.1", 6443), "cp1")
+    made.probe()
+    return made
+
+
+def _runner(ssh: paramiko.SSHClient) -> face.Run:
     def run(command: str) -> tuple[bool, str, str]:
         _, out, err = ssh.exec_command(command)
         text, errors = out.read().decode(), err.read().decode()
         return out.channel.recv_exit_status() == 0, text, errors
 
-    data = lab.run("cp1", f"cat {shlex.quote(face.ADMIN_CONF)}").stdout.encode()
-    transport = ssh.get_transport() if request.param == "tunnel" else None
-    with open_api(transport, data, ("127.0.0.1", 6443), host="cp1", run=run) as made:
-        assert isinstance(made, face.TunnelApi if request.param == "tunnel" else face.KubectlApi)
-        yield made
+    return run
 
 
 def test_ready(api: face.Api) -> None:
@@ -74,15 +80,7 @@ def test_not_found(api: face.Api) -> None:
         face.node_lease(api, "nope")
 
 
-def test_a_kubelets_identity_may_not(lab: Lab, ssh: paramiko.SSHClient) -> None:
-    def run(command: str) -> tuple[bool, str, str]:
-        _, out, err = ssh.exec_command(command)
-        text, errors = out.read().decode(), err.read().decode()
-        return out.channel.recv_exit_status() == 0, text, errors
-
-    path = "/etc/kubernetes/kubelet.conf"
-    with (
-        open_api(None, b"", ("127.0.0.1", 6443), host="cp1", run=run, kubeconfig_path=path) as api,
-        pytest.raises(face.Forbidden),
-    ):
+def test_a_kubelets_identity_may_not(ssh: paramiko.SSHClient) -> None:
+    api = face.KubectlApi(_runner(ssh), ("127.0.0.1", 6443), "cp1", "/etc/kubernetes/kubelet.conf")
+    with pytest.raises(face.Forbidden):
         face.component_metrics(api)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from roles import api as face
-from roles.api import open_api
-from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
+from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,5 @@ def ssh() -> Iterator[SshServer]:
 
 
 @pytest.fixture
-def api(ssh: SshServer, server: ApiServer, authority: Authority) -> Iterator[face.Api]:
-    config = kubeconfig(authority, certificate_user(authority))
-    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as made:
-        yield made
+def api(ssh: SshServer, server: ApiServer, authority: Authority) -> face.Api:
+    return through(ssh, server.port, kubeconfig(authority, certificate_user(authority)))

@@ -14,8 +14,9 @@ import pytest
 
 from roles import api as face
 from roles import patience
-from roles.api import client, open_api, parse_kubeconfig
-from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
+from roles.api import client, parse_kubeconfig
+from roles.api.tunnel import KEPT, Tunnel
+from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 from tests.unit.clock import Clock
 
 
@@ -34,8 +35,7 @@ def test_the_client_certificate_arrives_and_a_large_body_is_whole(api: face.Api,
 
 
 def test_a_token_is_sent(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
-    with open_api(ssh.transport, kubeconfig(authority, {"token": "abc"}), ("127.0.0.1", server.port), host="cp1") as api:
-        api.get_raw("/")
+    through(ssh, server.port, kubeconfig(authority, {"token": "abc"})).get_raw("/")
     assert server.headers["Authorization"] == "Bearer abc"
 
 
@@ -64,7 +64,7 @@ def test_such_a_peer_sees_the_client_certificate_alone(ssh: SshServer, server: A
 def test_a_tunnel_without_tls_has_no_token_to_send(ssh: SshServer, tmp_path: Path) -> None:
     plain = ApiServer(None, tmp_path)
     try:
-        client.Tunnel(ssh.transport, ("127.0.0.1", plain.port), "cp1", context=None, name="cp1", token="abc").request("/")
+        Tunnel(ssh.transport, ("127.0.0.1", plain.port), "cp1", context=None, name="cp1", token="abc").request("/")
         assert plain.headers and "Authorization" not in plain.headers
     finally:
         plain.close()
@@ -72,20 +72,16 @@ def test_a_tunnel_without_tls_has_no_token_to_send(ssh: SshServer, tmp_path: Pat
 
 def test_what_is_named_as_a_way_out_is_one(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     config = kubeconfig(authority, certificate_user(authority))
-    with (
-        open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1", tls_server_name="nope") as api,
-        pytest.raises(face.TLS) as caught,
-    ):
-        api.get_raw("/")
+    with pytest.raises(face.TLS) as caught:
+        through(ssh, server.port, config, "nope").get_raw("/")
     # It is no data key.
     assert "tls_server_name" not in str(caught.value)
 
 
 def test_no_descriptor_and_no_file_is_left(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     config = kubeconfig(authority, certificate_user(authority))
-    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api:
-        api.get_raw("/")
-        links = [link for n in os.listdir("/proc/self/fd") if (link := _link(n))]
+    through(ssh, server.port, config).get_raw("/")
+    links = [link for n in os.listdir("/proc/self/fd") if (link := _link(n))]
     assert links
     assert not [link for link in links if "memfd" in link]
 
@@ -124,33 +120,28 @@ def test_a_server_of_another_authority_is_not_believed(ssh: SshServer, server: A
     seen: list[str] = []
     server.answer = lambda path, who: (seen.append(path), (200, b""))[1]
     config = kubeconfig(other, certificate_user(authority))
-    with (
-        open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api,
-        pytest.raises(face.TLS, match="not valid for 'kubernetes' by the kubeconfig's CA"),
-    ):
-        api.get_raw("/", wait=5)
+    with pytest.raises(face.TLS, match="not valid for 'kubernetes' by the kubeconfig's CA"):
+        through(ssh, server.port, config).get_raw("/", wait=5)
     assert not seen
 
 
 def test_the_name_is_verified(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     config = kubeconfig(authority, certificate_user(authority))
-    with (
-        open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1", tls_server_name="nope") as api,
-        pytest.raises(face.TLS, match="nope"),
-    ):
-        api.get_raw("/")
+    with pytest.raises(face.TLS, match="nope"):
+        through(ssh, server.port, config, "nope").get_raw("/")
 
 
 def test_nothing_listens(ssh: SshServer, server: ApiServer, authority: Authority, clock: Clock) -> None:
     server.close()
     config = kubeconfig(authority, certificate_user(authority))
-    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api:
-        with pytest.raises(face.Unreachable, match=f"https://127.0.0.1:{server.port} as seen from cp1"):
-            api.get_raw("/")
-        begun, tries = clock.now, len(ssh.connections)
-        with pytest.raises(face.Unreachable, match="tried for"):
-            api.get_raw("/", wait=1.2)
-        assert 0.5 < clock.now - begun < 1.3 and len(ssh.connections) - tries > 1
+    api = through(ssh, server.port, config)
+    api.probe()
+    with pytest.raises(face.Unreachable, match=f"https://127.0.0.1:{server.port} as seen from cp1"):
+        api.get_raw("/")
+    begun, tries = clock.now, len(ssh.connections)
+    with pytest.raises(face.Unreachable, match="tried for"):
+        api.get_raw("/", wait=1.2)
+    assert 0.5 < clock.now - begun < 1.3 and len(ssh.connections) - tries > 1
 
 
 def test_it_waits_for_an_api_that_is_away_and_for_its_rules(
@@ -174,10 +165,81 @@ def test_it_waits_for_an_api_that_is_away_and_for_its_rules(
 
     thread = threading.Thread(target=return_)
     thread.start()
-    with open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api:
-        assert api.get_raw("/readyz", wait=600) == b"back"
+    assert through(ssh, server.port, config).get_raw("/readyz", wait=600) == b"back"
     thread.join()
     back[0].close()
+
+
+def test_what_one_api_reads_comes_over_one_connection_that_probe_opened(api: face.TunnelApi, ssh: SshServer, server: ApiServer) -> None:
+    server.answer = lambda path, who: (200, path.encode() * 50_000)
+    api.probe()
+    assert [api.get_raw(path) for path in ("/a", "/b")] == [b"/a" * 50_000, b"/b" * 50_000]
+    assert len(ssh.connections) == 1
+
+
+def test_each_api_has_connections_of_its_own(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    config = kubeconfig(authority, certificate_user(authority))
+    for made in range(1, 4):
+        through(ssh, server.port, config).get_raw("/")
+        assert len(ssh.connections) == made
+        # That of the one before is closed.
+        assert ssh.transport in KEPT and len(ssh.transport._channels.values()) == 1  # type: ignore[attr-defined]
+
+
+def test_a_write_has_a_connection_of_its_own(api: face.Api, ssh: SshServer) -> None:
+    api.get_raw("/")
+    with pytest.raises(face.Unusable):  # "ok" is no object
+        api.apply("/x", {})
+    assert len(ssh.connections) == 2
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_the_connection_of_an_api_that_is_not_well_is_not_kept(api: face.Api, ssh: SshServer, server: ApiServer, status: int) -> None:
+    server.answer = lambda path, who: (status, b"")
+    for _ in range(2):
+        with pytest.raises(face.ApiError):
+            api.get_raw("/readyz")
+    assert len(ssh.connections) == 2
+
+
+def test_a_kept_connection_that_the_server_closed_is_no_error(api: face.Api, ssh: SshServer, server: ApiServer) -> None:
+    says = iter([(200, b"one"), (0, b""), (200, b"two")])
+    server.answer = lambda path, who: next(says)
+    assert [api.get_raw("/"), api.get_raw("/")] == [b"one", b"two"]
+    assert len(ssh.connections) == 2
+
+
+def test_who_reads_at_the_same_time_gets_another_connection(api: face.Api, ssh: SshServer, server: ApiServer) -> None:
+    inside, released = threading.Event(), threading.Event()
+
+    def answer(path: str, who: str | None) -> tuple[int, bytes]:
+        if path == "/slow":
+            inside.set()
+            released.wait(600)
+        return 200, path.encode()
+
+    server.answer = answer
+    assert api.get_raw("/first") == b"/first"
+    slow: list[bytes] = []
+    thread = threading.Thread(target=lambda: slow.append(api.get_raw("/slow", timeout=600)))
+    thread.start()
+    assert inside.wait(600)
+    assert api.get_raw("/quick") == b"/quick" and not slow
+    released.set()
+    thread.join()
+    assert slow == [b"/slow"] and len(ssh.connections) == 2
+
+
+def test_a_connection_that_is_gone_is_forgotten(api: face.Api, ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+    api.get_raw("/")
+    assert ssh.transport in KEPT
+    ssh.close()
+    other = SshServer()
+    try:
+        through(other, server.port, kubeconfig(authority, certificate_user(authority))).get_raw("/")
+        assert other.transport in KEPT and ssh.transport not in KEPT
+    finally:
+        other.close()
 
 
 NOBODY = b'forbidden: User "system:anonymous" cannot get path "/metrics"'
@@ -241,24 +303,18 @@ def test_a_lost_ssh_connection_is_not_waited_on(api: face.Api, ssh: SshServer, c
 def test_forbidden_forwarding_without_another_way(ssh: SshServer, authority: Authority) -> None:
     ssh.refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
     config = kubeconfig(authority, certificate_user(authority))
-    with (
-        pytest.raises(face.ForwardingForbidden, match="AllowTcpForwarding"),
-        open_api(ssh.transport, config, ("127.0.0.1", 6443), host="cp1"),
-    ):
-        pass
+    with pytest.raises(face.ForwardingForbidden, match="AllowTcpForwarding"):
+        through(ssh, 6443, config).probe()
 
 
-def test_forbidden_forwarding_with_kubectl(ssh: SshServer, authority: Authority) -> None:
-    ssh.refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+def test_reading_by_kubectl() -> None:
     ran: list[str] = []
 
     def run(command: str) -> tuple[bool, str, str]:
         ran.append(command)
         return True, '{"a": 1}', ""
 
-    config = kubeconfig(authority, certificate_user(authority))
-    with open_api(ssh.transport, config, ("10.0.0.1", 6443), host="cp1", run=run) as api:
-        assert api.get_json("/a?b=c", timeout=2) == {"a": 1}
+    assert face.KubectlApi(run, ("10.0.0.1", 6443), "cp1").get_json("/a?b=c", timeout=2) == {"a": 1}
     assert ran == [
         "kubectl --kubeconfig=/etc/kubernetes/admin.conf --server=https://10.0.0.1:6443 --tls-server-name=kubernetes "
         "--request-timeout=2000ms get '--raw=/a?b=c' </dev/null"

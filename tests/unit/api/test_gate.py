@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -336,6 +337,26 @@ def test_a_node_that_is_gone_always_counts(world: World) -> None:
     world.nodes["cp2"].gone = True
     told = str(cluster.control_plane_ready("cp1", 60, allow_unproven=True))
     assert "the kube-apiserver of cp2 cannot be asked: cp2: no route to host" in told
+
+
+def test_to_look_for_the_api_and_to_read_takes_one_connection_and_the_next_time_another(world: World) -> None:
+    cluster, node = world.cluster("cp1"), world.nodes["cp1"]
+    node.apiserver.answer = lambda path, who: (200, b'{"items": [{"metadata": {"name": "cp1"}}]}')
+    for made in (1, 2):
+        assert set(cluster.nodes()) == {"cp1"}
+        assert len(node.ssh.connections) == made
+
+
+def test_where_forwarding_is_forbidden_kubectl_on_the_node_reads(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = world.nodes["cp1"]
+    node.ssh.forbidden_ports = {node.apiserver.port}
+    kubectl = tmp_path / "bin/kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text("""#!/bin/sh\nprintf '{"items": [{"metadata": {"name": "%s"}}]}' "$1"\n""")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{kubectl.parent}:{os.environ['PATH']}")
+    assert set(world.cluster("cp1").nodes()) == {"--kubeconfig=/etc/kubernetes/admin.conf"}
+    assert not node.asked
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

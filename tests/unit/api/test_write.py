@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from roles import api as face
-from roles.api import open_api
-from roles.api.client import Tunnel, _tls_way_out
+from roles.api.client import tls_way_out
 from roles.api.errors import Gone, owners, rbac_refusal
-from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig
+from roles.api.tunnel import Tunnel
+from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 
 CLASS = "/apis/scheduling.k8s.io/v1/priorityclasses/high"
 MANIFEST = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
@@ -173,7 +173,7 @@ def test_an_object_that_is_not_there(api: face.Api, server: ApiServer) -> None:
     ],
 )
 def test_each_bad_certificate_has_its_way_out(message: str, way_out: str) -> None:
-    assert way_out in str(_tls_way_out(message))
+    assert way_out in str(tls_way_out(message))
 
 
 def test_an_expired_serving_certificate(ssh: SshServer, tmp_path: Path) -> None:
@@ -182,11 +182,8 @@ def test_an_expired_serving_certificate(ssh: SshServer, tmp_path: Path) -> None:
     authority.valid = datetime.timedelta(hours=-1)
     server = ApiServer(authority, tmp_path)
     try:
-        with (
-            open_api(ssh.transport, config, ("127.0.0.1", server.port), host="cp1") as api,
-            pytest.raises(face.TLS, match=r"certificate has expired\); .*kubeadm certs renew apiserver"),
-        ):
-            api.apply(CLASS, MANIFEST, wait=5)
+        with pytest.raises(face.TLS, match=r"certificate has expired\); .*kubeadm certs renew apiserver"):
+            through(ssh, server.port, config).apply(CLASS, MANIFEST, wait=5)
     finally:
         server.close()
     assert not server.sent

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from roles.api import TLS_SERVER_NAME, TunnelApi, parse_kubeconfig
+
 Answer = tuple[int, bytes]
 
 
@@ -263,3 +265,8 @@ def certificate_user(authority: Authority, name: str = "admin") -> dict[str, str
         "client-certificate-data": base64.b64encode(certificate).decode(),
         "client-key-data": base64.b64encode(key).decode(),
     }
+
+
+def through(ssh: SshServer, port: int, config: bytes, name: str = TLS_SERVER_NAME) -> TunnelApi:
+    """The API at a port of loopback, as seen from the other end of the SSH connection, which is cp1."""
+    return TunnelApi(ssh.transport, parse_kubeconfig(config), ("127.0.0.1", port), "cp1", name)
