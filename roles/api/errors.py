@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from roles.change.mask import mask_text
+from roles.change import mask_text
 
 
 class ApiError(Exception):

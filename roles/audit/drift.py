@@ -10,7 +10,7 @@ from typing import Any
 from roles import eviction, feature_gates, kubelet_config
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.view import View, flat
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import chosen
 from roles.kubelet import same_setting, schema, shown
 from roles.proof import UnmetField, UnmetGate

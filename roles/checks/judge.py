@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from roles import eviction, feature_gates, kubelet_config, objects
-from roles.change.inflight import in_flight
-from roles.change.refusal import Refusal
+from roles.change import Refusal, in_flight
 from roles.checks.evidence import KUBELET, Evidence
 from roles.checks.model import Wishes
 from roles.control_plane import COMPONENTS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from roles.change.model import Change, FileEdit, change_id
-from roles.change.refusal import Refusal
+from roles.change import Change, FileEdit, Refusal, change_id
 from roles.control_plane.facts import Component
 from roles.formats import FormatError, GateChanges, flags, manifest
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from roles.eviction import wanted
 from roles.eviction.model import Desired
-from roles.kubelet import Kubelet
-from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.kubelet import DEFAULT_HARD, Kubelet
 from roles.proof import UnmetField, unmet_fields
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.control_plane import COMPONENTS as CONTROL_PLANE
 from roles.data import LIST_OR_TEXT, Boolean, Names, names, sentences
 from roles.formats import FormatError, flags

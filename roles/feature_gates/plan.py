@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 from roles import control_plane, kubelet
 from roles.api import GateMetric
-from roles.change import Change
-from roles.change.record import Effective
-from roles.change.refusal import Refusal
+from roles.change import Change, Effective, Refusal
 from roles.control_plane import Component, ControlPlane
 from roles.control_plane import plan as control_plane_plan
 from roles.feature_gates import reach, told, verdict

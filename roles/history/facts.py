@@ -8,10 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.change.bundle import HOME
-from roles.change.inflight import NOT_IN_FLIGHT
-from roles.change.mask import mask_text
-from roles.change.record import CLUSTER_KIND, FORMAT, OBJECTS_KIND, parse_events
+from roles.change import CLUSTER_KIND, FORMAT, HOME, NOT_IN_FLIGHT, OBJECTS_KIND, mask_text, parse_events
 from roles.scripts import templates
 
 QUESTION_SECONDS = 60

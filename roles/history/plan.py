@@ -8,10 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.change import Change, FileEdit
-from roles.change.model import ABSENT, change_id, cmdline_sha256
-from roles.change.record import Effective
-from roles.change.refusal import Refusal
+from roles.change import Change, Effective, FileEdit, Refusal, change_id, cmdline_sha256
+from roles.change.model import ABSENT
 from roles.history.facts import Recorded
 from roles.history.sequence import Sequenced, Unordered
 from roles.observe import Observation

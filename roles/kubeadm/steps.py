@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from roles.api import ApiError, list_objects
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.formats import FormatError
 from roles.kubeadm import plan as planning
 from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting, read
@@ -18,10 +18,9 @@ from roles.kubelet import ask
 from roles.objects import Session
 from roles.patience import patient
 from roles.proof import NoApi, Survey
+from roles.rollout import ClusterStep, Fleet, RemoteError
 from roles.rollout import remote as bridge
-from roles.rollout.locked_run import ClusterStep
 from roles.rollout.options import Options
-from roles.rollout.remote import Fleet, RemoteError
 
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _UNKNOWN = "unrecognized feature gate"

@@ -11,8 +11,7 @@ from roles.kubeadm.lasting import KEYS, NAMESPACE, ConfigMap, config_map, path_o
 from roles.kubeadm.plan import Edit
 from roles.objects import Object, Session, Unknown
 from roles.patience import Deadline
-from roles.rollout.locked_run import Fields
-from roles.rollout.remote import show
+from roles.rollout import Fields, show
 
 # Seconds. An API server that restarts is away for about 40; for as long a ConfigMap that others write again and again is tried.
 API_WAIT = 60.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from roles.change.model import Change, FileEdit, change_id
-from roles.change.refusal import Refusal
+from roles.change import Change, FileEdit, Refusal, change_id
 from roles.formats import FormatError, GateChanges, flags, kubelet_config, unit
 from roles.kubelet import pending, schema
 from roles.kubelet.facts import OPERATORS_VARIABLE, Kubelet

@@ -8,8 +8,7 @@ from typing import Any
 
 from roles import control_plane, kubeadm
 from roles.api import ApiError, NotFound
-from roles.change.record import Effective
-from roles.change.refusal import Refusal
+from roles.change import Effective, Refusal
 from roles.kubelet import Kubelet, ask, blame, in_effect, lookup, settings
 from roles.kubelet import plan as kubelet_plan
 from roles.kubelet.pending import Pending, pending

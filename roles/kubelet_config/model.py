@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import MAP_OR_TEXT, Boolean, Names, sentences, written
 
 ABSENT = "absent"

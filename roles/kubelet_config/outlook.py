@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.kubelet import allocatable, thresholds
 from roles.kubelet_config.state import State
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.formats import ABSENT
 from roles.kubelet import SECRETS, in_effect, lookup, schema, shown
 from roles.kubelet.pending import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, ZERO_COUNTS

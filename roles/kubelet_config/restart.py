@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.kubelet import schema
 from roles.kubelet.pending import Pending, pending
 from roles.kubelet_config.state import State

@@ -13,8 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.api import FIELD_MANAGER
-from roles.change.mask import mask_text
-from roles.change.mask_files import mask_manifest
+from roles.change import mask_manifest, mask_text
 from roles.objects.model import PREEMPTS
 
 Object = Mapping[str, Any]

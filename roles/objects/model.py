@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change.refusal import Refusal
+from roles.change import Refusal
 from roles.data import MAP_OR_TEXT, Boolean, Names
 from roles.patience import unless_set
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from roles.rollout.locked_run import Outcome
+from roles.rollout import Outcome
 
 
 class NotDone(Exception):

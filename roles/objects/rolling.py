@@ -13,8 +13,7 @@ from roles.objects.outcome import NotDone
 from roles.objects.session import Session
 from roles.patience import Deadline, patient
 from roles.proof import NoApi
-from roles.rollout import table
-from roles.rollout.remote import show
+from roles.rollout import show, table
 
 # Seconds: the pause between two looks.
 LOOK_AGAIN = 1.0

@@ -35,8 +35,8 @@ from roles.objects.live import Object, is_ending, uid, version
 from roles.objects.outcome import NotDone, Unknown
 from roles.patience import Deadline
 from roles.proof import NoApi, Survey
+from roles.rollout import Fleet, Remote, RemoteError
 from roles.rollout import remote as bridge
-from roles.rollout.remote import Fleet, Remote, RemoteError
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from roles.change.object_record import ChangedObject, ObjectsRecord
+from roles.change import ChangedObject, ObjectsRecord
 from roles.objects import fields, rollout
 from roles.objects import live as facts
 from roles.objects import plan as planning

@@ -20,7 +20,7 @@ from roles.pod_resize.cgroup import Held
 from roles.pod_resize.plan import Step
 from roles.pod_resize.resources import Identity, Object, Resources
 from roles.proof import NoApi
-from roles.rollout.remote import Remote, RemoteError
+from roles.rollout import Remote, RemoteError
 
 # Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, and
 # an Infeasible may be about what was asked for before, but one that stays is one; how soon a kubelet that does not move is looked at; a

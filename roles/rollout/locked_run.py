@@ -11,8 +11,7 @@ import gevent
 from gevent.event import Event
 from gevent.pool import Pool
 
-from roles.change import keep_script
-from roles.change.record import RunInfo, RunRecord, Unrecorded
+from roles.change import RunInfo, RunRecord, Unrecorded, keep_script
 from roles.patience import patient
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.number import run_number

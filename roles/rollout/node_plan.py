@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
-from roles.change import Change
-from roles.change.record import Effective
-from roles.change.refusal import Refusal
+from roles.change import Change, Effective, Refusal
 from roles.control_plane import Component
 from roles.control_plane.plan import places
 from roles.kubeadm import Path, as_given

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from roles import kubeadm, kubelet
-from roles.change.record import new_run_id, this_run
-from roles.change.refusal import Refusal
+from roles.change import Refusal, new_run_id, this_run
 from roles.harmless import one_line
 from roles.kubelet import ask
-from roles.observe.look import Wanted
+from roles.observe import Wanted
 from roles.patience import patient
 from roles.proof import Node, Owed, Prover, Survey, survey
 from roles.rollout import options, report, table

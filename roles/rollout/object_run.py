@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 import gevent
 from gevent.lock import BoundedSemaphore
 
-from roles.change import object_record
-from roles.change.model import change_id
-from roles.change.record import OBJECTS_KIND, RunInfo
+from roles.change import OBJECTS_KIND, RunInfo, change_id, object_record
 from roles.rollout.locked_run import ClusterStep, Fields, LockedRun, Outcome
 from roles.rollout.pace import Stage
 from roles.rollout.remote import Fleet, RemoteError, show

@@ -13,10 +13,8 @@ from typing import Any, ClassVar
 import gevent
 from gevent.event import Event
 
-from roles.change import Change, Status, script, stage_script
+from roles.change import Change, Effective, RunInfo, Status, change_id, cluster_record, end_record, plan_record, script, stage_script
 from roles.change import report as change_report
-from roles.change.model import change_id
-from roles.change.record import Effective, RunInfo, cluster_record, end_record, plan_record
 from roles.patience import Deadline, patient
 from roles.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome
 from roles.rollout.pace import Pace, Stage, stages
