@@ -118,7 +118,7 @@ class Writer:
         return f"read back: value {facts.value_of(found)}, {facts.policy_of(found)}{default}; field manager {FIELD_MANAGER}"
 
     def _write(self, path: str, manifest: Mapping[str, Any], force: bool, done: Callable[[Object], bool]) -> dict[str, Any]:
-        """Raises as Access.written."""
+        """Raises as Session.written."""
         return self.session.written(path, lambda api: api.apply(path, manifest, force=force), done)
 
     def _replace(self, action: Action) -> str:
