@@ -161,7 +161,7 @@ def test_a_record_is_kept(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (record,) = (tmp_path / "daytwo/runs").glob("*.jsonl")
     events = [json.loads(line) for line in record.read_text().splitlines()]
     assert [event["event"] for event in events] == ["run", "begin", "plan", "end", "end-of-run"]
-    assert events[2]["object"] == "PriorityClass t-high" and events[2]["after"]["value"] == 5
+    assert events[2]["object"] == "PriorityClass t-high" and {"path": ["value"], "before": None, "after": 5} in events[2]["fields"]
     assert events[3]["outcome"] == "done" and "read back" in events[3]["proof"]
 
 
