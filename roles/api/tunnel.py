@@ -79,7 +79,8 @@ class Tunnel:
             self._keep(self._open("/", time.monotonic() + patient(timeout)))
 
     def read(self, path: str, timeout: float = TIMEOUT) -> tuple[int, bytes]:
-        """HTTP status and body of a GET, over the connection of the read before where it is still there. Raises what `request` does."""
+        """HTTP status and body of a GET, over the connection of the read before where it is still there. `timeout` and errors are
+        those of `request`."""
         deadline = time.monotonic() + timeout
         stream = self._kept()
         if stream is not None:
@@ -92,6 +93,7 @@ class Tunnel:
         self, path: str, timeout: float = TIMEOUT, body: bytes | None = None, *, verb: str = "", content: str = "application/json"
     ) -> tuple[int, bytes]:
         """HTTP status and body of a GET, or of a POST (or another `verb`) where a `body` of the media type `content` is given.
+        `timeout`: seconds, stretched already.
 
         Raises Unreachable, Timeout, TLS, ConnectionLost, ForwardingForbidden.
         """

@@ -236,7 +236,7 @@ def test_what_is_the_cluster_s_stands_in_the_table_where_it_is_done(kind: type[T
     (of_node,) = run.steps
     of_node.outcome, of_node.why, of_node.seconds = "reverted", "it was not well", 3.2
     shown.clear()
-    run._finish(run)
+    run._finish()
     lines = shown[0].splitlines()[3:]
     rows = [
         ["w1", "kubelet", "1", "reverted", "3", "it was not well"],
