@@ -15,15 +15,14 @@ from roles.change.record import RunInfo, new_run_id, this_run
 from roles.change.refusal import Refusal
 from roles.data import strangers
 from roles.kubelet import allocatable
-from roles.objects import LOOK_AGAIN, NotDone, Object, RevertFailed
+from roles.objects import LOOK_AGAIN, NotDone, Object, Reached, RevertFailed, reach
 from roles.patience import Deadline
 from roles.pod_resize import ability as abilities
-from roles.pod_resize import facts, model, probe, reach
+from roles.pod_resize import facts, model, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.model import Probe
-from roles.pod_resize.reach import Reached
 from roles.proof import NoApi
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
@@ -78,7 +77,7 @@ def _prepare(fleet: Fleet) -> CheckRun:
         wish = model.read_probe([(one.name, one.data) for one in fleet.inventory])
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
-    reached = reach.reach(fleet, wish.kubeconfig, API_WAIT)
+    reached = reach(fleet, wish.kubeconfig, API_WAIT)
     session = reached.session
     targets = {remote.name for remote in fleet.targets}
     names = [name for name, remote in reached.nodes.items() if remote.name in targets]
