@@ -70,10 +70,11 @@ DECLARED = (
     Declared("roles.pod_resize.model:Desired", ("resize",), undo="roles.pod_resize:undo"),
     Declared("roles.pod_resize.model:Listed", ("resize_drift",)),
     Declared("roles.pod_resize.model:Probe", ("pod_resize_check",)),
+    Declared("roles.node_labels.model:DesiredLabels", ("node_labels",), undo="roles.node_labels:undo"),
     Declared("roles.history.model:Wanted", ("rollback",)),
     Declared(
         "roles.rollout.options:Options",
-        ("feature_gates", "eviction", "kubelet_config", "priority_classes", "resize", "pod_resize_check", "rollback"),
+        ("feature_gates", "eviction", "kubelet_config", "priority_classes", "resize", "pod_resize_check", "node_labels", "rollback"),
     ),
     Declared("roles.audit.asked:Asked", ("audit",)),
     Declared("roles.checks.model:Asked", ("checks",)),
