@@ -7,19 +7,17 @@ on the machine that it was started on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from roles import objects, pod_resize
 from roles.change import ObjectsRecord, Refusal, RunInfo, RunRecord, object_record, read_events
 from roles.history import model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.model import Wanted
 from roles.history.sequence import Unordered
-from roles.rollout import Fleet, ObjectRun, Remote
+from roles.inventory import registry
+from roles.rollout import Consents, Fleet, ObjectRun, Remote
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
-from roles.rollout.options import Options
 
 Ask = Callable[[Fleet, list[Remote]], tuple[dict[str, list[Recorded]], list[str]]]
 
@@ -80,20 +78,12 @@ def _undone(fleet: Fleet, record: ObjectsRecord, wanted: Wanted) -> ObjectRun:
     """Raises DeployError."""
     if not record.objects:
         raise bridge.refuse(f"run {record.run} changed nothing that is there to be undone ({record.capability})")
-    options = run_options.read(fleet.targets)
-    way_back = _ways_back(fleet, options, record, wanted).get(record.capability)
+    way_back = registry.way_back(record.capability)
     if way_back is None:
         raise bridge.refuse(
             f"run {record.run} is one of {record.capability}, and this daytwo knows no way back of it; "
             "use the daytwo that made it, or a later one"
         )
-    return way_back()
-
-
-def _ways_back(fleet: Fleet, options: Options, record: ObjectsRecord, wanted: Wanted) -> dict[str, Callable[[], ObjectRun]]:
-    """By capability."""
-    asked: dict[str, Any] = {"force": wanted.force, "kubeconfig": wanted.kubeconfig}
-    return {
-        objects.CAPABILITY: lambda: objects.undo(fleet, options, record, **asked),
-        pod_resize.CAPABILITY: lambda: pod_resize.undo(fleet, options, record, allow_restarts=wanted.allow_restarts, **asked),
-    }
+    consents = Consents(wanted.force, wanted.allow_evictions, wanted.allow_restarts, wanted.kubeconfig)
+    run: ObjectRun = way_back(fleet, run_options.read(fleet.targets), record, consents)
+    return run

@@ -1,7 +1,7 @@
 """All data keys that deploys read, gathered from the models that read them. Pure.
 
 A role declares its keys in its own model, where each has a description and examples; here it has one line. The models are named by
-text and imported when they are asked for: this room is above all others, and none of them imports it.
+text and imported when they are asked for: this package is above all others. Only what undoes runs, of whatever capability, imports it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,25 @@ SCHEMA = Path(__file__).resolve().parents[2] / "docs/reference/data.schema.json"
 
 @dataclass(frozen=True)
 class Declared:
-    """A pydantic model whose fields are data keys (`package.module:Class`), and the deploys that read them."""
+    """A pydantic model whose fields are data keys (`package.module:Class`), and the deploys that read them.
+
+    `undo` undoes the runs of the first of these, where they are runs on API objects (`package:function`): from the fleet, the options, the
+    record (roles/change/object_record.py) and the consents (roles/rollout/object_run.py) to the run that undoes it.
+    """
 
     model: str
     deploys: tuple[str, ...]
+    undo: str = ""
 
     @property
     def fields(self) -> type[BaseModel]:
-        module, _, name = self.model.partition(":")
-        found: type[BaseModel] = getattr(import_module(module), name)
+        found: type[BaseModel] = _named(self.model)
         return found
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 class Own(BaseModel):
@@ -57,19 +66,25 @@ DECLARED = (
     Declared("roles.eviction.model:Desired", ("eviction",)),
     Declared("roles.eviction.order_deploy:Wish", ("eviction_order",)),
     Declared("roles.kubelet_config.model:Desired", ("kubelet_config",)),
-    Declared("roles.objects.model:Desired", ("priority_classes",)),
-    Declared("roles.pod_resize.model:Desired", ("resize",)),
+    Declared("roles.objects.model:Desired", ("priority_classes",), undo="roles.objects:undo"),
+    Declared("roles.pod_resize.model:Desired", ("resize",), undo="roles.pod_resize:undo"),
     Declared("roles.pod_resize.model:Listed", ("resize_drift",)),
     Declared("roles.pod_resize.model:Probe", ("pod_resize_check",)),
+    Declared("roles.node_labels.model:DesiredLabels", ("node_labels",), undo="roles.node_labels:undo"),
     Declared("roles.history.model:Wanted", ("rollback",)),
     Declared(
         "roles.rollout.options:Options",
-        ("feature_gates", "eviction", "kubelet_config", "priority_classes", "resize", "pod_resize_check", "rollback"),
+        ("feature_gates", "eviction", "kubelet_config", "priority_classes", "resize", "pod_resize_check", "node_labels", "rollback"),
     ),
     Declared("roles.audit.asked:Asked", ("audit",)),
     Declared("roles.checks.model:Asked", ("checks",)),
     Declared("roles.inventory.registry:Own", (EVERY_DEPLOY,)),
 )
+
+
+def way_back(capability: str) -> Any:
+    """What undoes a run on API objects, by the name of the deploy that made it; None where nothing does."""
+    return next((_named(declared.undo) for declared in DECLARED if declared.undo and declared.deploys[0] == capability), None)
 
 
 @dataclass(frozen=True)

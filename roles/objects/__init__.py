@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 from roles.api import Api, ApiError
 from roles.change import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.harmless import one_line
 from roles.objects import live as facts
 from roles.objects import plan as planning
 from roles.objects import rollout, way_back
+from roles.objects.carry_out import FieldWriter, Request, dry_run, show_plan
 from roles.objects.compliance import unmet_class, unmet_workload
-from roles.objects.live import COLLECTIONS, Live, Object
-from roles.objects.model import RESOURCES_OF_KINDS, Desired, namespaced_name, read
+from roles.objects.live import COLLECTIONS, Live, Object, is_ending, is_over, managers, only_ours, uid
+from roles.objects.model import RESOURCES_OF_KINDS, Desired, key_problem, namespaced_name, read, value_problem
 from roles.objects.outcome import Foreign, Gone, NotDone, Refused, RevertFailed, Undone, Unknown
-from roles.objects.plan import Action, Plan
+from roles.objects.plan import Action
+from roles.objects.planned import FieldChange, Path, Plan, field_changes, field_way_back, told
 from roles.objects.rolling import LOOK_AGAIN, RollOuts
-from roles.objects.session import API_WAIT, REFUSED, Session, open_session
+from roles.objects.session import API_WAIT, REFUSED, Reached, Session, open_session, reach
 from roles.objects.write import Writer, read_live
 from roles.patience import unless_set
 from roles.proof import NoApi, survey
-from roles.rollout import Fleet, ObjectRun, Stage, Turns, deploying, report, show, show_lines
+from roles.rollout import Consents, Fleet, ObjectRun, Stage, Turns, deploying, report, show
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -59,26 +59,26 @@ def _prepare(fleet: Fleet, options: Options, desired: Desired) -> ObjectRun:
     api = _session(fleet, desired.kubeconfig)
     plan = planning.make(desired, _live(api))
     bridge.stop(plan.refusals)
-    plan.actions = _dry_run(plan.actions, api, desired.force)
+    plan.actions = dry_run(plan.actions, api, partial(_shown, force=desired.force))
     writer = Writer(api, force=desired.force, rollout_timeout=desired.rollout_seconds)
     timeout = desired.rollout_timeout if "rollout_timeout" in desired.model_fields_set else None
     run = _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout)
-    _show_plan(run, plan)
+    show_plan(run, plan)
     return run
 
 
-def undo(fleet: Fleet, options: Options, record: ObjectsRecord, *, force: bool, kubeconfig: str | None) -> ObjectRun:
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
-    api = _session(fleet, kubeconfig)
+    api = _session(fleet, consents.kubeconfig)
     asked = record.about.get("rollout_timeout")
     seconds = unless_set(asked or Desired.model_fields["rollout_timeout"].default, asked is not None)
-    plan = way_back.make(record, _live(api), force=force, rollout_seconds=seconds)
+    plan = way_back.make(record, _live(api), force=consents.force, rollout_seconds=seconds)
     bridge.stop(plan.refusals)
-    plan.actions = _dry_run(plan.actions, api, force)
-    writer = Writer(api, force=force, rollout_timeout=seconds)
+    plan.actions = dry_run(plan.actions, api, partial(_shown, force=consents.force))
+    writer = Writer(api, force=consents.force, rollout_timeout=seconds)
     run = _run(fleet, options, plan, writer, {"undo": record.run}, asked, record.change)
     show(f"\nUndoing run {record.run}")
-    _show_plan(run, plan)
+    show_plan(run, plan)
     return run
 
 
@@ -97,14 +97,20 @@ def _live(api: Session) -> Live:
 
 
 def _run(
-    fleet: Fleet, options: Options, plan: Plan, writer: Writer, wanted: dict[str, object], rollout_timeout: int | None, undoes: str = ""
+    fleet: Fleet,
+    options: Options,
+    plan: Plan[Action],
+    writer: Writer,
+    wanted: dict[str, object],
+    rollout_timeout: int | None,
+    undoes: str = "",
 ) -> ObjectRun:
     return ObjectRun(
         this_run(new_run_id(), wanted),
         [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
-        lambda run: report.show_objects_end(run, _rest(plan)),
+        lambda run: report.show_objects_end(run, plan.rest),
         capability=CAPABILITY,
         about={"rollout_timeout": rollout_timeout},
         leaving=writer.leaving,
@@ -113,23 +119,7 @@ def _run(
     )
 
 
-def _dry_run(actions: Sequence[Action], api: Session, force: bool) -> list[Action]:
-    """The same actions with what the API server makes of them. Raises DeployError with all that it refuses."""
-    refusals: list[object] = []
-    shown: list[Action] = []
-    for action in actions:
-        try:
-            shown.append(replace(action, shown=api.asked(lambda api, action=action: _shown(action, api, force), "dry run")))  # type: ignore[misc]
-        except ApiError as error:
-            refusals.append(f"{action.name}: {error}")
-        except NoApi as error:
-            refusals.append(f"{action.name}: {error}")
-            break
-    bridge.stop(refusals)
-    return shown
-
-
-def _shown(action: Action, api: Api, force: bool) -> str:
+def _shown(action: Action, api: Api, *, force: bool) -> str:
     name = action.name.replace(" ", "/")
     if action.before is not None and action.what in ("remove", "replace"):
         api.delete(action.path, facts.uid(action.before), version=facts.version(action.before), dry_run=True)
@@ -144,25 +134,6 @@ def _shown(action: Action, api: Api, force: bool) -> str:
     return facts.diff(action.before, made, name)
 
 
-def _show_plan(run: ObjectRun, plan: Plan) -> None:
-    show(f"\nPlan of run {run.info.id}: {len(plan.actions)} changes of the cluster's objects")
-    for number, action in enumerate(plan.actions, 1):
-        show(f"\n[{number}/{len(plan.actions)}] {action.name}: {action.summary}")
-        lines = [*action.shown.splitlines(), *(f"- {one_line(note)}" for note in action.notes)]
-        if lines:
-            show_lines("\n".join(f"    {line}" for line in lines))
-    if plan.kept:
-        show_lines("\nNo longer in the data:\n" + "\n".join(one_line(f"    {name}: {why}") for name, why in plan.kept))
-    if not plan.actions:
-        report.show_objects(run, _rest(plan))
-
-
-def _rest(plan: Plan) -> list[list[str]]:
-    """The rows of what this run has nothing to do with."""
-    rows = [[name, "none", "no change", "-", why] for name, why in plan.unchanged]
-    return rows + [[name, "none", "kept", "-", "dropped from the data, as said above"] for name, _ in plan.kept]
-
-
 __all__ = [
     "API_WAIT",
     "CAPABILITY",
@@ -171,24 +142,43 @@ __all__ = [
     "REFUSED",
     "RESOURCES_OF_KINDS",
     "Desired",
+    "FieldChange",
+    "FieldWriter",
     "Foreign",
     "Gone",
     "Live",
     "NotDone",
     "Object",
+    "Path",
+    "Plan",
+    "Reached",
     "Refused",
+    "Request",
     "RevertFailed",
     "RollOuts",
     "Session",
     "Undone",
     "Unknown",
+    "dry_run",
+    "field_changes",
+    "field_way_back",
+    "is_ending",
+    "is_over",
+    "key_problem",
+    "managers",
     "namespaced_name",
+    "only_ours",
     "open_session",
     "priority_classes",
+    "reach",
     "read",
     "read_live",
     "rollout",
+    "show_plan",
+    "told",
+    "uid",
     "undo",
     "unmet_class",
     "unmet_workload",
+    "value_problem",
 ]

@@ -11,8 +11,7 @@ from roles.objects.compliance import default_after, wanted_policy
 from roles.objects.live import Object
 from roles.objects.model import PREEMPTS, PriorityClass
 from roles.objects.plan import Action
-
-Path = tuple[str, ...]
+from roles.objects.planned import Path
 
 #: Where a workload names the class of its pods.
 CLASS_OF_PODS: Path = ("spec", "template", "spec", "priorityClassName")

@@ -73,7 +73,8 @@ def _value(value: int) -> int:
     return value
 
 
-def _key_problem(key: str) -> str | None:
+def key_problem(key: str) -> str | None:
+    """Why this is no key of a label, a taint or, in lower case, an annotation (apimachinery, IsQualifiedName); None where it is one."""
     prefix, slash, name = key.rpartition("/")
     if slash and not _is_subdomain(prefix):
         return f"{key!r}: {prefix!r} before the '/' is no DNS subdomain"
@@ -82,21 +83,26 @@ def _key_problem(key: str) -> str | None:
     return None
 
 
-def _labels(labels: dict[str, str]) -> dict[str, str]:
-    problems = [problem for key in labels if (problem := _key_problem(key))]
-    problems += [
+def value_problem(key: str, value: str) -> str | None:
+    """Why this is no value of a label or a taint (apimachinery, IsValidLabelValue); None where it is one."""
+    if not value or (len(value) <= _NAME_LENGTH and _KEY.match(value)):
+        return None
+    return (
         f"{key}: {value!r} is no label's value: letters, digits, '-', '_' and '.', a letter or digit first and last, "
         f"at most {_NAME_LENGTH} characters"
-        for key, value in labels.items()
-        if value and (len(value) > _NAME_LENGTH or not _KEY.match(value))
-    ]
+    )
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    problems = [problem for key in labels if (problem := key_problem(key))]
+    problems += [problem for key, value in labels.items() if (problem := value_problem(key, value))]
     if problems:
         raise ValueError("; ".join(f"labels: {problem}" for problem in problems))
     return labels
 
 
 def _annotations(annotations: dict[str, str]) -> dict[str, str]:
-    problems = [problem for key in annotations if (problem := _key_problem(key.lower()))]
+    problems = [problem for key in annotations if (problem := key_problem(key.lower()))]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > ANNOTATIONS_SIZE:
         problems.append(f"they are {size} bytes together, and {ANNOTATIONS_SIZE} is the most")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.objects import live as facts
@@ -11,6 +11,7 @@ from roles.objects import rollout
 from roles.objects.compliance import default_after, immutable, unmet_class, unmet_workload
 from roles.objects.live import Live, Object, Usage
 from roles.objects.model import CLASSES_PATH, SYSTEM_PREFIX, Desired, PriorityClass, Workload, meant, workload_key
+from roles.objects.planned import Plan
 
 What = Literal["create", "update", "replace", "remove", "assign"]
 _API_VERSIONS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1"}
@@ -37,19 +38,9 @@ class Action:
     shown: str = ""
 
 
-@dataclass
-class Plan:
-    """`actions` in their order; `unchanged` are (object, why), `kept` dropped classes that stay, `refusals` why not to go on."""
-
-    actions: list[Action] = field(default_factory=list)
-    unchanged: list[tuple[str, str]] = field(default_factory=list)
-    kept: list[tuple[str, str]] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-
-
-def make(desired: Desired, live: Live) -> Plan:
+def make(desired: Desired, live: Live) -> Plan[Action]:
     """The plan. What only the API server knows (conflicts of managers, admission) its dry run adds to the refusals later."""
-    plan = Plan()
+    plan = Plan[Action]()
     _check_only(desired, live, plan)
     moving = {
         facts.uid(found)
@@ -64,7 +55,7 @@ def make(desired: Desired, live: Live) -> Plan:
     return plan
 
 
-def _check_only(desired: Desired, live: Live, plan: Plan) -> None:
+def _check_only(desired: Desired, live: Live, plan: Plan[Action]) -> None:
     if desired.only is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
@@ -83,7 +74,7 @@ def _list(names: Collection[str]) -> str:
 # ---- classes
 
 
-def _class(item: PriorityClass, desired: Desired, live: Live, plan: Plan) -> Action | None:
+def _class(item: PriorityClass, desired: Desired, live: Live, plan: Plan[Action]) -> Action | None:
     found = live.classes.get(item.name)
     name = f"PriorityClass {item.name}"
     notes = _default_notes(item, found)
@@ -112,7 +103,7 @@ def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]
 
 
 def _replace(
-    item: PriorityClass, found: Object, fixed: list[str], desired: Desired, live: Live, plan: Plan, notes: tuple[str, ...]
+    item: PriorityClass, found: Object, fixed: list[str], desired: Desired, live: Live, plan: Plan[Action], notes: tuple[str, ...]
 ) -> Action | None:
     name, usage = f"PriorityClass {item.name}", live.users(item.name)
     why = f"{name}: {' and '.join(fixed)}: Kubernetes never changes these in place; it is {usage}"
@@ -149,7 +140,7 @@ def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], **{key: value for key, value in metadata.items() if value}}}
 
 
-def _one_default(desired: Desired, live: Live, removed: Mapping[str, Action], plan: Plan) -> None:
+def _one_default(desired: Desired, live: Live, removed: Mapping[str, Action], plan: Plan[Action]) -> None:
     """A second globalDefault is refused here, with the first one's name; the API server does too, but for a race."""
     wanted = {item.name: item for item in desired.classes}
     defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
@@ -170,7 +161,7 @@ def _one_default(desired: Desired, live: Live, removed: Mapping[str, Action], pl
 # ---- dropped classes
 
 
-def _removals(desired: Desired, live: Live, moving: Collection[str], plan: Plan) -> dict[str, Action]:
+def _removals(desired: Desired, live: Live, moving: Collection[str], plan: Plan[Action]) -> dict[str, Action]:
     removed = {}
     for name, found in sorted(live.classes.items()):
         if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
@@ -211,7 +202,7 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
 # ---- workloads
 
 
-def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str, Action], plan: Plan) -> Action | None:
+def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str, Action], plan: Plan[Action]) -> Action | None:
     name = f"{item.kind} {item.namespace}/{item.name}"
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:

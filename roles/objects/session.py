@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,8 +35,8 @@ from roles.api import (
 from roles.objects.live import Object, is_ending, uid, version
 from roles.objects.outcome import NotDone, Unknown
 from roles.patience import Deadline
-from roles.proof import NoApi, Survey
-from roles.rollout import Fleet, Remote, RemoteError
+from roles.proof import NoApi, Survey, survey
+from roles.rollout import Fleet, Remote, RemoteError, unreachable
 from roles.rollout import remote as bridge
 
 T = TypeVar("T")
@@ -163,6 +164,34 @@ def _raise_refused(refused: ApiError | None, deadline: Deadline) -> None:
     # An API server that just came back answers 403 until it has read its RBAC rules.
     if refused is not None and not (isinstance(refused, Forbidden) and not deadline.over):
         raise refused
+
+
+@dataclass(frozen=True)
+class Reached:
+    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster, `names` of those nodes by host."""
+
+    found: Survey
+    session: Session
+    nodes: dict[str, Remote]
+    units: dict[str, str]
+    names: dict[str, str]
+
+
+def reach(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> Reached:
+    """The nodes looked at, whether --limit left them out or not (those of the inventory that answer), and a way to the API, which may be
+    away for `wait` seconds. Raises DeployError."""
+    bridge.stop(unreachable(fleet))
+    if not fleet.targets:
+        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
+    found = survey(fleet, [remote for remote in fleet.inventory if remote.connected or remote.connect()])
+    bridge.stop(found.refusals)
+    return Reached(
+        found,
+        open_session(fleet, found, kubeconfig, wait),
+        {node.kubelet.node_name: node.remote for node in found.nodes.values()},
+        {node.kubelet.node_name: node.kubelet.unit_name for node in found.nodes.values()},
+        {host: node.kubelet.node_name for host, node in found.nodes.items()},
+    )
 
 
 def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: float = API_WAIT) -> Session:

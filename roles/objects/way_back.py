@@ -6,71 +6,37 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from roles.change import ChangedObject, ObjectsRecord
 from roles.objects import fields, rollout
 from roles.objects import live as facts
 from roles.objects import plan as planning
-from roles.objects.fields import CLASS_OF_PODS, Path
+from roles.objects.fields import CLASS_OF_PODS
 from roles.objects.live import Live, Object
 from roles.objects.model import Workload
-from roles.objects.plan import Action, Plan
-
-#: How an object ended in a run that then has nothing of that run, by its outcome.
-_LEFT = {
-    "reverted": "that run put it back itself",
-    "foreign": "somebody else changed it in that run, and it was left as they had it",
-    "gone": "it went away in that run",
-}
+from roles.objects.plan import Action
+from roles.objects.planned import NotUndone, Path, Plan, judged, refuse_foreign
 
 
-class _Refused(Exception):
-    """Why an object cannot be put back, with the way out."""
-
-
-def make(record: ObjectsRecord, live: Live, *, force: bool, rollout_seconds: float) -> Plan:
+def make(record: ObjectsRecord, live: Live, *, force: bool, rollout_seconds: float) -> Plan[Action]:
     """What undoing a run comes to. `rollout_seconds`: how long each roll-out is waited for."""
-    plan, changing, assigning, removing = Plan(), list[Action](), list[Action](), list[Action]()
+    plan, changing, assigning, removing = Plan[Action](), list[Action](), list[Action](), list[Action]()
     workloads = [one for one in record.objects if one.action == "assign"]
     classes = [one for one in record.objects if one.action != "assign"]
     coming = {_name(one) for one in classes if one.action == "remove"}
     for one in workloads:
-        found = _judged(plan, one, lambda one: _workload(one, live, coming, force, rollout_seconds))
+        found = judged(plan, one, lambda one: _workload(one, live, coming, force, rollout_seconds))
         assigning += [found] if found is not None else []
     leaving = {facts.uid(action.before) for action in assigning if action.before is not None}
     for one in classes:
-        if (found := _judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
+        if (found := judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
             (removing if found.what == "remove" else changing).append(found)
     # As for any plan: classes are there before the workloads that name them, and go after them.
     plan.actions = planning.ordered(changing, assigning, removing)
     return plan
-
-
-def _judged(plan: Plan, one: ChangedObject, judge: Callable[[ChangedObject], Action | str]) -> Action | None:
-    """The action of one object; or why there is none, noted in the plan."""
-    if one.outcome in _LEFT:
-        plan.unchanged.append((one.name, _LEFT[one.outcome]))
-        return None
-    try:
-        if one.masked:
-            raise _Refused(
-                f"{', '.join(one.masked)} held what looks like a secret, and a record has no secrets: set it back by hand, "
-                "then run this again"
-            )
-        found = judge(one)
-    except (_Refused, ValueError) as refused:
-        # What was refused in that run was not written, as far as that shows.
-        if one.outcome == "failed":
-            plan.unchanged.append((one.name, "that run could not write it"))
-        else:
-            plan.refusals.append(f"{one.name}: {refused}")
-        return None
-    if isinstance(found, str):
-        plan.unchanged.append((one.name, found))
-        return None
-    return found
 
 
 def _name(one: ChangedObject) -> str:
@@ -78,29 +44,15 @@ def _name(one: ChangedObject) -> str:
 
 
 def _foreign(one: ChangedObject, now: Mapping[Path, Any], found: Object, force: bool) -> None:
-    """Raises _Refused where a field is neither what it was before the run nor what the run made of it."""
-    other = [
-        f"{'.'.join(field.path)} is {_shown(now.get(field.path))}, and was made {_shown(field.after)}"
-        + (f" (owned by {', '.join(owners)})" if (owners := fields.owners(found, field.path)) else "")
-        for field in one.fields
-        if now.get(field.path) not in (field.before, field.after)
-    ]
-    if other and not force:
-        raise _Refused(
-            f"foreign: it was changed since by somebody else: {'; '.join(other)}; undo that first, or go on all the same by "
-            "--data force=true"
-        )
-
-
-def _shown(value: Any) -> str:
-    return "not set" if value is None else repr(value)
+    """Raises NotUndone where somebody else has changed it since."""
+    refuse_foreign(one.fields, now, partial(fields.owners, found), force)
 
 
 # ---- classes
 
 
 def _class(one: ChangedObject, live: Live, leaving: Collection[str], force: bool) -> Action | str:
-    """Raises _Refused."""
+    """Raises NotUndone."""
     found = live.classes.get(_name(one))
     if one.action == "create":
         return _uncreate(one, found, live, leaving, force)
@@ -116,7 +68,7 @@ def _class(one: ChangedObject, live: Live, leaving: Collection[str], force: bool
     if found is None:
         return Action("create", one.name, one.path, None, wanted.manifest(), f"create it again, value {wanted.value}", (), wanted)
     if one.action == "remove":
-        raise _Refused("foreign: that run removed it, and somebody has made another one since; look at it, and remove it first")
+        raise NotUndone("foreign: that run removed it, and somebody has made another one since; look at it, and remove it first")
     _foreign(one, now, found, force)
     notes = (
         "deleted and created again; in the moment between, pods that name it cannot be created",
@@ -127,18 +79,18 @@ def _class(one: ChangedObject, live: Live, leaving: Collection[str], force: bool
 
 
 def _uncreate(one: ChangedObject, found: Object | None, live: Live, leaving: Collection[str], force: bool) -> Action | str:
-    """Raises _Refused."""
+    """Raises NotUndone."""
     if found is None:
         return "is gone already"
     if not facts.is_ours(found):
         makers = ", ".join(facts.managers(found, "f:value")) or "nobody"
-        raise _Refused(
+        raise NotUndone(
             f"foreign: it is owned by {makers} by now, and daytwo removes only what it made; leave it to that, or remove it by hand"
         )
     _foreign(one, fields.values(found), found, force)
     after = live.users(_name(one), () if facts.is_default(found) else leaving)
     if after.any:
-        raise _Refused(
+        raise NotUndone(
             f"{after}; a class that is used is never removed: give these another class first, or undo the run that gave them this one"
         )
     return Action(
@@ -147,7 +99,7 @@ def _uncreate(one: ChangedObject, found: Object | None, live: Live, leaving: Col
 
 
 def _put_back(one: ChangedObject, found: Object) -> Action:
-    """The changed fields as before, and of the others what daytwo owns: what an apply leaves out goes. Raises _Refused."""
+    """The changed fields as before, and of the others what daytwo owns: what an apply leaves out goes. Raises NotUndone."""
     said = fields.owned(found) | {("value",): facts.value_of(found)}
     for field in one.fields:
         said.pop(field.path, None)
@@ -161,7 +113,7 @@ def _put_back(one: ChangedObject, found: Object) -> Action:
     comes = fields.expected(action)
     if kept := [field.path for field in one.fields if comes.get(field.path) != field.before]:
         told = "; ".join(f"{'.'.join(path)} is owned by {', '.join(fields.owners(found, path)) or 'nobody'}, too" for path in kept)
-        raise _Refused(f"{told}, and stays as it is when daytwo leaves it out: set it there")
+        raise NotUndone(f"{told}, and stays as it is when daytwo leaves it out: set it there")
     return action
 
 
@@ -169,7 +121,7 @@ def _put_back(one: ChangedObject, found: Object) -> Action:
 
 
 def _workload(one: ChangedObject, live: Live, coming: Collection[str], force: bool, rollout_seconds: float) -> Action | str:
-    """Raises _Refused."""
+    """Raises NotUndone."""
     kind, namespace, name = (str(one.about.get(key)) for key in ("kind", "namespace", "name"))
     found = live.find(kind, namespace, name)
     if found is None:
@@ -191,6 +143,6 @@ def _workload(one: ChangedObject, live: Live, coming: Collection[str], force: bo
     if (why := rollout.not_rolling(kind, found)) is not None:
         problems.append(why)
     if problems:
-        raise _Refused("; ".join(problems))
+        raise NotUndone("; ".join(problems))
     item = Workload(namespace=namespace, kind=kind, name=name, priority_class=old or has).model_copy(update={"priority_class": old})
     return planning.assign(item, found, live, old or "no class", rollout_seconds)

@@ -11,15 +11,14 @@ from urllib.parse import quote
 from roles.api import ApiError, Conflict, Forbidden, NotFound, list_objects
 from roles.change import Refusal, RunInfo, new_run_id, this_run
 from roles.kubelet import allocatable
-from roles.objects import LOOK_AGAIN, NotDone, Object, RevertFailed
+from roles.objects import LOOK_AGAIN, NotDone, Object, Reached, RevertFailed, reach
 from roles.patience import Deadline
 from roles.pod_resize import ability as abilities
-from roles.pod_resize import facts, model, probe, reach
+from roles.pod_resize import facts, model, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.model import Probe
-from roles.pod_resize.reach import Reached
 from roles.proof import NoApi
 from roles.rollout import ClusterStep, Fields, Fleet, ObjectRun, Stage, Turns, deploying, show, show_lines, table
 from roles.rollout import options as run_options
@@ -69,7 +68,7 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
     made, where the cluster cannot do it: it says what is missing.
     """
     options, wish = asked
-    reached = reach.reach(fleet, wish.kubeconfig, API_WAIT)
+    reached = reach(fleet, wish.kubeconfig, API_WAIT)
     session = reached.session
     targets = {remote.name for remote in fleet.targets}
     names = [name for name, remote in reached.nodes.items() if remote.name in targets]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from roles.api import Api, ApiError, find_object
 from roles.change import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.objects import Object, RollOuts, Session, rollout
+from roles.objects import Object, Reached, RollOuts, Session, reach, rollout
 from roles.pod_resize import ability as abilities
-from roles.pod_resize import facts, model, reach
+from roles.pod_resize import facts, model
 from roles.pod_resize import plan as planning
 from roles.pod_resize import resources as res
 from roles.pod_resize import run as running
@@ -19,12 +19,11 @@ from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import Desired
 from roles.pod_resize.plan import Plan, Step
-from roles.pod_resize.reach import Reached
 from roles.pod_resize.resources import Resources
 from roles.pod_resize.run import ResizeRecord
 from roles.pod_resize.template import Template
 from roles.proof import NoApi
-from roles.rollout import Fleet, ObjectRun, Turns, deploying, report, show
+from roles.rollout import Consents, Fleet, ObjectRun, Turns, deploying, report, show
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -76,27 +75,25 @@ class _There:
     wanted: frozenset[str]
 
 
-def undo(
-    fleet: Fleet, options: Options, record: ObjectsRecord, *, force: bool, allow_restarts: bool, kubeconfig: str | None
-) -> ObjectRun:  # fmt: skip
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
     try:
         earlier = running.recorded(record)
         desired = Desired(
             selector=f"{earlier.about['namespace']}/{earlier.about['labels']}",
-            allow_restarts=allow_restarts,
-            kubeconfig=kubeconfig,
+            allow_restarts=consents.allow_restarts,
+            kubeconfig=consents.kubeconfig,
             **(earlier.about.get("pace") or {}),
         )
     except ValueError as error:
         raise bridge.refusals([f"run={record.run}: {error}"]) from None
-    aim = _Aim(desired, earlier, force, f"Undoing run {record.run}")
+    aim = _Aim(desired, earlier, consents.force, f"Undoing run {record.run}")
     return _run(fleet, options, aim, {"undo": record.run}, record.change)
 
 
 def _run(fleet: Fleet, options: Options, aim: _Aim, wanted: Mapping[str, object], undoes: str = "") -> ObjectRun:
     desired = aim.desired
-    reached = reach.reach(fleet, desired.kubeconfig, min(API_WAIT, desired.resize_seconds))
+    reached = reach(fleet, desired.kubeconfig, min(API_WAIT, desired.resize_seconds))
     session = reached.session
     there = _look(session, aim, reached)
     held, problems = facts.read_held(fleet, reached.nodes, there.selected.pods)

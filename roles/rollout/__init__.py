@@ -5,7 +5,7 @@ from roles.rollout.deploying import Turns, deploying, no_data, one, same, unreac
 from roles.rollout.lock import ClusterLock, Locked
 from roles.rollout.locked_run import ClusterStep, Fields, LockedRun, Outcome
 from roles.rollout.number import run_number
-from roles.rollout.object_run import ObjectRun
+from roles.rollout.object_run import Consents, ObjectRun
 from roles.rollout.pace import Stage
 from roles.rollout.remote import Answer, Fleet, Remote, RemoteError, on_interrupt, refusals, show, show_lines, stop
 from roles.rollout.run import Proof, Run, Step, arrange
@@ -14,6 +14,7 @@ __all__ = [
     "Answer",
     "ClusterLock",
     "ClusterStep",
+    "Consents",
     "Fields",
     "Fleet",
     "Locked",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gevent
@@ -16,6 +17,17 @@ from roles.rollout.remote import Fleet, RemoteError, show
 
 #: Outcomes of what was begun that leave an object as it was before.
 _AS_BEFORE = frozenset({"reverted", "gone"})
+
+
+@dataclass(frozen=True)
+class Consents:
+    """What the operator allows when a run is undone, as roles/history/model.py has it; each capability takes those that it knows.
+    `kubeconfig`: a file of the operator's whose identity is used."""
+
+    force: bool = False
+    allow_evictions: bool = False
+    allow_restarts: bool = False
+    kubeconfig: str | None = None
 
 
 class ObjectRun(LockedRun):

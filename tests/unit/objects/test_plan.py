@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.objects.live import Live, class_of, diff, is_ours, managers
-from roles.objects.plan import Plan, assignment, make
+from roles.objects.plan import Action, assignment, make
+from roles.objects.planned import Plan
 from tests.unit.objects.world import applied, cluster, entry, owned, pod, priority_class, wanted, workload
 
 names = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)
@@ -27,11 +28,11 @@ fields = st.fixed_dictionaries(
 data = st.dictionaries(names, fields, max_size=4)
 
 
-def planned(live: Live, **values: Any) -> Plan:
+def planned(live: Live, **values: Any) -> Plan[Action]:
     return make(wanted(**values), live)
 
 
-def whats(plan: Plan) -> list[tuple[str, str]]:
+def whats(plan: Plan[Action]) -> list[tuple[str, str]]:
     assert not plan.refusals, plan.refusals
     return [(action.what, action.name) for action in plan.actions]
 

@@ -20,7 +20,8 @@ from roles.change.record import RunInfo
 from roles.objects import CAPABILITY, fields, rolling, way_back
 from roles.objects import plan as planning
 from roles.objects import write as writing
-from roles.objects.plan import Plan
+from roles.objects.plan import Action
+from roles.objects.planned import Plan
 from roles.objects.session import Session
 from roles.objects.write import Writer, read_live
 from roles.rollout import locked_run
@@ -46,7 +47,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     yield
 
 
-def carry_out(server: Server, plan: Plan, force: bool = False) -> ObjectsRecord:
+def carry_out(server: Server, plan: Plan[Action], force: bool = False) -> ObjectsRecord:
     """To its end; the record that is left of it."""
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
@@ -71,7 +72,7 @@ def live(server: Server) -> Any:
     return Session(lambda: server.api).asked(read_live)
 
 
-def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> Plan:
+def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> Plan[Action]:
     return way_back.make(record, live(server), force=force, rollout_seconds=30)
 
 
@@ -79,7 +80,7 @@ def undone(server: Server, record: ObjectsRecord, *, force: bool = False) -> Obj
     return carry_out(server, back(server, record, force=force), force)
 
 
-def refused(plan: Plan, *words: str) -> None:
+def refused(plan: Plan[Action], *words: str) -> None:
     assert plan.actions == []
     (refusal,) = plan.refusals
     for word in words:

@@ -1,0 +1,12 @@
+"""Labels and taints of nodes as the inventory's data has them: planned by dry run, applied, read back.
+
+pyinfra inventories/prod.py deploys/node_labels.py --dry
+pyinfra inventories/prod.py deploys/node_labels.py --limit w1 --data node_labels=rack=a1,old=absent -y
+pyinfra inventories/prod.py deploys/node_labels.py --limit w1 --data node_taints=dedicated=gpu:NoExecute --data allow_evictions=true -y
+"""
+
+from roles.inventory import known_keys
+from roles.node_labels import node_labels
+
+known_keys()
+node_labels()

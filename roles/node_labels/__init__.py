@@ -1,0 +1,155 @@
+"""Labels and taints of nodes: planned by the API server's dry run, written with the field manager daytwo, read back, undone by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from roles.api import ApiError
+from roles.change import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.node_labels import model
+from roles.node_labels import plan as planning
+from roles.node_labels.model import DesiredLabels
+from roles.node_labels.plan import NodeChange
+from roles.objects import (
+    LOOK_AGAIN,
+    FieldWriter,
+    NotDone,
+    Object,
+    Path,
+    Plan,
+    Request,
+    Session,
+    dry_run,
+    field_way_back,
+    is_ending,
+    reach,
+    show_plan,
+    uid,
+)
+from roles.patience import Deadline
+from roles.proof import NoApi
+from roles.rollout import Consents, Fleet, ObjectRun, Stage, Turns, deploying, report, show
+from roles.rollout import options as run_options
+from roles.rollout import remote as bridge
+from roles.rollout.options import Options
+
+#: As records name the runs that this undoes.
+CAPABILITY = "node_labels"
+# Seconds until each pod that is to go at once is deleted: the controller evicts them one after another.
+EVICTION = 60.0
+
+
+def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
+    options = run_options.read(fleet.targets)
+    try:
+        desired = model.read([(remote.name, remote.data) for remote in fleet.targets])
+    except Refusal as refusal:
+        raise bridge.refusals([refusal]) from None
+    if not desired:
+        raise bridge.refuse("no host of this run has node_labels or node_taints in its data; set them there, or with --limit and --data")
+    return options, desired
+
+
+@deploying("Node labels", _read)
+def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -> Turns:
+    """Give the nodes of this run the labels and taints of their data.
+
+    Data keys: those of roles/node_labels/model.py, and take_over (roles/rollout/options.py). Raises DeployError, before anything is
+    written, where the plan is refused.
+    """
+    options, desired = asked
+    force, _, kubeconfig = next(iter(desired.values())).of_run
+    reached = reach(fleet, kubeconfig)
+    names = {host: reached.names[host] for host in desired}
+    nodes, pods = _look(reached.session, map(planning.node_path, names.values()))
+    plan = planning.make(desired, names, nodes, pods)
+    wanted = {host: one.model_dump() for host, one in desired.items()}
+    run = _run(fleet, options, plan, NodeWriter(reached.session, force=force), wanted)
+    return Turns.of(run, fleet, "node labels", "apply, and read back")
+
+
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """The run that undoes a run of this deploy; shown. Raises DeployError where somebody else has changed the same since."""
+    session = reach(fleet, consents.kubeconfig).session
+    nodes, pods = _look(session, (one.path for one in record.objects))
+    back = field_way_back(record, nodes, planning.values, planning.others, force=consents.force)
+    plan = planning.undone(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
+    show(f"\nUndoing run {record.run}")
+    return _run(fleet, options, plan, NodeWriter(session, force=consents.force), {"undo": record.run}, record.change)
+
+
+def _look(session: Session, paths: Iterable[str]) -> tuple[dict[str, Object], dict[str, list[dict[str, Any]]]]:
+    """The nodes, and their pods, by the path of the node. Raises DeployError."""
+    try:
+        nodes: dict[str, Object] = {path: found for path in paths if (found := session.fetch(path)) is not None}
+        return nodes, {path: _pods(session, node) for path, node in nodes.items()}
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
+
+
+def _pods(session: Session, node: Object) -> list[dict[str, Any]]:
+    return session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={node['metadata']['name']}")
+
+
+def _run(
+    fleet: Fleet, options: Options, plan: Plan[NodeChange], writer: NodeWriter, wanted: Mapping[str, object], undoes: str = ""
+) -> ObjectRun:  # fmt: skip
+    """Shown. Raises DeployError where the plan or the API server refuses it."""
+    bridge.stop(plan.refusals)
+    plan.actions = dry_run(plan.actions, writer.session, writer.tried)
+    run = ObjectRun(
+        this_run(new_run_id(), wanted),
+        [Stage(writer.steps(plan.actions))],
+        fleet,
+        options.take_over,
+        lambda run: report.show_objects_end(run, plan.rest),
+        capability=CAPABILITY,
+        about={},
+        leaving=lambda: f"what was written stays; to take it back: {run.undo}",
+        undoes=undoes,
+        warnings=writer.warnings,
+    )
+    show_plan(run, plan)
+    return run
+
+
+class NodeWriter(FieldWriter[NodeChange]):
+    """Of labels and taints."""
+
+    def values(self, item: Object) -> Mapping[Path, Any]:
+        return planning.values(item)
+
+    def requests(self, item: Object, wanted: Mapping[Path, Any]) -> list[Request]:
+        return planning.requests(item, wanted)
+
+    def managers(self, item: Object, path: Path) -> list[str]:
+        return planning.owners(item, path)
+
+    def look(self, change: NodeChange) -> str:
+        return f"kubectl get node {change.before['metadata']['name']} -o yaml --show-managed-fields"
+
+    def ready(self, change: NodeChange) -> None:
+        """Only pods that the plan named may go."""
+        known = {one.uid for one in change.evicted}
+        now = planning.evicted(_pods(self.session, change.before), change.after)
+        if new := [one.name for one in now if one.uid not in known]:
+            raise NotDone(f"it would evict {', '.join(new)}, too, which came to the node since it was looked at; run this again")
+
+    def followed(self, change: NodeChange) -> str:
+        """Which pods went. Those that tolerate the taint for a while go later."""
+        now = {one.uid: one.name for one in change.evicted if not one.after}
+        if not now:
+            return ""
+        deadline = Deadline(EVICTION)
+        while left := {uid(pod) for pod in _pods(self.session, change.before) if uid(pod) in now and not is_ending(pod)}:
+            if deadline.over:
+                names = ", ".join(name for one, name in now.items() if one in left)
+                why = f"not evicted after {deadline.passed:.0f} s; look at kube-controller-manager, which evicts for taints"
+                self.warnings.append((change.name, f"{change.name}: {names}: {why}"))
+                return f"{len(left)} pods STILL THERE"
+            deadline.pause(LOOK_AGAIN)
+        return f"evicted: {', '.join(now.values())}"
+
+
+__all__ = ["CAPABILITY", "node_labels", "undo"]

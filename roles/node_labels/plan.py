@@ -1,0 +1,203 @@
+"""From the labels and taints that are wanted, and the nodes as they are, to what is to be written. Pure.
+
+Labels are set by server-side apply. Taints cannot be: the list is atomic (k8s.io/api/core/v1/types.go: NodeSpec.Taints, listType=atomic,
+no patch strategy), so that whoever applies it owns the taints of all others, and takes them out when it leaves the list out. They are
+patched as Kubernetes' own controllers do it (k8s.io/cloud-provider, PatchNodeTaints): the whole list, with those of others, under the
+resourceVersion that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from roles.api import FIELD_MANAGER
+from roles.node_labels.model import NO_EXECUTE, DesiredLabels
+from roles.objects import FieldChange, Object, Path, Plan, Request, field_changes, is_ending, is_over, managers, only_ours, told, uid
+
+LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """A pod that a taint evicts, as namespace/name; `after` so many seconds."""
+
+    name: str
+    uid: str
+    after: int = 0
+
+
+@dataclass(frozen=True)
+class NodeChange(FieldChange):
+    """With the pods that the node's new taints evict."""
+
+    evicted: tuple[Evicted, ...] = ()
+
+
+def node_path(name: str) -> str:
+    return f"/api/v1/nodes/{name}"
+
+
+def taints(node: Object) -> list[Mapping[str, Any]]:
+    return list((node.get("spec") or {}).get("taints") or ())
+
+
+def _path_of(taint: Mapping[str, Any]) -> Path:
+    return (*TAINTS, str(taint["key"]), str(taint["effect"]))
+
+
+def values(node: Object) -> dict[Path, str]:
+    """All labels and taints, by path: `metadata labels KEY`, `spec taints KEY EFFECT`."""
+    labels = {(*LABELS, key): str(value) for key, value in (node["metadata"].get("labels") or {}).items()}
+    return labels | {_path_of(taint): str(taint.get("value") or "") for taint in taints(node)}
+
+
+def owners(node: Object, path: Path) -> list[str]:
+    """The managers of a label; of a taint those of the list."""
+    return managers(node, *(f"f:{part}" for part in (path if path[:2] == LABELS else TAINTS)))
+
+
+def others(node: Object, path: Path) -> list[str]:
+    """Without daytwo."""
+    return [name for name in owners(node, path) if name.partition(" ")[0] != FIELD_MANAGER]
+
+
+def wanted(desired: DesiredLabels, node: Object) -> dict[Path, str | None]:
+    """The value that each named label and taint is to have; None: it goes."""
+    found: dict[Path, str | None] = {(*LABELS, key): value for key, value in desired.node_labels.items()}
+    for key, effects in desired.node_taints.items():
+        found |= {_path_of(taint): None for taint in taints(node) if taint["key"] == key}
+        found |= {(*TAINTS, key, effect): value for effect, value in effects.items()}
+    return found
+
+
+def requests(node: Object, wanted: Mapping[Path, str | None]) -> list[Request]:
+    """What makes the node so."""
+    now = values(node)
+    wanted = {path: value for path, value in wanted.items() if now.get(path) != value}
+    labels = {path: value for path, value in wanted.items() if path[:2] == LABELS}
+    # An apply takes out what it leaves out, of what daytwo applied; what others own, too, goes by a patch alone.
+    patched = {path: None for path, value in labels.items() if value is None and not only_ours(node, *_field(path))}
+    applied = {path: value for path, value in labels.items() if path not in patched}
+    found = []
+    if applied:
+        said = {path: value for path, value in now.items() if path[:2] == LABELS and FIELD_MANAGER in owners(node, path)} | applied
+        metadata = {"name": node["metadata"]["name"], "labels": {path[2]: value for path, value in said.items() if value is not None}}
+        found.append(Request("apply", {"apiVersion": "v1", "kind": "Node", "metadata": metadata}, tuple(applied)))
+    tainted = {path: value for path, value in wanted.items() if path[:2] == TAINTS}
+    if patched or tainted:
+        body: dict[str, Any] = {"metadata": {"labels": {path[2]: None for path in patched}}} if patched else {}
+        if tainted:
+            body["spec"] = {"taints": _list(node, tainted)}
+        found.append(Request("patch", body, (*patched, *tainted)))
+    return found
+
+
+def _field(path: Path) -> tuple[str, ...]:
+    return tuple(f"f:{part}" for part in path)
+
+
+def _list(node: Object, tainted: Mapping[Path, str | None]) -> list[dict[str, Any]]:
+    """All taints, those of others as they are."""
+    kept = [dict(taint) for taint in taints(node) if _path_of(taint) not in tainted]
+    new = [
+        {"key": key, **({"value": value} if value else {}), "effect": effect}
+        for (*_, key, effect), value in tainted.items()
+        if value is not None
+    ]
+    return kept + new
+
+
+def evicted(pods: Sequence[Object], after: Mapping[Path, str | None]) -> tuple[Evicted, ...]:
+    """The pods of a node that go for these taints (pkg/controller/tainteviction/taint_eviction.go, processPodOnNode).
+
+    A static pod tolerates all (pkg/kubelet/config/common.go). Lt and Gt (KEP-5471) count as not tolerated: an eviction too many is named.
+    """
+    new = [(path[2], value) for path, value in after.items() if path[:2] == TAINTS and path[3] == NO_EXECUTE and value is not None]
+    found = []
+    for pod in pods:
+        if not new or is_ending(pod) or is_over(pod):
+            continue
+        seconds = _tolerated_for((pod.get("spec") or {}).get("tolerations") or (), new)
+        if seconds is not None:
+            found.append(Evicted(f"{pod['metadata'].get('namespace')}/{pod['metadata']['name']}", uid(pod), seconds))
+    return tuple(found)
+
+
+def _tolerated_for(tolerations: Sequence[Mapping[str, Any]], new: Sequence[tuple[str, str]]) -> int | None:
+    """Seconds until a pod goes; None: never."""
+    used = []
+    for key, value in new:
+        match = next((one for one in tolerations if _tolerates(one, key, value)), None)
+        if match is None:
+            return 0
+        used.append(match.get("tolerationSeconds"))
+    limits = [max(0, int(one)) for one in used if one is not None]
+    return min(limits, default=None)
+
+
+def _tolerates(one: Mapping[str, Any], key: str, value: str) -> bool:
+    """k8s.io/api/core/v1/toleration.go, ToleratesTaint."""
+    if one.get("effect") not in (None, "", NO_EXECUTE) or one.get("key") not in (None, "", key):
+        return False
+    operator = one.get("operator") or "Equal"
+    return operator == "Exists" or (operator == "Equal" and str(one.get("value") or "") == value)
+
+
+def make(
+    desired: Mapping[str, DesiredLabels], names: Mapping[str, str], nodes: Mapping[str, Object], pods: Mapping[str, Sequence[Object]]
+) -> Plan[NodeChange]:
+    """The plan: `names` of the nodes by host, `nodes` and their `pods` by the path of the node. What only the API server knows (conflicts
+    of labels, admission) its dry run adds later."""
+    plan = Plan[NodeChange]()
+    for host, one in desired.items():
+        name = f"Node {names[host]}"
+        node = nodes.get(node_path(names[host]))
+        if node is None:
+            plan.refusals.append(f"{host}: the cluster has no {name}")
+            continue
+        fields = field_changes(values(node), wanted(one, node))
+        if not fields:
+            plan.unchanged.append((name, "has these labels and taints already"))
+            continue
+        change = FieldChange(name, node_path(names[host]), node, fields, told(fields))
+        plan.refusals += [] if one.force else _owned(change)
+        plan.actions.append(with_evictions(change, pods.get(change.path, ()), one.allow_evictions, plan.refusals))
+    return plan
+
+
+def _owned(change: FieldChange) -> list[str]:
+    """What another manager has set is neither removed nor, of taints, changed; of a changed label the dry run says so."""
+    problems = []
+    for one in change.fields:
+        # A controller that adds its own taint becomes the owner of the list; only one that applies the list would undo an addition.
+        found = [name for name in others(change.before, one.path) if one.before is not None or not name.endswith(")")]
+        if found and (one.after is None or one.path[:2] == TAINTS):
+            what = "the list of taints" if one.path[:2] == TAINTS else one.path[2]
+            problems.append(
+                f"{change.name}: {told([one])}: {what} is owned by {', '.join(found)}; let that manager set it, or take it over by "
+                "--data force=true (it may set it back)"
+            )
+    return problems
+
+
+def with_evictions(change: FieldChange, pods: Sequence[Object], consent: bool, refusals: list[str]) -> NodeChange:
+    """With the pods that go for it; without consent that is refused."""
+    going = evicted(pods, change.after)
+    names = "; ".join(f"{one.name} {f'after {one.after} s' if one.after else 'at once'}" for one in going)
+    if going and not consent:
+        refusals.append(f"{change.name}: NoExecute would evict {names}; allow it by --data allow_evictions=true, or have them tolerate it")
+    note = (f"evicts {names}; budgets are not asked, and what is evicted does not come back when the taint is removed",) if going else ()
+    return NodeChange(**{**vars(change), "notes": (*change.notes, *note)}, evicted=going)
+
+
+def undone(plan: Plan[FieldChange], pods: Mapping[str, Sequence[Object]], *, force: bool, allow_evictions: bool) -> Plan[NodeChange]:
+    """The way back of a run: a label that somebody else owns by now stays, and pods go only with consent. `pods` by the path of their
+    node. A taint is as that run made it, whoever has written the list since."""
+    found = Plan[NodeChange](unchanged=plan.unchanged, refusals=plan.refusals)
+    for change in plan.actions:
+        labels = replace(change, fields=tuple(one for one in change.fields if one.path[:2] == LABELS))
+        found.refusals += [] if force else _owned(labels)
+        found.actions.append(with_evictions(change, pods.get(change.path, ()), allow_evictions, found.refusals))
+    return found

@@ -1,0 +1,507 @@
+"""Labels and taints of nodes: what is refused, what others have set and is left alone, who would go, and that a run and its undoing are
+the identity."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from roles import node_labels, patience
+from roles.api import Api, Conflict, Invalid, Owner
+from roles.change.object_record import ObjectsRecord, parse
+from roles.change.record import RunInfo
+from roles.change.refusal import Refusal
+from roles.inventory import registry
+from roles.node_labels import CAPABILITY, NodeWriter, model
+from roles.node_labels import plan as planning
+from roles.node_labels.plan import NodeChange
+from roles.objects import Plan, Session, carry_out, field_way_back
+from roles.rollout import locked_run
+from roles.rollout.object_run import ObjectRun
+from roles.rollout.pace import Stage
+from roles.rollout.remote import Fleet
+from tests.unit.clock import Clock
+from tests.unit.objects.apiserver import Keeper, Server, first, lost_answers
+from tests.unit.objects.world import entry
+
+PATH = "/api/v1/nodes/w1"
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+_runs = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(patience, "time", Clock())
+    for module in (locked_run, carry_out):
+        monkeypatch.setattr(module, "show", lambda text: None)
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+
+
+# ---- an API server that knows who owns which label, and the list of taints
+
+
+def labels_of(*keys: str) -> dict[str, Any]:
+    return {"f:metadata": {"f:labels": {f"f:{key}": {} for key in keys}}}
+
+
+TAINTS: dict[str, Any] = {"f:spec": {"f:taints": {}}}
+
+
+def node(labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = (), manager: str = "kubelet") -> dict[str, Any]:
+    """All of it set by `manager`."""
+    owned = [entry(manager, {**labels_of(*(labels or {})), **(TAINTS if taints else {})}, "Update")]
+    metadata = {"name": "w1", "uid": "uid-w1", "resourceVersion": "1", "labels": dict(labels or {}), "managedFields": owned}
+    return {"metadata": metadata, "spec": {"taints": [dict(taint) for taint in taints]}}
+
+
+def pod(name: str, *tolerations: Mapping[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": name, "uid": f"uid-{name}"}, "spec": {"tolerations": list(tolerations)}}
+
+
+class Nodes(Server):
+    """One node, and its pods. `evicting`: its taints with NoExecute evict at once."""
+
+    def __init__(self, item: dict[str, Any], *pods: dict[str, Any], evicting: bool = True) -> None:
+        super().__init__({PATH: item, **{f"/api/v1/namespaces/shop/pods/{one['metadata']['name']}": one for one in pods}})
+        self.evicting = evicting
+
+    @property
+    def item(self) -> dict[str, Any]:
+        return self.objects[PATH]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.item["metadata"]["labels"])
+
+    @property
+    def taints(self) -> list[str]:
+        return [f"{one['key']}={one.get('value', '')}:{one['effect']}" for one in self.item["spec"]["taints"]]
+
+    def others_write(self, manager: str = "kubectl", taint: str = "", **labels: str) -> None:
+        """As another client does: what it writes is its own, and nobody else's."""
+        item, owned = copy.deepcopy(self.item), dict[str, Any]()
+        item["metadata"]["labels"] |= labels
+        if taint:
+            item["spec"]["taints"].append({"key": taint, "effect": "NoSchedule"})
+            owned |= TAINTS
+        self._disown(item, labels, bool(taint))
+        item["metadata"]["managedFields"].append(entry(manager, {**labels_of(*labels), **owned}, "Update"))
+        self.put(PATH, item)
+
+    def _checked(self, verb: str, path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        self.log.append((verb, path))
+        self._turn("before", verb, path)
+        if (error := self.refuse(verb, path, changes)) is not None:
+            raise error
+        item = copy.deepcopy(self.item)
+        for key in ("uid", "resourceVersion"):
+            if key in changes["metadata"] and item["metadata"][key] != changes["metadata"][key]:
+                raise Conflict("cp1", path, f"409 Conflict: {key}", "run it again")
+        return item
+
+    def _answer(self, verb: str, item: dict[str, Any], dry_run: bool) -> dict[str, Any]:
+        if dry_run:
+            return item
+        if item != self.item:
+            item = self.put(PATH, item)
+        if self.evicting and any(one["effect"] == "NoExecute" for one in item["spec"]["taints"]):
+            for path in [path for path in self.objects if "/pods/" in path]:
+                del self.objects[path]
+        self._turn("after", verb, PATH)
+        return copy.deepcopy(item)
+
+    @staticmethod
+    def _disown(item: dict[str, Any], labels: Mapping[str, Any], taints: bool, manager: str = "") -> None:
+        """Nobody owns these any more; with a `manager`, only its own apply does not."""
+        for one in item["metadata"]["managedFields"]:
+            if manager and (one["manager"], one["operation"]) != (manager, "Apply"):
+                continue
+            for key in labels:
+                one["fieldsV1"].get("f:metadata", {}).get("f:labels", {}).pop(f"f:{key}", None)
+            if taints:
+                one["fieldsV1"].pop("f:spec", None)
+
+    def apply(
+        self, path: str, manifest: Mapping[str, Any], timeout: float = 0, *, force: bool = False, dry_run: bool = False, wait: float = 0
+    ) -> dict[str, Any]:
+        item = self._checked("APPLY", path, manifest)
+        assert "spec" not in manifest, "whoever applies the list of taints owns those of all others"
+        has, new = item["metadata"]["labels"], manifest["metadata"].get("labels") or {}
+        owners = {key: planning.owners(item, ("metadata", "labels", key)) for key in {*has, *new}}
+        taken = {key: value for key, value in new.items() if has.get(key) != value}
+        if not force and (theirs := [Owner(one, key) for key in taken for one in owners[key] if one != "daytwo"]):
+            error = Conflict("cp1", path, f"409 Conflict: {theirs[0].field} is owned by {theirs[0].manager!r}", "--data force=true")
+            error.owners = tuple(theirs)
+            raise error
+        self._disown(item, taken, taints=False)
+        left = [key for key in has if owners[key] == ["daytwo"] and key not in new]
+        item["metadata"]["labels"] = {key: value for key, value in has.items() if key not in left} | new
+        fields = item["metadata"]["managedFields"]
+        fields[:] = [one for one in fields if (one["manager"], one["operation"]) != ("daytwo", "Apply")]
+        fields.append(entry("daytwo", labels_of(*new)))
+        return self._answer("APPLY", item, dry_run)
+
+    def patch(
+        self, path: str, changes: Mapping[str, Any], timeout: float = 0, *, dry_run: bool = False, wait: float = 0
+    ) -> dict[str, Any]:  # fmt: skip
+        item = self._checked("PATCH", path, changes)
+        gone = changes["metadata"].get("labels") or {}
+        assert not any(gone.values()), "labels are set by an apply"
+        self._disown(item, gone, "spec" in changes)
+        for key in gone:
+            item["metadata"]["labels"].pop(key, None)
+        if "spec" in changes:
+            item["spec"]["taints"] = copy.deepcopy(changes["spec"]["taints"])
+            item["metadata"]["managedFields"].append(entry("daytwo", TAINTS, "Update"))
+        return self._answer("PATCH", item, dry_run)
+
+    @property
+    def api(self) -> Api:
+        return cast("Api", self)
+
+
+# ---- a run, as the deploy makes it
+
+
+def wanted(**data: Any) -> dict[str, model.DesiredLabels]:
+    return model.read([("w1", data.get)])
+
+
+def pods_of(server: Server) -> dict[str, Any]:
+    return {PATH: [one for path, one in server.objects.items() if "/pods/" in path]}
+
+
+def planned(server: Nodes, **data: Any) -> Plan[NodeChange]:
+    nodes = {PATH: copy.deepcopy(server.item)} if PATH in server.objects else {}
+    return planning.make(wanted(**data), {"w1": "w1"}, nodes, pods_of(server))
+
+
+def carried_out(server: Nodes, plan: Plan[NodeChange], force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
+    """To its end, and the record that is left of it."""
+    assert plan.refusals == []
+    keeper = cast("Any", Keeper())
+    writer = NodeWriter(Session(lambda: server.api), force=force)
+    plan.actions = carry_out.dry_run(plan.actions, writer.session, writer.tried)
+    info = RunInfo(f"r{next(_runs)}", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
+    run = ObjectRun(
+        info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
+        capability=CAPABILITY, about={}, leaving=lambda: "", warnings=writer.warnings,
+    )  # fmt: skip
+    run.result("cp1")
+    record = parse(info.id, [json.loads(line) for line in run.record.path.read_text().splitlines()])
+    assert record is not None
+    return run, record
+
+
+def done(server: Nodes, **data: Any) -> ObjectsRecord:
+    run, record = carried_out(server, planned(server, **data), bool(data.get("force")))
+    assert [step.outcome for step in run.steps] == ["done"], run.halted
+    return record
+
+
+def back(server: Nodes, record: ObjectsRecord, force: bool = False, allow_evictions: bool = False) -> Plan[NodeChange]:
+    found = field_way_back(record, {PATH: copy.deepcopy(server.item)}, planning.values, planning.others, force=force)
+    return planning.undone(found, pods_of(server), force=force, allow_evictions=allow_evictions)
+
+
+# ---- the data
+
+
+def test_data_as_a_mapping_and_as_text_is_the_same() -> None:
+    mapping = wanted(node_labels={"rack": "a1", "old": "absent"}, node_taints={"gpu": ["x:NoSchedule", ":NoExecute"], "old": "absent"})
+    text = wanted(node_labels="rack=a1,old=absent", node_taints="gpu=x:NoSchedule,gpu=:NoExecute,old=absent")
+    assert mapping == text
+    assert text["w1"].node_labels == {"rack": "a1", "old": None}
+    assert text["w1"].node_taints == {"gpu": {"NoSchedule": "x", "NoExecute": ""}, "old": {}}
+    assert wanted() == wanted(node_labels="") == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"node_labels": "a b=c"}, "'a b' is no key"),
+        ({"node_labels": {"-a": "c"}}, "'-a' is no key"),
+        ({"node_labels": {"A_B/c": "d"}}, "'A_B' before the '/' is no DNS subdomain"),
+        ({"node_labels": {"a": "x" * 64}}, "is no label's value"),
+        ({"node_labels": {"a": 5}}, "5 is no text; write it in quotes"),
+        ({"node_labels": "rack"}, "'rack' has no value; write rack=VALUE, or rack=absent"),
+        ({"node_labels": "a=1,a=2"}, "a is there twice"),
+        ({"node_labels": {"kubernetes.io/hostname": "x"}}, "managed by the kubelet"),
+        ({"node_taints": {"a": "NoSchedule:x"}}, "NoSchedule:x is not VALUE:EFFECT"),
+        ({"node_taints": {"a": "x:NoExec"}}, "effects are NoSchedule, PreferNoSchedule, NoExecute"),
+        ({"node_taints": {"a": "b c:NoSchedule"}}, "is no label's value"),
+        ({"node_taints": "a=x:NoSchedule,a=y:NoSchedule"}, "the effect NoSchedule is there twice"),
+        ({"node_taints": {"node.kubernetes.io/unschedulable": ":NoSchedule"}}, "managed by a controller"),
+        ({"node_taints": {"ToBeDeletedByClusterAutoscaler": ":NoSchedule"}}, "managed by a controller"),
+    ],
+)
+def test_what_kubernetes_would_refuse_or_write_over_is_refused(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        wanted(**data)
+    assert words in str(refused.value) and str(refused.value).startswith("w1: ")
+
+
+@pytest.mark.parametrize("key", ["node-role.kubernetes.io/gpu", "node-restriction.kubernetes.io/team", "topology.kubernetes.io/zone"])
+def test_prefixes_that_bind_only_kubelets_are_an_administrators_to_set(key: str) -> None:
+    server = Nodes(node())
+    done(server, node_labels={key: "x"})
+    assert server.labels == {key: "x"}
+
+
+def test_consents_are_the_runs() -> None:
+    hosts = [("w1", {"node_labels": "a=1", "force": "true"}.get), ("w2", {"node_labels": "a=1"}.get)]
+    with pytest.raises(Refusal, match="w1, w2: force, allow_evictions or kubeconfig is not the same"):
+        model.read(hosts)
+
+
+# ---- what is written, and what is left alone
+
+
+def test_what_is_not_named_is_left_alone() -> None:
+    server = Nodes(node({"theirs": "1"}, [CONTROL_PLANE]))
+    done(server, node_labels="rack=a1,none=absent", node_taints="dedicated=gpu:NoSchedule")
+    assert server.labels == {"theirs": "1", "rack": "a1"}
+    assert server.taints == ["node-role.kubernetes.io/control-plane=:NoSchedule", "dedicated=gpu:NoSchedule"]
+    assert planning.owners(server.item, ("metadata", "labels", "rack")) == ["daytwo"]
+    # The next run names another label: that of before stays.
+    done(server, node_labels="row=3")
+    assert server.labels == {"theirs": "1", "rack": "a1", "row": "3"}
+    again = planned(server, node_labels="rack=a1,row=3", node_taints="dedicated=gpu:NoSchedule")
+    assert again.actions == [] and again.unchanged == [("Node w1", "has these labels and taints already")]
+    done(server, node_labels="rack=absent", node_taints="dedicated=absent", force="true")
+    assert server.labels == {"theirs": "1", "row": "3"} and server.taints == ["node-role.kubernetes.io/control-plane=:NoSchedule"]
+
+
+def test_a_key_has_the_effects_that_are_named() -> None:
+    server = Nodes(node())
+    done(server, node_taints="a=x:NoSchedule")
+    done(server, node_taints="a=x:PreferNoSchedule")
+    assert server.taints == ["a=x:PreferNoSchedule"]
+
+
+def test_what_others_own_is_refused_without_force() -> None:
+    server = Nodes(node({"theirs": "1"}, [CONTROL_PLANE]))
+    plan = planned(server, node_labels="theirs=absent", node_taints="node-role.kubernetes.io/control-plane=absent")
+    assert [text.split("; ")[0] for text in plan.refusals] == [
+        "Node w1: metadata.labels.theirs: '1' -> not set: theirs is owned by kubelet (Update)",
+        "Node w1: spec.taints.node-role.kubernetes.io/control-plane.NoSchedule: '' -> not set: the list of taints is owned by kubelet (Update)",
+    ]
+    changed = planned(server, node_labels="theirs=2")
+    with pytest.raises(Exception, match=r"Node w1: .*theirs is owned by 'kubelet \(Update\)'"):
+        carried_out(server, changed)
+    assert server.labels == {"theirs": "1"}
+    done(server, node_labels="theirs=absent", node_taints="node-role.kubernetes.io/control-plane=absent", force="true")
+    assert server.labels == {} and server.taints == []
+
+
+def test_a_list_that_another_manager_applies_is_not_added_to() -> None:
+    server = Nodes(node(taints=[CONTROL_PLANE]))
+    server.item["metadata"]["managedFields"] = [entry("flux", TAINTS)]
+    assert "owned by flux" in planned(server, node_taints="a=:NoSchedule").refusals[0]
+
+
+def test_a_node_that_is_not_there_is_refused() -> None:
+    server = Nodes(node())
+    del server.objects[PATH]
+    assert planned(server, node_labels="a=1").refusals == ["w1: the cluster has no Node w1"]
+
+
+def test_a_taint_that_comes_in_the_moment_of_the_write_survives() -> None:
+    server = Nodes(node())
+    turns = iter(["node.kubernetes.io/unschedulable"])
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        # Not while it is tried.
+        if (when, verb) == ("before", "PATCH") and len(server.log) > 1 and (taint := next(turns, "")):
+            server.others_write("kube-controller-manager", taint)
+
+    server.meddle = meddle
+    done(server, node_taints="dedicated=gpu:NoSchedule")
+    assert server.taints == ["node.kubernetes.io/unschedulable=:NoSchedule", "dedicated=gpu:NoSchedule"]
+    assert server.log.count(("PATCH", PATH)) == 3, "the dry run, the one refused, and the one that was written"
+
+
+@pytest.mark.parametrize("verb", ["APPLY", "PATCH"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", lost_answers(), ids=lambda error: type(error).__module__ + "." + type(error).__name__)
+def test_a_lost_answer_changes_nothing(error: Exception, when: str, verb: str) -> None:
+    server = Nodes(node())
+    plan = planned(server, node_labels="rack=a1", node_taints="dedicated=gpu:NoSchedule")
+    server.lose = first(error, when, verb)
+    run, _ = carried_out(server, plan)
+    assert [step.outcome for step in run.steps] == ["done"], run.halted
+    assert server.labels == {"rack": "a1"} and server.taints == ["dedicated=gpu:NoSchedule"]
+
+
+def test_a_taint_that_comes_while_an_answer_is_lost_survives() -> None:
+    """The labels are written, nobody hears of it, and the list of taints has changed when the node is read again."""
+    server = Nodes(node())
+    plan = planned(server, node_labels="rack=a1", node_taints="dedicated=gpu:NoSchedule")
+    server.lose = first(lost_answers()[0], "after", "APPLY")
+    server.meddle = lambda when, verb, path: server.others_write(taint="theirs") if (when, verb) == ("after", "APPLY") else None
+    run, _ = carried_out(server, plan)
+    assert [step.outcome for step in run.steps] == ["done"], run.halted
+    assert server.taints == ["theirs=:NoSchedule", "dedicated=gpu:NoSchedule"]
+
+
+def test_what_was_begun_is_put_back_where_the_rest_is_refused() -> None:
+    server = Nodes(node({"rack": "b"}))
+    plan = planned(server, node_labels="rack=a1", node_taints="dedicated=gpu:NoSchedule", force="true")
+    server.refuse = lambda verb, path, body: (
+        Invalid("cp1", path, "422: a webhook", "-") if verb == "PATCH" and "resourceVersion" in body["metadata"] else None
+    )
+    run, record = carried_out(server, plan, force=True)
+    assert [step.outcome for step in run.steps] == ["reverted"] and "a webhook" in run.steps[0].why
+    assert server.labels == {"rack": "b"} and server.taints == []
+    assert back(server, record).unchanged == [("Node w1", "that run put it back itself")]
+
+
+# ---- who goes
+
+
+@pytest.mark.parametrize(
+    ("toleration", "after"),
+    [
+        (None, 0),
+        ({"operator": "Exists"}, None),
+        ({"operator": "Exists", "effect": "NoExecute"}, None),
+        ({"operator": "Exists", "effect": "NoSchedule"}, 0),
+        ({"key": "a", "value": "x"}, None),
+        ({"key": "a", "value": "y"}, 0),
+        ({"key": "b", "operator": "Exists"}, 0),
+        ({"key": "a", "operator": "Exists", "tolerationSeconds": 300}, 300),
+        ({"key": "a", "operator": "Exists", "tolerationSeconds": -1}, 0),
+        ({"key": "a", "operator": "Gt", "value": "x"}, 0),
+    ],
+)
+def test_who_would_go_is_named_and_needs_consent(toleration: dict[str, Any] | None, after: int | None) -> None:
+    server = Nodes(node(), pod("web", *([toleration] if toleration else [])))
+    plan = planned(server, node_taints="a=x:NoExecute")
+    found = [(one.name, one.after) for one in plan.actions[0].evicted]
+    assert found == ([("shop/web", after)] if after is not None else [])
+    assert bool(plan.refusals) == (after is not None)
+    assert all("would evict shop/web" in text and "allow_evictions=true" in text for text in plan.refusals)
+    assert planned(server, node_taints="a=x:NoExecute", allow_evictions="true").refusals == []
+    assert planned(server, node_taints="a=x:NoSchedule").refusals == []
+
+
+def test_the_proof_says_who_went() -> None:
+    server = Nodes(node(), pod("web"))
+    run, _ = carried_out(server, planned(server, node_taints="a=x:NoExecute", allow_evictions="true"))
+    assert run.steps[0].how.endswith("field manager daytwo; evicted: shop/web"), run.halted
+
+
+def test_a_pod_that_does_not_go_is_a_warning() -> None:
+    server = Nodes(node(), pod("web"), evicting=False)
+    run, _ = carried_out(server, planned(server, node_taints="a=x:NoExecute", allow_evictions="true"))
+    assert run.steps[0].how.endswith("1 pods STILL THERE") and not run.halted
+    assert [text for _, text in run.warnings] == [
+        "Node w1: shop/web: not evicted after 60 s; look at kube-controller-manager, which evicts for taints"
+    ]
+
+
+def test_a_pod_that_came_since_the_plan_is_not_evicted() -> None:
+    server = Nodes(node(), pod("web"))
+    plan = planned(server, node_taints="a=x:NoExecute", allow_evictions="true")
+    server.objects["/api/v1/namespaces/shop/pods/db"] = pod("db")
+    keeper = cast("Any", Keeper())
+    writer = NodeWriter(Session(lambda: server.api), force=False)
+    info = RunInfo("r-late", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
+    run = ObjectRun(
+        info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
+        capability=CAPABILITY, about={}, leaving=lambda: "",
+    )  # fmt: skip
+    assert not run.result("cp1") and "would evict shop/db" in run.halted and server.taints == []
+
+
+# ---- undoing
+
+
+KEYS = st.sampled_from(["a", "b", "example.com/c"])
+VALUES = st.sampled_from(["", "x", "y"])
+EFFECTS = st.sampled_from(model.EFFECTS)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    has=st.dictionaries(KEYS, VALUES),
+    tainted=st.dictionaries(st.tuples(KEYS, EFFECTS), VALUES),
+    labels=st.dictionaries(KEYS, VALUES | st.just("absent")),
+    taints=st.dictionaries(KEYS, st.lists(st.tuples(VALUES, EFFECTS).map(":".join), max_size=2, unique_by=lambda one: one.split(":")[1])),
+)
+def test_a_run_and_its_undoing_are_the_identity(has: Any, tainted: Any, labels: Any, taints: Any) -> None:
+    server = Nodes(node(has, [{"key": key, "effect": effect, "value": value} for (key, effect), value in tainted.items()]))
+    server.others_write("other", taint="others", others="1")
+    before = planning.values(server.item)
+    plan = planned(server, node_labels=labels, node_taints=taints, force="true")
+    if not plan.actions:
+        return
+    run, record = carried_out(server, plan, force=True)
+    assert not run.halted
+    assert planned(server, node_labels=labels, node_taints=taints, force="true").actions == []
+    assert (
+        planning.values(server.item).items()
+        >= {("metadata", "labels", "others"): "1", ("spec", "taints", "others", "NoSchedule"): ""}.items()
+    )
+    undoing, undone = carried_out(server, back(server, record))
+    assert not undoing.halted and planning.values(server.item) == before
+    # The undoing is a run, and can be undone.
+    carried_out(server, back(server, undone))
+    assert planned(server, node_labels=labels, node_taints=taints, force="true").actions == []
+
+
+def test_what_others_have_added_since_stays_when_a_run_is_undone() -> None:
+    server = Nodes(node())
+    record = done(server, node_labels="rack=a1", node_taints="dedicated=gpu:NoSchedule")
+    server.others_write("kube-controller-manager", taint="node.kubernetes.io/unschedulable", row="3")
+    carried_out(server, back(server, record))
+    assert server.labels == {"row": "3"} and server.taints == ["node.kubernetes.io/unschedulable=:NoSchedule"]
+
+
+def test_what_others_have_changed_since_is_not_undone_without_force() -> None:
+    server = Nodes(node())
+    record = done(server, node_labels="rack=a1,row=3")
+    server.others_write(rack="b2")
+    assert back(server, record).refusals == [
+        "Node w1: foreign: it was changed since by somebody else: metadata.labels.rack is 'b2', and was made 'a1' (owned by kubectl "
+        "(Update)); undo that first, or go on all the same by --data force=true"
+    ]
+    carried_out(server, back(server, record, force=True), force=True)
+    assert server.labels == {}
+
+
+def test_a_label_that_somebody_else_owns_too_by_now_is_not_removed() -> None:
+    server = Nodes(node())
+    record = done(server, node_labels="rack=a1")
+    server.item["metadata"]["managedFields"].append(entry("flux", labels_of("rack")))
+    assert "rack is owned by flux" in back(server, record).refusals[0]
+    carried_out(server, back(server, record, force=True), force=True)
+    assert server.labels == {}
+
+
+def test_pods_that_go_when_a_taint_comes_again_need_consent() -> None:
+    server = Nodes(node(taints=[{"key": "a", "effect": "NoExecute"}]), evicting=False)
+    record = done(server, node_taints="a=absent", force="true")
+    server.objects["/api/v1/namespaces/shop/pods/web"] = pod("web")
+    assert "would evict shop/web at once" in back(server, record).refusals[0]
+    assert back(server, record, allow_evictions=True).refusals == []
+
+
+def test_another_node_of_that_name_is_left_alone() -> None:
+    server = Nodes(node())
+    record = done(server, node_labels="rack=a1")
+    server.item["metadata"]["uid"] = "another"
+    assert back(server, record).unchanged == [("Node w1", "is another one by now, made since; it is left as it is")]
+
+
+def test_the_deploy_that_undoes_runs_finds_the_way_back() -> None:
+    assert registry.way_back(CAPABILITY) is node_labels.undo
