@@ -165,15 +165,16 @@ def test_a_start_that_hangs_is_put_back_in_time(node: Node) -> None:
 
 @contextlib.contextmanager
 def hanging_journalctl(node: Node) -> Iterator[None]:
-    """A journalctl without an end: it notes in /run/back when it sees that the kubelet's configuration is as before."""
-    script = f"#!/bin/sh\nuntil cmp -s {node.config} /run/config.before; do sleep 0.1; done\n: >/run/back\nexec sleep 600\n"
+    """A journalctl without an end: it notes in /run/back when it sees that the kubelet's configuration is as before. The first that is
+    asked for alone: where it was ended, the change's status asks again."""
+    script = f"#!/bin/sh\nmkdir /run/asked 2>/dev/null || exec sleep 600\nuntil cmp -s {node.config} /run/config.before; do sleep 0.1; done\n: >/run/back\nexec sleep 600\n"
     node.run(
         f"cp {node.config} /run/config.before && cat >/usr/local/sbin/journalctl && chmod 755 /usr/local/sbin/journalctl", input=script
     )
     try:
         yield
     finally:
-        node.run("rm -f /usr/local/sbin/journalctl /run/config.before /run/back")
+        node.run("rm -f /usr/local/sbin/journalctl /run/config.before /run/back; rmdir /run/asked")
 
 
 def test_a_journal_that_hangs_comes_after_the_files(node: Node) -> None:
