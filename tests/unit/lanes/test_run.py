@@ -142,15 +142,22 @@ def durations(project: pytest.Pytester, tests: dict[str, float]) -> None:
 
 
 def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
+    def over(name: str) -> str:
+        return f"open({str(project.path / name)!r}, 'w').close()"
+
     module(project, "test_big", "def test_one(lab):\n    assert (lab.name, lab.shape_name) == ('w', 'wide')", "wide")
     module(
         project,
         "test_both",
-        "@pytest.mark.lab\ndef test_small(lab):\n    assert lab.shape_name == 'small'\n"
+        f"@pytest.mark.lab\ndef test_small(lab):\n    assert lab.shape_name == 'small'\n    {over('both')}\n"
         "@pytest.mark.wide\n@pytest.mark.lab\ndef test_wide(lab):\n    assert lab.shape_name == 'wide'",
     )
-    module(project, "test_old", "def test_one(lab):\n    assert lab.shape_name == 'older'", "older")
-    module(project, "test_few", "@pytest.mark.parametrize('n', [3, 1, 2])\ndef test_n(lab, n): pass\ndef test_last(lab): pass", "lab")
+    # Lane w would take small ones, too, if lane a were late.
+    done = [str(project.path / name) for name in ("both", "few")]
+    late = f"    end = time.monotonic() + 120\n    while not all(map(os.path.exists, {done})) and time.monotonic() < end: time.sleep(0.05)"
+    module(project, "test_old", f"import time\ndef test_one(lab):\n    assert lab.shape_name == 'older'\n{late}", "older")
+    few = f"@pytest.mark.parametrize('n', [3, 1, 2])\ndef test_n(lab, n): pass\ndef test_last(lab): {over('few')}"
+    module(project, "test_few", few, "lab")
     module(project, "unit/test_pure", "def test_one(): pass\ndef test_two(): pytest.skip('not here')")
     # Not read by a lane with a lab: it would fail there.
     module(project, "unit/test_alone", "assert os.environ['DAYTWO_LANE'] == 'u'\ndef test_one(): pass")
