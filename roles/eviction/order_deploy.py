@@ -116,12 +116,13 @@ def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOr
     names: dict[str, str] = {}
     for remote in (*fleet.targets, *helpers):
         found = seen[remote.name]
+        # Also where the node itself cannot be shown: they may be why.
+        if remote in fleet.targets and not isinstance(found, Exception):
+            ignored += [f"{remote.name}: {sentence}" for sentence in found.ignored]
         try:
             if isinstance(found, Exception):
                 raise Refusal(remote.name, str(found).removeprefix(f"{remote.name}: "))
             names[remote.name] = _add(cluster, remote, found)
-            if remote in fleet.targets:
-                ignored += [f"{remote.name}: {sentence}" for sentence in found.ignored]
         except Refusal as refusal:
             if remote in fleet.targets:
                 problems.append(str(refusal))
