@@ -94,7 +94,7 @@ class Gathered:
         self.nodes, self.no_api = dict(nodes), no_api
         self._cluster = cluster
 
-    def live(self, wanted: objects.Desired | None) -> objects.Live | str:
+    def live(self, wanted: objects.Desired | None) -> objects.LiveClasses | str:
         """The cluster's objects, where some are wanted; or why they could not be read."""
         if wanted is None or self.no_api:
             return self.no_api or "not asked"

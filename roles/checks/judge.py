@@ -374,7 +374,7 @@ def node(found: Evidence, wishes: Wishes) -> list[Result]:
     return results
 
 
-def cluster(desired: objects.Desired | None, live: objects.Live | str) -> list[Result]:
+def cluster(desired: objects.Desired | None, live: objects.LiveClasses | str) -> list[Result]:
     """The checks of the cluster's objects; `live` is a text where they could not be read."""
     results = []
     for name in CLUSTER_CHECKS:

@@ -6,13 +6,14 @@ from functools import partial
 
 from roles.api import Api, ApiError
 from roles.change import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.objects import live as facts
+from roles.objects import api_object, rollout, way_back
 from roles.objects import plan as planning
-from roles.objects import rollout, way_back
+from roles.objects.api_object import COLLECTIONS, Live, Object, is_ending, is_over, managers, only_ours, uid
 from roles.objects.carry_out import FieldWriter, Request, dry_run, show_plan
+from roles.objects.class_facts import LiveClasses
 from roles.objects.compliance import unmet_class, unmet_workload
-from roles.objects.live import COLLECTIONS, Live, Object, is_ending, is_over, managers, only_ours, uid
-from roles.objects.model import RESOURCES_OF_KINDS, Desired, key_problem, namespaced_name, read, value_problem
+from roles.objects.model import Desired, read
+from roles.objects.names import RESOURCES_OF_KINDS, key_problem, namespaced_name, value_problem
 from roles.objects.outcome import Foreign, Gone, NotDone, Refused, RevertFailed, Undone, Unknown
 from roles.objects.plan import Action
 from roles.objects.planned import FieldChange, Path, Plan, field_changes, field_way_back, told
@@ -89,7 +90,7 @@ def _session(fleet: Fleet, kubeconfig: str | None) -> Session:
     return open_session(fleet, found, kubeconfig)
 
 
-def _live(api: Session) -> Live:
+def _live(api: Session) -> LiveClasses:
     try:
         return api.asked(read_live)
     except (ApiError, NoApi) as error:
@@ -122,16 +123,16 @@ def _run(
 def _shown(action: Action, api: Api, *, force: bool) -> str:
     name = action.name.replace(" ", "/")
     if action.before is not None and action.what in ("remove", "replace"):
-        api.delete(action.path, facts.uid(action.before), version=facts.version(action.before), dry_run=True)
+        api.delete(action.path, api_object.uid(action.before), version=api_object.version(action.before), dry_run=True)
     if action.manifest is None:
-        return facts.diff(action.before, None, name)
+        return api_object.diff(action.before, None, name)
     if action.what == "replace":
         # What is there cannot be applied to: this is a new object, and only its deletion could be tried.
-        return facts.diff(action.before, action.manifest, name)
+        return api_object.diff(action.before, action.manifest, name)
     made = api.apply(action.path, action.first or action.manifest, force=force, dry_run=True)
     if action.first is not None:
         made["globalDefault"] = True
-    return facts.diff(action.before, made, name)
+    return api_object.diff(action.before, made, name)
 
 
 __all__ = [
@@ -147,6 +148,7 @@ __all__ = [
     "Foreign",
     "Gone",
     "Live",
+    "LiveClasses",
     "NotDone",
     "Object",
     "Path",

@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, TypeVar
 from roles.api import FIELD_MANAGER, Api, ApiError, Conflict
 from roles.change import ChangedField
 from roles.harmless import one_line
-from roles.objects import live as facts
-from roles.objects.live import Object
+from roles.objects import api_object
+from roles.objects.api_object import Object
 from roles.objects.outcome import Foreign, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.objects.planned import FieldChange, Path, Plan, W, told
 from roles.objects.rolling import LOOK_AGAIN
@@ -75,10 +75,10 @@ class Request:
 
     def send(self, api: Api, path: str, there: Object, *, force: bool, dry_run: bool = False) -> dict[str, Any]:
         """To that very version of the object: nothing that came after the look is written over unseen. Raises ApiError."""
-        own = {"uid": facts.uid(there)}
+        own = {"uid": api_object.uid(there)}
         if not dry_run:
             # To try it, any version is good enough: some objects are written all the time.
-            own["resourceVersion"] = facts.version(there)
+            own["resourceVersion"] = api_object.version(there)
         body = {**self.body, "metadata": {**self.body.get("metadata", {}), **own}}
         if self.verb == "apply":
             return api.apply(path, body, force=force, dry_run=dry_run)
@@ -124,7 +124,7 @@ class FieldWriter(ABC, Generic[C]):
         return tuple(
             ClusterStep(
                 change.name, change.summary, change.shown, partial(self._carry_out, change), "", action="update",
-                about={"path": change.path, "uid": facts.uid(change.before)},
+                about={"path": change.path, "uid": api_object.uid(change.before)},
             )
             for change in changes
         )  # fmt: skip
@@ -135,7 +135,7 @@ class FieldWriter(ABC, Generic[C]):
             request.send(api, change.path, change.before, force=self._force, dry_run=True)
             for request in self.requests(change.before, change.after)
         ]
-        return "\n".join(facts.diff(change.before, item, change.name.replace(" ", "/")) for item in made)
+        return "\n".join(api_object.diff(change.before, item, change.name.replace(" ", "/")) for item in made)
 
     def _carry_out(self, change: C, begin: Callable[[Fields], None]) -> str:
         self.ready(change)
@@ -201,7 +201,7 @@ class FieldWriter(ABC, Generic[C]):
     def _there(self, change: C, fields: Sequence[ChangedField]) -> Object:
         """The object as it is now. Raises Gone, and Foreign where a field is neither as before nor as it is to be."""
         found = self.session.fetch(change.path)
-        if found is None or facts.uid(found) != facts.uid(change.before):
+        if found is None or api_object.uid(found) != api_object.uid(change.before):
             raise Gone("it was deleted since it was looked at; run this again")
         now = self.values(found)
         if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
@@ -214,7 +214,7 @@ class FieldWriter(ABC, Generic[C]):
         part = {path: wanted[path] for path in request.paths}
 
         def done(found: Object) -> bool:
-            return facts.uid(found) == facts.uid(change.before) and not self._differ(found, part)
+            return api_object.uid(found) == api_object.uid(change.before) and not self._differ(found, part)
 
         return self.session.written(change.path, lambda api: request.send(api, change.path, there, force=self._force), done)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roles.objects import live as facts
-from roles.objects.live import Live, Object
+from roles.objects import api_object, class_facts
+from roles.objects.api_object import Object
+from roles.objects.class_facts import LiveClasses
 from roles.objects.model import PREEMPTS, PriorityClass, Workload
 
 
@@ -43,32 +44,32 @@ def unmet_class(item: PriorityClass, found: Object | None) -> UnmetClass | None:
     if found is None:
         return UnmetClass(item)
     differ = _differences(item, found)
-    return UnmetClass(item, tuple(differ), facts.value_of(found)) if differ else None
+    return UnmetClass(item, tuple(differ), class_facts.value_of(found)) if differ else None
 
 
-def unmet_workload(item: Workload, live: Live) -> UnmetWorkload | None:
+def unmet_workload(item: Workload, live: LiveClasses) -> UnmetWorkload | None:
     """What the cluster has otherwise; None where it is as wanted."""
     found = live.find(item.kind, item.namespace, item.name)
-    has = None if found is None else facts.class_of(item.kind, found)
+    has = None if found is None else api_object.class_of(item.kind, found)
     return None if has == item.priority_class else UnmetWorkload(item, has)
 
 
 def _differences(item: PriorityClass, found: Object) -> list[str]:
     """The fields in which a class differs from what is wanted, those that daytwo set before and that are wanted no more included."""
     changed = []
-    if facts.value_of(found) != item.value:
+    if class_facts.value_of(found) != item.value:
         changed.append("value")
-    if facts.policy_of(found) != wanted_policy(item, found):
+    if class_facts.policy_of(found) != wanted_policy(item, found):
         changed.append("preemptionPolicy")
     if item.description is not None:
         changed += ["description"] if (found.get("description") or "") != item.description else []
-    elif found.get("description") and facts.only_ours(found, "f:description"):
+    elif found.get("description") and api_object.only_ours(found, "f:description"):
         changed.append("description")
-    if default_after(item, found) != facts.is_default(found):
+    if default_after(item, found) != class_facts.is_default(found):
         changed.append("globalDefault")
     for key, wanted in (("labels", item.labels), ("annotations", item.annotations)):
         there = found["metadata"].get(key) or {}
-        gone = [name for name in there if name not in wanted and facts.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}")]
+        gone = [name for name in there if name not in wanted and api_object.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}")]
         if gone or any(there.get(name) != value for name, value in wanted.items()):
             changed.append(key)
     return changed
@@ -78,16 +79,16 @@ def wanted_policy(item: PriorityClass, found: Object) -> str:
     """What preemptionPolicy comes to by an apply: left out of the data it goes back to the default where daytwo alone had set it."""
     if item.preemption_policy is not None:
         return item.preemption_policy
-    return PREEMPTS if facts.only_ours(found, "f:preemptionPolicy") else facts.policy_of(found)
+    return PREEMPTS if api_object.only_ours(found, "f:preemptionPolicy") else class_facts.policy_of(found)
 
 
 def immutable(item: PriorityClass, found: Object) -> list[str]:
     """The changes of a class that the API does not allow (ValidatePriorityClassUpdate)."""
     changes = []
-    if facts.value_of(found) != item.value:
-        changes.append(f"value is {facts.value_of(found)} and cannot become {item.value}")
-    if facts.policy_of(found) != wanted_policy(item, found):
-        changes.append(f"preemptionPolicy is {facts.policy_of(found)} and cannot become {wanted_policy(item, found)}")
+    if class_facts.value_of(found) != item.value:
+        changes.append(f"value is {class_facts.value_of(found)} and cannot become {item.value}")
+    if class_facts.policy_of(found) != wanted_policy(item, found):
+        changes.append(f"preemptionPolicy is {class_facts.policy_of(found)} and cannot become {wanted_policy(item, found)}")
     return changes
 
 
@@ -97,4 +98,4 @@ def default_after(item: PriorityClass, found: Object | None) -> bool:
         return item.global_default
     if found is not None and immutable(item, found):
         return False  # recreated from the data alone
-    return found is not None and facts.is_default(found) and not facts.only_ours(found, "f:globalDefault")
+    return found is not None and class_facts.is_default(found) and not api_object.only_ours(found, "f:globalDefault")

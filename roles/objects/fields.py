@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from roles.api import FIELD_MANAGER
-from roles.objects import live as facts
+from roles.objects import api_object, class_facts
+from roles.objects.api_object import Object
 from roles.objects.compliance import default_after, wanted_policy
-from roles.objects.live import Object
 from roles.objects.model import PREEMPTS, PriorityClass
 from roles.objects.plan import Action
 from roles.objects.planned import Path
@@ -23,7 +23,7 @@ def changed(action: Action) -> list[dict[str, Any]]:
     """What an action changes: {"path": [...], "before": ..., "after": ...}, None where it is not set. Of a class that is replaced all of
     its fields, since it goes and comes."""
     if action.workload is not None:
-        old = facts.class_of(action.workload.kind, action.before) if action.before is not None else ""
+        old = api_object.class_of(action.workload.kind, action.before) if action.before is not None else ""
         return [{"path": list(CLASS_OF_PODS), "before": old or None, "after": action.workload.priority_class or None}]
     before = values(action.before)
     after = expected(action)
@@ -38,10 +38,10 @@ def values(found: Object | None) -> dict[Path, Any]:
     """What a class says, by the path of each field; what is not set, or says nothing, is left out. None: there is no class."""
     if found is None:
         return {}
-    said: dict[Path, Any] = {_VALUE: facts.value_of(found), _POLICY: facts.policy_of(found)}
+    said: dict[Path, Any] = {_VALUE: class_facts.value_of(found), _POLICY: class_facts.policy_of(found)}
     if found.get("description"):
         said[_DESCRIPTION] = str(found["description"])
-    if facts.is_default(found):
+    if class_facts.is_default(found):
         said[_DEFAULT] = True
     for key in _MAPS:
         said |= {("metadata", key, name): value for name, value in (found["metadata"].get(key) or {}).items()}
@@ -58,14 +58,14 @@ def expected(action: Action) -> dict[Path, Any]:
     if action.what != "update" or found is None:
         return said
     said[_POLICY] = wanted_policy(item, found)
-    if item.description is None and not facts.only_ours(found, "f:description"):
+    if item.description is None and not api_object.only_ours(found, "f:description"):
         said |= {path: value for path, value in values(found).items() if path == _DESCRIPTION}
     said.pop(_DEFAULT, None)
     if default_after(item, found):
         said[_DEFAULT] = True
     for key in _MAPS:
         for name, value in (found["metadata"].get(key) or {}).items():
-            if not facts.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}"):
+            if not api_object.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}"):
                 said.setdefault(("metadata", key, name), value)
     return said
 
@@ -89,11 +89,11 @@ def owned(found: Object) -> dict[Path, Any]:
     """Those of its values that daytwo owns, alone or with others: what an apply leaves out of these goes."""
     own = {}
     for path, value in values(found).items():
-        if any(one == FIELD_MANAGER for one in facts.managers(found, *(f"f:{part}" for part in path))):
+        if any(one == FIELD_MANAGER for one in api_object.managers(found, *(f"f:{part}" for part in path))):
             own[path] = value
     return own
 
 
 def owners(found: Object, path: Path) -> list[str]:
     """The field managers of one field, but for daytwo."""
-    return [one for one in facts.managers(found, *(f"f:{part}" for part in path)) if one != FIELD_MANAGER]
+    return [one for one in api_object.managers(found, *(f"f:{part}" for part in path)) if one != FIELD_MANAGER]

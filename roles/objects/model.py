@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -11,6 +10,18 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from roles.change import Refusal
 from roles.data import MAP_OR_TEXT, Boolean, Names
+from roles.objects.names import (
+    KINDS,
+    RESOURCES_OF_KINDS,
+    is_subdomain,
+    key_problem,
+    kind_name,
+    meant,
+    namespace_name,
+    not_a_subdomain,
+    object_name,
+    value_problem,
+)
 from roles.patience import unless_set
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
@@ -19,49 +30,19 @@ SYSTEM_PREFIX = "system-"
 INT32 = (-(2**31), 2**31 - 1)
 PREEMPTS, NEVER = "PreemptLowerPriority", "Never"
 DEFAULT_ROLLOUT_SECONDS = 300
-
-# apimachinery/pkg/util/validation/validation.go; ANNOTATIONS_SIZE: pkg/apis/core/validation (TotalAnnotationSizeLimitB)
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*\Z")
-_DNS_LABEL = re.compile(rf"{_LABEL}\Z")
-_KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
-_SUBDOMAIN_LENGTH, _NAME_LENGTH = 253, 63
+#: pkg/apis/core/validation (TotalAnnotationSizeLimitB)
 ANNOTATIONS_SIZE = 256 * 1024
 
-#: Kinds whose pods come from a template that can be rolled out, by what an operator may write for them.
-KINDS = {
-    **dict.fromkeys(("deployment", "deployments", "deploy"), "Deployment"),
-    **dict.fromkeys(("statefulset", "statefulsets", "sts"), "StatefulSet"),
-    **dict.fromkeys(("daemonset", "daemonsets", "ds"), "DaemonSet"),
-}
-RESOURCES_OF_KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 _SPELLINGS = {"globalDefault": "global_default", "preemptionPolicy": "preemption_policy", "priorityClassName": "priority_class"}
 CLASSES_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` where a known name is near, else ""."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
-
-
-def _is_subdomain(text: str) -> bool:
-    return len(text) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.match(text) is not None
 
 
 def _class_name(name: str) -> str:
     if name.startswith(SYSTEM_PREFIX):
         raise ValueError(f"names that begin with {SYSTEM_PREFIX!r} are Kubernetes' own; choose another name")
-    if not _is_subdomain(name):
-        raise ValueError(_not_a_subdomain(name))
+    if not is_subdomain(name):
+        raise ValueError(not_a_subdomain(name))
     return name
-
-
-def _not_a_subdomain(name: str) -> str:
-    return (
-        f"{name!r} is no name for an object: lower-case letters, digits, '-' and '.', a letter or digit first and last, "
-        f"at most {_SUBDOMAIN_LENGTH} characters (a DNS subdomain)"
-    )
 
 
 def _value(value: int) -> int:
@@ -71,26 +52,6 @@ def _value(value: int) -> int:
     if value > USER_MAXIMUM:
         raise ValueError(f"value {value} is above {USER_MAXIMUM}, and what is above is for Kubernetes' own classes; choose a lower one")
     return value
-
-
-def key_problem(key: str) -> str | None:
-    """Why this is no key of a label, a taint or, in lower case, an annotation (apimachinery, IsQualifiedName); None where it is one."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and not _is_subdomain(prefix):
-        return f"{key!r}: {prefix!r} before the '/' is no DNS subdomain"
-    if len(name) > _NAME_LENGTH or not _KEY.match(name):
-        return f"{key!r} is no key: letters, digits, '-', '_' and '.', a letter or digit first and last, at most {_NAME_LENGTH} characters"
-    return None
-
-
-def value_problem(key: str, value: str) -> str | None:
-    """Why this is no value of a label or a taint (apimachinery, IsValidLabelValue); None where it is one."""
-    if not value or (len(value) <= _NAME_LENGTH and _KEY.match(value)):
-        return None
-    return (
-        f"{key}: {value!r} is no label's value: letters, digits, '-', '_' and '.', a letter or digit first and last, "
-        f"at most {_NAME_LENGTH} characters"
-    )
 
 
 def _labels(labels: dict[str, str]) -> dict[str, str]:
@@ -149,44 +110,15 @@ class PriorityClass(BaseModel):
         return found
 
 
-def _namespace(name: str) -> str:
-    if len(name) > _NAME_LENGTH or not _DNS_LABEL.match(name):
-        raise ValueError(f"{name!r} is no namespace: lower-case letters, digits and '-', at most {_NAME_LENGTH} characters (a DNS label)")
-    return name
-
-
-def _kind(kind: str) -> str:
-    found = KINDS.get(kind.lower())
-    if found is None:
-        raise ValueError(
-            f"{kind!r} is none of {', '.join(RESOURCES_OF_KINDS)}{meant(kind.lower(), KINDS)}; "
-            "only these make their pods anew from a template"
-        )
-    return found
-
-
-def _object_name(name: str) -> str:
-    if not _is_subdomain(name):
-        raise ValueError(_not_a_subdomain(name))
-    return name
-
-
-def namespaced_name(namespace: str, name: str, example: str) -> str:
-    """NAMESPACE/NAME. Raises ValueError."""
-    if not namespace or not name:
-        raise ValueError(f"{'/'.join(part for part in (namespace, name) if part)!r} is not of the form of {example}")
-    return f"{_namespace(namespace)}/{_object_name(name)}"
-
-
 class Workload(BaseModel):
     """A Deployment, StatefulSet or DaemonSet and the class that its pods should have. A class of Kubernetes' own is allowed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    namespace: Annotated[str, AfterValidator(_namespace)]
-    kind: Annotated[str, AfterValidator(_kind)]
-    name: Annotated[str, AfterValidator(_object_name)]
-    priority_class: Annotated[str, AfterValidator(_object_name)]
+    namespace: Annotated[str, AfterValidator(namespace_name)]
+    kind: Annotated[str, AfterValidator(kind_name)]
+    name: Annotated[str, AfterValidator(object_name)]
+    priority_class: Annotated[str, AfterValidator(object_name)]
 
     @property
     def key(self) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.objects import live as facts
-from roles.objects import rollout
+from roles.objects import api_object, rollout
+from roles.objects.api_object import Object, class_of, managers
+from roles.objects.class_facts import LiveClasses, Usage, is_default, is_ours, policy_of, value_of
 from roles.objects.compliance import default_after, immutable, unmet_class, unmet_workload
-from roles.objects.live import Live, Object, Usage
-from roles.objects.model import CLASSES_PATH, SYSTEM_PREFIX, Desired, PriorityClass, Workload, meant, workload_key
+from roles.objects.model import CLASSES_PATH, SYSTEM_PREFIX, Desired, PriorityClass, Workload, workload_key
+from roles.objects.names import meant
 from roles.objects.planned import Plan
 
 What = Literal["create", "update", "replace", "remove", "assign"]
@@ -38,12 +39,12 @@ class Action:
     shown: str = ""
 
 
-def make(desired: Desired, live: Live) -> Plan[Action]:
+def make(desired: Desired, live: LiveClasses) -> Plan[Action]:
     """The plan. What only the API server knows (conflicts of managers, admission) its dry run adds to the refusals later."""
     plan = Plan[Action]()
     _check_only(desired, live, plan)
     moving = {
-        facts.uid(found)
+        api_object.uid(found)
         for item in desired.chosen_workloads
         if unmet_workload(item, live) and (found := live.find(item.kind, item.namespace, item.name)) is not None
     }
@@ -55,7 +56,7 @@ def make(desired: Desired, live: Live) -> Plan[Action]:
     return plan
 
 
-def _check_only(desired: Desired, live: Live, plan: Plan[Action]) -> None:
+def _check_only(desired: Desired, live: LiveClasses, plan: Plan[Action]) -> None:
     if desired.only is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
@@ -74,7 +75,7 @@ def _list(names: Collection[str]) -> str:
 # ---- classes
 
 
-def _class(item: PriorityClass, desired: Desired, live: Live, plan: Plan[Action]) -> Action | None:
+def _class(item: PriorityClass, desired: Desired, live: LiveClasses, plan: Plan[Action]) -> Action | None:
     found = live.classes.get(item.name)
     name = f"PriorityClass {item.name}"
     notes = _default_notes(item, found)
@@ -85,16 +86,16 @@ def _class(item: PriorityClass, desired: Desired, live: Live, plan: Plan[Action]
         return _replace(item, found, fixed, desired, live, plan, notes)
     unmet = unmet_class(item, found)
     if unmet is None:
-        owner = "" if facts.is_ours(found) else f" (made by {_list(facts.managers(found, 'f:value'))})"
+        owner = "" if is_ours(found) else f" (made by {_list(managers(found, 'f:value'))})"
         plan.unchanged.append((name, f"as wanted{owner}"))
         return None
     # The resource version: nothing that came after this look is written over unseen.
-    manifest = _with(item.manifest(), resourceVersion=facts.version(found))
+    manifest = _with(item.manifest(), resourceVersion=api_object.version(found))
     return Action("update", name, item.path, found, manifest, f"set {_list(unmet.fields)}", notes, item)
 
 
 def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]:
-    before, after = found is not None and facts.is_default(found), default_after(item, found)
+    before, after = found is not None and is_default(found), default_after(item, found)
     if after and not before:
         return (f"from then on every new pod without a class gets {item.name} ({item.value}); pods that are there keep what they have",)
     if before and not after:
@@ -103,7 +104,7 @@ def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]
 
 
 def _replace(
-    item: PriorityClass, found: Object, fixed: list[str], desired: Desired, live: Live, plan: Plan[Action], notes: tuple[str, ...]
+    item: PriorityClass, found: Object, fixed: list[str], desired: Desired, live: LiveClasses, plan: Plan[Action], notes: tuple[str, ...]
 ) -> Action | None:
     name, usage = f"PriorityClass {item.name}", live.users(item.name)
     why = f"{name}: {' and '.join(fixed)}: Kubernetes never changes these in place; it is {usage}"
@@ -113,9 +114,9 @@ def _replace(
             "by --data replace=true: running pods then keep the old number"
         )
         return None
-    if not facts.is_ours(found) and not desired.force:
+    if not is_ours(found) and not desired.force:
         plan.refusals.append(
-            f"{name}: replace would delete a class that {_list(facts.managers(found, 'f:value'))} made; "
+            f"{name}: replace would delete a class that {_list(managers(found, 'f:value'))} made; "
             "leave it to that, choose another name, or take it over by --data force=true"
         )
         return None
@@ -125,7 +126,7 @@ def _replace(
         for key, wanted in (("labels", item.labels), ("annotations", item.annotations))
         if set(found["metadata"].get(key) or {}) - set(wanted)
     ]
-    keeps = f"running pods keep the old number until they are made anew ({facts.value_of(found)}, {facts.policy_of(found)})"
+    keeps = f"running pods keep the old number until they are made anew ({value_of(found)}, {policy_of(found)})"
     told = (
         "deleted and made anew; in the moment between, pods that name it cannot be created",
         f"{keeps}: {_list(usage.pods)}" if usage.pods else "no running pod has it",
@@ -140,18 +141,16 @@ def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], **{key: value for key, value in metadata.items() if value}}}
 
 
-def _one_default(desired: Desired, live: Live, removed: Mapping[str, Action], plan: Plan[Action]) -> None:
+def _one_default(desired: Desired, live: LiveClasses, removed: Mapping[str, Action], plan: Plan[Action]) -> None:
     """A second globalDefault is refused here, with the first one's name; the API server does too, but for a race."""
     wanted = {item.name: item for item in desired.classes}
     defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
-    others = [
-        name for name, found in sorted(live.classes.items()) if facts.is_default(found) and name not in wanted and name not in removed
-    ]
+    others = [name for name, found in sorted(live.classes.items()) if is_default(found) and name not in wanted and name not in removed]
     for name in others if defaults else ():
         found = live.classes[name]
         plan.refusals.append(
-            f"PriorityClass {defaults[0]}: globalDefault, and {name!r} in the cluster is it already (value {facts.value_of(found)}, "
-            f"set by {_list(facts.managers(found, 'f:globalDefault'))}); a cluster has one: take it from {name!r} first "
+            f"PriorityClass {defaults[0]}: globalDefault, and {name!r} in the cluster is it already (value {value_of(found)}, "
+            f"set by {_list(managers(found, 'f:globalDefault'))}); a cluster has one: take it from {name!r} first "
             f"(have it in the data with globalDefault false), or leave it out here"
         )
     if not others and len(defaults) > 1:
@@ -161,18 +160,18 @@ def _one_default(desired: Desired, live: Live, removed: Mapping[str, Action], pl
 # ---- dropped classes
 
 
-def _removals(desired: Desired, live: Live, moving: Collection[str], plan: Plan[Action]) -> dict[str, Action]:
+def _removals(desired: Desired, live: LiveClasses, moving: Collection[str], plan: Plan[Action]) -> dict[str, Action]:
     removed = {}
     for name, found in sorted(live.classes.items()):
         if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
             continue
         told = f"PriorityClass {name}"
-        if not facts.is_ours(found):
+        if not is_ours(found):
             if desired.only is not None:
-                plan.refusals.append(f"{told}: {_list(facts.managers(found, 'f:value'))} made it, and daytwo removes only what it made")
+                plan.refusals.append(f"{told}: {_list(managers(found, 'f:value'))} made it, and daytwo removes only what it made")
             continue
         # The one that is the default goes before its successor comes, and so before any workload has left it.
-        now, after = live.users(name), live.users(name, () if facts.is_default(found) else moving)
+        now, after = live.users(name), live.users(name, () if is_default(found) else moving)
         if not desired.prune:
             plan.kept.append((told, f"dropped from the data, made by daytwo, {now}; to remove it: --data prune=true"))
         elif after.any:
@@ -194,7 +193,7 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
         notes.append(f"{now}, and these leave it in this run; it is looked at again before it is removed")
     if now.old_revisions:
         notes.append(f"old revisions name it and could make no pods any more, should one be rolled back to: {_list(now.old_revisions)}")
-    if facts.is_default(found):
+    if is_default(found):
         notes.append("it is the globalDefault: new pods without a class then get the priority 0, or the next default's")
     return tuple(notes)
 
@@ -202,7 +201,7 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
 # ---- workloads
 
 
-def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str, Action], plan: Plan[Action]) -> Action | None:
+def _workload(item: Workload, desired: Desired, live: LiveClasses, removed: Mapping[str, Action], plan: Plan[Action]) -> Action | None:
     name = f"{item.kind} {item.namespace}/{item.name}"
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:
@@ -217,12 +216,12 @@ def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str
         known = [*(other.name for other in desired.classes), *(key for key in live.classes if key not in removed)]
         why = "this run removes it" if item.priority_class in removed else f"there is none{meant(item.priority_class, known)}"
         problems.append(f"PriorityClass {item.priority_class!r}: {why}; have it in priority_classes, or name one of {_list(sorted(known))}")
-    current = facts.class_of(item.kind, found)
+    current = class_of(item.kind, found)
     if not problems and unmet_workload(item, live) is None:
         plan.unchanged.append((name, f"has {current}"))
         return None
-    value = wanted.value if wanted is not None else facts.value_of(in_cluster) if in_cluster is not None else None
-    spec = facts.template(item.kind, found)
+    value = wanted.value if wanted is not None else value_of(in_cluster) if in_cluster is not None else None
+    spec = api_object.template(item.kind, found)
     if spec.get("priority") not in (None, value):
         problems.append(f"its template sets priority {spec['priority']} itself, and the API lets no such pod in; take that out first")
     problems += rollout.not_rollable(item.kind, found)
@@ -232,11 +231,11 @@ def _workload(item: Workload, desired: Desired, live: Live, removed: Mapping[str
     return assign(item, found, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
 
 
-def assign(item: Workload, found: Object, live: Live, becomes: str, rollout_seconds: float) -> Action:
+def assign(item: Workload, found: Object, live: LiveClasses, becomes: str, rollout_seconds: float) -> Action:
     """Give a workload its class, or none where `item` has none. `becomes` is that class in words."""
-    count, current = facts.replicas(item.kind, found), facts.class_of(item.kind, found)
+    count, current = api_object.replicas(item.kind, found), class_of(item.kind, found)
     old = live.classes.get(current)
-    was = f"{current} ({facts.value_of(old)})" if old is not None else current or "no class"
+    was = f"{current} ({value_of(old)})" if old is not None else current or "no class"
     notes = (
         f"re-creates its pods, {count} of them ({rollout.how_it_rolls(item.kind, found)})"
         if count
@@ -260,7 +259,7 @@ def assignment(item: Workload, found: Object, priority_class: str | None) -> dic
     manifest: dict[str, Any] = {
         "apiVersion": _API_VERSIONS[item.kind],
         "kind": item.kind,
-        "metadata": {"name": item.name, "namespace": item.namespace, "uid": facts.uid(found)},
+        "metadata": {"name": item.name, "namespace": item.namespace, "uid": api_object.uid(found)},
     }
     if priority_class is not None:
         manifest["spec"] = {"template": {"spec": {"priorityClassName": priority_class}}}
@@ -272,11 +271,11 @@ def ordered(changing: list[Action], assigning: list[Action], removing: list[Acti
     and go after them."""
 
     def frees(action: Action) -> bool:
-        return action.before is not None and facts.is_default(action.before)
+        return action.before is not None and is_default(action.before)
 
     def becomes(action: Action) -> bool:
         wanted = action.wanted
-        return wanted is not None and default_after(wanted, action.before) and not (action.before and facts.is_default(action.before))
+        return wanted is not None and default_after(wanted, action.before) and not (action.before and is_default(action.before))
 
     leaving = [action for action in removing if frees(action)] + [
         action for action in changing if frees(action) and action.wanted is not None and not default_after(action.wanted, action.before)

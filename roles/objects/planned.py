@@ -7,7 +7,7 @@ from dataclasses import Field, dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from roles.change import ChangedField, ChangedObject, ObjectsRecord
-from roles.objects.live import Object, uid
+from roles.objects.api_object import Object, uid
 
 Path = tuple[str, ...]
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from roles.api import ApiError, Forbidden
 from roles.objects import rollout
-from roles.objects.live import COLLECTIONS, Live, Object, uid
+from roles.objects.api_object import COLLECTIONS, Live, Object, uid
 from roles.objects.outcome import NotDone
 from roles.objects.session import Session
 from roles.patience import Deadline, patient
@@ -36,7 +36,7 @@ class RollOuts:
         for one in ("Pod", "ReplicaSet") if kind == "Deployment" else ("Pod",):
             path = COLLECTIONS[one].rpartition("/")
             there[one] = self.session.fetch_all(f"{path[0]}/namespaces/{namespace}/{path[2]}")
-        return Live({}, there).pods_of(kind, workload_uid)
+        return Live(there).pods_of(kind, workload_uid)
 
     def wait(
         self,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from roles.change import mask_text
-from roles.objects.live import Object, class_of, controller, is_ending, is_over, replicas, uid
+from roles.objects.api_object import Object, class_of, controller, is_ending, is_over, replicas, uid
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).
 _TIMED_OUT = "ProgressDeadlineExceeded"

@@ -32,7 +32,7 @@ from roles.api import (
     list_objects,
     parse_kubeconfig,
 )
-from roles.objects.live import Object, is_ending, uid, version
+from roles.objects.api_object import Object, is_ending, uid, version
 from roles.objects.outcome import NotDone, Unknown
 from roles.patience import Deadline
 from roles.proof import NoApi, Survey, survey

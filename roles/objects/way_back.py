@@ -11,17 +11,17 @@ from functools import partial
 from typing import Any
 
 from roles.change import ChangedObject, ObjectsRecord
-from roles.objects import fields, rollout
-from roles.objects import live as facts
+from roles.objects import api_object, class_facts, fields, rollout
 from roles.objects import plan as planning
+from roles.objects.api_object import Object
+from roles.objects.class_facts import LiveClasses
 from roles.objects.fields import CLASS_OF_PODS
-from roles.objects.live import Live, Object
 from roles.objects.model import Workload
 from roles.objects.plan import Action
 from roles.objects.planned import NotUndone, Path, Plan, judged, refuse_foreign
 
 
-def make(record: ObjectsRecord, live: Live, *, force: bool, rollout_seconds: float) -> Plan[Action]:
+def make(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> Plan[Action]:
     """What undoing a run comes to. `rollout_seconds`: how long each roll-out is waited for."""
     plan, changing, assigning, removing = Plan[Action](), list[Action](), list[Action](), list[Action]()
     workloads = [one for one in record.objects if one.action == "assign"]
@@ -30,7 +30,7 @@ def make(record: ObjectsRecord, live: Live, *, force: bool, rollout_seconds: flo
     for one in workloads:
         found = judged(plan, one, lambda one: _workload(one, live, coming, force, rollout_seconds))
         assigning += [found] if found is not None else []
-    leaving = {facts.uid(action.before) for action in assigning if action.before is not None}
+    leaving = {api_object.uid(action.before) for action in assigning if action.before is not None}
     for one in classes:
         if (found := judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
             (removing if found.what == "remove" else changing).append(found)
@@ -51,7 +51,7 @@ def _foreign(one: ChangedObject, now: Mapping[Path, Any], found: Object, force: 
 # ---- classes
 
 
-def _class(one: ChangedObject, live: Live, leaving: Collection[str], force: bool) -> Action | str:
+def _class(one: ChangedObject, live: LiveClasses, leaving: Collection[str], force: bool) -> Action | str:
     """Raises NotUndone."""
     found = live.classes.get(_name(one))
     if one.action == "create":
@@ -72,23 +72,23 @@ def _class(one: ChangedObject, live: Live, leaving: Collection[str], force: bool
     _foreign(one, now, found, force)
     notes = (
         "deleted and created again; in the moment between, pods that name it cannot be created",
-        f"running pods keep the number that they have ({facts.value_of(found)}, {facts.policy_of(found)})",
+        f"running pods keep the number that they have ({class_facts.value_of(found)}, {class_facts.policy_of(found)})",
     )
-    summary = f"replace it: value {facts.value_of(found)} -> {wanted.value}"
+    summary = f"replace it: value {class_facts.value_of(found)} -> {wanted.value}"
     return Action("replace", one.name, one.path, found, wanted.manifest(), summary, notes, wanted)
 
 
-def _uncreate(one: ChangedObject, found: Object | None, live: Live, leaving: Collection[str], force: bool) -> Action | str:
+def _uncreate(one: ChangedObject, found: Object | None, live: LiveClasses, leaving: Collection[str], force: bool) -> Action | str:
     """Raises NotUndone."""
     if found is None:
         return "is gone already"
-    if not facts.is_ours(found):
-        makers = ", ".join(facts.managers(found, "f:value")) or "nobody"
+    if not class_facts.is_ours(found):
+        makers = ", ".join(api_object.managers(found, "f:value")) or "nobody"
         raise NotUndone(
             f"foreign: it is owned by {makers} by now, and daytwo removes only what it made; leave it to that, or remove it by hand"
         )
     _foreign(one, fields.values(found), found, force)
-    after = live.users(_name(one), () if facts.is_default(found) else leaving)
+    after = live.users(_name(one), () if class_facts.is_default(found) else leaving)
     if after.any:
         raise NotUndone(
             f"{after}; a class that is used is never removed: give these another class first, or undo the run that gave them this one"
@@ -100,14 +100,14 @@ def _uncreate(one: ChangedObject, found: Object | None, live: Live, leaving: Col
 
 def _put_back(one: ChangedObject, found: Object) -> Action:
     """The changed fields as before, and of the others what daytwo owns: what an apply leaves out goes. Raises NotUndone."""
-    said = fields.owned(found) | {("value",): facts.value_of(found)}
+    said = fields.owned(found) | {("value",): class_facts.value_of(found)}
     for field in one.fields:
         said.pop(field.path, None)
         if field.before is not None:
             said[field.path] = field.before
     wanted = fields.as_class(_name(one), said)
     # The resource version: nothing that came after this look is written over unseen.
-    manifest = {**wanted.manifest(), "metadata": {**wanted.manifest()["metadata"], "resourceVersion": facts.version(found)}}
+    manifest = {**wanted.manifest(), "metadata": {**wanted.manifest()["metadata"], "resourceVersion": api_object.version(found)}}
     names = ", ".join(".".join(field.path) for field in one.fields)
     action = Action("update", one.name, one.path, found, manifest, f"set back {names}", (), wanted)
     comes = fields.expected(action)
@@ -120,23 +120,23 @@ def _put_back(one: ChangedObject, found: Object) -> Action:
 # ---- workloads
 
 
-def _workload(one: ChangedObject, live: Live, coming: Collection[str], force: bool, rollout_seconds: float) -> Action | str:
+def _workload(one: ChangedObject, live: LiveClasses, coming: Collection[str], force: bool, rollout_seconds: float) -> Action | str:
     """Raises NotUndone."""
     kind, namespace, name = (str(one.about.get(key)) for key in ("kind", "namespace", "name"))
     found = live.find(kind, namespace, name)
     if found is None:
         return "is gone; there is nothing to put back"
-    if facts.uid(found) != one.uid:
+    if api_object.uid(found) != one.uid:
         return "is another one by now, made since; it is left as it is"
     (field,) = one.fields
-    old, has = str(field.before or ""), facts.class_of(kind, found)
+    old, has = str(field.before or ""), api_object.class_of(kind, found)
     if has == old:
         return f"has {old or 'no class'} already"
     _foreign(one, {CLASS_OF_PODS: has or None}, found, force)
     problems = []
     if old and old not in live.classes and old not in coming:
         problems.append(f"its class of before, PriorityClass {old}, is gone, and no pod could be made with it; create it first")
-    if not old and not facts.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
+    if not old and not api_object.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
         owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "nobody"
         problems.append(f"it had no class, and the field is owned by {owners}, too, so that daytwo cannot take it out; take it out there")
     # One that is not well as it is may be so by that very run.

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 from roles.api import FIELD_MANAGER, Api, Conflict, list_objects
-from roles.objects import live as facts
+from roles.objects import api_object, class_facts, rollout
 from roles.objects import plan as planning
-from roles.objects import rollout
+from roles.objects.api_object import COLLECTIONS, Object, class_of, is_ending, is_over, managers
+from roles.objects.class_facts import LiveClasses, is_default, policy_of, value_of
 from roles.objects.compliance import unmet_class
 from roles.objects.fields import CLASS_OF_PODS, changed
-from roles.objects.live import COLLECTIONS, Live, Object
 from roles.objects.model import CLASSES_PATH, PriorityClass, Workload
 from roles.objects.outcome import Foreign, NotDone, RevertFailed, Undone, Unknown
 from roles.objects.plan import Action
@@ -31,10 +31,10 @@ CONFLICTS = 30.0
 _FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
 
 
-def read_live(api: Api) -> Live:
+def read_live(api: Api) -> LiveClasses:
     """All that may name a class. Raises ApiError."""
     classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
-    return Live(classes, {kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
+    return LiveClasses(classes=classes, objects={kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
 
 
 class Writer:
@@ -59,7 +59,7 @@ class Writer:
         )
 
     def _step(self, action: Action) -> ClusterStep:
-        about = {"path": action.path, "uid": facts.uid(action.before) if action.before is not None else ""}
+        about = {"path": action.path, "uid": api_object.uid(action.before) if action.before is not None else ""}
         if action.workload is not None:
             about |= {"kind": action.workload.kind, "namespace": action.workload.namespace, "name": action.workload.name}
         return ClusterStep(
@@ -91,7 +91,7 @@ class Writer:
 
     def _write_class(self, path: str, manifest: Mapping[str, Any], wanted: PriorityClass) -> dict[str, Any]:
         def done(found: Object) -> bool:
-            return not unmet_class(wanted, found) and FIELD_MANAGER in facts.managers(found, "f:value")
+            return not unmet_class(wanted, found) and FIELD_MANAGER in managers(found, "f:value")
 
         return self._write(path, manifest, self._force, done)
 
@@ -104,18 +104,18 @@ class Writer:
         if wrong:
             others = ", ".join(wrong.fields)
             raise NotDone(f"it was applied, and {others} is another when read back: a webhook or another manager changes it")
-        if FIELD_MANAGER not in facts.managers(found, "f:value"):
+        if FIELD_MANAGER not in managers(found, "f:value"):
             raise NotDone(f"it was applied, and the field manager {FIELD_MANAGER} does not own its value when read back")
         default = ""
-        if facts.is_default(found):
+        if is_default(found):
             # The API server looks for another one before it takes this one in, and two can come at the same moment.
-            names = [str(item["metadata"]["name"]) for item in self.session.fetch_all(CLASSES_PATH) if facts.is_default(item)]
+            names = [str(item["metadata"]["name"]) for item in self.session.fetch_all(CLASSES_PATH) if is_default(item)]
             if len(names) > 1:
                 raise NotDone(
                     f"{' and '.join(names)} are all the globalDefault when read back, and the lowest value wins: take it from all but one"
                 )
             default = ", the one globalDefault"
-        return f"read back: value {facts.value_of(found)}, {facts.policy_of(found)}{default}; field manager {FIELD_MANAGER}"
+        return f"read back: value {value_of(found)}, {policy_of(found)}{default}; field manager {FIELD_MANAGER}"
 
     def _write(self, path: str, manifest: Mapping[str, Any], force: bool, done: Callable[[Object], bool]) -> dict[str, Any]:
         """Raises as Session.written."""
@@ -128,16 +128,16 @@ class Writer:
         self._recreate = _create_by_hand(manifest)
         try:
             try:
-                self.session.deleted(action.path, old, facts.version(old))
+                self.session.deleted(action.path, old, api_object.version(old))
             except Exception as error:
                 if isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
                     raise
                 raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
             try:
-                self._gone(action.path, facts.uid(old))
+                self._gone(action.path, api_object.uid(old))
                 answer = self._write_class(action.path, action.manifest, action.wanted)
                 # Somebody else may have been quicker, and then it is theirs.
-                made = facts.uid(answer) if facts.is_ours(answer) else ""
+                made = api_object.uid(answer) if class_facts.is_ours(answer) else ""
                 return f"{self._proven(action.path, action.wanted)}; another UID than before"
             except Exception as error:
                 raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
@@ -150,17 +150,17 @@ class Writer:
         manifest, name = _again(old), old["metadata"]["name"]
         try:
             found = self.session.fetch(path)
-            if found is not None and facts.uid(found) == facts.uid(old) and not facts.is_ending(found):
+            if found is not None and api_object.uid(found) == api_object.uid(old) and not is_ending(found):
                 return Undone(f"{why}; the old one was not deleted: it is there as before, read back")
-            if found is not None and facts.uid(found) != facts.uid(old):
+            if found is not None and api_object.uid(found) != api_object.uid(old):
                 if not _is_own(found, made):
                     return _made_by_others(found, manifest, why)
-                self.session.deleted(path, found, facts.version(found))
+                self.session.deleted(path, found, api_object.version(found))
             if found is not None:
-                self._gone(path, facts.uid(found))
-            self._write(path, manifest, False, lambda one: not facts.diff(old, one, "class"))
+                self._gone(path, api_object.uid(found))
+            self._write(path, manifest, False, lambda one: not api_object.diff(old, one, "class"))
             again = self.session.fetch(path)
-            if again is None or facts.diff(old, again, "class"):
+            if again is None or api_object.diff(old, again, "class"):
                 raise NotDone("it is not as it was when read back")
         except Exception as error:
             return RevertFailed(
@@ -168,14 +168,14 @@ class Writer:
                 f"kubectl get priorityclass {name}; "
                 f"where it is gone, pods that name it cannot be created, and this creates it again: {_create_by_hand(manifest)}"
             )
-        return Undone(f"{why}; the old one was created again and read back: value {facts.value_of(again)}, {facts.policy_of(again)}")
+        return Undone(f"{why}; the old one was created again and read back: value {value_of(again)}, {policy_of(again)}")
 
     def _gone(self, path: str, uid: str) -> None:
         """Raises NotDone where the object with this UID is still there after a while."""
         deadline = Deadline(REMOVAL)
         while True:
             found = self.session.fetch(path)
-            if found is None or facts.uid(found) != uid:
+            if found is None or api_object.uid(found) != uid:
                 return
             if deadline.over:
                 finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
@@ -188,24 +188,24 @@ class Writer:
         usage = self.session.asked(read_live).users(name)
         if usage.any:
             raise NotDone(f"it is {usage}; a class that is used is never removed")
-        self.session.deleted(action.path, action.before, facts.version(action.before))
-        self._gone(action.path, facts.uid(action.before))
+        self.session.deleted(action.path, action.before, api_object.version(action.before))
+        self._gone(action.path, api_object.uid(action.before))
         return "read back: it is gone; nothing named it right before"
 
     # ---- a workload's class
 
     def _assign(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.workload is not None
-        item, old = action.workload, facts.class_of(action.workload.kind, action.before)
+        item, old = action.workload, class_of(action.workload.kind, action.before)
         now_there = self.session.fetch(action.path)
-        if now_there is None or facts.uid(now_there) != facts.uid(action.before):
+        if now_there is None or api_object.uid(now_there) != api_object.uid(action.before):
             raise NotDone("it was deleted since it was looked at; run this again")
-        if facts.template(item.kind, now_there) != facts.template(item.kind, action.before):
+        if api_object.template(item.kind, now_there) != api_object.template(item.kind, action.before):
             raise NotDone("its template was changed since it was looked at; run this again")
 
         def done(found: Object) -> bool:
-            ours = not item.priority_class or FIELD_MANAGER in facts.managers(found, *_FIELD)
-            return ours and facts.uid(found) == facts.uid(now_there) and facts.class_of(item.kind, found) == item.priority_class
+            ours = not item.priority_class or FIELD_MANAGER in managers(found, *_FIELD)
+            return ours and api_object.uid(found) == api_object.uid(now_there) and class_of(item.kind, found) == item.priority_class
 
         try:
             found = self._write(action.path, action.manifest, self._force, done)
@@ -213,8 +213,8 @@ class Writer:
             why = str(error)
         else:
             try:
-                left = self._rolled_out(item, facts.uid(found), item.priority_class)
-                return self._has_class(item, facts.uid(found), item.priority_class, self._number(item.priority_class), left)
+                left = self._rolled_out(item, api_object.uid(found), item.priority_class)
+                return self._has_class(item, api_object.uid(found), item.priority_class, self._number(item.priority_class), left)
             except Exception as error:
                 why = str(error) or repr(error)
         show(f"  {why}")
@@ -234,35 +234,38 @@ class Writer:
     def _undo(self, item: Workload, before: Object, old: str) -> str:
         """The old class again, by a roll-out of its own, seen to its end. Raises Foreign where somebody else gave it a class since."""
         found = self._class_back(item, before, old)
-        if facts.class_of(item.kind, found) != old:
-            raise NotDone(f"its template has the class {facts.class_of(item.kind, found) or 'none'}, not {old or 'none'}")
+        if class_of(item.kind, found) != old:
+            raise NotDone(f"its template has the class {class_of(item.kind, found) or 'none'}, not {old or 'none'}")
         if item.kind == "StatefulSet":
-            self._free_statefulset(item, facts.uid(found), item.priority_class)
-        left = self._rolled_out(item, facts.uid(found), old)
-        taken = facts.managers(before, *_FIELD) if old else []
+            self._free_statefulset(item, api_object.uid(found), item.priority_class)
+        left = self._rolled_out(item, api_object.uid(found), old)
+        taken = managers(before, *_FIELD) if old else []
         owned = f"; {FIELD_MANAGER} owns that field now, {', '.join(taken)} did" if taken not in ([], [FIELD_MANAGER]) else ""
         # Pods that were never recreated may have another number than the class has by now: their class is what counts.
-        return self._has_class(item, facts.uid(found), old, None, left) + owned
+        return self._has_class(item, api_object.uid(found), old, None, left) + owned
 
     def _class_back(self, item: Workload, before: Object, old: str) -> Object:
         """The workload with its old class; only what this run wrote is written over, and that very version of it."""
         deadline = Deadline(CONFLICTS)
         while True:
             there = self.session.fetch(item.path)
-            if there is None or facts.uid(there) != facts.uid(before):
+            if there is None or api_object.uid(there) != api_object.uid(before):
                 raise Foreign("it was deleted meanwhile, so nothing is put back")
-            has = facts.class_of(item.kind, there)
+            has = class_of(item.kind, there)
             if has == old:
                 return there
             if has != item.priority_class:
-                owners = ", ".join(facts.managers(there, *_FIELD)) or "nobody"
+                owners = ", ".join(managers(there, *_FIELD)) or "nobody"
                 raise Foreign(f"somebody else gave it the class {has or 'none'} meanwhile (owned by {owners}): it is left as they have it")
             # An owner that had the field alone lost it to `force`; the value comes back, and daytwo owns it then.
             manifest = planning.assignment(item, before, old or None)
-            manifest["metadata"]["resourceVersion"] = facts.version(there)
+            manifest["metadata"]["resourceVersion"] = api_object.version(there)
             try:
                 return self._write(
-                    item.path, manifest, True, lambda one: facts.uid(one) == facts.uid(before) and facts.class_of(item.kind, one) == old
+                    item.path,
+                    manifest,
+                    True,
+                    lambda one: api_object.uid(one) == api_object.uid(before) and class_of(item.kind, one) == old,
                 )
             except Conflict:
                 # Its controller writes its status meanwhile; somebody else may have written the class.
@@ -274,7 +277,7 @@ class Writer:
         """A StatefulSet waits for the pod that never gets ready before it recreates it from the old template, forever (known as
         "forced rollback" in its documentation): those pods are deleted, the broken ones only."""
         for pod in self.rolling.pods_of(item.kind, item.namespace, uid):
-            if facts.class_of("Pod", pod) == failed_class and not _ready(pod) and not facts.is_ending(pod):
+            if class_of("Pod", pod) == failed_class and not _ready(pod) and not is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
                 self.session.deleted(path, pod)
 
@@ -282,13 +285,13 @@ class Writer:
         """Wait for the end of a roll-out; what is left of the old one, or "". Raises NotDone with the reasons that the cluster gives."""
 
         def changed(found: Object) -> str:
-            if facts.class_of(item.kind, found) == priority_class:
+            if class_of(item.kind, found) == priority_class:
                 return ""
-            owners = facts.managers(found, *_FIELD)
+            owners = managers(found, *_FIELD)
             return f"somebody else changed its class in the middle of its roll-out (owned by {', '.join(owners) or 'nobody'})"
 
         def new(pod: Object) -> bool:
-            return facts.class_of("Pod", pod) == priority_class
+            return class_of("Pod", pod) == priority_class
 
         return self.rolling.wait(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
 
@@ -299,12 +302,12 @@ class Writer:
         found = self.session.fetch(f"{CLASSES_PATH}/{quote(priority_class, safe='')}")
         if found is None:
             raise NotDone(f"PriorityClass {priority_class} is gone")
-        return facts.value_of(found)
+        return value_of(found)
 
     def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None, left: str) -> str:
         """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). `left` is
         what the roll-out left behind, for the proof. Raises NotDone."""
-        pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if not facts.is_ending(pod) and not facts.is_over(pod)]
+        pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if not is_ending(pod) and not is_over(pod)]
         # Without a class of their own they have the cluster's default, or none.
         wrong = rollout.wrong_pods(pods, priority_class, number) if priority_class else []
         if wrong:
@@ -320,7 +323,7 @@ def _ready(pod: Object) -> bool:
 
 def _again(item: Object) -> dict[str, Any]:
     """What creates a class that was deleted once more, as it was."""
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **facts.bare(item)}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **api_object.bare(item)}
 
 
 def _create_by_hand(manifest: Mapping[str, Any]) -> str:
@@ -331,13 +334,13 @@ def _create_by_hand(manifest: Mapping[str, Any]) -> str:
 
 def _is_own(found: Object, made: str) -> bool:
     """This run created it: by its UID; where the answer was lost, by who ever set its value (only one run holds the cluster)."""
-    return facts.uid(found) == made if made else facts.is_ours(found)
+    return api_object.uid(found) == made if made else class_facts.is_ours(found)
 
 
 def _made_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> Foreign:
-    makers = ", ".join(facts.managers(found, "f:value")) or "somebody"
+    makers = ", ".join(managers(found, "f:value")) or "somebody"
     return Foreign(
-        f"{why}; and {makers} created a class of that name meanwhile (value {facts.value_of(found)}, {facts.policy_of(found)}): it is left "
+        f"{why}; and {makers} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): it is left "
         f"as it is; for the one of before, delete theirs, then: {_create_by_hand(manifest)}"
     )
 

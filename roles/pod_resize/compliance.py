@@ -59,7 +59,7 @@ def _plain(resources: Resources) -> dict[str, dict[str, str]]:
 def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
     """Drift of all workloads among `objects` (by kind: NEEDED). Pods of an older revision are being rolled out, and are none; nor is what
     a LimitRange filled in, or a request that is the limit because it was left out. Raises ValueError for a quantity that is none."""
-    live = Live({}, objects)
+    live = Live(objects)
     controllers = {str(item["metadata"].get("uid")): item for kind in KINDS_LOOKED_AT for item in objects.get(kind, ())}
     found: list[Drift] = []
     for kind in KINDS_LOOKED_AT:

@@ -59,7 +59,7 @@ def _pods(api: Api, kind: str, namespace: str, labels: str, uid: str) -> list[Ob
     there: dict[str, list[Object]] = {"Pod": list(list_objects(api, f"/api/v1/namespaces/{namespace}/pods", labels=labels))}
     if kind == "Deployment":
         there["ReplicaSet"] = list(list_objects(api, f"/apis/apps/v1/namespaces/{namespace}/replicasets", labels=labels))
-    return Live({}, there).pods_of(kind, uid)
+    return Live(there).pods_of(kind, uid)
 
 
 def read_ability(found: Survey, api: Api, wanted: Collection[str] | None = None) -> Ability:

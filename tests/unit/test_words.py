@@ -102,7 +102,7 @@ NOT_YET = {
     "roles/kubelet_config/outlook.py",
     "roles/kubelet_config/plan.py",
     "roles/kubelet_config/restart.py",
-    "roles/objects/live.py",
+    "roles/objects/api_object.py",
     "roles/objects/model.py",
     "roles/objects/plan.py",
     "roles/objects/rollout.py",

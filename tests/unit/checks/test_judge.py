@@ -16,7 +16,7 @@ from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Wishes, of_the_cluster, wishes
 from roles.control_plane import COMPONENTS
-from roles.objects.live import Live
+from roles.objects.class_facts import LiveClasses
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
 from tests.unit.observe import node
 from tests.unit.observe.node import parse
@@ -230,7 +230,7 @@ CLASS = {"metadata": {"name": "web", "managedFields": []}, "value": 1000}
 )
 def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
     data = {"priority_classes": {"web": {"value": 1000, "globalDefault": False}}}
-    found = judge.cluster(of_the_cluster([("w1", data.get)]), Live(live))
+    found = judge.cluster(of_the_cluster([("w1", data.get)]), LiveClasses(classes=live))
     assert [(one.check, one.outcome) for one in found] == [("priority-classes", "fail" if why else "pass"), ("workload-classes", "skip")]
     assert why is None or found[0].why == why
 
@@ -238,7 +238,7 @@ def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
 def test_workloads_and_their_class() -> None:
     data = {"workloads": {"shop/deployment/web": "web", "shop/deployment/db": "web"}}
     web = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"template": {"spec": {"priorityClassName": "batch"}}}}
-    told = judge.cluster(of_the_cluster([("w1", data.get)]), Live({}, {"Deployment": [web]}))[1]
+    told = judge.cluster(of_the_cluster([("w1", data.get)]), LiveClasses({"Deployment": [web]}))[1]
     assert (told.outcome, told.why) == ("fail", "shop/deployment/web: its class is batch, wanted web; shop/deployment/db: there is none")
 
 
@@ -246,7 +246,7 @@ def test_the_cluster_without_an_api_or_without_wishes() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
     assert isinstance(desired, objects.Desired)
     assert [one.outcome for one in judge.cluster(desired, "the API is away")] == ["unknown", "skip"]
-    assert {one.outcome for one in judge.cluster(None, Live({}))} == {"skip"}
+    assert {one.outcome for one in judge.cluster(None, LiveClasses())} == {"skip"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from roles.api import Api, Conflict, Invalid, NotFound, Timeout, Unreachable
 from roles.api import ConnectionLost as ApiConnectionLost
-from roles.objects.live import COLLECTIONS
+from roles.objects.api_object import COLLECTIONS
 from roles.proof import NoApi
 from roles.rollout.remote import Answer, ConnectionLost, Feed, RemoteError
 from tests.unit.objects.world import entry

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.objects.live import Live, class_of, diff, is_ours, managers
+from roles.objects.api_object import class_of, diff, managers
+from roles.objects.class_facts import LiveClasses, is_ours
 from roles.objects.plan import Action, assignment, make
 from roles.objects.planned import Plan
 from tests.unit.objects.world import applied, cluster, entry, owned, pod, priority_class, wanted, workload
@@ -28,7 +29,7 @@ fields = st.fixed_dictionaries(
 data = st.dictionaries(names, fields, max_size=4)
 
 
-def planned(live: Live, **values: Any) -> Plan[Action]:
+def planned(live: LiveClasses, **values: Any) -> Plan[Action]:
     return make(wanted(**values), live)
 
 
@@ -99,7 +100,7 @@ def test_fields_that_others_set_beside_are_left_alone() -> None:
     assert whats(planned(cluster(found), priority_classes={"high": 5})) == []
 
 
-def web(priority: str = "high") -> tuple[Live, dict[str, Any]]:
+def web(priority: str = "high") -> tuple[LiveClasses, dict[str, Any]]:
     """A Deployment with its ReplicaSets, a job that is over, a CronJob, and a pod that stands alone."""
     deployment = workload("Deployment", "web", priority)
     new, old = workload("ReplicaSet", "web-2", priority), workload("ReplicaSet", "web-1", "high", replicas=0)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from roles.change.object_record import planned
-from roles.objects import live as facts
+from roles.objects import api_object, rollout
 from roles.objects import plan as planning
-from roles.objects import rollout
 from roles.objects.fields import changed
 from tests.unit.objects.world import cluster, pod, priority_class, wanted, workload
 
@@ -63,9 +62,9 @@ def test_secrets_of_an_object_are_masked_in_its_diff() -> None:
     after = json.loads(json.dumps(before))
     after["spec"]["template"]["spec"]["priorityClassName"] = "web"
     after["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = "another"
-    shown = facts.diff(before, after, "web")
+    shown = api_object.diff(before, after, "web")
     assert "priorityClassName: web" in shown and SECRET not in shown and "another" not in shown and "<masked sha256:" in shown
-    assert facts.diff(priority_class("a", 1), priority_class("a", 2), "a").count("value: ") == 2
+    assert api_object.diff(priority_class("a", 1), priority_class("a", 2), "a").count("value: ") == 2
 
 
 def test_what_containers_said_is_masked_where_it_comes_in() -> None:

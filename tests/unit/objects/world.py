@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from roles.objects.live import Live
+from roles.objects.class_facts import LiveClasses
 from roles.objects.model import Desired, PriorityClass, read
 
 
@@ -100,5 +100,5 @@ def ending(item: dict[str, Any], grace: int = 30, **metadata: Any) -> dict[str, 
     return item
 
 
-def cluster(*classes: dict[str, Any], **objects: list[dict[str, Any]]) -> Live:
-    return Live({item["metadata"]["name"]: item for item in classes}, objects)
+def cluster(*classes: dict[str, Any], **objects: list[dict[str, Any]]) -> LiveClasses:
+    return LiveClasses(objects, {item["metadata"]["name"]: item for item in classes})

@@ -1,4 +1,4 @@
-"""What the cluster has: its PriorityClasses, who owns their fields, and who uses them. Pure, from the API's raw JSON."""
+"""Objects of the API as it gives them, in raw JSON: identity, owner, the managers of fields, how one is shown. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from ruamel.yaml import YAML
 
 from roles.api import FIELD_MANAGER
 from roles.change import mask_manifest, mask_text
-from roles.objects.model import PREEMPTS
 
 Object = Mapping[str, Any]
 
-#: Collections that can name a class, by kind. (PodTemplates are used by nothing.)
+#: Collections of pods and of what makes pods, by kind. (PodTemplates are used by nothing.)
 COLLECTIONS = {
     "Pod": "/api/v1/pods",
     "ReplicationController": "/api/v1/replicationcontrollers",
@@ -36,77 +35,26 @@ _OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
-class Usage:
-    """Who uses a class: workloads and pods as `Kind namespace/name`, and old revisions of Deployments that a roll-back would need."""
-
-    workloads: tuple[str, ...] = ()
-    pods: tuple[str, ...] = ()
-    old_revisions: tuple[str, ...] = ()
-
-    @property
-    def any(self) -> bool:
-        return bool(self.workloads or self.pods)
-
-    def __str__(self) -> str:
-        if not self.any:
-            return "used by no workload and no pod"
-        parts = []
-        if self.workloads:
-            parts.append(f"workloads: {', '.join(self.workloads)}")
-        if self.pods:
-            parts.append(f"{len(self.pods)} pods: {', '.join(self.pods)}")
-        return f"used by {'; '.join(parts)}"
-
-
-@dataclass(frozen=True)
 class Live:
-    """The cluster as it was read: classes by name, and all that may name one by kind (COLLECTIONS)."""
+    """The cluster as it was read: its objects by kind (COLLECTIONS)."""
 
-    classes: Mapping[str, Object]
     objects: Mapping[str, Collection[Object]] = field(default_factory=dict)
 
     def of(self, kind: str) -> Collection[Object]:
         return self.objects.get(kind, ())
 
     def find(self, kind: str, namespace: str, name: str) -> Object | None:
-        return next((item for item in self.of(kind) if _where(item) == (namespace, name)), None)
-
-    def users(self, name: str, leaving: Collection[str] = ()) -> Usage:
-        """Who names the class `name`, without what is over or being deleted; `leaving` are UIDs of workloads that are about to get
-        another one.
-
-        A class is read when a pod is made, and never again (plugin/pkg/admission/priority): a pod that is ending does not need it.
-        """
-        workloads, old = [], []
-        for kind in COLLECTIONS:
-            if kind == "Pod":
-                continue
-            for item in self.of(kind):
-                if class_of(kind, item) != name or uid(item) in leaving or self._top(item) in leaving:
-                    continue
-                if kind == "Job" and _finished(item):
-                    continue
-                told = f"{kind} {'/'.join(_where(item))}"
-                if kind == "ReplicaSet" and controller(item) and not replicas(kind, item):
-                    old.append(told)
-                elif not controller(item):
-                    workloads.append(told)
-        pods = [
-            "/".join(_where(pod))
-            for pod in self.of("Pod")
-            if class_of("Pod", pod) == name and not is_over(pod) and not is_ending(pod) and self._top(pod) not in leaving
-        ]
-        return Usage(tuple(sorted(workloads)), tuple(sorted(pods)), tuple(sorted(old)))
+        return next((item for item in self.of(kind) if where(item) == (namespace, name)), None)
 
     def pods_of(self, kind: str, workload_uid: str) -> list[Object]:
         """The pods that belong to a workload, those that are over or being deleted too.
 
         No Deployment controls a pod but through a ReplicaSet: one that says so was made by somebody else.
         """
-        found = [pod for pod in self.of("Pod") if self._top(pod) == workload_uid]
+        found = [pod for pod in self.of("Pod") if self.top(pod) == workload_uid]
         return [pod for pod in found if controller(pod) != workload_uid] if kind == "Deployment" else found
 
-    def _top(self, item: Object) -> str:
+    def top(self, item: Object) -> str:
         """UID of the Deployment, StatefulSet or DaemonSet... at the end of the chain of controllers; "" without one."""
         owner = controller(item)
         if not owner:
@@ -127,7 +75,7 @@ def version(item: Object) -> str:
     return str(item["metadata"].get("resourceVersion", ""))
 
 
-def _where(item: Object) -> tuple[str, str]:
+def where(item: Object) -> tuple[str, str]:
     return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
 
 
@@ -144,11 +92,6 @@ def is_ending(item: Object) -> bool:
 
 def is_over(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in _OVER
-
-
-def _finished(job: Object) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(found.get("type") in ("Complete", "Failed") and found.get("status") == "True" for found in conditions)
 
 
 def template(kind: str, item: Object) -> Mapping[str, Any]:
@@ -174,19 +117,6 @@ def replicas(kind: str, item: Object) -> int:
     return 1 if found is None else int(found)
 
 
-def value_of(item: Object) -> int:
-    # The API leaves a zero out in old versions.
-    return int(item.get("value") or 0)
-
-
-def policy_of(item: Object) -> str:
-    return str(item.get("preemptionPolicy") or PREEMPTS)
-
-
-def is_default(item: Object) -> bool:
-    return bool(item.get("globalDefault"))
-
-
 def managers(item: Object, *fields: str) -> list[str]:
     """Who owns a field, as `manager` or `manager (Update)`; `fields` lead to it, as in FieldsV1 (`f:value`)."""
     found = []
@@ -198,17 +128,6 @@ def managers(item: Object, *fields: str) -> list[str]:
             applied = entry.get("operation") == "Apply"
             found.append(str(entry.get("manager", "")) + ("" if applied else f" ({entry.get('operation')})"))
     return found
-
-
-def is_ours(item: Object) -> bool:
-    """daytwo made this class: it applied `value`, and nobody else has ever set it.
-
-    Told by metadata.managedFields and by no label: the API server itself writes those for each request, a label is copied with the
-    object and is set by other tools too. Whoever creates a class sets its `value`, which cannot change; so its one owner is the maker,
-    and a class of others that daytwo only describes keeps them as an owner beside. Where managedFields were stripped (a restored
-    backup), nothing counts as ours.
-    """
-    return managers(item, "f:value") == [FIELD_MANAGER]
 
 
 def only_ours(item: Object, *fields: str) -> bool:
