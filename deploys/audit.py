@@ -8,7 +8,5 @@ pyinfra inventories/prod.py deploys/audit.py --data format=html --data output=au
 """
 
 from roles.audit import audit
-from roles.inventory import known_keys
 
-known_keys()
 audit()

@@ -4,7 +4,5 @@ pyinfra inventories/prod.py deploys/changes.py -y
 """
 
 from roles.history import changes
-from roles.inventory import known_keys
 
-known_keys()
 changes()

@@ -5,7 +5,5 @@ pyinfra inventories/prod.py deploys/checks.py --data junit=checks.xml -y
 """
 
 from roles.checks import checks
-from roles.inventory import known_keys
 
-known_keys()
 checks()

@@ -5,7 +5,5 @@ pyinfra inventories/prod.py deploys/eviction.py --data eviction_hard=memory.avai
 """
 
 from roles.eviction import eviction
-from roles.inventory import known_keys
 
-known_keys()
 eviction()

@@ -6,7 +6,5 @@ pyinfra inventories/prod.py deploys/eviction_order.py -y --data format=json
 """
 
 from roles.eviction import eviction_order
-from roles.inventory import known_keys
 
-known_keys()
 eviction_order()

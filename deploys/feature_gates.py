@@ -5,7 +5,5 @@ pyinfra inventories/prod.py deploys/feature_gates.py --data feature_gates=NodeSw
 """
 
 from roles.feature_gates import feature_gates
-from roles.inventory import known_keys
 
-known_keys()
 feature_gates()

@@ -4,8 +4,6 @@ pyinfra inventories/prod.py deploys/kubelet_config.py --dry
 pyinfra inventories/prod.py deploys/kubelet_config.py --data kubelet_config=maxPods=200,systemReserved.cpu=200m -y
 """
 
-from roles.inventory import known_keys
 from roles.kubelet_config import kubelet_config
 
-known_keys()
 kubelet_config()

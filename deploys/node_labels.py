@@ -5,8 +5,6 @@ pyinfra inventories/prod.py deploys/node_labels.py --limit w1 --data node_labels
 pyinfra inventories/prod.py deploys/node_labels.py --limit w1 --data node_taints=dedicated=gpu:NoExecute --data allow_evictions=true -y
 """
 
-from roles.inventory import known_keys
 from roles.node_labels import node_labels
 
-known_keys()
 node_labels()

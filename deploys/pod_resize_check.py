@@ -3,8 +3,6 @@
 pyinfra inventories/prod.py deploys/pod_resize_check.py -y
 """
 
-from roles.inventory import known_keys
 from roles.pod_resize import pod_resize_check
 
-known_keys(of_cluster=True)
 pod_resize_check()

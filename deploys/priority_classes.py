@@ -5,8 +5,6 @@ pyinfra inventories/prod.py deploys/priority_classes.py --data priority_classes=
 pyinfra inventories/prod.py deploys/priority_classes.py --data workloads=default/deployment/shop=web -y
 """
 
-from roles.inventory import known_keys
 from roles.objects import priority_classes
 
-known_keys(of_cluster=True)
 priority_classes()

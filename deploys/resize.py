@@ -5,8 +5,6 @@ pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data 
 pyinfra inventories/prod.py deploys/rollback.py --data run=r20260131-235900-1a2b -y
 """
 
-from roles.inventory import known_keys
 from roles.pod_resize import resize
 
-known_keys(of_cluster=True)
 resize()

@@ -4,8 +4,6 @@ pyinfra inventories/prod.py deploys/resize_drift.py -y
 pyinfra inventories/prod.py deploys/resize_drift.py -y --data format=json
 """
 
-from roles.inventory import known_keys
 from roles.pod_resize import resize_drift
 
-known_keys()
 resize_drift()

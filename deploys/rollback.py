@@ -5,7 +5,5 @@ pyinfra inventories/prod.py deploys/rollback.py --data run=r20260131-235900-1a2b
 """
 
 from roles.history import rollback
-from roles.inventory import known_keys
 
-known_keys()
 rollback()

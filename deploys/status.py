@@ -3,8 +3,6 @@
 pyinfra inventories/prod.py deploys/status.py -y
 """
 
-from roles.inventory import known_keys
 from roles.status import status
 
-known_keys()
 status()

@@ -4,7 +4,5 @@ pyinfra inventories/prod.py deploys/uninstall.py -y
 """
 
 from roles.history import uninstall
-from roles.inventory import known_keys
 
-known_keys()
 uninstall()

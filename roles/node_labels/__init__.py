@@ -29,7 +29,7 @@ from roles.objects import (
 )
 from roles.patience import Deadline
 from roles.proof import NoApi
-from roles.rollout import Consents, Fleet, ObjectRun, Stage, Turns, deploying, report, show
+from roles.rollout import Consents, Fleet, ObjectRun, Stage, Turns, deploying, object_report, show
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -103,7 +103,7 @@ def _run(
         [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
-        lambda run: report.show_objects_end(run, plan.rest),
+        lambda run: object_report.show_objects_end(run, plan.rest),
         capability=CAPABILITY,
         about={},
         leaving=lambda: f"what was written stays; to take it back: {run.undo}",

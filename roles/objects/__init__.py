@@ -22,7 +22,7 @@ from roles.objects.session import API_WAIT, REFUSED, Reached, Session, open_sess
 from roles.objects.write import Writer, read_live
 from roles.patience import unless_set
 from roles.proof import NoApi, survey
-from roles.rollout import Consents, Fleet, ObjectRun, Stage, Turns, deploying, report, show
+from roles.rollout import Consents, Fleet, ObjectRun, Stage, Turns, deploying, object_report, show
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -46,7 +46,7 @@ def _read(fleet: Fleet) -> tuple[Options, Desired]:
     return options, desired
 
 
-@deploying("Priority classes", _read, all_reachable=True)
+@deploying("Priority classes", _read, all_reachable=True, of_cluster=True)
 def priority_classes(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
     """Make the cluster's PriorityClasses as the inventory's data has them, and give workloads theirs.
 
@@ -111,7 +111,7 @@ def _run(
         [Stage(writer.steps(plan.actions))],
         fleet,
         options.take_over,
-        lambda run: report.show_objects_end(run, plan.rest),
+        lambda run: object_report.show_objects_end(run, plan.rest),
         capability=CAPABILITY,
         about={"rollout_timeout": rollout_timeout},
         leaving=writer.leaving,

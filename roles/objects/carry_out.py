@@ -22,7 +22,7 @@ from roles.objects.rolling import LOOK_AGAIN
 from roles.objects.session import Session
 from roles.patience import Deadline
 from roles.proof import NoApi
-from roles.rollout import ClusterStep, Fields, ObjectRun, report, show, show_lines
+from roles.rollout import ClusterStep, Fields, ObjectRun, object_report, show, show_lines
 from roles.rollout import remote as bridge
 
 # Seconds: a write beside a controller that writes the same object all the time.
@@ -58,7 +58,7 @@ def show_plan(run: ObjectRun, plan: Plan[W]) -> None:
     if plan.kept:
         show_lines("\nNo longer in the data:\n" + "\n".join(one_line(f"    {name}: {why}") for name, why in plan.kept))
     if not plan.actions:
-        report.show_objects(run, plan.rest)
+        object_report.show_objects(run, plan.rest)
 
 
 # ---- fields of objects that are there

@@ -60,7 +60,7 @@ def _read(fleet: Fleet) -> tuple[Options, Probe]:
         raise bridge.refusals([refusal]) from None
 
 
-@deploying("Check of resizing pods in place", _read)
+@deploying("Check of resizing pods in place", _read, of_cluster=True)
 def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
     """Resize a probe pod on each node of the run, and take it away again.
 

@@ -23,7 +23,7 @@ from roles.pod_resize.resources import Resources
 from roles.pod_resize.run import ResizeRecord
 from roles.pod_resize.template import Template
 from roles.proof import NoApi
-from roles.rollout import Consents, Fleet, ObjectRun, Turns, deploying, report, show
+from roles.rollout import Consents, Fleet, ObjectRun, Turns, deploying, object_report, show
 from roles.rollout import options as run_options
 from roles.rollout import remote as bridge
 from roles.rollout.options import Options
@@ -42,7 +42,7 @@ def _read(fleet: Fleet) -> tuple[Options, Desired]:
         raise bridge.refusals([refusal]) from None
 
 
-@deploying("Resize pods", _read)
+@deploying("Resize pods", _read, of_cluster=True)
 def resize(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
     """Give the pods of a workload, or of a selector, other CPU and memory while they run.
 
@@ -258,7 +258,7 @@ def _show_plan(run: ObjectRun, plan: Plan, aim: _Aim, template: Template | None,
     for note in (*plan.notes, *(f"not known: {one}" for one in unsure)):
         show(f"\n{note}")
     if not run.steps:
-        report.show_objects(run, _rest(plan))
+        object_report.show_objects(run, _rest(plan))
 
 
 def _keeps(workload: tuple[str, Object]) -> str:
@@ -274,7 +274,7 @@ def _finish(run: ObjectRun, plan: Plan, workload: tuple[str, Object] | None, ses
         f"{len(plan.steps)} pods in {run.seconds:.0f} s; requests to the API: {calls['dry run']} dry runs, {calls['patch']} changes, "
         f"{calls['look']} looks at all of them, {calls['plan'] + calls['lease']} others"
     )
-    report.show_objects_end(run, _rest(plan), [counts])
+    object_report.show_objects_end(run, _rest(plan), [counts])
     actions = {step.action for step in run.steps if step.outcome == run.success}
     if workload is not None and not run.undoes and running.RESIZE in actions and running.UPDATE not in {step.action for step in run.steps}:
         show(_keeps(workload))

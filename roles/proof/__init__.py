@@ -2,7 +2,7 @@
 
 from roles.proof.cluster import Cluster, NoApi
 from roles.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates
-from roles.proof.prover import Owed, Prover
+from roles.proof.prover import Owed, Proof, Prover
 from roles.proof.survey import Node, Survey, survey
 from roles.proof.versions import Looked, with_versions
 
@@ -12,6 +12,7 @@ __all__ = [
     "NoApi",
     "Node",
     "Owed",
+    "Proof",
     "Prover",
     "Survey",
     "UnmetField",

@@ -16,7 +16,6 @@ from roles.patience import patient
 from roles.proof.cluster import Cluster, NoApi
 from roles.proof.effective import unmet_fields, unmet_gates
 from roles.proof.workload import count, gone, hurt
-from roles.rollout import Proof
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
 LEASE_SECONDS = 45
@@ -25,6 +24,14 @@ LEASE_SECONDS = 45
 BACK_OFF_SECONDS = 330
 # An API server that was changed just before serves again within this, or is not well.
 SETTLE_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was shown of a change: `how` in a few words, and the problems; without problems it is proven."""
+
+    how: str
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

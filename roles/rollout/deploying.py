@@ -1,4 +1,4 @@
-"""What every deploy does around its own work: read its data, refuse hosts that are unreachable, do it once, end as it ended.
+"""What every deploy does around its own work: check data keys, read its data, refuse unreachable hosts, work once, end as it ended.
 
     @deploying("Audit", one(Asked))
     def audit(fleet: Fleet, asked: Asked) -> int:
@@ -24,6 +24,7 @@ from pyinfra.api.deploy import deploy
 
 from roles.data import sentences
 from roles.rollout import remote as bridge
+from roles.rollout.data_keys import unknown_key_refusals
 from roles.rollout.locked_run import LockedRun
 from roles.rollout.remote import Fleet, Remote
 
@@ -56,16 +57,18 @@ def no_data(_: Fleet) -> None:
 
 
 def deploying(
-    title: str, read: Callable[[Fleet], W], *, all_reachable: bool = False
+    title: str, read: Callable[[Fleet], W], *, all_reachable: bool = False, of_cluster: bool = False
 ) -> Callable[[Callable[[Fleet, W], Outcome]], Callable[[], None]]:
     """Makes a deploy of a function that gets the hosts and what `read` makes of their data, and returns how to go on.
 
-    `all_reachable`: a host that is unreachable is refused. (Without, the work shows it as not looked at.) The deploy raises DeployError
-    where anything is refused.
+    `all_reachable`: a host that is unreachable is refused. (Without, the work shows it as not read.) `of_cluster`: the data of all hosts
+    count, also of those that --limit leaves out. The deploy raises DeployError where anything is refused; first, before a command runs on
+    any host, where a host's data has a key that no deploy reads.
     """
 
     def decorate(work: Callable[[Fleet, W], Outcome]) -> Callable[[], None]:
         def prepare(fleet: Fleet) -> Outcome:
+            bridge.stop(unknown_key_refusals(fleet, of_cluster))
             bridge.stop(unreachable(fleet) if all_reachable else ())
             return work(fleet, read(fleet))
 

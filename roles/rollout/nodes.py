@@ -18,7 +18,7 @@ from roles.kubelet import ask
 from roles.observe import Wanted
 from roles.patience import patient
 from roles.proof import Node, Owed, Prover, Survey, survey
-from roles.rollout import options, report, table
+from roles.rollout import node_report, options, table
 from roles.rollout import remote as bridge
 from roles.rollout.deploying import Turns, unreachable
 from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
@@ -237,7 +237,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
 
     def finish(run: Run) -> None:
         _show_results(capability, basis, plans, writes, run)
-        report.show_end(run)
+        node_report.show_end(run)
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
     run = Run(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
@@ -249,7 +249,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     notes += writes.notes + [one_line(sentence) for sentence in found.ignored]
     if capability.wishes.heading:
         show(f"\n{capability.wishes.heading}")
-    report.show_plan(run, found.cluster.apiservers, notes)
+    node_report.show_plan(run, found.cluster.apiservers, notes)
     if not (run.steps or run.cluster_steps):
         _show_results(capability, basis, plans, writes, run)
     return run

@@ -16,6 +16,7 @@ from gevent.event import Event
 from roles.change import Change, Effective, RunInfo, Status, change_id, cluster_record, end_record, plan_record, script, stage_script
 from roles.change import report as change_report
 from roles.patience import Deadline, patient
+from roles.proof import Proof
 from roles.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome
 from roles.rollout.pace import Pace, Stage, stages
 from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, RemoteError, hosts_by_name, show
@@ -24,14 +25,6 @@ from roles.rollout.remote import Answer, ConnectionLost, Feed, Fleet, Remote, Re
 REVERT_SECONDS = 4 * 130 + 60
 # A node that is asked once more how it ended, when the time of its change is nearly over.
 LAST_ANSWER_SECONDS = 30
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What was shown of a change: `how` in a few words, and the problems; without problems it is proven."""
-
-    how: str
-    problems: tuple[str, ...] = ()
 
 
 @dataclass

@@ -17,8 +17,8 @@ from roles import control_plane
 from roles.change.refusal import Refusal
 from roles.checks import CHECKS, CLUSTER_CHECKS, Result, Wishes, gather, judge, of_the_cluster, wishes
 from roles.harmless import harmless
-from roles.inventory import refusals
 from roles.proof import Cluster
+from roles.rollout.data_keys import refused_keys
 from roles.rollout.remote import Answer, Fleet, Remote, open_inventory, pyinfra_keys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +93,7 @@ class Nodes:
         self._results: dict[str, dict[str, Result]] | None = None
         if self._inventory:
             self._fleet = open_inventory(self._inventory, str(ROOT), connect=False)
-            if problems := refusals(self._fleet.inventory, pyinfra_keys()):
+            if problems := refused_keys(self._fleet.inventory, pyinfra_keys()):
                 raise pytest.UsageError("\n".join(map(str, problems)))
         # As pytest shows them -> as the results name them.
         self.targets = {host.backend.get_pytest_id(): str(host.backend.hostname) for host in self._hosts}

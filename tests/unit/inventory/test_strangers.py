@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.inventory import refusals, registry
+from roles.inventory import registry
+from roles.rollout.data_keys import refused_keys
 from roles.inventory.strangers import unknown
 from roles.rollout.remote import pyinfra_keys
 
@@ -99,7 +100,7 @@ def remote(name: str, origin: str = "group_data/all.py", **data: Any) -> Any:
 
 def test_a_refusal_names_the_hosts_the_place_and_the_way_out() -> None:
     remotes = [remote(f"w{number}", eviction_hrad="x", feature_gates="A=true") for number in range(4)]
-    found = [str(refusal) for refusal in refusals([*remotes, remote("cp1", "--data", eviction_hrad="x")], pyinfra_keys())]
+    found = [str(refusal) for refusal in refused_keys([*remotes, remote("cp1", "--data", eviction_hrad="x")], pyinfra_keys())]
     assert [text.partition(";")[0] for text in found] == [
         "w0 and 3 more: group_data/all.py: eviction_hrad is no key of daytwo's data",
         "cp1: --data: eviction_hrad is no key of daytwo's data",
@@ -108,8 +109,8 @@ def test_a_refusal_names_the_hosts_the_place_and_the_way_out() -> None:
 
 
 def test_own_keys_as_text_and_as_list_and_as_nonsense() -> None:
-    assert refusals([remote("w1", rack=5, own_keys="rack,dns_*"), remote("w2", rack=5, own_keys=["rack"])], pyinfra_keys()) == []
-    assert [str(found) for found in refusals([remote("w1", own_keys=True)], pyinfra_keys())] == [
+    assert refused_keys([remote("w1", rack=5, own_keys="rack,dns_*"), remote("w2", rack=5, own_keys=["rack"])], pyinfra_keys()) == []
+    assert [str(found) for found in refused_keys([remote("w1", own_keys=True)], pyinfra_keys())] == [
         "w1: own_keys: true is no list of names; write them with commas between: w1,w2"
     ]
 
@@ -127,16 +128,16 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_models_have_the_say_where_the_page_is_old_broken_or_not_there(page: Path, text: str | None) -> None:
     if text is not None:
         page.write_text(text)
-    assert refusals([remote("w1", feature_gates="A=true", soak=5)], pyinfra_keys()) == []
-    assert [found.host for found in refusals([remote("w2", feature_gate="A=true")], pyinfra_keys())] == ["w2"]
+    assert refused_keys([remote("w1", feature_gates="A=true", soak=5)], pyinfra_keys()) == []
+    assert [found.host for found in refused_keys([remote("w2", feature_gate="A=true")], pyinfra_keys())] == ["w2"]
 
 
 def test_keys_that_the_page_knows_take_no_import_of_all_models() -> None:
     """Which takes longer than all else that a deploy does before its first look."""
     script = (
-        "import sys; from types import SimpleNamespace; from roles.inventory import refusals, registry\n"
+        "import sys; from types import SimpleNamespace; from roles.inventory import registry; from roles.rollout.data_keys import refused_keys\n"
         "data = {'feature_gates': 'A=true', 'soak': 5, 'x_rack': 1}\n"
-        "assert refusals([SimpleNamespace(name='w1', data=data.get, data_keys=set(data))], frozenset()) == []\n"
+        "assert refused_keys([SimpleNamespace(name='w1', data=data.get, data_keys=set(data))], frozenset()) == []\n"
         "print([one.model for one in registry.DECLARED if one.model.partition(':')[0] in sys.modules])"
     )
     root = Path(__file__).resolve().parents[3]
