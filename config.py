@@ -15,7 +15,7 @@ config.CONNECT_TIMEOUT = 20
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
 # Before any host is connected to: what hosts say is shown harmless, and their keys are judged as the operator's own ssh would.
-from roles.rollout import host_keys, terminal  # noqa: E402 - what it compiles is to be kept
+from roles.engine.bridge import host_keys, terminal  # noqa: E402 - what it compiles is to be kept
 
 terminal.guard()
 host_keys.guard()

@@ -5,6 +5,6 @@ pyinfra inventories/prod.py deploys/priority_classes.py --data priority_classes=
 pyinfra inventories/prod.py deploys/priority_classes.py --data workloads=default/deployment/shop=web -y
 """
 
-from roles.objects import priority_classes
+from roles.priority_classes import priority_classes
 
 priority_classes()

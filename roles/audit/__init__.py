@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from roles.audit import page, text
-from roles.audit.asked import Asked
 from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.model import Report
-from roles.feature_gates.catalogue import load
-from roles.files import write_whole
-from roles.harmless import as_json, harmless
-from roles.rollout import Fleet, deploying, one, show, show_lines
-from roles.rollout import remote as bridge
+from roles.audit.options import Asked
+from roles.engine import bridge
+from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.files import write_whole
+from roles.engine.harmless import as_json, harmless
+from roles.engine.rollout import deploying, one
+from roles.feature_gates import load
 
 
 @deploying("Audit", one(Asked))

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from roles import kubeadm, pod_resize
-from roles.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
+from roles import pod_resize
 from roles.audit.drift import Wishes
 from roles.audit.view import View, view, wanted
-from roles.change import Refusal
+from roles.engine import kubeadm_config as kubeadm
+from roles.engine.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
+from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.kubeadm_config import Lasting
+from roles.engine.node import ObservationError, look
+from roles.engine.proof import Cluster, Looked, NoApi, with_versions
+from roles.engine.transaction import Refusal
+from roles.eviction import NodeOrder, node_order, usage
 from roles.eviction import model as eviction_model
-from roles.eviction import node_order, usage
-from roles.eviction.order import NodeOrder
 from roles.feature_gates import model as gates_model
-from roles.kubeadm import Lasting
 from roles.kubelet_config import model as fields_model
-from roles.observe import ObservationError, look
-from roles.proof import Cluster, Looked, NoApi, with_versions
-from roles.rollout import Fleet, Remote, RemoteError
 
 T = TypeVar("T")
 # Requests at a time through the one SSH connection that leads to the API.

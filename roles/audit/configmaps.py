@@ -9,11 +9,10 @@ from roles.audit import parsed
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.versions import gate_then
 from roles.audit.view import GATES, View
-from roles.feature_gates.catalogue import Catalogue
-from roles.formats import FormatError, cluster_configuration, flags, yaml_text
-from roles.kubeadm import Difference, Found, Lasting, gate_differences, kubelet_differences
-from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET, NAMESPACE
-from roles.kubelet import shown
+from roles.engine.editing import FormatError, cluster_configuration, flags, yaml_text
+from roles.engine.kubeadm_config import CLUSTER, KEYS, KUBELET, NAMESPACE, Difference, Found, Lasting, gate_differences, kubelet_differences
+from roles.engine.kubelet import shown
+from roles.feature_gates import Catalogue
 
 
 def place_of(name: str) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 from roles import eviction, feature_gates, kubelet_config
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.view import View, flat
-from roles.change import Refusal
-from roles.data import chosen
-from roles.kubelet import same_setting, schema, shown
-from roles.proof import UnmetField, UnmetGate
+from roles.engine.inputs import chosen
+from roles.engine.kubelet import same_setting, schema, shown
+from roles.engine.proof import UnmetField, UnmetGate
+from roles.engine.transaction import Refusal
 
 # Fields that are a node's own: they say which node it is.
 ITS_OWN = (

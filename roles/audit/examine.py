@@ -9,11 +9,11 @@ from roles.audit import configmaps, drift, resized, stale, strays, versions
 from roles.audit.drift import Wishes
 from roles.audit.model import Component, Finding, Node, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
-from roles.change import mask_text
-from roles.eviction.order import NodeOrder, as_json
-from roles.feature_gates.catalogue import Catalogue
-from roles.kubeadm import Lasting
-from roles.kubelet import shown
+from roles.engine.kubeadm_config import Lasting
+from roles.engine.kubelet import shown
+from roles.engine.transaction import mask_text
+from roles.eviction import NodeOrder, as_json
+from roles.feature_gates import Catalogue
 from roles.pod_resize import Drift
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from roles.audit.drift import ITS_OWN
 from roles.audit.model import Component, Node, Report, Setting
-from roles.kubelet import same_setting, schema, shown
-from roles.observe import minor_of
+from roles.engine.kubelet import same_setting, schema, shown
+from roles.engine.node import minor_of
 
 NOT_SET, UNKNOWN = "not set", "unknown"
 # What says nothing in a file; and what kubelets read as not set where they have another default.

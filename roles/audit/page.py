@@ -17,12 +17,11 @@ import jinja2
 from roles.audit.matrix import Cell, Group, Matrix, Row, matrix
 from roles.audit.model import SEVERITIES, TITLES, Finding, Node, Report
 from roles.audit.text import counted, together, verdict
-from roles.eviction.order import TITLES as SIGNALS
-from roles.eviction.order import NodeOrder, amount, reason
-from roles.eviction.order import Row as Pod
-from roles.eviction.picture import gauges
-from roles.kubelet import MEMORY
-from roles.scripts import pages
+from roles.engine.kubelet import MEMORY
+from roles.engine.scripts import pages
+from roles.eviction import TITLES as SIGNALS
+from roles.eviction import NodeOrder, amount, gauges, reason
+from roles.eviction import Row as Pod
 
 # Pods of a node that are shown, the first to go first.
 _FIRST = 4

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from roles.audit.model import Finding, Severity
-from roles.pod_resize import Drift
-from roles.pod_resize.resources import told
+from roles.pod_resize import Drift, told
 
 
 def findings(drifts: Sequence[Drift]) -> Iterator[Finding]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.strays import first_entry
 from roles.audit.view import View
-from roles.change import in_flight
-from roles.formats import FormatError, flags, manifest, unit
-from roles.kubelet.pending import sentences as pending
-from roles.observe import Process
+from roles.engine.editing import FormatError, flags, manifest, unit
+from roles.engine.kubelet import pending_sentences
+from roles.engine.node import Process
+from roles.engine.transaction import in_flight
 
 ACTIVE = "/var/lib/daytwo/active"
 # What the node tells of a file's time are whole seconds, and so is its clock.
@@ -114,7 +114,7 @@ def _kubelet(view: View) -> Iterator[Finding]:
         )
     if view.configuration is not None and view.known_minor is not None:
         try:
-            told += _settings(view, pending(found, view.configuration))
+            told += _settings(view, pending_sentences(found, view.configuration))
         except FormatError as error:
             told.append(_unreadable(view, str(error)))
     yield from told

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from roles.audit import parsed
 from roles.audit.model import Finding, Kind, Severity
 from roles.audit.view import Manifest, View
-from roles.formats import FormatError, unit
+from roles.engine.editing import FormatError, unit
 
 # What people, editors, package managers and tools put behind a name, or before its extension.
 _BACKUP = re.compile(

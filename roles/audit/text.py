@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from roles.audit.matrix import Cell, Matrix, matrix
 from roles.audit.model import SEVERITIES, TITLES, Finding, Report, Severity
-from roles.harmless import one_line
-from roles.rollout import table
+from roles.engine.harmless import one_line
+from roles.engine.rollout import table
 
 # More columns than this are not read on a terminal.
 _COLUMNS = 6

@@ -1,7 +1,7 @@
 """Gates, flags and fields held against a Kubernetes version: the node's own, and the one it is to be upgraded to. Pure.
 
 Sources: k8s.io/component-base/featuregate (Set, locked and removed gates), the catalogue of gates, the kubelet's table of flags and
-fields (roles/kubelet/fields.json). What the running process tells of its gates wins over the catalogue.
+fields (roles/engine/kubelet/fields.json). What the running process tells of its gates wins over the catalogue.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from typing import Any
 from roles.audit import parsed
 from roles.audit.model import Finding, Setting, Severity
 from roles.audit.view import GATES, View
-from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage
-from roles.feature_gates.reach import readers
-from roles.feature_gates.told import overlay
-from roles.feature_gates.verdict import Finding as Judged
-from roles.feature_gates.verdict import Level, Subject, emulated_minor, judge
-from roles.formats import FormatError, flags
-from roles.kubelet import schema, shown
+from roles.engine.editing import FormatError, flags
+from roles.engine.kubelet import schema, shown
+from roles.feature_gates import SPECIAL, Catalogue, Gate, Level, Stage, Subject, emulated_minor, judge, overlay, readers
+from roles.feature_gates import Finding as Judged
 
 
 def parse_target(value: Any, catalogue: Catalogue) -> int | None:

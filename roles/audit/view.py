@@ -12,17 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from roles import kubelet
-from roles.api import GateMetric
 from roles.audit import parsed
 from roles.audit.model import NodeKind, Setting, SourceKind
-from roles.change import Refusal
-from roles.control_plane import COMPONENTS, Component
-from roles.formats import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
-from roles.kubelet import SECRETS, Kubelet, lookup, schema, shown
-from roles.kubelet.pending import reads_as_unset
-from roles.kubelet.settings import as_value
-from roles.observe import File, Observation, Process
+from roles.engine import kubelet
+from roles.engine.api import GateMetric
+from roles.engine.control_plane import COMPONENTS, Component
+from roles.engine.editing import FormatError, Mapped, envfile, flags, line_of, manifest, unit, words
+from roles.engine.kubelet import SECRETS, Kubelet, as_value, lookup, reads_as_unset, schema, shown
+from roles.engine.node import File, Observation, Process
+from roles.engine.transaction import Refusal
 
 GATES = "featureGates"
 

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from roles import objects
-from roles.api import ApiError
-from roles.change import Refusal
+from roles import priority_classes as objects
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
-from roles.files import write_whole
-from roles.proof import Cluster, Looked, NoApi, with_versions
-from roles.rollout import Fleet, Remote, RemoteError, deploying, same, show, show_lines, table
-from roles.rollout import remote as bridge
+from roles.engine import bridge
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
+from roles.engine.files import write_whole
+from roles.engine.proof import Cluster, Looked, NoApi, with_versions
+from roles.engine.rollout import deploying, same, table
+from roles.engine.transaction import Refusal
 
 T = TypeVar("T")
 # Exit statuses beside 0: all that could be checked passed.

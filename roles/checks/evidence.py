@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from roles import control_plane, kubelet
-from roles.api import Api, ApiError, GateMetric
-from roles.change import Refusal
-from roles.control_plane import Component
-from roles.formats import flags
-from roles.kubelet import Kubelet
-from roles.observe import Observation, ObservationError, look
-from roles.patience import patient
-from roles.proof import NoApi
-from roles.rollout import Remote, RemoteError
-from roles.scripts import templates
+from roles.engine import control_plane, kubelet
+from roles.engine.api import Api, ApiError, GateMetric
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.control_plane import Component
+from roles.engine.editing import flags
+from roles.engine.kubelet import Kubelet
+from roles.engine.node import Observation, ObservationError, look
+from roles.engine.proof import NoApi
+from roles.engine.scripts import templates
+from roles.engine.timeouts import patient
+from roles.engine.transaction import Refusal
 
 KUBELET = "kubelet"
 # A kubelet that cannot go on ends within seconds of its start, and systemd starts the next one 10 s later (RestartSec in the
@@ -98,7 +98,7 @@ class Evidence:
 
 
 class Cluster(Protocol):
-    """Of roles.proof.Cluster what is asked here."""
+    """Of roles.engine.proof.Cluster what is asked here."""
 
     def api(self) -> Api: ...
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]: ...

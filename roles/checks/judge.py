@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from roles import eviction, feature_gates, kubelet_config, objects
-from roles.change import Refusal, in_flight
+from roles import eviction, feature_gates, kubelet_config
+from roles import priority_classes as objects
 from roles.checks.evidence import KUBELET, Evidence
 from roles.checks.model import Wishes
-from roles.control_plane import COMPONENTS
-from roles.data import chosen
-from roles.formats import FormatError, manifest
-from roles.kubelet.pending import sentences as pending
+from roles.engine.control_plane import COMPONENTS
+from roles.engine.editing import FormatError, manifest
+from roles.engine.inputs import chosen
+from roles.engine.kubelet import pending_sentences
+from roles.engine.transaction import Refusal, in_flight
 
 # pass: it holds. fail: it does not. skip: it does not apply here, or another check must pass first. unknown: it could not be seen.
 Outcome = Literal["pass", "fail", "skip", "unknown"]
@@ -172,7 +173,7 @@ def _configuration(found: Evidence, _: Wishes) -> Verdict:
         newer = [path for path in paths if (file := kubelet.seen.file(path)) and file.mtime > started + 1]
         told = [f"{path} was changed after the kubelet started, which reads it at its start only" for path in newer]
         return _held(told, f"no file of it is newer than the process (/configz: {found.configuration})")
-    return _held(pending(kubelet, found.configuration), "/configz is as its files say")
+    return _held(pending_sentences(kubelet, found.configuration), "/configz is as its files say")
 
 
 def _ready(found: Evidence, _: Wishes) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from roles.checks.judge import Result
-from roles.harmless import harmless
+from roles.engine.harmless import harmless
 
 # What ends a check otherwise than by passing -> the element that says so.
 _ELEMENTS = {"fail": "failure", "unknown": "error", "skip": "skipped"}

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from roles import eviction, feature_gates, kubelet_config, objects
+from roles import eviction, feature_gates, kubelet_config
+from roles import priority_classes as objects
 
 
 def _junit(value: Any) -> Any:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from roles.change import Refusal
-from roles.eviction import wanted
+from roles.engine.bridge import Fleet, Remote
+from roles.engine.editing import ABSENT
+from roles.engine.node_changes import change_nodes, from_data
+from roles.engine.rollout import Turns, deploying
+from roles.engine.transaction import Refusal
+from roles.eviction import model, usage, wanted
 from roles.eviction.compliance import defaults_of, unmet
-from roles.eviction.foresee import foresee
+from roles.eviction.impact import eviction_impact
 from roles.eviction.model import Desired, read
+from roles.eviction.order import TITLES, NodeOrder, Row, amount, as_json, reason
 from roles.eviction.order_deploy import eviction_order, node_order
+from roles.eviction.picture import gauges
 from roles.eviction.predict import readings
-from roles.formats import ABSENT
 from roles.kubelet_config import KubeletFields, Settled, State, Wish, needs_no_more
-from roles.rollout import Fleet, Remote, Turns, deploying
-from roles.rollout.nodes import change_nodes, from_data
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
 
@@ -27,7 +30,7 @@ def _wanted(fleet: Fleet) -> KubeletFields:
 def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
     """Set the eviction thresholds that the inventory's data (or --data eviction_hard=memory.available=500Mi) wants.
 
-    Data keys: those of roles/eviction/model.py and of roles/rollout/options.py. Raises DeployError, before any node is written to,
+    Data keys: those of roles/eviction/model.py and of roles/engine/rollout/options.py. Raises DeployError, before any node is written to,
     where the plan is refused, or would evict without consent.
     """
     return change_nodes("eviction thresholds", fleet, thresholds)
@@ -38,7 +41,8 @@ def _wish(remote: Remote) -> Wish | None:
     if desired is None:
         return None
     return Wish(
-        desired.model_dump(), partial(_settle, desired), foresee, desired.only, desired.move_flags, desired.allow_evictions, wanted.lasting
+        desired.model_dump(), partial(_settle, desired), eviction_impact, desired.only, desired.move_flags, desired.allow_evictions,
+        wanted.lasting
     )  # fmt: skip
 
 
@@ -71,4 +75,21 @@ def _summary(desired: Desired) -> str:
     return ", ".join(parts)
 
 
-__all__ = ["Desired", "eviction", "eviction_order", "foresee", "node_order", "read", "unmet"]
+__all__ = [
+    "TITLES",
+    "Desired",
+    "NodeOrder",
+    "Row",
+    "amount",
+    "as_json",
+    "eviction",
+    "eviction_impact",
+    "eviction_order",
+    "gauges",
+    "model",
+    "node_order",
+    "read",
+    "reason",
+    "unmet",
+    "usage",
+]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from roles.engine.kubelet import DEFAULT_HARD, Kubelet
+from roles.engine.proof import UnmetField, unmet_fields
 from roles.eviction import wanted
 from roles.eviction.model import Desired
-from roles.kubelet import DEFAULT_HARD, Kubelet
-from roles.proof import UnmetField, unmet_fields
 
 
 def unmet(desired: Desired, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change import Refusal
-from roles.data import Boolean, Names, sentences
-from roles.kubelet import (
+from roles.engine.inputs import Boolean, Names, sentences
+from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,
@@ -29,6 +28,7 @@ from roles.kubelet import (
     parse_reclaim,
     parse_threshold,
 )
+from roles.engine.transaction import Refusal
 
 ABSENT = "absent"
 

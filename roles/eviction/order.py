@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from roles.engine.harmless import one_line
+from roles.engine.kubelet import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
+from roles.engine.rollout import table
 from roles.eviction import predict
 from roles.eviction.predict import Layout, Ranked, Reading
 from roles.eviction.usage import ContainerProcess
-from roles.harmless import one_line
-from roles.kubelet import IMAGEFS, MEMORY, NODEFS, PID, Threshold, parse_quantity, whole
-from roles.rollout import table
 
 # pkg/kubelet/qos/policy.go
 GUARANTEED_ADJ = -997

@@ -9,19 +9,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from roles import control_plane, kubelet
-from roles.api import Api, ApiError, kubelet_config, node_usage
-from roles.change import Refusal
+from roles.engine import bridge, control_plane, kubelet
+from roles.engine.api import Api, ApiError, kubelet_config, node_usage
+from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
+from roles.engine.files import write_whole
+from roles.engine.harmless import as_json as document
+from roles.engine.kubelet import Threshold, effective
+from roles.engine.node import Observation, ObservationError, look
+from roles.engine.proof import Cluster, NoApi
+from roles.engine.rollout import deploying, one
+from roles.engine.transaction import Refusal
 from roles.eviction import picture, usage
 from roles.eviction.order import NodeOrder, as_json, as_table, order
-from roles.files import write_whole
-from roles.harmless import as_json as document
-from roles.kubelet import Threshold
-from roles.kubelet.thresholds import effective
-from roles.observe import Observation, ObservationError, look
-from roles.proof import Cluster, NoApi
-from roles.rollout import Fleet, Remote, RemoteError, deploying, one, show, show_lines
-from roles.rollout import remote as bridge
 
 FORMATS = ("table", "json")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import jinja2
 
+from roles.engine.kubelet import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
+from roles.engine.scripts import pages
 from roles.eviction.order import TITLES, NodeOrder, Row, Use, amount, reason
 from roles.eviction.predict import Reading
-from roles.kubelet import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
-from roles.scripts import pages
 
 # A protected pod stands below all that can go, wherever the kubelet ranks it.
 _BELOW = 100_001

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.kubelet import (
+from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
     CONTAINERFS_INODES,

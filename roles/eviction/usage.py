@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roles.observe import ObservationError
-from roles.patience import patient
-from roles.rollout import Remote
-from roles.scripts import templates
+from roles.engine.bridge import Remote
+from roles.engine.node import ObservationError
+from roles.engine.scripts import templates
+from roles.engine.timeouts import patient
 
 LOOK_SECONDS = 60
 

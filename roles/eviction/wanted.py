@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from roles.change import Refusal
+from roles.engine.kubelet import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
+from roles.engine.transaction import Refusal
 from roles.eviction.model import ABSENT, Desired, Wishes
-from roles.kubelet import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
 
 HARD = "evictionHard"
 SOFT = "evictionSoft"

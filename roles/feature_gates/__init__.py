@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from roles import kubeadm
-from roles.api import ApiError, GateMetric
-from roles.change import Refusal
-from roles.eviction import foresee
+from roles.engine import bridge
+from roles.engine import kubeadm_config as kubeadm
+from roles.engine.api import ApiError, GateMetric
+from roles.engine.bridge import Fleet
+from roles.engine.harmless import one_line
+from roles.engine.node import minor_of
+from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, Step, Steps, Verdicts, change_nodes, ended, from_data
+from roles.engine.proof import Cluster, NoApi, Node, Survey
+from roles.engine.rollout import Turns, deploying
+from roles.engine.transaction import Refusal
+from roles.eviction import eviction_impact
+from roles.feature_gates import model, skew
 from roles.feature_gates import plan as planning
-from roles.feature_gates import skew
+from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage, load
 from roles.feature_gates.compliance import sourced, unmet, wanted_of
+from roles.feature_gates.gate_readers import readers
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.plan import GatePlan, NodeGates
+from roles.feature_gates.reported_gates import overlay
 from roles.feature_gates.skew import Running
-from roles.harmless import one_line
+from roles.feature_gates.verdict import Finding, Level, Subject, emulated_minor, judge
 from roles.kubelet_config import brings
-from roles.observe import minor_of
-from roles.proof import Cluster, NoApi, Node, Survey
-from roles.rollout import Fleet, Step, Turns, deploying
-from roles.rollout import remote as bridge
-from roles.rollout.node_plan import KUBELET, ComponentPlan, Verdicts
-from roles.rollout.nodes import Basis, Capability, Steps, change_nodes, ended, from_data
 
 _NOTHING = "no host has feature_gates in its data; set it in group_data or with --data feature_gates=NAME=true"
 
@@ -36,13 +40,13 @@ def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
     """Set the gates that the inventory's data (or --data feature_gates=A=true,B=absent) wants.
 
     Data keys: feature_gates, components, only, all_components, allow_unknown_gates, allow_hazards, and those of
-    roles/rollout/options.py. Raises DeployError, before any node is written to, where the plan is refused.
+    roles/engine/rollout/options.py. Raises DeployError, before any node is written to, where the plan is refused.
     """
     return change_nodes("feature gates", fleet, gates)
 
 
 class FeatureGates(Capability[Desired, NodeGates]):
-    """Gates as the engine changes them (roles/rollout/nodes.py)."""
+    """Gates as the engine changes them (roles/engine/node_changes/capability.py)."""
 
     columns = ("node", "component", "gate", "before", "after")
 
@@ -125,7 +129,7 @@ def _not_restarted(plan: NodeGates) -> list[str]:
 def _beside(cluster: Cluster, plan: NodeGates) -> NodeGates:
     """The plan with what a restart of its kubelet brings besides. Raises Refusal."""
     named = [("featureGates", name) for planned in plan.changing if planned.component == KUBELET for name in planned.wanted]
-    return replace(plan, warnings=(*plan.warnings, *brings(cluster, plan, foresee, named)))
+    return replace(plan, warnings=(*plan.warnings, *brings(cluster, plan, eviction_impact, named)))
 
 
 def _skew(found: Survey) -> list[str]:
@@ -241,4 +245,24 @@ def _value(effective: Mapping[str, GateMetric], gate: str, sourced: dict[str, bo
     return f"{str(found.enabled).lower()} ({'set' if gate in sourced else 'default'})"
 
 
-__all__ = ["Desired", "feature_gates", "read", "sourced", "unmet", "wanted_of"]
+__all__ = [
+    "SPECIAL",
+    "Catalogue",
+    "Desired",
+    "Finding",
+    "Gate",
+    "Level",
+    "Stage",
+    "Subject",
+    "emulated_minor",
+    "feature_gates",
+    "judge",
+    "load",
+    "model",
+    "overlay",
+    "read",
+    "readers",
+    "sourced",
+    "unmet",
+    "wanted_of",
+]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from roles.api import GateMetric
-from roles.control_plane import Component
-from roles.data import chosen
+from roles.engine.api import GateMetric
+from roles.engine.control_plane import Component
+from roles.engine.editing import FormatError
+from roles.engine.inputs import chosen
+from roles.engine.kubelet import Kubelet
+from roles.engine.node import Process
+from roles.engine.proof import UnmetGate, unmet_gates
+from roles.feature_gates.gate_readers import needed
 from roles.feature_gates.model import Desired
-from roles.feature_gates.reach import needed
-from roles.formats import FormatError
-from roles.kubelet import Kubelet
-from roles.observe import Process
-from roles.proof import UnmetGate, unmet_gates
 
 
 def wanted_of(host: str, component: str, process: Process, desired: Desired) -> dict[str, bool | None]:

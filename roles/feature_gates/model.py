@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change import Refusal
-from roles.control_plane import COMPONENTS as CONTROL_PLANE
-from roles.data import LIST_OR_TEXT, Boolean, Names, names, sentences
-from roles.formats import FormatError, flags
+from roles.engine.control_plane import COMPONENTS as CONTROL_PLANE
+from roles.engine.editing import FormatError, flags
+from roles.engine.inputs import LIST_OR_TEXT, Boolean, Names, names, sentences
+from roles.engine.transaction import Refusal
 
 ABSENT = "absent"
 COMPONENTS = (*CONTROL_PLANE, "kubelet")

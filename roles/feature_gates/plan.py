@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from roles import control_plane, kubelet
-from roles.api import GateMetric
-from roles.change import Change, Effective, Refusal
-from roles.control_plane import Component, ControlPlane
-from roles.control_plane import plan as control_plane_plan
-from roles.feature_gates import reach, told, verdict
+from roles.engine import control_plane, kubelet
+from roles.engine.api import GateMetric
+from roles.engine.control_plane import Component, ControlPlane
+from roles.engine.control_plane import plan as control_plane_plan
+from roles.engine.editing import flags
+from roles.engine.kubeadm_config import GATES, Path
+from roles.engine.kubelet import Kubelet, ask
+from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.node import Observation, Process
+from roles.engine.node_changes import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
+from roles.engine.transaction import Change, Effective, Refusal
+from roles.feature_gates import gate_readers as reach
+from roles.feature_gates import reported_gates as told
+from roles.feature_gates import verdict
 from roles.feature_gates.catalogue import load
 from roles.feature_gates.compliance import sourced, wanted_of
+from roles.feature_gates.gate_readers import LeftOut
 from roles.feature_gates.model import Desired
-from roles.feature_gates.reach import LeftOut
 from roles.feature_gates.verdict import Level, Subject
-from roles.formats import flags
-from roles.kubeadm import GATES, Path
-from roles.kubelet import Kubelet, ask
-from roles.kubelet import plan as kubelet_plan
-from roles.observe import Observation, Process
-from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
 
 
 @dataclass(frozen=True, kw_only=True)

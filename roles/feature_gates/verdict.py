@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
+from roles.engine.editing import KUBE
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
-from roles.formats.flags import KUBE
 
 # The prefix `kube:` came with the registry of components (k8s.io/component-base/compatibility).
 PREFIX_SINCE = 31

@@ -7,24 +7,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from roles import control_plane, kubeadm, kubelet
-from roles.api import ApiError
-from roles.change import IO_SECONDS, Refusal, uninstall_script
-from roles.eviction import foresee
+from roles.engine import bridge, control_plane, kubelet
+from roles.engine import kubeadm_config as kubeadm
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, Remote, show, show_lines
+from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.node import Observation
+from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, Wishes, change_nodes, ended
+from roles.engine.object_changes import ObjectRun
+from roles.engine.proof import Cluster, NoApi, Node
+from roles.engine.rollout import Turns, deploying, no_data, table
+from roles.engine.timeouts import patient
+from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
+from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.plan import Undo
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet import plan as kubelet_plan
 from roles.kubelet_config import brings, restarted, state_of, unreadable
-from roles.observe import Observation
-from roles.patience import patient
-from roles.proof import Cluster, NoApi, Node
-from roles.rollout import Fleet, ObjectRun, Remote, Turns, deploying, no_data, show, show_lines, table
-from roles.rollout import remote as bridge
-from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
-from roles.rollout.nodes import Basis, Capability, Steps, Wishes, change_nodes, ended
 
 UNINSTALL_SECONDS = 120
 
@@ -159,8 +160,9 @@ def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
     """Undo a run (--data run=NAME, else the newest): what kubeadm keeps of it first, then the last change first, at the pace of a run, by
     the same transactions.
 
-    Data keys: those of roles/history/model.py, and those of roles/rollout/options.py. Raises DeployError, before anything is written,
-    where a file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or where pods would have to go without consent.
+    Data keys: those of roles/history/model.py, and those of roles/engine/rollout/options.py. Raises DeployError, before anything is
+    written, where a file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or where pods would be evicted without
+    consent.
     """
     if isinstance(undoing, ObjectRun):
         return Turns.of(undoing, fleet, "roll back", "undo, read back, or put back")
@@ -169,7 +171,7 @@ def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
 
 @dataclass(frozen=True)
 class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
-    """Runs that are undone, as the engine changes nodes (roles/rollout/nodes.py). `chosen`: their changes, the last one first."""
+    """Undoing runs by the engine for changes of nodes. `chosen`: the changes of these runs, last one first."""
 
     runs: tuple[str, ...]
     chosen: tuple[Recorded, ...]
@@ -251,7 +253,7 @@ def _beside(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
     if undo is None:
         return plan
     named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
-    told = [*kubelet_plan.warnings(plan.kubelet), *brings(cluster, plan, foresee, named)]
+    told = [*kubelet_plan.warnings(plan.kubelet), *brings(cluster, plan, eviction_impact, named)]
     return replace(plan, warnings=(*plan.warnings, *told))
 
 
@@ -261,7 +263,7 @@ def _look_ahead(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, a
     if undo is None:
         return plan
     try:
-        outlook = restarted(state_of(cluster, plan.host, plan.kubelet), undo.settings, foresee)
+        outlook = restarted(state_of(cluster, plan.host, plan.kubelet), undo.settings, eviction_impact)
     except (ApiError, NoApi) as error:
         if allow_unproven:
             return plan

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.change import CLUSTER_KIND, FORMAT, HOME, NOT_IN_FLIGHT, OBJECTS_KIND, mask_text, parse_events
-from roles.scripts import templates
+from roles.engine.scripts import templates
+from roles.engine.transaction import CLUSTER_KIND, FORMAT, HOME, NOT_IN_FLIGHT, OBJECTS_KIND, mask_text, parse_events
 
 QUESTION_SECONDS = 60
 
@@ -79,7 +79,7 @@ class Recorded:
 
     @property
     def of_objects(self) -> bool:
-        """True for a run on API objects (roles/change/object_record.py)."""
+        """True for a run on API objects (roles/engine/transaction/object_record.py)."""
         return self.plan.get("kind") == OBJECTS_KIND
 
     @property

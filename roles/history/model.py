@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.data import Boolean, sentences
-from roles.rollout import Remote, refusals
+from roles.engine.bridge import Remote, refusals
+from roles.engine.inputs import Boolean, sentences
 
 _RUN = r"^r\d{8}-\d{6}-[0-9a-f]{4}$"
 

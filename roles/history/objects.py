@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from roles.change import ObjectsRecord, Refusal, RunInfo, RunRecord, object_record, read_events
+from roles.engine import bridge
+from roles.engine.bridge import Fleet, Remote
+from roles.engine.inputs import registry
+from roles.engine.object_changes import Consents, ObjectRun
+from roles.engine.rollout import options as run_options
+from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo, RunRecord, object_record, read_events
 from roles.history import model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
 from roles.history.model import Wanted
 from roles.history.sequence import Unordered
-from roles.inventory import registry
-from roles.rollout import Consents, Fleet, ObjectRun, Remote
-from roles.rollout import options as run_options
-from roles.rollout import remote as bridge
 
 Ask = Callable[[Fleet, list[Remote]], tuple[dict[str, list[Recorded]], list[str]]]
 

@@ -8,12 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.change import Change, Effective, FileEdit, Refusal, change_id, cmdline_sha256
-from roles.change.model import ABSENT
+from roles.engine.node import Observation
+from roles.engine.node_changes import KUBELET, ComponentPlan
+from roles.engine.transaction import ABSENT, Change, Effective, FileEdit, Refusal, change_id, cmdline_sha256
 from roles.history.facts import Recorded
 from roles.history.sequence import Sequenced, Unordered
-from roles.observe import Observation
-from roles.rollout.node_plan import KUBELET, ComponentPlan
 
 
 @dataclass(frozen=True, kw_only=True)

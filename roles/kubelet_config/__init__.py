@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from roles.kubelet_config import plan
+from roles.engine.bridge import Fleet, Remote
+from roles.engine.node_changes import change_nodes, from_data
+from roles.engine.rollout import Turns, deploying
+from roles.kubelet_config import model, plan
 from roles.kubelet_config.carry_out import KubeletFields, Settled, Wish, brings, restarted, state_of, unreadable
 from roles.kubelet_config.compliance import unmet
+from roles.kubelet_config.impact import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.model import Desired, read
-from roles.kubelet_config.outlook import Outlook, allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import State
-from roles.rollout import Fleet, Remote, Turns, deploying
-from roles.rollout.nodes import change_nodes, from_data
 
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
 
@@ -25,7 +26,7 @@ def _wanted(fleet: Fleet) -> KubeletFields:
 def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
     """Set the fields that the inventory's data (or --data kubelet_config=maxPods=200) wants.
 
-    Data keys: those of roles/kubelet_config/model.py and of roles/rollout/options.py. Raises DeployError, before any node is
+    Data keys: those of roles/kubelet_config/model.py and of roles/engine/rollout/options.py. Raises DeployError, before any node is
     written to, where the plan is refused, or would put pods out without consent.
     """
     return change_nodes("kubelet configuration", fleet, fields)
@@ -49,6 +50,7 @@ __all__ = [
     "allocatable_outlook",
     "brings",
     "kubelet_config",
+    "model",
     "needs_no_more",
     "read",
     "restarted",

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roles import control_plane, kubeadm
-from roles.api import ApiError, NotFound
-from roles.change import Effective, Refusal
-from roles.kubelet import Kubelet, ask, blame, in_effect, lookup, settings
-from roles.kubelet import plan as kubelet_plan
-from roles.kubelet.pending import Pending, pending
+from roles.engine import control_plane
+from roles.engine import kubeadm_config as kubeadm
+from roles.engine.api import ApiError, NotFound
+from roles.engine.kubelet import Kubelet, Pending, ask, blame, in_effect, lookup, pending_settings, settings
+from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
+from roles.engine.proof import Cluster, NoApi, Node, unmet_fields
+from roles.engine.transaction import Effective, Refusal
 from roles.kubelet_config import restart
-from roles.kubelet_config.outlook import Outlook, check_node
+from roles.kubelet_config.impact import Outlook, check_node
 from roles.kubelet_config.state import State
-from roles.proof import Cluster, NoApi, Node, unmet_fields
-from roles.rollout.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
-from roles.rollout.nodes import Basis, Capability, Steps, ended
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,12 @@ class Settled:
 
 @dataclass(frozen=True)
 class Wish:
-    """What one host's data wants. `settle` may raise Refusal; `foresee` tells what the configuration `after` would come to; `write`
+    """What one host's data wants. `settle` may raise Refusal; `impact` tells what the configuration `after` would come to; `write`
     gives the fields to write for some of the named settings, to a configuration as it stands in kubeadm's ConfigMap."""
 
     data: Mapping[str, Any]
     settle: Callable[[State], Settled]
-    foresee: Callable[[State, Mapping[str, Any]], Outlook]
+    impact: Callable[[State, Mapping[str, Any]], Outlook]
     only: tuple[str, ...] | None = None
     move_flags: bool = False
     allow_evictions: bool = False
@@ -88,7 +87,7 @@ class KubeletFields(Capability[Wish, NodePlan[FieldsPlan]]):
             beside = restart.brought(now)
             if others := [str(one) for one in beside if one not in item.beside]:
                 return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
-            outlook = restarted(now, item.settled.expected, wish.foresee)
+            outlook = restarted(now, item.settled.expected, wish.impact)
         except Refusal as refusal:
             return str(refusal)
         except (ApiError, NoApi) as error:
@@ -150,7 +149,7 @@ def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
     """The plan of one node as it runs now. Raises Refusal."""
     found = state.kubelet
     check_node(state)
-    beside = tuple(pending(found, state.configuration))
+    beside = tuple(pending_settings(found, state.configuration))
     # What is wanted is held against what the files come to; else an edit of somebody's would be put back with it.
     coming = restart.with_brought(state, beside)
     settled = wish.settle(coming)
@@ -169,7 +168,7 @@ def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
         change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
     else:
         settled = _in_process(state, wish)
-        outlook = wish.foresee(state, after(state.configuration, settled))
+        outlook = wish.impact(state, after(state.configuration, settled))
     # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
     values = {name: {"before": lookup(coming.configuration, name), "after": value} for name, value in settled.expected.items()}
     item = FieldsPlan(
@@ -206,10 +205,10 @@ def _in_process(state: State, wish: Wish) -> Settled:
 def _foreseen(state: State, coming: State, wish: Wish, settled: Settled, beside: Sequence[Pending]) -> Outlook:
     """The look ahead. Raises Refusal; what the files say already is not blamed on the wish."""
     try:
-        return wish.foresee(state, after(coming.configuration, settled))
+        return wish.impact(state, after(coming.configuration, settled))
     except Refusal as refusal:
         if beside:
-            wish.foresee(state, after(state.configuration, settled))
+            wish.impact(state, after(state.configuration, settled))
             raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
         raise
 
@@ -219,13 +218,13 @@ def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     return restart.put(configuration, settled.expected)
 
 
-def restarted(state: State, fields: Mapping[str, Any], foresee: Callable[[State, Mapping[str, Any]], Outlook]) -> Outlook:
+def restarted(state: State, fields: Mapping[str, Any], impact: Callable[[State, Mapping[str, Any]], Outlook]) -> Outlook:
     """What a restart with these fields set would do to a node, with what it brings besides. Raises Refusal."""
-    return foresee(state, restart.put(restart.with_brought(state, restart.brought(state)).configuration, fields))
+    return impact(state, restart.put(restart.with_brought(state, restart.brought(state)).configuration, fields))
 
 
 def brings(
-    cluster: Cluster, plan: NodePlan[Any], foresee: Callable[[State, Mapping[str, Any]], Outlook], named: restart.Named = ()
+    cluster: Cluster, plan: NodePlan[Any], impact: Callable[[State, Mapping[str, Any]], Outlook], named: restart.Named = ()
 ) -> list[str]:
     """For a deploy that is not about the configuration: what a restart of its kubelet brings of it, as warnings. Raises Refusal where pods
     would have to go for that, or where it cannot be proven."""
@@ -233,14 +232,14 @@ def brings(
     if not found.is_known or all(planned.component != KUBELET for planned in plan.changing):
         return []
     try:
-        if not pending(found, cluster.configuration(found.node_name)):
+        if not pending_settings(found, cluster.configuration(found.node_name)):
             return []
         state = state_of(cluster, plan.host, found)
     except (ApiError, NoApi) as error:
         return [f"whether a restart of the kubelet brings more than this change is not known: its /configz could not be read: {error}"]
     beside = restart.brought(state)
     try:
-        outlook = foresee(state, restart.with_brought(state, beside).configuration)
+        outlook = impact(state, restart.with_brought(state, beside).configuration)
     except Refusal as refusal:
         raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
     if outlook.evicts:

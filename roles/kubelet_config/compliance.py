@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from roles.kubelet import Kubelet
+from roles.engine.kubelet import Kubelet
+from roles.engine.proof import UnmetField, unmet_fields
 from roles.kubelet_config.model import Desired
 from roles.kubelet_config.plan import settle
 from roles.kubelet_config.state import State
-from roles.proof import UnmetField, unmet_fields
 
 
 def unmet(desired: Desired, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from roles.change import Refusal
-from roles.data import MAP_OR_TEXT, Boolean, Names, sentences, written
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Names, sentences, written
+from roles.engine.transaction import Refusal
 
 ABSENT = "absent"
 _CLOSING = {"[": "]", "{": "}"}

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from roles.change import Refusal
-from roles.formats import ABSENT
-from roles.kubelet import SECRETS, in_effect, lookup, schema, shown
-from roles.kubelet.pending import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, ZERO_COUNTS
+from roles.engine.editing import ABSENT
+from roles.engine.kubelet import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, SECRETS, ZERO_COUNTS, in_effect, lookup, schema, shown
+from roles.engine.proof import unmet_fields
+from roles.engine.transaction import Refusal
 from roles.kubelet_config import model
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import Desired
 from roles.kubelet_config.state import State
-from roles.proof import unmet_fields
 
 
 def settle(desired: Desired, state: State) -> Settled:

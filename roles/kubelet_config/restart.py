@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.change import Refusal
-from roles.kubelet import schema
-from roles.kubelet.pending import Pending, pending
+from roles.engine.kubelet import Pending, pending_settings, schema
+from roles.engine.transaction import Refusal
 from roles.kubelet_config.state import State
 
 # A setting's parts: its field, dots between its parts, and the key where it is an entry of a map.
@@ -22,7 +21,7 @@ Named = Collection[tuple[str, ...]]
 
 def brought(state: State) -> tuple[Pending, ...]:
     """What a restart of this kubelet brings by itself. Raises Refusal as `check` does."""
-    found = tuple(pending(state.kubelet, state.configuration))
+    found = tuple(pending_settings(state.kubelet, state.configuration))
     check(state, found)
     return found
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from roles.api import ApiError
-from roles.change import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.node_labels import model
-from roles.node_labels import plan as planning
-from roles.node_labels.model import DesiredLabels
-from roles.node_labels.plan import NodeChange
-from roles.objects import (
+from roles.engine import bridge
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, show
+from roles.engine.object_changes import (
     LOOK_AGAIN,
+    Consents,
     FieldWriter,
     NotDone,
     Object,
+    ObjectRun,
     Path,
     Plan,
     Request,
@@ -27,12 +26,16 @@ from roles.objects import (
     show_plan,
     uid,
 )
-from roles.patience import Deadline
-from roles.proof import NoApi
-from roles.rollout import Consents, Fleet, ObjectRun, Stage, Turns, deploying, object_report, show
-from roles.rollout import options as run_options
-from roles.rollout import remote as bridge
-from roles.rollout.options import Options
+from roles.engine.object_changes import report as object_report
+from roles.engine.proof import NoApi
+from roles.engine.rollout import Options, Stage, Turns, deploying
+from roles.engine.rollout import options as run_options
+from roles.engine.timeouts import Deadline
+from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.node_labels import model
+from roles.node_labels import plan as planning
+from roles.node_labels.model import DesiredLabels
+from roles.node_labels.plan import NodeChange
 
 #: As records name the runs that this undoes.
 CAPABILITY = "node_labels"
@@ -55,7 +58,7 @@ def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
 def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -> Turns:
     """Give the nodes of this run the labels and taints of their data.
 
-    Data keys: those of roles/node_labels/model.py, and take_over (roles/rollout/options.py). Raises DeployError, before anything is
+    Data keys: those of roles/node_labels/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError, before anything is
     written, where the plan is refused.
     """
     options, desired = asked

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change import Refusal
-from roles.data import MAP_OR_TEXT, Boolean, written
-from roles.objects import key_problem, value_problem
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, written
+from roles.engine.object_changes import key_problem, value_problem
+from roles.engine.transaction import Refusal
 
 ABSENT = "absent"
 #: pkg/apis/core/types.go, TaintEffect

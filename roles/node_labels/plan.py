@@ -12,9 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.api import FIELD_MANAGER
+from roles.engine.api import FIELD_MANAGER
+from roles.engine.object_changes import (
+    FieldChange,
+    Object,
+    Path,
+    Plan,
+    Request,
+    field_changes,
+    is_ending,
+    is_over,
+    managers,
+    only_ours,
+    told,
+    uid,
+)
 from roles.node_labels.model import NO_EXECUTE, DesiredLabels
-from roles.objects import FieldChange, Object, Path, Plan, Request, field_changes, is_ending, is_over, managers, only_ours, told, uid
 
 LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")
 

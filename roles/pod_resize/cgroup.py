@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roles.kubelet import whole
-from roles.observe import ObservationError
-from roles.patience import patient
+from roles.engine.bridge import Remote
+from roles.engine.kubelet import whole
+from roles.engine.node import ObservationError
+from roles.engine.scripts import templates
+from roles.engine.timeouts import patient
 from roles.pod_resize.resources import Resources, quantity
-from roles.rollout import Remote
-from roles.scripts import templates
 
 LOOK_SECONDS = 60
 MIN_SHARES, MAX_SHARES = 2, 262144

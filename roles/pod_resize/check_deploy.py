@@ -8,22 +8,22 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.api import ApiError, Conflict, Forbidden, NotFound, list_objects
-from roles.change import Refusal, RunInfo, new_run_id, this_run
-from roles.kubelet import allocatable
-from roles.objects import LOOK_AGAIN, NotDone, Object, Reached, RevertFailed, reach
-from roles.patience import Deadline
+from roles.engine import bridge
+from roles.engine.api import ApiError, Conflict, Forbidden, NotFound, list_objects
+from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.kubelet import allocatable
+from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, ObjectRun, Reached, RevertFailed, reach
+from roles.engine.proof import NoApi
+from roles.engine.rollout import ClusterStep, Fields, Options, Stage, Turns, deploying, table
+from roles.engine.rollout import options as run_options
+from roles.engine.timeouts import Deadline
+from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import facts, model, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.model import Probe
-from roles.proof import NoApi
-from roles.rollout import ClusterStep, Fields, Fleet, ObjectRun, Stage, Turns, deploying, show, show_lines, table
-from roles.rollout import options as run_options
-from roles.rollout import remote as bridge
-from roles.rollout.options import Options
 
 # Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
 START_SECONDS = 90.0
@@ -64,8 +64,8 @@ def _read(fleet: Fleet) -> tuple[Options, Probe]:
 def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
     """Resize a probe pod on each node of the run, and take it away again.
 
-    Data keys: those of roles/pod_resize/model.py (Probe), and take_over (roles/rollout/options.py). Raises DeployError, before anything is
-    made, where the cluster cannot do it: it says what is missing.
+    Data keys: those of roles/pod_resize/model.py (Probe), and take_over (roles/engine/rollout/options.py). Raises DeployError, before
+    anything is made, where the cluster cannot do it: it says what is missing.
     """
     options, wish = asked
     reached = reach(fleet, wish.kubeconfig, API_WAIT)

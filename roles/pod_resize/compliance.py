@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.objects import COLLECTIONS, Live, Object, rollout
+from roles.engine.object_changes import COLLECTIONS, Live, Object
+from roles.engine.object_changes import workload as rollout
 from roles.pod_resize import resources as facts
 from roles.pod_resize import template as templates
 from roles.pod_resize.resources import KINDS, RESOURCES, Resources

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from roles.api import Api, ApiError, list_objects
-from roles.change import Refusal
-from roles.harmless import as_json
-from roles.objects import open_session
+from roles.engine import bridge
+from roles.engine.api import Api, ApiError, list_objects
+from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.harmless import as_json
+from roles.engine.object_changes import open_session
+from roles.engine.proof import NoApi, survey
+from roles.engine.rollout import deploying, table
+from roles.engine.transaction import Refusal
 from roles.pod_resize import model
 from roles.pod_resize.compliance import NEEDED, Drift, find
-from roles.proof import NoApi, survey
-from roles.rollout import Fleet, deploying, show, show_lines, table
-from roles.rollout import remote as bridge
 
 #: Exit status where there is drift; 0 where there is none, 1 where nobody could look.
 DRIFT = 2

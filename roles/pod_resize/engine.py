@@ -8,19 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from gevent.lock import BoundedSemaphore
-
-from roles.api import Api, ApiError, Conflict, NotFound, list_objects, node_lease
-from roles.objects import LOOK_AGAIN, REFUSED, Foreign, Gone, NotDone, Refused, RevertFailed, Session, Undone
-from roles.patience import Deadline, patient
+from roles.engine.api import Api, ApiError, Conflict, NotFound, list_objects, node_lease
+from roles.engine.bridge import Lock, Remote, RemoteError
+from roles.engine.object_changes import LOOK_AGAIN, REFUSED, Foreign, Gone, NotDone, Refused, RevertFailed, Session, Undone
+from roles.engine.proof import NoApi
+from roles.engine.timeouts import Deadline, patient
 from roles.pod_resize import cgroup
 from roles.pod_resize import resources as facts
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.cgroup import Held
 from roles.pod_resize.plan import Step
 from roles.pod_resize.resources import Identity, Object, Resources
-from roles.proof import NoApi
-from roles.rollout import Remote, RemoteError
 
 # Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, and
 # an Infeasible may be about what was asked for before, but one that stays is one; how soon a kubelet that does not move is looked at; a
@@ -39,7 +37,7 @@ class Watcher:
         self._session = session
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
         self._labels = labels
-        self._turn = BoundedSemaphore()
+        self._turn = Lock()
         self._clock = Deadline(0.0)
         self._begun = float("-inf")
         self._pods: dict[str, Object] = {}

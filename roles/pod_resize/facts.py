@@ -6,18 +6,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from roles.api import Api, ApiError, find_object, kubelet_config, kubelet_metrics, list_objects
-from roles.change import Refusal
-from roles.objects import COLLECTIONS, Live, Object
-from roles.observe import ObservationError
+from roles.engine.api import Api, ApiError, find_object, kubelet_config, kubelet_metrics, list_objects
+from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.node import ObservationError
+from roles.engine.object_changes import COLLECTIONS, Live, Object
+from roles.engine.proof import NoApi, Survey
+from roles.engine.transaction import Refusal
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import cgroup
 from roles.pod_resize import resources as pods
 from roles.pod_resize.ability import Ability, NodeAbility
 from roles.pod_resize.cgroup import Held
 from roles.pod_resize.model import Desired
-from roles.proof import NoApi, Survey
-from roles.rollout import Fleet, Remote, RemoteError
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.change import Refusal
-from roles.data import Boolean, Names
-from roles.kubelet import parse_quantity
-from roles.objects import RESOURCES_OF_KINDS, namespaced_name
-from roles.patience import unless_set
+from roles.engine.inputs import Boolean, Names
+from roles.engine.kubelet import parse_quantity
+from roles.engine.object_changes import RESOURCES_OF_KINDS, namespaced_name
+from roles.engine.timeouts import unless_set
+from roles.engine.transaction import Refusal
 
 DEFAULT_RESIZE_SECONDS = 120
 DEFAULT_ROLLOUT_SECONDS = 300

@@ -7,11 +7,11 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from roles.engine.scripts import templates
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import resources as facts
 from roles.pod_resize.plan import Change, Step
 from roles.pod_resize.resources import NO_RESTART, RESTART, Object, Resources
-from roles.scripts import templates
 
 KEEP, RESTARTED = "keep", "restart"
 POLICIES = ((KEEP, NO_RESTART), (RESTARTED, RESTART))

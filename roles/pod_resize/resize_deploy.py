@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from roles.api import Api, ApiError, find_object
-from roles.change import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.objects import Object, Reached, RollOuts, Session, reach, rollout
+from roles.engine import bridge
+from roles.engine.api import Api, ApiError, find_object
+from roles.engine.bridge import Fleet, show
+from roles.engine.object_changes import Consents, Object, ObjectRun, Reached, RollOuts, Session, reach
+from roles.engine.object_changes import report as object_report
+from roles.engine.object_changes import workload as rollout
+from roles.engine.proof import NoApi
+from roles.engine.rollout import Options, Turns, deploying
+from roles.engine.rollout import options as run_options
+from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import facts, model
 from roles.pod_resize import plan as planning
@@ -22,11 +29,6 @@ from roles.pod_resize.plan import Plan, Step
 from roles.pod_resize.resources import Resources
 from roles.pod_resize.run import ResizeRecord
 from roles.pod_resize.template import Template
-from roles.proof import NoApi
-from roles.rollout import Consents, Fleet, ObjectRun, Turns, deploying, object_report, show
-from roles.rollout import options as run_options
-from roles.rollout import remote as bridge
-from roles.rollout.options import Options
 
 #: As records name the runs that this undoes.
 CAPABILITY = "resize"
@@ -46,7 +48,7 @@ def _read(fleet: Fleet) -> tuple[Options, Desired]:
 def resize(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
     """Give the pods of a workload, or of a selector, other CPU and memory while they run.
 
-    Data keys: those of roles/pod_resize/model.py, and take_over (roles/rollout/options.py). Raises DeployError, before anything is
+    Data keys: those of roles/pod_resize/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError, before anything is
     changed, where the plan is refused.
     """
     options, desired = asked

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from roles.kubelet import parse_quantity
+from roles.engine.kubelet import parse_quantity
 
 Object = Mapping[str, Any]
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from roles.api import Conflict
-from roles.change import ChangedObject, ObjectsRecord
-from roles.objects import LOOK_AGAIN, Foreign, NotDone, Object, RevertFailed, RollOuts, Session, Undone, Unknown
-from roles.patience import Deadline
+from roles.engine.api import Conflict
+from roles.engine.bridge import show
+from roles.engine.object_changes import LOOK_AGAIN, Foreign, NotDone, Object, RevertFailed, RollOuts, Session, Undone, Unknown
+from roles.engine.rollout import ClusterStep, Fields, Stage
+from roles.engine.timeouts import Deadline
+from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.pod_resize import resources as facts
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import Change, Step
 from roles.pod_resize.template import Template
-from roles.rollout import ClusterStep, Fields, Stage, show
 
 # Seconds: a template is put back beside a controller that writes the workload's status all the time.
 CONFLICTS = 30.0

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.objects import Object, rollout
+from roles.engine.object_changes import Object
+from roles.engine.object_changes import workload as rollout
 from roles.pod_resize import resources as facts
 from roles.pod_resize.resources import KINDS, RESOURCES, Resources
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roles import control_plane, kubeadm, kubelet
-from roles.api import ApiError, GateMetric
-from roles.change import Refusal, in_flight
-from roles.control_plane import Component
+from roles.engine import bridge, control_plane, kubelet
+from roles.engine import kubeadm_config as kubeadm
+from roles.engine.api import ApiError, GateMetric
+from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.control_plane import Component
+from roles.engine.editing import kubelet_config
+from roles.engine.kubelet import Kubelet, shown
+from roles.engine.node import Observation, Process, look
+from roles.engine.proof import API_WAIT_SECONDS, Cluster, Looked, NoApi, unmet_gates, with_versions
+from roles.engine.rollout import deploying, no_data, table
+from roles.engine.transaction import Refusal, in_flight
 from roles.feature_gates import sourced
-from roles.formats import kubelet_config
-from roles.kubelet import Kubelet, shown
-from roles.observe import Observation, Process, look
-from roles.proof import Cluster, Looked, NoApi, unmet_gates, with_versions
-from roles.proof.cluster import API_WAIT_SECONDS
-from roles.rollout import Fleet, deploying, no_data, show, show_lines, table
-from roles.rollout import remote as bridge
 
 
 @dataclass

@@ -13,13 +13,15 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from roles import control_plane
-from roles.change.refusal import Refusal
-from roles.checks import CHECKS, CLUSTER_CHECKS, Result, Wishes, gather, judge, of_the_cluster, wishes
-from roles.harmless import harmless
-from roles.proof import Cluster
-from roles.rollout.data_keys import refused_keys
-from roles.rollout.remote import Answer, Fleet, Remote, open_inventory, pyinfra_keys
+from roles.checks import gather, judge
+from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
+from roles.checks.model import Wishes, of_the_cluster, wishes
+from roles.engine import control_plane
+from roles.engine.bridge.hosts import Answer, Fleet, Remote, open_inventory, pyinfra_keys
+from roles.engine.harmless import harmless
+from roles.engine.proof.cluster import Cluster
+from roles.engine.rollout.data_keys import refused_keys
+from roles.engine.transaction.refusal import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = ("kubelet", *control_plane.COMPONENTS)
@@ -48,7 +50,7 @@ class Gate:
 
 
 class _Connection:
-    """A host as testinfra reaches it, for what is made for roles.rollout.remote.Remote. Nothing can be tunnelled through it."""
+    """A host as testinfra reaches it, for what is made for roles.engine.bridge.hosts.Remote. Nothing can be tunnelled through it."""
 
     transport = None
     by_ssh = False

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roles.change import bundle
+from roles.engine.transaction import change_script as bundle
 
 PLAIN = 'step() { say "step: $*"; }'
 # A directory is made once: what begins again after a fault does not hold again. After two minutes it goes on in any case.
@@ -41,7 +41,7 @@ def hold_at(step: str) -> None:
 def hold_before_write(name: str, go: Path) -> None:
     # As pyinfra does first of all: the module brings libraries that are to be patched.
     importlib.import_module("gevent.monkey").patch_all()
-    writing: Any = importlib.import_module("roles.kubeadm.write")
+    writing: Any = importlib.import_module("roles.engine.kubeadm_config.write")
     read = writing._read
 
     def holding(connect: object, what: str) -> object:

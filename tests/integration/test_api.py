@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import paramiko
 import pytest
 
-from roles import api as face
+from roles.engine import api as face
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from roles.formats import FormatError, GateChanges, flags, unit
-from roles.formats.unit import Sources, UnitFile
+from roles.engine.editing import flags, unit
+from roles.engine.editing.errors import FormatError
+from roles.engine.editing.flags import GateChanges
+from roles.engine.editing.unit import Sources, UnitFile
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab

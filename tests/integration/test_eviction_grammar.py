@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from roles.change.refusal import Refusal
+from roles.engine.kubelet.thresholds import effective
+from roles.engine.transaction.refusal import Refusal
 from roles.eviction import model, wanted
 from roles.eviction.wanted import GRACE, HARD, RECLAIM, SOFT
-from roles.kubelet.thresholds import effective
 from tests.integration.operator import wait_for
 from tests.lab import Lab
 
@@ -90,7 +90,7 @@ def takes(case: dict[str, dict[str, str]], defaults: dict[str, Any]) -> str:
 
 
 def starts(configuration: dict[str, Any]) -> bool:
-    """Whether a kubelet would start with it, by roles.kubelet.thresholds."""
+    """Whether a kubelet would start with it, by roles.engine.kubelet.thresholds."""
     try:
         effective(configuration)
     except ValueError:

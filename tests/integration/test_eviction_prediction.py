@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
+from roles.engine.kubelet.thresholds import MEMORY, NODEFS, NODEFS_INODES, Amount, Threshold
 from roles.eviction import predict
 from roles.eviction.predict import Prediction
-from roles.kubelet.thresholds import MEMORY, NODEFS, NODEFS_INODES, Amount, Threshold
 from tests.integration.operator import data, pyinfra, wait_for
 from tests.lab import Lab, images
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from roles.formats import FormatError, flags, kubelet_config
+from roles.engine.editing import flags, kubelet_config
+from roles.engine.editing.errors import FormatError
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -198,7 +199,7 @@ def test_edited_configuration_files(lab: Lab) -> None:
 
 
 def test_a_flag_beats_the_file_gate_by_gate(lab: Lab) -> None:
-    """As roles/kubelet counts on it."""
+    """As roles/engine/kubelet counts on it."""
     text = named(HEAD + "featureGates: {A: true, B: true}\n")
     words = [named("--feature-gates=B=false")]
     expected = kubelet_config.gates(text.encode()) | flags.effective_gates(["kubelet", *words])

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from roles.api import parse_feature_gates, parse_version
+from roles.engine.api.metrics import parse_feature_gates, parse_version
+from roles.engine.editing.flags import effective_gates
+from roles.engine.node.model import minor_of
 from roles.feature_gates.catalogue import DEPENDENCIES_SINCE, SPECIAL, load
 from roles.feature_gates.hazards import KUBEADM
 from roles.feature_gates.model import COMPONENTS
-from roles.feature_gates.told import overlay, parse_help
+from roles.feature_gates.reported_gates import overlay, parse_help
 from roles.feature_gates.verdict import Level, Subject, judge, level
-from roles.formats.flags import effective_gates
-from roles.observe import minor_of
 from tests.integration import operator
 from tests.integration.gate_exceptions import DEFAULTS, EXCEPTIONS
 from tests.integration.operator import data, pyinfra

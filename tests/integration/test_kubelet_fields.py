@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from roles.kubelet import schema
+from roles.engine.kubelet import schema
 from tests.lab import Lab
 from tests.unit.kubelet import samples
 

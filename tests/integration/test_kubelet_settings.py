@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from roles.kubelet import schema
-from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.engine.kubelet import schema
+from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from tests.integration import operator
 from tests.integration.operator import data, pyinfra, wait_for
 from tests.lab import Lab

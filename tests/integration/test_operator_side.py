@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from roles.harmless import harmless
+from roles.engine.harmless import harmless
 from tests.integration.operator import MANIFESTS, Outcome, data, pyinfra
 from tests.lab import Lab, images
 

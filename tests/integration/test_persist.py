@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from roles.change.bundle import HOME
-from roles.formats import ABSENT, cluster_configuration, kubelet_config
-from roles.kubeadm.lasting import CLUSTER, KEYS, KUBELET
-from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.engine.editing import cluster_configuration, kubelet_config
+from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET
+from roles.engine.kubelet.thresholds import DEFAULT_HARD
+from roles.engine.transaction.change_script import HOME
 from tests.integration import operator
 from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.wide]
 
 CONTROL_PLANES = ("cp1", "cp2", "cp3")
 WORKERS = ("w1", "w2", "w3", "w4", "w5")
-# The old apiserver's grace period, the new one's tries, and the way back; see roles/change/model.py.
+# The old apiserver's grace period, the new one's tries, and the way back; see roles/engine/transaction/model.py.
 LONGEST_OUTAGE = 30 + 240 + 120
 # A kubelet that does not start with this gate, whatever the kubelet itself thinks of it.
 BAD_WORKER = "[Service]\nExecStartPre=/bin/sh -c '! grep -q HPAScaleToZero /var/lib/kubelet/config.yaml /etc/default/kubelet 2>/dev/null'\n"

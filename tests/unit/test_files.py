@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.files import write_whole
+from roles.engine.files import write_whole
 
 
 def test_a_file_is_there_whole_with_the_mode_of_the_umask(tmp_path: Path) -> None:

@@ -1,58 +1,53 @@
-"""Packages are used through their faces, and nothing imports a deploy. (The layers: import-linter's contract in pyproject.toml.)"""
+"""Nothing in roles/ imports a deploy, and a deploy imports one face. (Layers and faces of roles/: `lint-imports`, pyproject.toml.)"""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.face_contract import FaceContract
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {path.parent.name for path in ROOT.glob("roles/*/__init__.py")}
-# So many imports take a name from inside another package. It may only fall.
-PAST_A_FACE = 107
 
 
-def exported(package: str) -> set[str]:
-    tree = ast.parse((ROOT / "roles" / package / "__init__.py").read_text())
-    found = [node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"]
-    return {name for value in found for name in ast.literal_eval(value)}
-
-
-FACES = {package: exported(package) for package in PACKAGES}
-
-
-def imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Module and name of each import from roles/; of `import roles.x` the name is ""."""
+def imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from ((node.module, alias.name) for alias in node.names)
+            yield node.module
 
 
-def past_a_face(path: Path) -> list[str]:
-    found = []
-    for module, name in imports(path):
-        root, package, *inside = [*module.split("."), ""]
-        if root == "roles" and package in PACKAGES and package != path.parent.name and (inside != [""] or name not in FACES[package]):
-            found.append(f"{path.relative_to(ROOT)}: {module}: {name}")
-    return found
+def test_a_deploy_imports_one_role() -> None:
+    found = {path.stem: list(imported(path)) for path in sorted((ROOT / "deploys").glob("*.py"))}
+    assert [name for name, modules in found.items() if [module.count(".") for module in modules] != [1]] == []
 
 
-def test_other_packages_are_used_through_their_faces() -> None:
-    found = [one for path in sorted(ROOT.glob("roles/**/*.py")) for one in past_a_face(path)]
-    assert len(found) == PAST_A_FACE, "\n".join(["it has to be", str(len(found)), *found])
-
-
-def test_deploys_use_faces_alone() -> None:
-    assert [one for path in sorted(ROOT.glob("deploys/*.py")) for one in past_a_face(path)] == []
-
-
-def test_no_role_imports_a_deploy() -> None:
+def test_no_role_imports_a_deploy_or_a_test() -> None:
     found = [
-        path
-        for path in ROOT.glob("roles/**/*.py")
-        for module, _ in imports(path)
-        if module.split(".")[0] in ("deploys", "inventories", "tests")
+        path for path in ROOT.glob("roles/**/*.py") for name in imported(path) if name.split(".")[0] in ("deploys", "inventories", "tests")
     ]
     assert found == []
+
+
+def test_an_import_past_a_face_is_found(tmp_path: Path) -> None:
+    files = {
+        "house/__init__.py": "",
+        "house/role.py": "from house.room import open_one, private_one\n",
+        "house/room/__init__.py": "from house.room import open_one\n\n__all__ = ['open_one']\n",
+        "house/room/open_one.py": "from house.room import private_one\n",
+        "house/room/private_one.py": "",
+        ".importlinter": f"[importlinter]\nroot_package = house\ncontract_types =\n    face: {FaceContract.__module__}.{FaceContract.__name__}\n"
+        "[importlinter:contract:face]\nname = faces\ntype = face\nroot = house\nopen = house\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, [line for line in done.stdout.splitlines() if "->" in line]) == (1, ["house.role -> house.room.private_one"])

@@ -21,24 +21,25 @@ from pyinfra.connectors.sshuserclient.client import SSHClient
 from pyinfra.context import ctx_state
 
 from roles import kubelet_config
-from roles.change.refusal import Refusal
-from roles.control_plane import COMPONENTS as CONTROL_PLANE
-from roles.data import names
+from roles.engine.bridge.hosts import pyinfra_keys
+from roles.engine.control_plane.facts import COMPONENTS as CONTROL_PLANE
+from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.inputs import registry
+from roles.engine.inputs.unknown_keys import unknown
+from roles.engine.inputs.values import names
+from roles.engine.kubelet import schema, thresholds
+from roles.engine.kubelet.facts import find
+from roles.engine.rollout.options import Options
+from roles.engine.transaction.refusal import Refusal
 from roles.eviction import model as eviction_model
 from roles.eviction import wanted
 from roles.feature_gates import model
-from roles.formats import ABSENT
-from roles.inventory import registry
-from roles.inventory.strangers import unknown
-from roles.kubelet import find, schema, thresholds
 from roles.kubelet_config import model as kubelet_config_model
 from roles.kubelet_config import plan as kubelet_config_plan
-from roles.objects import model as objects_model
-from roles.rollout.options import Options
-from roles.rollout.remote import pyinfra_keys
+from roles.priority_classes import model as objects_model
 from tests.lab.cluster import ssh_config
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 # To import it is to have Python's threading replaced by gevent's, in this process and for all tests after these.
 with patch("gevent.monkey.patch_all"):

@@ -14,23 +14,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roles import node_labels, patience
-from roles.api import Api, Conflict, Invalid, Owner
-from roles.change.object_record import ObjectsRecord, parse
-from roles.change.record import RunInfo
-from roles.change.refusal import Refusal
-from roles.inventory import registry
+from roles import node_labels
+from roles.engine import timeouts
+from roles.engine.api.client import Api
+from roles.engine.api.errors import Conflict, Invalid, Owner
+from roles.engine.bridge.hosts import Fleet
+from roles.engine.inputs import registry
+from roles.engine.object_changes import carry_out
+from roles.engine.object_changes.planned import Plan, field_way_back
+from roles.engine.object_changes.run import ObjectRun
+from roles.engine.object_changes.session import Session
+from roles.engine.rollout import locked_run
+from roles.engine.rollout.pace import Stage
+from roles.engine.transaction.object_record import ObjectsRecord, parse
+from roles.engine.transaction.record import RunInfo
+from roles.engine.transaction.refusal import Refusal
 from roles.node_labels import CAPABILITY, NodeWriter, model
 from roles.node_labels import plan as planning
 from roles.node_labels.plan import NodeChange
-from roles.objects import Plan, Session, carry_out, field_way_back
-from roles.rollout import locked_run
-from roles.rollout.object_run import ObjectRun
-from roles.rollout.pace import Stage
-from roles.rollout.remote import Fleet
 from tests.unit.clock import Clock
-from tests.unit.objects.apiserver import Keeper, Server, first, lost_answers
-from tests.unit.objects.world import entry
+from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
+from tests.unit.priority_classes.world import entry
 
 PATH = "/api/v1/nodes/w1"
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -40,7 +44,7 @@ _runs = itertools.count(1)
 @pytest.fixture(autouse=True)
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(patience, "time", Clock())
+    monkeypatch.setattr(timeouts, "time", Clock())
     for module in (locked_run, carry_out):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roles import api as face
+from roles.engine import api as face
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from roles import api as face
-from roles import patience
-from roles.api import client, parse_kubeconfig
-from roles.api.tunnel import KEPT, Tunnel
+from roles.engine import api as face
+from roles.engine import timeouts
+from roles.engine.api import client
+from roles.engine.api.kubeconfig import parse_kubeconfig
+from roles.engine.api.tunnel import KEPT, Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 from tests.unit.clock import Clock
 
@@ -285,11 +286,11 @@ def test_with_patience_a_slow_answer_is_waited_for(api: face.Api, server: ApiSer
     server.answer = lambda path, who: (threading.Event().wait(1.5), (200, b"late"))[1]
     with pytest.raises(face.Timeout):
         api.get_raw("/", timeout=1)
-    patience.take([30])
+    timeouts.take([30])
     try:
         assert api.get_raw("/", timeout=1) == b"late"
     finally:
-        patience.take([])
+        timeouts.take([])
 
 
 def test_a_lost_ssh_connection_is_not_waited_on(api: face.Api, ssh: SshServer, clock: Clock) -> None:

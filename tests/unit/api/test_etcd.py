@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roles import api as face
+from roles.engine import api as face
 from tests.unit.api.world import Authority, Etcd, SshServer
-from tests.unit.observe.proc import STATIC, Proc
+from tests.unit.node.proc import STATIC, Proc
 
 IDS = (0x6281741AB2DB29E, 2, 3)
 

@@ -13,12 +13,12 @@ from typing import Any
 import paramiko
 import pytest
 
-from roles import control_plane, kubelet
-from roles.proof import Cluster
-from roles.rollout.remote import Answer, ConnectionLost
+from roles.engine import control_plane, kubelet
+from roles.engine.bridge.hosts import Answer, ConnectionLost
+from roles.engine.proof.cluster import Cluster
 from tests.unit.api.world import ApiServer, Authority, Etcd, SshServer, certificate_user, kubeconfig
-from tests.unit.observe import node as answers
-from tests.unit.observe.node import parse
+from tests.unit.node import node as answers
+from tests.unit.node.node import parse
 
 NOT_READY = b"[+]ping ok\n[+]log ok\n[-]etcd failed: reason withheld\nreadyz check failed\n"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes"
@@ -26,7 +26,7 @@ NAMES = ("cp1", "cp2", "cp3")
 
 
 class Node:
-    """A control-plane node as roles.rollout.remote.Remote gives it, its commands run on this machine."""
+    """A control-plane node as roles.engine.bridge.hosts.Remote gives it, its commands run on this machine."""
 
     def __init__(self, world: World, number: int) -> None:
         self.name = f"cp{number}"

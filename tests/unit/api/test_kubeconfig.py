@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from roles.api import Credentials, KubeconfigError, parse_kubeconfig
-from roles.api.kubeconfig import tls_context
+from roles.engine.api.errors import KubeconfigError
+from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig, tls_context
 from tests.unit.api.world import Authority, certificate_user, kubeconfig
 
 AUTHORITY = Authority("cluster")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles import api as face
+from roles.engine import api as face
 
 TEXT = b"""# HELP kubernetes_build_info [BETA] A metric with a constant '1' value
 # TYPE kubernetes_build_info gauge

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from roles import api as face
-from roles.api.client import tls_way_out
-from roles.api.errors import Gone, owners, rbac_refusal
-from roles.api.tunnel import Tunnel
+from roles.engine import api as face
+from roles.engine.api.client import tls_way_out
+from roles.engine.api.errors import Gone, owners, rbac_refusal
+from roles.engine.api.tunnel import Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 
 CLASS = "/apis/scheduling.k8s.io/v1/priorityclasses/high"

@@ -20,7 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from roles.api import TLS_SERVER_NAME, TunnelApi, parse_kubeconfig
+from roles.engine.api.client import TLS_SERVER_NAME
+from roles.engine.api.kubeconfig import parse_kubeconfig
+from roles.engine.api.tunnel import TunnelApi
 
 Answer = tuple[int, bytes]
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.api import GateMetric
 from roles.audit.drift import Wishes
 from roles.audit.examine import report
 from roles.audit.model import Report
 from roles.audit.view import View, view
+from roles.engine.api.metrics import GateMetric
+from roles.engine.kubelet.thresholds import effective
 from roles.eviction import order
 from roles.feature_gates.catalogue import load
-from roles.kubelet.thresholds import effective
 from tests.unit.eviction import pods
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 MADE = "2026-11-21T12:00:00+00:00"
@@ -72,7 +72,7 @@ def make(
     **changes: Any,
 ) -> View:
     """A view of one node. `gates`: those that its processes run otherwise than by default; `configuration`: what /configz shows beside
-    the usual; `asked` is False where nobody could be; the rest is as for tests.unit.observe.node.answer."""
+    the usual; `asked` is False where nobody could be; the rest is as for tests.unit.node.node.answer."""
     made = view(parse(host, node.answer(**changes)), groups)
     if not asked or made.kubelet is None:
         return made

@@ -14,14 +14,14 @@ from roles.audit.drift import Wishes
 from roles.audit.examine import report
 from roles.audit.model import Finding
 from roles.audit.view import View
+from roles.engine.kubeadm_config import stored as lasting
 from roles.eviction import model as eviction_model
 from roles.feature_gates import model as gates_model
 from roles.feature_gates.catalogue import load
-from roles.kubeadm import lasting
 from roles.kubelet_config import model as fields_model
-from roles.pod_resize import Drift
+from roles.pod_resize.compliance import Drift
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make
-from tests.unit.observe import node
+from tests.unit.node import node
 
 MANIFESTS = "/etc/kubernetes/manifests"
 UNITS = "/etc/systemd/system/kubelet.service.d"

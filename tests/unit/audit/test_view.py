@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from roles.audit.view import view, wanted
-from roles.change.refusal import Refusal
+from roles.engine.transaction.refusal import Refusal
 from tests.unit.audit.fleet import CONFIG, EXTRA, config, control_plane, make
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 DROPIN = "/etc/systemd/system/kubelet.service.d/20-own.conf"
 

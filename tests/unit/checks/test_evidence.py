@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from roles.api import Unreachable
 from roles.checks.evidence import KUBELET, Health, of_node, of_observation, parse, with_api
-from roles.observe import ObservationError
-from roles.proof import NoApi
-from roles.rollout.remote import Answer
-from roles.scripts import templates
+from roles.engine.api.errors import Unreachable
+from roles.engine.bridge.hosts import Answer
+from roles.engine.node.parse import ObservationError
+from roles.engine.proof.cluster import NoApi
+from roles.engine.scripts import templates
 from tests.unit.checks.world import APISERVER, evidence
-from tests.unit.observe import node
-from tests.unit.observe.node import parse as observe
+from tests.unit.node import node
+from tests.unit.node.node import parse as observe
 
 
 def answer(*lines: str) -> list[str]:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from roles import objects
-from roles.api import GateMetric
+from roles import priority_classes as objects
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import Wishes, of_the_cluster, wishes
-from roles.control_plane import COMPONENTS
-from roles.objects.class_facts import LiveClasses
+from roles.engine.api.metrics import GateMetric
+from roles.engine.control_plane.facts import COMPONENTS
+from roles.priority_classes.class_facts import LiveClasses
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 SCHEDULER = ("kube-scheduler",)
 CONTROL_PLANE = {"kube-apiserver": APISERVER, "kube-scheduler": SCHEDULER}

@@ -1,4 +1,4 @@
-"""Nodes for the checks, made from the answers of tests/unit/observe/node.py."""
+"""Nodes for the checks, made from the answers of tests/unit/node/node.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from roles.checks import judge
 from roles.checks.evidence import KUBELET, Evidence, Health, Moment, of_observation
 from roles.checks.model import Wishes
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 APISERVER = ("kube-apiserver", "--secure-port=6443")
 CONFIGURATION = {

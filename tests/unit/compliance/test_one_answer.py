@@ -12,10 +12,10 @@ from roles.audit import drift
 from roles.audit.drift import Wishes
 from roles.audit.view import view
 from roles.checks.model import wishes
-from roles.kubelet.thresholds import DEFAULT_HARD
+from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from tests.unit.audit.fleet import CONFIG, control_plane, metrics
 from tests.unit.checks.world import evidence, verdicts
-from tests.unit.observe import node
+from tests.unit.node import node
 
 ON = ("--feature-gates=HPAScaleToZero=true",)
 RUNNING: dict[str, Any] = {"staticPodPath": "/etc/kubernetes/manifests", "maxPods": 110, "evictionHard": dict(DEFAULT_HARD)}

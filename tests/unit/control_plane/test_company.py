@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from roles import control_plane, history, kubelet
-from roles.change import FileEdit
-from roles.change.refusal import Refusal
-from roles.control_plane import COMPONENTS, ControlPlane
+from roles import history
+from roles.engine import control_plane, kubelet
+from roles.engine.control_plane.facts import COMPONENTS, ControlPlane
+from roles.engine.node import parse
+from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.proof.survey import Node
+from roles.engine.transaction.model import FileEdit
+from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import Desired
 from roles.history.plan import Undo
-from roles.observe import parse
-from roles.proof import Node
-from roles.rollout.node_plan import NodePlan
 from tests.unit.history.test_history import change, recorded
-from tests.unit.observe import node
+from tests.unit.node import node
 
 FOLDER = "/etc/kubernetes/manifests"
 ON = Desired(feature_gates={"A": True}, all_components=True)

@@ -9,15 +9,16 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from roles import control_plane, kubelet
-from roles.change.refusal import Refusal
-from roles.control_plane import COMPONENTS
+from roles.engine import control_plane, kubelet
+from roles.engine.control_plane.facts import COMPONENTS
+from roles.engine.editing import yaml_text
+from roles.engine.editing.errors import FormatError
+from roles.engine.node import parse
+from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import Desired
-from roles.formats import FormatError, yaml_text
-from roles.observe import parse
 from tests.unit.control_plane.test_company import COMPANY, FOLDER, pod
-from tests.unit.observe import node
+from tests.unit.node import node
 
 Files = dict[str, bytes]
 Running = dict[str, tuple[str, ...]]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from roles import control_plane, kubelet
-from roles.change.refusal import Refusal
-from roles.control_plane import Component
-from roles.control_plane import plan as control_plane_plan
-from roles.kubelet import Kubelet
-from tests.unit.observe import node
-from tests.unit.observe.node import b64, parse
+from roles.engine import control_plane, kubelet
+from roles.engine.control_plane import plan as control_plane_plan
+from roles.engine.control_plane.facts import Component
+from roles.engine.kubelet.facts import Kubelet
+from roles.engine.transaction.refusal import Refusal
+from tests.unit.node import node
+from tests.unit.node.node import b64, parse
 
 SECOND = node.manifest("kube-scheduler").replace(b"name: kube-scheduler\n  namespace", b"name: second\n  namespace")
 

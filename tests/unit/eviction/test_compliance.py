@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.engine.kubelet.facts import find
+from roles.engine.kubelet.thresholds import DEFAULT_HARD, SIGNALS
 from roles.eviction import wanted
 from roles.eviction.compliance import unmet
 from roles.eviction.model import Desired
-from roles.kubelet import find
-from roles.kubelet.thresholds import DEFAULT_HARD, SIGNALS
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 KUBELET = find(parse("n1", node.answer()))
 FLAGS_ONLY = find(

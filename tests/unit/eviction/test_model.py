@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.change.refusal import Refusal
+from roles.engine.kubelet.thresholds import SIGNALS, parse_reclaim, parse_threshold
+from roles.engine.transaction.refusal import Refusal
 from roles.eviction import model
 from roles.eviction.model import Desired
-from roles.kubelet.thresholds import SIGNALS, parse_reclaim, parse_threshold
 
 
 def read(**data: Any) -> Desired | None:

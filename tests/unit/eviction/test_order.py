@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.engine.kubelet.thresholds import effective
 from roles.eviction import order as o
 from roles.eviction.usage import ContainerProcess
-from roles.kubelet.thresholds import effective
 from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary, uid_of
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.engine.kubelet.thresholds import effective
 from roles.eviction import order, picture
-from roles.kubelet.thresholds import effective
 from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary
 
 VOID = {"meta", "input", "br", "link", "img"}

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.engine.kubelet.thresholds import Amount, Threshold, effective
 from roles.eviction import predict as p
 from roles.eviction.order import oom_score_adj
-from roles.kubelet.thresholds import Amount, Threshold, effective
 from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary
 
 CASES = json.loads(Path(__file__).with_name("kubelet.json").read_text())

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roles.engine.kubelet.thresholds import DEFAULT_HARD, SIGNALS, effective, parse_reclaim, parse_threshold
 from roles.eviction import wanted
 from roles.eviction.model import Desired, read
 from roles.eviction.wanted import GRACE, HARD, MAPS, POD_GRACE, RECLAIM, SOFT, TRANSITION
-from roles.kubelet.thresholds import DEFAULT_HARD, SIGNALS, effective, parse_reclaim, parse_threshold
 
 GIB = 2**30
 DEFAULTS = {HARD: dict(DEFAULT_HARD), TRANSITION: "5m0s"}

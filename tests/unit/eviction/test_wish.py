@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles import eviction
-from roles.change.refusal import Refusal
+from roles.engine.transaction.refusal import Refusal
 
 
 def wish(**data: Any) -> Any:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from roles import control_plane, kubelet
-from roles.api import GateMetric
-from roles.control_plane import Component
+from roles.engine import control_plane, kubelet
+from roles.engine.api.metrics import GateMetric
+from roles.engine.control_plane.facts import Component
+from roles.engine.kubelet.facts import Kubelet
 from roles.feature_gates.compliance import sourced, unmet, wanted_of
 from roles.feature_gates.model import Desired
-from roles.kubelet import Kubelet
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 CONFIG = "/var/lib/kubelet/config.yaml"
 APISERVER = "kube-apiserver"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from roles.api import GateMetric
-from roles.change.refusal import Refusal
+from roles.engine.api.metrics import GateMetric
+from roles.engine.kubelet import ask
+from roles.engine.node_changes.node_plan import Verdicts, question, question_present
+from roles.engine.proof.effective import unmet_gates
+from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired, read
 from roles.feature_gates.verdict import Subject
-from roles.kubelet import ask
-from roles.proof import unmet_gates
-from roles.rollout.node_plan import Verdicts, question, question_present
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 ON = Desired(feature_gates={"A": True})
 ABSENT = Desired(feature_gates={"A": "absent"})  # type: ignore[dict-item]

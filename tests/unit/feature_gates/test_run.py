@@ -6,16 +6,18 @@ from typing import Any, cast
 
 import pytest
 
-from roles import control_plane, feature_gates, kubelet
-from roles.api import NodeUsage
-from roles.change.refusal import Refusal
+from roles import feature_gates
+from roles.engine import control_plane, kubelet
+from roles.engine.api.read import NodeUsage
+from roles.engine.node_changes.capability import by_warning
+from roles.engine.node_changes.node_plan import Verdicts
+from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof.survey import Node, Survey
+from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, Desired
-from roles.proof import Cluster, NoApi, Node, Survey
-from roles.rollout.node_plan import Verdicts
-from roles.rollout.nodes import by_warning
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from roles.harmless import as_json, coloured, harmless, one_line, within
+from roles.engine.harmless import as_json, coloured, harmless, one_line, within
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 

@@ -12,9 +12,11 @@ from pyinfra.api import output
 
 from roles.checks import junit
 from roles.checks.judge import Result
-from roles.rollout import table, terminal
-from roles.rollout.remote import refusals, refuse, show, show_lines
-from roles.scripts import pages
+from roles.engine.bridge import terminal
+from roles.engine.bridge.hosts import refusals, refuse
+from roles.engine.bridge.terminal import show, show_lines
+from roles.engine.rollout import table
+from roles.engine.scripts import pages
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "w1\x1b]52;c;YQ==\x07\u202e\nHALTED: w2"
@@ -55,7 +57,7 @@ import click, gevent, pyinfra
 from pyinfra.api import output
 from pyinfra_cli.exceptions import UnexpectedExternalError
 from pyinfra_cli.log import setup_logging
-from roles.rollout import terminal
+from roles.engine.bridge import terminal
 
 output.set_formatter(click.style)
 output.set_echo(click.echo)

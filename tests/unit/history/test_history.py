@@ -12,21 +12,20 @@ from typing import Any
 import pytest
 
 from roles import history as history_role
-from roles.api import NodeUsage
-from roles.change import Change, FileEdit
-from roles.change.model import ABSENT, cmdline_sha256
-from roles.change.record import Effective, RunInfo, end_record, plan_record
-from roles.change.refusal import Refusal
+from roles.engine.api.read import NodeUsage
+from roles.engine.kubelet.facts import find
+from roles.engine.node.model import File, Observation
+from roles.engine.node_changes.capability import by_warning
+from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.transaction.model import ABSENT, Change, FileEdit, cmdline_sha256
+from roles.engine.transaction.record import Effective, RunInfo, end_record, plan_record
+from roles.engine.transaction.refusal import Refusal
 from roles.history import plan as planning
 from roles.history.facts import HistoryError, Recorded, parse
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet import find
-from roles.observe import File, Observation
-from roles.proof import Cluster, NoApi
-from roles.rollout.node_plan import NodePlan
-from roles.rollout.nodes import by_warning
-from tests.unit.observe import node
-from tests.unit.observe.node import parse as parse_look
+from tests.unit.node import node
+from tests.unit.node.node import parse as parse_look
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
 OLD, NEW = b"A=1\n", b"A=2\n"

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from roles.change.object_record import ended, first_line, kind_of_run, planned
-from roles.change.record import RunInfo, RunRecord
+from roles.engine.bridge.hosts import Fleet, Remote
+from roles.engine.transaction.object_record import ended, first_line, kind_of_run, planned
+from roles.engine.transaction.record import RunInfo, RunRecord
 from roles.history import objects
 from roles.history.facts import Recorded, parse
-from roles.rollout.remote import Fleet, Remote
 from tests.unit.history.test_history import answer, change, numbered, recorded
 
 RUN = "r20260102-000000-bbbb"

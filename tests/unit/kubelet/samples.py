@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from roles.kubelet.schema import Field, fields
+from roles.engine.kubelet.schema import Field, fields
 
 _GOOD: dict[str, Any] = {
     "string": "text",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.kubelet import allocatable as subject
-from roles.kubelet.allocatable import Lack, Unfit, allocatable, problems, requests, unfit_pods, which_no_longer_fit
+from roles.engine.kubelet import allocatable as subject
+from roles.engine.kubelet.allocatable import Lack, Unfit, allocatable, problems, requests, unfit_pods, which_no_longer_fit
 
 GIB = 2**30
 MIB = 2**20

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles import kubelet
-from roles.change.refusal import Refusal
-from roles.formats import flags
-from roles.kubelet import ask, schema
-from roles.kubelet import plan as kubelet_plan
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
-from tests.unit.observe.proc import DASHED, STATIC, Proc
+from roles.engine import kubelet
+from roles.engine.editing import flags
+from roles.engine.kubelet import ask, schema
+from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.transaction.refusal import Refusal
+from tests.unit.node import node
+from tests.unit.node.node import parse
+from tests.unit.node.proc import DASHED, STATIC, Proc
 
 SHELL = Path(shutil.which("dash") or "/bin/sh").resolve()
 NOBODY = "65534"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roles.kubelet import blame
+from roles.engine.kubelet import blame
 from tests.unit.kubelet.test_settings import EXTRA, MAIN, kubelet
 
 DELIBERATE = "invalid configuration: maxPods (--max-pods) -1 must not be a negative number"

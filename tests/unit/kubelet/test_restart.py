@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.kubelet import Kubelet, pending, schema
-from roles.kubelet import plan as kubelet_plan
+from roles.engine.kubelet import pending, schema
+from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.kubelet.facts import Kubelet
 from tests.unit.kubelet import samples
 from tests.unit.kubelet.test_settings import MAIN, kubelet, written
 
@@ -63,24 +64,24 @@ def younger(found: Kubelet) -> Kubelet:
     ],
 )
 def test_what_a_restart_brings(main: str, extra: str, told: str | None) -> None:
-    found = pending.sentences(kubelet(main, extra=extra), RUNNING)
+    found = pending.pending_sentences(kubelet(main, extra=extra), RUNNING)
     assert (not found) if told is None else (len(found) == 1 and found[0].startswith(told)), found
     assert "abc" not in str(found)
 
 
 def test_reserved_cpus_are_no_edit_of_somebody_s() -> None:
     found = kubelet("systemReserved: {cpu: 500m, memory: 1Gi}\nreservedSystemCPUs: 0-1\n")
-    assert pending.pending(found, {"systemReserved": {"cpu": "2", "memory": "1Gi"}, "reservedSystemCPUs": "0-1"}) == []
+    assert pending.pending_settings(found, {"systemReserved": {"cpu": "2", "memory": "1Gi"}, "reservedSystemCPUs": "0-1"}) == []
 
 
 def test_what_was_taken_out_of_a_file_is_found_where_the_file_is_younger_than_the_process() -> None:
     """A kubelet fills in what a file leaves out: only a file that it cannot have read tells that something is gone."""
     found = kubelet("clusterDNS: [10.0.0.10]\n")
     running = {**RUNNING, "maxPods": 200, "systemReserved": {"cpu": "1"}, "podsPerCore": 5, "protectKernelDefaults": True}
-    assert pending.sentences(found, running) == []
-    names = {one.name for one in pending.pending(younger(found), running)}
+    assert pending.pending_sentences(found, running) == []
+    names = {one.name for one in pending.pending_settings(younger(found), running)}
     assert names == {*("evictionHard", "featureGates", "maxPods", "podPidsLimit", "systemReserved", "podsPerCore", "protectKernelDefaults")}
-    gone = next(one for one in pending.pending(younger(found), running) if one.name == "maxPods")
+    gone = next(one for one in pending.pending_settings(younger(found), running) if one.name == "maxPods")
     assert gone.value == 110 and gone.now == 200
 
 
@@ -95,7 +96,7 @@ def test_defaults_are_nothing_that_a_restart_brings() -> None:
             for part in parts:
                 parent = parent.setdefault(part, {})
             parent[last] = known.default
-    assert pending.sentences(found, {**running, "staticPodPath": "/etc/kubernetes/manifests"}) == []
+    assert pending.pending_sentences(found, {**running, "staticPodPath": "/etc/kubernetes/manifests"}) == []
 
 
 def test_a_default_that_hangs_on_another_field_is_not_reckoned() -> None:
@@ -106,7 +107,7 @@ def test_a_default_that_hangs_on_another_field_is_not_reckoned() -> None:
         "maxParallelImagePulls": 4,
         "serializeImagePulls": False,
     }
-    names = {one.name for one in pending.pending(found, running)}
+    names = {one.name for one in pending.pending_settings(found, running)}
     assert not names & {"nodeStatusReportFrequency", "serializeImagePulls"}
 
 
@@ -118,18 +119,18 @@ def test_what_runs_as_the_file_has_it_is_never_pending(sample: tuple[str, Any]) 
     name = path.partition(".")[0]
     content = samples.nested(path, value)
     found = kubelet(written({name: content[name]}) if content[name] != {} else "")
-    assert [one for one in pending.pending(found, content) if one.name == path] == []
+    assert [one for one in pending.pending_settings(found, content) if one.name == path] == []
 
 
 @pytest.mark.parametrize(("main", "merged"), [("evictionHard: {memory.available: 1Gi}\n", False), ("", None)])
 def test_thresholds_of_the_file_drop_the_defaults_it_leaves_out(main: str, merged: bool | None) -> None:
-    one = pending.pending(kubelet(main or "mergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 1Gi}\n"), RUNNING)
+    one = pending.pending_settings(kubelet(main or "mergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 1Gi}\n"), RUNNING)
     (hard,) = [found for found in one if found.name == "evictionHard"]
     expected = {"memory.available": "1Gi"} if merged is False else {"memory.available": "1Gi", "nodefs.available": "10%"}
     assert hard.brought == expected
     (dropin,) = [
         found
-        for found in pending.pending(kubelet("", {"10-a.conf": "evictionHard: {memory.available: 1Gi}\n"}), RUNNING)
+        for found in pending.pending_settings(kubelet("", {"10-a.conf": "evictionHard: {memory.available: 1Gi}\n"}), RUNNING)
         if found.name == "evictionHard"
     ]
     assert dropin.brought == {"memory.available": "1Gi", "nodefs.available": "10%"}

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from roles.kubelet import schema
-from roles.kubelet.schema import More, check, field_for_flag, fields, flag_for, flags, needs_more
+from roles.engine.kubelet import schema
+from roles.engine.kubelet.schema import More, check, field_for_flag, fields, flag_for, flags, needs_more
 from tests.unit.kubelet import samples
 
 MINORS = range(schema.OLDEST, schema.NEWEST + 1)

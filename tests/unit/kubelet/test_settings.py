@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.change.refusal import Refusal
-from roles.formats import ABSENT, flags, kubelet_config
-from roles.kubelet import Kubelet, ask, find, lookup, same_setting, settings
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from roles.engine.editing import flags, kubelet_config
+from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.kubelet import ask, settings
+from roles.engine.kubelet.facts import Kubelet, find
+from roles.engine.kubelet.values import lookup, same_setting
+from roles.engine.transaction.refusal import Refusal
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 MAIN, DROPINS, EXTRA = "/var/lib/kubelet/config.yaml", "/etc/kubelet.d", "/etc/default/kubelet"
 ARGV = node.KUBEADM_ARGV

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.kubelet import thresholds
-from roles.kubelet.thresholds import Amount, Threshold, effective
+from roles.engine.kubelet import thresholds
+from roles.engine.kubelet.thresholds import Amount, Threshold, effective
 
 MIB = 2**20
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.kubelet import in_effect, lookup, same_setting, schema, shown
+from roles.engine.kubelet import schema
+from roles.engine.kubelet.values import in_effect, lookup, same_setting, shown
 
 
 @pytest.mark.parametrize(

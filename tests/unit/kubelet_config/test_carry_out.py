@@ -8,23 +8,26 @@ from typing import Any, cast
 
 import pytest
 
-from roles.api import NodeUsage, NotFound
-from roles.change.refusal import Refusal
-from roles.eviction import foresee
-from roles.formats import ABSENT
-from roles.kubelet import find
-from roles.kubelet_config import State, carry_out
+from roles.engine.api.errors import NotFound
+from roles.engine.api.read import NodeUsage
+from roles.engine.bridge.hosts import Fleet
+from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.kubelet.facts import find
+from roles.engine.node_changes.capability import Basis, Wishes
+from roles.engine.node_changes.node_plan import NodePlan, Verdicts
+from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof.survey import Survey
+from roles.engine.rollout.options import Options
+from roles.engine.transaction.refusal import Refusal
+from roles.eviction.impact import eviction_impact
+from roles.kubelet_config import carry_out
 from roles.kubelet_config.carry_out import FieldsPlan, KubeletFields, Settled, Wish
+from roles.kubelet_config.impact import allocatable_outlook, restart_outlook
 from roles.kubelet_config.model import Desired
-from roles.kubelet_config.outlook import allocatable_outlook, restart_outlook
 from roles.kubelet_config.plan import settle
-from roles.proof import Cluster, NoApi, Survey
-from roles.rollout.node_plan import NodePlan, Verdicts
-from roles.rollout.nodes import Basis, Wishes
-from roles.rollout.options import Options
-from roles.rollout.remote import Fleet
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from roles.kubelet_config.state import State
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 GIB = 2**30
 RUNNING: dict[str, Any] = {
@@ -152,23 +155,23 @@ def test_pods_that_use_more_than_they_may_then_are_told(reserved: str, evicts: b
 def test_a_node_that_has_not_told_what_it_has_is_refused() -> None:
     given = state()
     bare = replace(given, node={"metadata": {"name": "n1"}, "status": {}})
-    for outlook in (allocatable_outlook, foresee):
+    for outlook in (allocatable_outlook, eviction_impact):
         with pytest.raises(Refusal, match=r"no capacity of cpu, memory, pods.*kubectl describe node n1"):
             outlook(bare, given.configuration)
 
 
 def test_thresholds_that_evict_say_who_may_go() -> None:
     given = state(pods_use=7 * GIB)
-    outlook = foresee(given, {**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
+    outlook = eviction_impact(given, {**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
     assert outlook.evicts and outlook.may_go == {"default/a", "default/bb"}
     # Under a pressure that is there already pods may not be taken back by the restart itself.
     pressed = replace(given, configuration={**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
     best_effort = [
         {**one, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "qosClass": "BestEffort"}} for one in given.pods
     ]
-    again = foresee(replace(pressed, pods=best_effort), pressed.configuration)
+    again = eviction_impact(replace(pressed, pods=best_effort), pressed.configuration)
     assert any("may refuse to take back: default/a, default/bb" in why for why in again.evicts)
-    assert foresee(given, given.configuration).evicts == ()
+    assert eviction_impact(given, given.configuration).evicts == ()
 
 
 def test_a_node_that_the_api_does_not_know_is_told_by_its_name() -> None:
@@ -214,7 +217,7 @@ class Now(Cluster):
 
 def test_the_look_is_taken_again_when_the_node_s_turn_comes() -> None:
     fields = {"evictionHard": {"memory.available": "1Gi"}}
-    wish = Wish({}, lambda _: Settled(fields, fields, "as wished"), foresee)
+    wish = Wish({}, lambda _: Settled(fields, fields, "as wished"), eviction_impact)
     made = carry_out.plan_node("r1", state(), wish)
 
     def why(given: State, wish: Wish = wish) -> str | None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from roles.change.refusal import Refusal
-from roles.kubelet import find
+from roles.engine.kubelet.facts import find
+from roles.engine.proof.effective import UnmetField
+from roles.engine.transaction.refusal import Refusal
 from roles.kubelet_config import model
 from roles.kubelet_config.compliance import unmet
-from roles.proof import UnmetField
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 RUNNING = {"maxPods": 110, "systemReserved": {"cpu": "100m", "memory": "1Gi"}, "containerLogMaxSize": "10Mi"}
 

@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from roles.change.refusal import Refusal
-from roles.formats import ABSENT
-from roles.kubelet import SECRETS, find, in_effect, schema
-from roles.kubelet.thresholds import parse_duration
-from roles.kubelet_config import State, model, plan
+from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.kubelet import schema
+from roles.engine.kubelet.facts import find
+from roles.engine.kubelet.thresholds import parse_duration
+from roles.engine.kubelet.values import SECRETS, in_effect
+from roles.engine.proof.effective import unmet_fields
+from roles.engine.transaction.refusal import Refusal
+from roles.kubelet_config import model, plan
 from roles.kubelet_config.carry_out import Settled, after
-from roles.proof import unmet_fields
+from roles.kubelet_config.state import State
 from tests.unit.kubelet import samples
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 RUNNING: dict[str, Any] = {
     "maxPods": 110,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from roles import control_plane, kubelet
-from roles.change.refusal import Refusal
-from roles.control_plane import COMPONENTS
+from roles.engine import control_plane, kubelet
+from roles.engine.control_plane.facts import COMPONENTS
+from roles.engine.editing import yaml_text
+from roles.engine.kubelet import settings
+from roles.engine.node.model import Observation
+from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
 from roles.feature_gates.model import Desired
-from roles.formats import yaml_text
-from roles.kubelet import settings
-from roles.observe import Observation
 from tests.lab import layouts
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 CONFIG = (
     b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: /etc/kubernetes/manifests\n"

@@ -48,8 +48,8 @@ def test_the_lines_of_a_unit() -> None:
 
 def test_the_table_of_modules() -> None:
     units = [
-        Unit("tests/unit/change/test_a.py", "none", ["a::1", "a::2"]),
-        Unit("tests/unit/change/test_b.py", "none", ["b::1"]),
+        Unit("tests/unit/transaction/test_a.py", "none", ["a::1", "a::2"]),
+        Unit("tests/unit/transaction/test_b.py", "none", ["b::1"]),
         Unit("tests/integration/test_long.py", "small", ["l::1"]),
         Unit("tests/integration/test_gates.py", "none", ["g::1"]),
         Unit("tests/integration/test_bad.py", "wide", ["x::1", "x::2"]),
@@ -71,7 +71,7 @@ def test_the_table_of_modules() -> None:
         ["tests/integration/test_late.py", "small", "-", "1", "0.0", "1 not run"],
         ["tests/integration/test_long.py", "small", "a", "1", "100.0", "1 passed"],
         ["tests/integration/test_gates.py", "none", "u", "1", "7.0", "1 passed"],
-        ["tests/unit/change/", "none", "u", "3", "1.0", "2 passed, 1 skipped"],
+        ["tests/unit/transaction/", "none", "u", "3", "1.0", "2 passed, 1 skipped"],
     ]
 
 

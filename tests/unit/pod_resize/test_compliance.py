@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.objects import rollout
+from roles.engine.object_changes import workload as rollout
 from roles.pod_resize import compliance
 from roles.pod_resize import template as templates
 from tests.unit.pod_resize.world import SMALL, container, owned, pod, workload

@@ -8,11 +8,13 @@ from typing import Any, cast
 import gevent
 import pytest
 
-from roles.api import Api, ConnectionLost, Forbidden, Invalid, Unreachable
-from roles.objects import Session, session
+from roles.engine.api.client import Api
+from roles.engine.api.errors import ConnectionLost, Forbidden, Invalid, Unreachable
+from roles.engine.object_changes import session
+from roles.engine.object_changes.session import Session
+from roles.engine.proof.cluster import NoApi
 from roles.pod_resize import engine
 from roles.pod_resize.engine import Watcher
-from roles.proof import NoApi
 from tests.unit.pod_resize.world import pod
 
 

@@ -8,17 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from roles import patience
-from roles.api import Api, Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
-from roles.objects import Foreign, Gone, Refused, RevertFailed, Session, Undone
+from roles.engine import timeouts
+from roles.engine.api.client import Api
+from roles.engine.api.errors import Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
+from roles.engine.bridge.hosts import Answer, Remote, RemoteError
+from roles.engine.object_changes.outcome import Foreign, Gone, Refused, RevertFailed, Undone
+from roles.engine.object_changes.session import Session
 from roles.pod_resize import engine
 from roles.pod_resize import resources as facts
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.plan import Change, Step
-from roles.rollout.remote import Answer, Remote, RemoteError
 from tests.unit.clock import Clock
-from tests.unit.objects.apiserver import lost_answers
 from tests.unit.pod_resize.world import ID, MI, SMALL, ability, container, pod, state
+from tests.unit.priority_classes.apiserver import lost_answers
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
 STEP = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
@@ -98,7 +100,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "time", Clock())
+    monkeypatch.setattr(timeouts, "time", Clock())
     monkeypatch.setattr(engine, "LOOK_AGAIN", 0.01)
     monkeypatch.setattr(engine, "FILES_SECONDS", 0.1)
     monkeypatch.setattr(engine, "STAYS_SECONDS", 0.1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.change.refusal import Refusal
+from roles.engine.transaction.refusal import Refusal
 from roles.pod_resize import model
 from roles.pod_resize.model import Desired
 

@@ -8,17 +8,18 @@ from typing import Any, cast
 
 import pytest
 
-from roles.api import Conflict
-from roles.change.object_record import kind_of_run, parse, planned
-from roles.change.record import parse_events
-from roles.objects import RollOuts, Session
+from roles.engine.api.errors import Conflict
+from roles.engine.object_changes.rolling import RollOuts
+from roles.engine.object_changes.session import Session
+from roles.engine.rollout.locked_run import ClusterStep, Fields
+from roles.engine.transaction.object_record import kind_of_run, parse, planned
+from roles.engine.transaction.record import parse_events
 from roles.pod_resize import facts, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize import run as runs
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import Change, Step
 from roles.pod_resize.template import Template
-from roles.rollout.locked_run import ClusterStep, Fields
 from tests.unit.pod_resize.world import SMALL, workload
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}

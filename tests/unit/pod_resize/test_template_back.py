@@ -9,20 +9,22 @@ from typing import Any, cast
 
 import pytest
 
-from roles import patience
-from roles.api import Conflict, Forbidden, NotFound
-from roles.change.record import RunInfo
-from roles.objects import RollOuts, Session, rolling
+from roles.engine import timeouts
+from roles.engine.api.errors import Conflict, Forbidden, NotFound
+from roles.engine.bridge.hosts import Fleet
+from roles.engine.object_changes import rolling
+from roles.engine.object_changes.rolling import RollOuts
+from roles.engine.object_changes.run import ObjectRun
+from roles.engine.object_changes.session import Session
+from roles.engine.rollout import locked_run
+from roles.engine.transaction.record import RunInfo
 from roles.pod_resize import resources as facts
 from roles.pod_resize import run as running
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.template import Template
-from roles.rollout import locked_run
-from roles.rollout.object_run import ObjectRun
-from roles.rollout.remote import Fleet
 from tests.unit.clock import Clock
-from tests.unit.objects.apiserver import Keeper, lost_answers
 from tests.unit.pod_resize.world import SMALL, container, workload
+from tests.unit.priority_classes.apiserver import Keeper, lost_answers
 
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
@@ -33,7 +35,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 @pytest.fixture(autouse=True)
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(patience, "time", Clock())
+    monkeypatch.setattr(timeouts, "time", Clock())
     for module in (locked_run, rolling, running):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from roles.api import GateMetric
-from roles.proof import Cluster, NoApi
+from roles.engine.api.metrics import GateMetric
+from roles.engine.proof.cluster import Cluster, NoApi
 
 
 def test_the_gates_of_the_last_read_are_those_that_were_proven() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from roles.api import Container, Pod
-from roles.change import Status
-from roles.proof import Cluster, Owed, Prover, unmet_fields
-from roles.proof.cluster import put_out
+from roles.engine.api.read import Container, Pod
+from roles.engine.proof.cluster import Cluster, put_out
+from roles.engine.proof.effective import unmet_fields
+from roles.engine.proof.prover import Owed, Prover
+from roles.engine.transaction.report import Status
 
 APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
 OTHER = replace(APP, name="other", uid="u2")

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from roles import control_plane, kubelet
-from roles.observe import Observation
-from roles.observe import parse as observe
-from roles.proof import Looked, NoApi, with_versions
-from roles.proof.versions import of_kubelet
-from roles.rollout.remote import Answer, Remote
-from tests.unit.observe import node
+from roles.engine import control_plane, kubelet
+from roles.engine.bridge.hosts import Answer, Remote
+from roles.engine.node import parse as observe
+from roles.engine.node.model import Observation
+from roles.engine.proof.cluster import NoApi
+from roles.engine.proof.versions import Looked, of_kubelet, with_versions
+from tests.unit.node import node
 
 COMPONENTS = {name: (name,) for name in control_plane.COMPONENTS}
 MANIFESTS = {f"{name}.yaml": node.manifest(name) for name in COMPONENTS}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from roles.api import Container, Pod
-from roles.proof.workload import Count, count, gone, hurt
+from roles.engine.api.read import Container, Pod
+from roles.engine.proof.workload import Count, count, gone, hurt
 
 APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
 

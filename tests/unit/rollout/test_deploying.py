@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from roles.rollout import one, same, unreachable
-from roles.rollout.remote import Refused
+from roles.engine.bridge.hosts import Refused
+from roles.engine.rollout.deploying import one, same, unreachable
 
 
 class Asked(BaseModel):

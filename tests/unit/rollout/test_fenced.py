@@ -10,10 +10,10 @@ import gevent
 import pytest
 from gevent import subprocess
 
-from roles.change.bundle import Holder
-from roles.rollout import lock as locking
-from roles.rollout.lock import ClusterLock, Locked
-from roles.rollout.remote import Answer, ConnectionLost, Feed, Remote
+from roles.engine.bridge.hosts import Answer, ConnectionLost, Feed, Remote
+from roles.engine.rollout import lock as locking
+from roles.engine.rollout.lock import ClusterLock, Locked
+from roles.engine.transaction.change_script import Holder
 from tests.lab.tools import wait_until
 
 

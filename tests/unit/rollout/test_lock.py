@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.change.bundle import Holder
-from roles.scripts import templates
+from roles.engine.scripts import templates
+from roles.engine.transaction.change_script import Holder
 from tests.lab.tools import wait_until
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from roles import control_plane, kubelet, status
-from roles.api import GateMetric
-from tests.unit.observe import node
-from tests.unit.observe.node import parse
+from roles import status
+from roles.engine import control_plane, kubelet
+from roles.engine.api.metrics import GateMetric
+from tests.unit.node import node
+from tests.unit.node.node import parse
 
 CONFIG = "/var/lib/kubelet/config.yaml"
 

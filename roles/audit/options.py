@@ -1,0 +1,56 @@
+"""What the audit is asked: how and where it is shown, and for which version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from roles.audit.versions import parse_target
+from roles.feature_gates import load
+
+FORMATS = ("text", "json", "html")
+
+
+def _format(value: Any) -> Any:
+    if value not in FORMATS:
+        raise ValueError(f"format is {value!r}; there are {', '.join(FORMATS)}")
+    return value
+
+
+def _output(value: Any) -> Any:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"output is {value!r}; give a path: --data output=audit.html")
+    return Path(value).expanduser()
+
+
+def _target(value: Any) -> int | None:
+    return parse_target(value, load())
+
+
+class Asked(BaseModel):
+    """The data keys of deploys/audit.py. `target_version` is the minor: 37 for v1.37."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Annotated[
+        Literal["text", "json", "html"],
+        BeforeValidator(_format),
+        Field(description="text for people, one JSON document, or one HTML page", examples=["json", "html"]),
+    ] = "text"
+    output: Annotated[
+        Path | None,
+        BeforeValidator(_output),
+        WithJsonSchema({"type": "string"}),
+        Field(
+            description="a path on the operator's machine; without it the document goes to standard output, alone",
+            examples=["audit.html"],
+        ),
+    ] = None
+    target_version: Annotated[
+        int | None,
+        BeforeValidator(_target),
+        WithJsonSchema({"type": ["string", "number"]}),
+        Field(description="what an upgrade to this minor would remove or lock is told, too", examples=["v1.36"]),
+    ] = None

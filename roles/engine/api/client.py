@@ -1,0 +1,204 @@
+"""One node's API as daytwo uses it: the face `Api`, and what both ways to it share (tunnel.py, kubectl.py).
+
+By hand, without the `kubernetes` package. Its models cost half a second of CPU at each start, and a list takes 15 times the
+CPU of plain JSON. It writes keys and discovery to files. A deadline for a whole try, kubectl as the other way, and errors with a way
+out would be by hand with it as well.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from roles.engine.api import errors
+from roles.engine.timeouts import patient
+
+#: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).
+Run = Callable[[str], tuple[bool, str, str]]
+
+#: In every kubeadm serving certificate, whatever the node's names and addresses (kubeadm: pkiutil.GetAPIServerAltNames).
+TLS_SERVER_NAME = "kubernetes"
+
+TIMEOUT = 15.0
+#: Pause between two tries while waiting for an API that is away.
+PAUSE = 0.5
+#: An API server that just came back answers 403 until it has read its RBAC rules.
+SETTLE = 10.0
+
+#: What the API server notes as the owner of the fields that daytwo sets (metadata.managedFields).
+FIELD_MANAGER = "daytwo"
+
+#: What to do where a server does not prove to be this cluster's, and nothing more is known.
+CA_WAY_OUT = "use this cluster's kubeconfig"
+
+#: HTTP statuses of a write that was done, or of a deletion that was taken on.
+DONE = frozenset({200, 201, 202})
+
+
+class Api(Protocol):
+    """One node's API. `path` is absolute, with its query; all times are seconds on the monotonic clock.
+
+    `timeout` bounds one try as a whole. With `wait`, errors that pass by themselves (nothing listens, no answer in time,
+    HTTP 5xx) are tried again for that long altogether; the last of them is raised then.
+    """
+
+    @property
+    def host(self) -> str:
+        """The node whose API this is."""
+
+    def get_raw(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> bytes:
+        """The body of a GET. Raises an ApiError."""
+
+    def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
+        """The body of a GET, a JSON object. Raises an ApiError."""
+
+    def apply(
+        self,
+        path: str,
+        manifest: Mapping[str, Any],
+        timeout: float = TIMEOUT,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        wait: float = 0.0,
+    ) -> dict[str, Any]:
+        """Server-side apply as FIELD_MANAGER; the object as it is then (as it would be, with `dry_run`).
+
+        `path` is the object's own; a metadata.uid or metadata.resourceVersion in the manifest is a precondition. Unknown fields
+        are refused. With `force`, fields of other managers are taken over; else Conflict names them. Raises an ApiError.
+        """
+
+    def patch(
+        self, path: str, changes: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False, wait: float = 0.0
+    ) -> dict[str, Any]:
+        """Strategic merge patch of an object, or of a subresource of it, as FIELD_MANAGER; the object as it is then (as it would be, with
+        `dry_run`).
+
+        A metadata.uid or metadata.resourceVersion in `changes` is a precondition: Conflict where it is another one by now. Unknown
+        fields are refused. Raises an ApiError.
+        """
+
+    def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
+        """Delete the very object with this UID (and resourceVersion `version`, where given): Conflict where it is another one
+        by now. Raises an ApiError."""
+
+
+class Base:
+    """What both ways share: checking the path, waiting, JSON."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    @property
+    def host(self) -> str:
+        return self._host
+
+    def get_raw(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> bytes:
+        return self._tried("GET", path, lambda limit: self._get(path, limit), timeout, wait)
+
+    def apply(
+        self,
+        path: str,
+        manifest: Mapping[str, Any],
+        timeout: float = TIMEOUT,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        wait: float = 0.0,
+    ) -> dict[str, Any]:
+        # JSON is YAML, and the one media type of server-side apply that all versions take is YAML's.
+        return self._patched(path, "application/apply-patch+yaml", manifest, {"force": str(force).lower()}, timeout, dry_run, wait)
+
+    def patch(
+        self, path: str, changes: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False, wait: float = 0.0
+    ) -> dict[str, Any]:
+        return self._patched(path, "application/strategic-merge-patch+json", changes, {}, timeout, dry_run, wait)
+
+    def _patched(
+        self, path: str, content: str, changes: Mapping[str, Any], more: Mapping[str, str], timeout: float, dry_run: bool, wait: float
+    ) -> dict[str, Any]:
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **more, **({"dryRun": "All"} if dry_run else {})}
+        body = json.dumps(changes).encode()
+        whole = f"{path}?{urlencode(query)}"
+
+        def send(limit: float) -> bytes:
+            return self._send("PATCH", whole, content, body, limit)
+
+        # The same twice comes to the same, so it can be tried again.
+        return self._object("PATCH", whole, self._tried("PATCH", whole, send, timeout, wait))
+
+    def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
+        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        body = json.dumps(options).encode()
+        self._tried("DELETE", path, lambda limit: self._send("DELETE", path, "application/json", body, limit), timeout, 0.0)
+
+    def _tried(self, verb: str, path: str, send: Callable[[float], bytes], timeout: float, wait: float) -> bytes:
+        if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
+            raise ValueError(f"not an absolute, percent-encoded path: {path!r}")
+        timeout, wait = patient(timeout), patient(wait)
+        begun = time.monotonic()
+        until = begun + wait
+        settled: float | None = None
+        while True:
+            now = time.monotonic()
+            # While waiting, no try may outlast the deadline; but a try always gets a moment.
+            limit = min(timeout, max(until - now, PAUSE)) if wait else timeout
+            try:
+                return send(limit)
+            except errors.ApiError as error:
+                if verb != "GET":
+                    error.verb, error.path = verb, path.partition("?")[0]
+                now = time.monotonic()
+                if error.passing:
+                    settled = now + patient(SETTLE)
+                elif not isinstance(error, errors.Forbidden) or settled is None or now > settled:
+                    raise
+                if now + PAUSE > until:
+                    if wait:
+                        error.rule = f"{error.rule}, tried for {now - begun:.0f} s"
+                    raise
+            time.sleep(PAUSE)
+
+    def get_json(self, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
+        return self._object("GET", path, self.get_raw(path, timeout, wait=wait))
+
+    def _object(self, verb: str, path: str, body: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(body)
+        except ValueError as error:
+            raise self._unusable(verb, path, f"the answer is no JSON ({error})", "is this the address of a Kubernetes API?") from None
+        if not isinstance(found, dict):
+            raise self._unusable(verb, path, "the answer is JSON, but no object", "ask for an object's path")
+        return found
+
+    def _unusable(self, verb: str, path: str, rule: str, way_out: str) -> errors.Unusable:
+        error = errors.Unusable(self._host, path, rule, way_out)
+        error.verb = verb
+        return error
+
+    def _get(self, path: str, timeout: float) -> bytes:
+        raise NotImplementedError
+
+    def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
+        raise NotImplementedError
+
+
+def tls_way_out(text: str) -> str | None:
+    """What to do about a certificate that is refused, by the words of OpenSSL or of Go's crypto/x509; None for other reasons."""
+    lower = text.lower()
+    if "expired" in lower or "not yet valid" in lower:
+        return "look at the clocks; then renew it there (`kubeadm certs renew apiserver`, or what made it) and restart the kube-apiserver"
+    if "unknown authority" in lower or "issuer certificate" in lower or "self-signed" in lower or "self signed" in lower:
+        return "another CA signed it: use this cluster's kubeconfig, whose certificate-authority-data is the CA that signs its API server"
+    if "hostname mismatch" in lower or "certificate is valid for" in lower or "ip address mismatch" in lower:
+        return (
+            f"daytwo asks for the name {TLS_SERVER_NAME!r}, which every certificate of kubeadm's has: have the kube-apiserver's serving "
+            "certificate made with it (kubeadm: delete apiserver.crt and apiserver.key, `kubeadm init phase certs apiserver`, restart it)"
+        )
+    return None

@@ -1,0 +1,237 @@
+"""What can go wrong between an operator and a Kubernetes API. Each message names host, path, rule and way out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.transaction import mask_text
+
+
+class ApiError(Exception):
+    """An API request that gave no answer that can be used. The base of all errors of this package.
+
+    `host` is the node whose API was asked, `verb` and `path` what was asked for (GET where nothing is said), `rule` what happened
+    and why, `way_out` what to do.
+    """
+
+    #: True where the same request may well succeed a moment later, without anybody doing anything.
+    passing = False
+
+    def __init__(self, host: str, path: str, rule: str, way_out: str) -> None:
+        # The API quotes the object that it refuses.
+        rule = mask_text(rule)
+        super().__init__(host, path, rule, way_out)
+        self.host = host
+        self.verb = "GET"
+        self.path = path
+        self.rule = rule
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.verb} {self.path}: {self.rule}; {self.way_out}"
+
+
+class Unreachable(ApiError):
+    """Nothing answers where the API should be: refused, closed in mid-answer, or HTTP 429, 500, 502, 503, 504."""
+
+    passing = True
+
+
+class Timeout(ApiError):
+    """No whole answer within the time given."""
+
+    passing = True
+
+
+class ConnectionLost(ApiError):
+    """The SSH connection underneath is gone: waiting does not bring it back, connecting anew does."""
+
+
+class ForwardingForbidden(ApiError):
+    """The node's sshd does not forward ports (AllowTcpForwarding, PermitOpen, DisableForwarding), and kubectl was no way."""
+
+
+class TLS(ApiError):
+    """The server did not prove to be this cluster's API, or would not speak TLS with us."""
+
+
+class Untold(ApiError):
+    """Nothing was asked: to ask would have given a secret to a peer that cannot be verified."""
+
+
+class Unauthorized(ApiError):
+    """HTTP 401: the server does not know who we are."""
+
+
+class Forbidden(ApiError):
+    """HTTP 403: the server knows us, and we may not; or an admission plugin has a rule against it."""
+
+    #: What RBAC says no to; None where something else refused.
+    refusal: RbacRefusal | None = None
+
+
+class NotFound(ApiError):
+    """HTTP 404: there is no such object or path."""
+
+
+class Conflict(ApiError):
+    """HTTP 409: the object is not what the request takes it for, or fields of it belong to others.
+
+    `owners` are the fields that other managers own and that a server-side apply would have changed; empty for another conflict.
+    """
+
+    owners: tuple[Owner, ...] = ()
+
+
+class Gone(ApiError):
+    """HTTP 410: a list was asked to go on from a state that the API has forgotten."""
+
+
+class Invalid(ApiError):
+    """HTTP 400 or 422: the API understood the object and refuses it by its rules (unknown field, bad value, immutable field)."""
+
+
+class Unusable(ApiError):
+    """An answer came, and it is not what was asked for: another HTTP status, no JSON, a field missing."""
+
+
+class KubeconfigError(ValueError):
+    """A kubeconfig that cannot be used without the files of the node it came from, or at all. Names field and way out."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A field (as `.spec.replicas`) and the field manager that owns it."""
+
+    manager: str
+    field: str
+
+
+@dataclass(frozen=True)
+class RbacRefusal:
+    """The parts of an RBAC refusal: identity, verb, resource with its API group (as in a Role), where."""
+
+    identity: str
+    verb: str
+    resource: str
+    scope: str
+
+
+# apiserver/pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage). Names of users may hold anything but a quote.
+_RBAC = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
+    r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)" (?P<scope>at the cluster scope|in the namespace "[^"]*")'
+    r'|path "(?P<path>[^"]*)")'
+)
+# apimachinery/pkg/util/managedfields/internal/conflict.go (printManager)
+_OWNER = re.compile(r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"')
+
+
+def rbac_refusal(text: str) -> RbacRefusal | None:
+    """From the message of a 403; None where it is no refusal by RBAC. Pure."""
+    found = _RBAC.search(text)
+    if found is None:
+        return None
+    resource = found["path"] or found["resource"] + (f".{found['group']}" if found["group"] else "")
+    return RbacRefusal(found["user"], found["verb"], resource, found["scope"] or "as a path")
+
+
+def owners(body: bytes) -> tuple[Owner, ...]:
+    """The owners of fields that a server-side apply would have changed, from the Status of a 409. Pure."""
+    try:
+        causes: Any = json.loads(body)["details"]["causes"]
+        found = []
+        for cause in causes:
+            if cause.get("reason") == "FieldManagerConflict" and (said := _OWNER.search(str(cause.get("message", "")))):
+                found.append(Owner(said["manager"], str(cause.get("field", ""))))
+        return tuple(found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+#: An apply with a field that the kind does not have is a 500 (apimachinery/pkg/util/managedfields/internal/structuredmerge.go).
+_UNTYPED = "failed to create typed patch object"
+_NOBODY = "system:anonymous"
+_BUSY = frozenset({429, 500, 502, 503, 504})
+
+
+def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
+    """The error that an answer with this HTTP status is; its words are the server's own. Pure."""
+    said = _said(body)
+    if status == 401:
+        return Unauthorized(
+            host, path, f"401 Unauthorized: the API does not accept these credentials ({said})",
+            "the certificate may have expired: `kubeadm certs check-expiration`",
+        )  # fmt: skip
+    if status == 403:
+        return _forbidden(host, path, said)
+    if status == 404:
+        return NotFound(host, path, f"404 Not Found ({said})", "check the name; this version may not have the path")
+    if status == 409:
+        return _conflict(host, path, said, body)
+    if status == 410:
+        return Gone(host, path, f"410 Gone ({said})", "ask from the beginning")
+    if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
+        return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "mend what it names")
+    if status in _BUSY:
+        return Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
+    return Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
+
+
+def _forbidden(host: str, path: str, said: str) -> Forbidden:
+    refusal = rbac_refusal(said)
+    if refusal is not None and refusal.identity == _NOBODY:
+        # A controller-manager or scheduler that started while the API was away: it reads the clients' CA from there as soon as it can
+        # (apiserver/pkg/server/dynamiccertificates/configmap_cafile_content.go), which took 80 s.
+        error = Forbidden(
+            host, path, f"403 Forbidden: it takes these credentials for nobody's ({said})",
+            "a component that started while the API was away knows no credentials until it has read the cluster's CA: try again in two "
+            "minutes; of an API server, look at the kubeconfig's user",
+        )  # fmt: skip
+        error.passing = True
+        return error
+    if refusal is not None:
+        error = Forbidden(
+            host, path,
+            f"403 Forbidden: RBAC: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
+            f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} by a (Cluster)Role, "
+            "or use the credentials of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+        )  # fmt: skip
+        error.refusal = refusal
+        return error
+    return Forbidden(
+        host, path, f"403 Forbidden: these credentials may not do it, or an admission plugin is against it ({said})",
+        "use those of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
+    )  # fmt: skip
+
+
+def _conflict(host: str, path: str, said: str, body: bytes) -> Conflict:
+    found = owners(body)
+    if found:
+        told = ", ".join(f"{owner.field} is owned by the field manager {owner.manager!r}" for owner in found)
+        error = Conflict(
+            host, path, f"409 Conflict: {told}",
+            "let that manager set it, or take it over by --data force=true (it may set it back)",
+        )  # fmt: skip
+        error.owners = found
+        return error
+    return Conflict(
+        host, path, f"409 Conflict: the object was changed or replaced since it was looked at ({said})", "run it again, from a new look"
+    )
+
+
+def _said(body: bytes) -> str:
+    """The server's own words on one line: the message of a Status object, the checks of /readyz that failed, else the text; cut
+    at 300 characters."""
+    text = body[:65536].decode("utf-8", "replace")
+    text = "; ".join(line for line in text.splitlines() if line.startswith("[-]")) or text
+    try:
+        found = json.loads(text)
+        text = str(found.get("message") or text) if isinstance(found, dict) else text
+    except ValueError:
+        pass
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= 300 else text[:300] + "..."

@@ -1,0 +1,229 @@
+"""What daytwo reads from the API, as small typed results. Each function is one request and may raise an ApiError."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from roles.engine.api.client import TIMEOUT, Api
+from roles.engine.api.errors import Gone, NotFound, Unusable
+from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
+
+CONFIG_HASH = "kubernetes.io/config.hash"
+MIRROR = "kubernetes.io/config.mirror"
+#: As kubectl pages (client-go/tools/pager).
+PAGE = 500
+
+
+@dataclass(frozen=True)
+class ProcessMetrics:
+    """What a running component says of itself. `started` in seconds since the epoch, by its node's clock."""
+
+    gates: dict[str, GateMetric]
+    started: float | None
+    version: str | None
+
+
+@dataclass(frozen=True)
+class NodeLease:
+    """The heartbeat of a node's kubelet. `renewed` is by the node's clock; None when never renewed."""
+
+    holder: str
+    renewed: datetime | None
+    duration: int
+
+
+@dataclass(frozen=True)
+class NodeUsage:
+    """One node as the API has it, all as plain JSON: /stats/summary of its kubelet, its pods, its Node object."""
+
+    summary: dict[str, Any]
+    pods: list[dict[str, Any]]
+    node: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a pod. `id` is the running or last container's; `running_since` None where it does not run."""
+
+    name: str
+    id: str
+    ready: bool
+    restarts: int
+    running_since: datetime | None
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID.
+
+    `put_out`: its kubelet ended it. Such a pod is not always Failed: one whose containers end with 0 is Succeeded, without a reason.
+    Eviction, preemption and shutdown leave a condition (DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later); a
+    starting kubelet that does not take a pod back leaves none, but nothing else brings a pod that is restarted Always to this phase,
+    unless it was deleted: its last status comes before it is gone.
+
+    `controller` is what made it and replaces it, as Kind/name, and `controller_uid` its UID; "" where nothing does.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    reason: str
+    deleted: bool
+    mirror: bool
+    config_hash: str
+    containers: tuple[Container, ...]
+    put_out: bool = False
+    controller: str = ""
+    controller_uid: str = ""
+
+
+def component_metrics(api: Api, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
+    """Of the very component that is asked: an API server, or what else serves at the address the Api was made for."""
+    return _metrics(api, "/metrics", timeout, wait)
+
+
+def kubelet_metrics(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
+    """Of a node's kubelet, through the API."""
+    return _metrics(api, f"/api/v1/nodes/{_part(node)}/proxy/metrics", timeout, wait)
+
+
+def _metrics(api: Api, path: str, timeout: float, wait: float) -> ProcessMetrics:
+    text = api.get_raw(path, timeout, wait=wait)
+    try:
+        return ProcessMetrics(parse_feature_gates(text), parse_start_time(text), parse_version(text))
+    except MetricsError as error:
+        raise Unusable(api.host, path, str(error), "what it was to prove counts as not proven") from error
+
+
+def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
+    """The running kubelet's whole configuration (KubeletConfiguration, v1beta1). Its gates are only those set by name."""
+    path = f"/api/v1/nodes/{_part(node)}/proxy/configz"
+    found = api.get_json(path, timeout, wait=wait).get("kubeletconfig")
+    if not isinstance(found, dict):
+        raise Unusable(api.host, path, "the answer has no kubeletconfig", "is enableDebuggingHandlers false on the node?")
+    return found
+
+
+def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeLease:
+    """The node's lease in kube-node-lease. Renewed by the new process is the evidence that it reaches the API."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
+    found = api.get_json(path, timeout, wait=wait)
+    try:
+        spec = found["spec"]
+        return NodeLease(spec.get("holderIdentity") or "", _time(spec.get("renewTime")), int(spec.get("leaseDurationSeconds") or 0))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _odd(api, path, error) from error
+
+
+def node_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> list[Pod]:
+    """All pods that are bound to a node, of all namespaces, sorted by namespace and name."""
+    path = f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"
+    found = api.get_json(path, timeout, wait=wait)
+    try:
+        return sorted((_pod(item) for item in found["items"]), key=lambda pod: (pod.namespace, pod.name))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _odd(api, path, error) from error
+
+
+def find_object(api: Api, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any] | None:
+    """One object by its path; None where there is none."""
+    try:
+        return api.get_json(path, timeout, wait=wait)
+    except NotFound:
+        return None
+
+
+def list_objects(
+    api: Api, path: str, *, labels: str = "", fields: str = "", page: int = PAGE, timeout: float = TIMEOUT, wait: float = 0.0
+) -> list[dict[str, Any]]:
+    """All objects of a collection, in pages of `page`; `labels` and `fields` are selectors. One whole state of the cluster: where
+    the API has forgotten it between two pages (410), it is asked from the beginning."""
+    query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+    items: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        whole = f"{path}?{urlencode({**query, 'limit': str(page), **({'continue': after} if after else {})})}"
+        try:
+            found = api.get_json(whole, timeout, wait=wait)
+            items += found["items"] or []
+            after = (found.get("metadata") or {}).get("continue") or ""
+        except Gone:
+            if not after:
+                raise
+            items, after, page = [], "", 0  # 0 is no limit: the second time all at once
+            continue
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _odd(api, whole, error) from error
+        if not after:
+            return items
+
+
+def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeUsage:
+    """The summary first, so that no pod is in it that the list lacks but those that ended meanwhile."""
+    path = f"/api/v1/nodes/{_part(node)}/proxy/stats/summary"
+    summary = api.get_json(path, timeout, wait=wait)
+    if not isinstance(summary.get("node"), dict):
+        raise Unusable(api.host, path, "the answer has no node", "is enableDebuggingHandlers false on the node?")
+    pods = api.get_json(f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}", timeout, wait=wait)
+    return NodeUsage(summary, list(pods.get("items") or ()), api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait))
+
+
+def _pod(item: dict[str, Any]) -> Pod:
+    meta, status = item["metadata"], item.get("status") or {}
+    disrupted = any(
+        (condition.get("type"), condition.get("status"), condition.get("reason")) == ("DisruptionTarget", "True", "TerminationByKubelet")
+        for condition in status.get("conditions") or []
+    )
+    restarted = (item.get("spec") or {}).get("restartPolicy") == "Always"
+    annotations = meta.get("annotations") or {}
+    owner: dict[str, Any] = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
+    return Pod(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        phase=status.get("phase") or "Unknown",
+        reason=status.get("reason") or "",
+        deleted=bool(meta.get("deletionTimestamp")),
+        mirror=MIRROR in annotations,
+        config_hash=annotations.get(CONFIG_HASH, ""),
+        containers=tuple(
+            _container(entry)
+            for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+            for entry in status.get(kind) or []
+        ),
+        put_out=disrupted or (restarted and status.get("phase") == "Succeeded" and not meta.get("deletionTimestamp")),
+        controller=f"{owner['kind']}/{owner['name']}" if owner else "",
+        controller_uid=owner.get("uid") or "",
+    )
+
+
+def _container(entry: dict[str, Any]) -> Container:
+    running = (entry.get("state") or {}).get("running") or {}
+    return Container(
+        name=entry["name"],
+        id=entry.get("containerID") or "",
+        ready=bool(entry.get("ready")),
+        restarts=int(entry.get("restartCount") or 0),
+        running_since=_time(running.get("startedAt")),
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    """RFC 3339 as Kubernetes writes it, in UTC."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _odd(api: Api, path: str, error: Exception) -> Unusable:
+    return Unusable(
+        api.host, path, f"the answer lacks a field or has an odd one ({type(error).__name__}: {error})",
+        f"look at it by hand: kubectl get --raw {json.dumps(path)}",
+    )  # fmt: skip

@@ -1,0 +1,343 @@
+"""HTTP through the SSH connection there is already: direct-tcpip channels, no listener, no kubeconfig and no key on the operator's disk.
+
+A request has a connection of its own. Only what one `TunnelApi` reads may come over the connection of its read before: an answer over a
+kept one can be that of an API server which is already ending, so whoever proves a new process makes a `TunnelApi` for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from roles.engine.api import errors
+from roles.engine.api.client import CA_WAY_OUT, DONE, TIMEOUT, TLS_SERVER_NAME, Base, tls_way_out
+from roles.engine.api.kubeconfig import Credentials, tls_context
+from roles.engine.bridge import Channel, ChannelException, SSHException, Transport
+from roles.engine.timeouts import patient
+
+_CHUNK = 65536
+#: RFC 4254, section 5.1: SSH_OPEN_ADMINISTRATIVELY_PROHIBITED. sshd decides it before it tries the port.
+_PROHIBITED = 1
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What a tunnel ends at, in the words of its error messages. `instead` is what would do where forwarding is forbidden."""
+
+    name: str
+    authority: str
+    tls_way_out: str
+    instead: str
+
+
+_APISERVER = Peer("kube-apiserver", "the kubeconfig's CA", CA_WAY_OUT, "kubectl")
+
+
+class Tunnel:
+    """HTTP requests to `server` through direct-tcpip channels of an SSH transport: over TLS, or plain without a `context`.
+
+    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for. A `token` is sent only
+    where `context` verifies the server's certificate and name.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        server: tuple[str, int],
+        host: str,
+        *,
+        context: ssl.SSLContext | None,
+        name: str,
+        token: str | None = None,
+        peer: Peer = _APISERVER,
+    ) -> None:
+        self._transport = transport
+        self._server = server
+        self._host = host
+        self._context = context
+        self._name = name
+        # A token is a password: whoever gets it is the cluster's admin. It goes to nobody whose certificate was not verified.
+        self._token = token if _verifies(context) else None
+        self._peer = peer
+
+    @property
+    def _where(self) -> str:
+        return f"{'https' if self._context else 'http'}://{self._server[0]}:{self._server[1]} as seen from {self._host}"
+
+    def probe(self, timeout: float = TIMEOUT) -> None:
+        """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead server is no matter. What it opens is
+        the connection of the first read."""
+        with contextlib.suppress(errors.Unreachable, errors.Timeout):
+            self._keep(self._open("/", time.monotonic() + patient(timeout)))
+
+    def read(self, path: str, timeout: float = TIMEOUT) -> tuple[int, bytes]:
+        """HTTP status and body of a GET, over the connection of the read before where it is still there. `timeout` and errors are
+        those of `request`."""
+        deadline = time.monotonic() + timeout
+        stream = self._kept()
+        if stream is not None:
+            # The server may have closed it since; to read once more does no harm.
+            with contextlib.suppress(errors.Unreachable):
+                return self._exchange(stream, deadline, "GET", path, keep=True)
+        return self._exchange(self._open(path, deadline), deadline, "GET", path, keep=True)
+
+    def request(
+        self, path: str, timeout: float = TIMEOUT, body: bytes | None = None, *, verb: str = "", content: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """HTTP status and body of a GET, or of a POST (or another `verb`) where a `body` of the media type `content` is given.
+        `timeout`: seconds, stretched already.
+
+        Raises Unreachable, Timeout, TLS, ConnectionLost, ForwardingForbidden.
+        """
+        deadline = time.monotonic() + timeout
+        verb = verb or ("GET" if body is None else "POST")
+        return self._exchange(self._open(path, deadline), deadline, verb, path, body, content)
+
+    def _exchange(
+        self, stream: _Stream, deadline: float, verb: str, path: str, body: bytes | None = None, content: str = "", *, keep: bool = False
+    ) -> tuple[int, bytes]:
+        stream.deadline = deadline
+        connection = http.client.HTTPConnection(self._server[0], self._server[1])
+        connection.sock = stream  # http.client asks no more of it than what it has
+        headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": "daytwo"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if body is not None:
+            headers["Content-Type"] = content
+        kept = False
+        try:
+            with self._named(path):
+                stream.handshake()
+                connection.request(verb, path, body, headers)
+                response = connection.getresponse()
+                answer = response.status, response.read()
+            # One that is not well may be about to end.
+            kept = keep and response.status == HTTPStatus.OK and not response.will_close
+            if kept:
+                self._keep(stream)
+            return answer
+        finally:
+            if not kept:
+                stream.channel.close()
+
+    def _kept(self) -> _Stream | None:
+        """The connection of the read before, for this one alone: who reads at the same time gets another."""
+        owner, _ = KEPT.get(self._transport, (None, None))
+        return KEPT.pop(self._transport)[1] if owner is self else None
+
+    def _keep(self, stream: _Stream) -> None:
+        for transport in [self._transport, *(other for other in KEPT if not other.is_active())]:
+            if transport in KEPT:
+                KEPT.pop(transport)[1].channel.close()
+        KEPT[self._transport] = (self, stream)
+
+    @contextlib.contextmanager
+    def _named(self, path: str) -> Iterator[None]:
+        """Turns what goes wrong on a connection into this package's errors."""
+        try:
+            yield
+        except ssl.SSLCertVerificationError as error:
+            raise errors.TLS(
+                self._host,
+                path,
+                f"the certificate at {self._where} is not valid for {self._name!r} by {self._peer.authority} ({error.verify_message})",
+                tls_way_out(error.verify_message) or self._peer.tls_way_out,
+            ) from error
+        except TimeoutError as error:
+            raise self._timeout(path, "for an answer") from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise self._closed(path, error) from error
+        except ssl.SSLError as error:
+            raise errors.TLS(
+                self._host,
+                path,
+                f"no TLS with {self._where} ({error.reason or error})",
+                f"is {self._peer.name} there, and does it take this certificate?",
+            ) from error
+        except (http.client.HTTPException, EOFError, OSError, SSHException) as error:
+            if not self._transport.is_active():
+                raise self._lost(path, error) from error
+            raise self._closed(path, error) from error
+
+    def _open(self, path: str, deadline: float) -> _Stream:
+        try:
+            channel = self._transport.open_channel(
+                "direct-tcpip", self._server, ("127.0.0.1", 0), timeout=max(deadline - time.monotonic(), 0.1)
+            )
+        except ChannelException as error:
+            if error.code == _PROHIBITED:
+                raise errors.ForwardingForbidden(
+                    self._host,
+                    path,
+                    f"its sshd forbids forwarding to {self._server[0]}:{self._server[1]}",
+                    f"allow it for this user (AllowTcpForwarding local, PermitOpen), or have {self._peer.instead} on the node",
+                ) from error
+            raise errors.Unreachable(
+                self._host,
+                path,
+                f"nothing accepts connections at {self._where} ({error.text or error.code})",
+                f"look at the {self._peer.name} there: `crictl ps -a`, `journalctl -u kubelet`",
+            ) from error
+        except (SSHException, OSError, EOFError) as error:
+            if not self._transport.is_active():
+                raise self._lost(path, error) from error
+            if "timeout" in str(error).lower():
+                raise self._timeout(path, "to connect") from error
+            raise errors.Unreachable(self._host, path, f"no channel to {self._where} ({error})", "try again") from error
+        return _Stream(channel, self._context, self._name)
+
+    def _lost(self, path: str, error: object) -> errors.ConnectionLost:
+        return errors.ConnectionLost(self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again")
+
+    def _timeout(self, path: str, what: str) -> errors.Timeout:
+        return errors.Timeout(
+            self._host, path, f"out of time {what} at {self._where}", f"look at the node's load and its {self._peer.name}"
+        )
+
+    def _closed(self, path: str, error: Exception) -> errors.Unreachable:
+        return errors.Unreachable(
+            self._host,
+            path,
+            f"{self._where} closed the connection in mid-answer ({error or type(error).__name__})",
+            "it is starting or stopping: try again",
+        )
+
+
+class TunnelApi(Base):
+    """HTTPS through direct-tcpip channels of an SSH transport.
+
+    Without `verify` for the controller-manager and the scheduler only: their serving certificates are self-signed, and new
+    at each start, and the channel ends on the node's own loopback. Such a peer sees a client certificate, which is no use to it (the
+    key signs this one handshake), and never a token: without a client certificate it is not asked at all (Untold).
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        credentials: Credentials,
+        server: tuple[str, int],
+        host: str,
+        tls_server_name: str = TLS_SERVER_NAME,
+        verify: bool = True,
+    ) -> None:
+        super().__init__(host)
+        context = tls_context(credentials, verify)
+        self._nobody = not verify and credentials.certificate is None
+        self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token)
+
+    def probe(self, timeout: float = TIMEOUT) -> None:
+        """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead API is no matter."""
+        self._tunnel.probe(timeout)
+
+    def _get(self, path: str, timeout: float) -> bytes:
+        self._who(path)
+        status, body = self._tunnel.read(path, timeout)
+        if status == HTTPStatus.OK:
+            return body
+        raise errors.by_status(self._host, path, status, body)
+
+    def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
+        self._who(path)
+        status, answer = self._tunnel.request(path, timeout, body, verb=verb, content=content)
+        if status in DONE:
+            return answer
+        raise errors.by_status(self._host, path, status, answer)
+
+    def _who(self, path: str) -> None:
+        if self._nobody:
+            raise errors.Untold(
+                self._host,
+                path,
+                "the certificate there is self-signed and cannot be verified, and all that the kubeconfig has is a bearer "
+                "token, which is not sent to such a peer",
+                "have a kubeconfig with a client certificate there, such as kubeadm's admin.conf",
+            )
+
+
+def _verifies(context: ssl.SSLContext | None) -> bool:
+    return context is not None and context.verify_mode == ssl.CERT_REQUIRED and context.check_hostname
+
+
+class _Stream(io.RawIOBase):
+    """A channel as http.client uses a socket, times out at `deadline`. TLS is in memory: a channel has no file descriptor for ssl to wrap.
+
+    Uses nothing but the channel's own recv and send, so it yields where those do: to threads, or to gevent's hub.
+    """
+
+    def __init__(self, channel: Channel, context: ssl.SSLContext | None, name: str) -> None:
+        super().__init__()
+        self.channel = channel
+        self.deadline = 0.0
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name) if context else None
+
+    def handshake(self) -> None:
+        """Nothing to agree on in plain text, or the second time."""
+        if self._tls:
+            self._pump(self._tls.do_handshake)
+
+    def sendall(self, data: bytes) -> None:
+        if self._tls is None:
+            return self._armed().sendall(data)
+        view = memoryview(data)
+        while view:
+            view = view[self._pump(self._tls.write, view) :]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._tls is None:
+            data = self._armed().recv(len(buffer))
+            buffer[: len(data)] = data
+            return len(data)
+        try:
+            return int(self._pump(self._tls.read, len(buffer), buffer))
+        except ssl.SSLZeroReturnError:
+            return 0
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self, _CHUNK)
+
+    def close(self) -> None:
+        """Nothing: http.client closes early and reads on. The channel is closed by who opened it."""
+
+    def _pump(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        while True:
+            try:
+                result = step(*arguments)
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = self._armed().recv(_CHUNK)
+                if data:
+                    self._incoming.write(data)
+                else:
+                    self._incoming.write_eof()
+                continue
+            self._flush()
+            return result
+
+    def _flush(self) -> None:
+        data = self._outgoing.read()
+        if data:
+            self._armed().sendall(data)
+
+    def _armed(self) -> Channel:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.channel.settimeout(left)
+        return self.channel
+
+
+#: The one connection of each SSH transport that is kept for reading, and whose it is. Held here, it is closed by a call, and never by the
+#: garbage collector in the middle of a message (Channel.__del__ sends one, and waits for the lock that its own thread may hold).
+KEPT: dict[Transport, tuple[Tunnel, _Stream]] = {}

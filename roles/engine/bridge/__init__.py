@@ -1,0 +1,68 @@
+"""The one place that touches pyinfra, gevent and paramiko: hosts and their connections, tasks that wait, the terminal.
+
+An asyncio pyinfra changes this package and no other.
+"""
+
+from roles.engine.bridge.channels import CHANNEL_ERRORS, Channel, ChannelException, SSHException, Transport
+from roles.engine.bridge.hosts import (
+    Answer,
+    ConnectionLost,
+    Feed,
+    Fleet,
+    Refused,
+    Remote,
+    RemoteError,
+    as_deploy,
+    current_fleet,
+    current_host,
+    drive,
+    hosts_by_name,
+    leave,
+    on_interrupt,
+    once,
+    open_inventory,
+    pyinfra_keys,
+    refusals,
+    refuse,
+    stop,
+)
+from roles.engine.bridge.tasks import Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn
+from roles.engine.bridge.terminal import show, show_lines
+
+__all__ = [
+    "CHANNEL_ERRORS",
+    "Answer",
+    "Channel",
+    "ChannelException",
+    "ConnectionLost",
+    "Event",
+    "Feed",
+    "Fleet",
+    "Lock",
+    "Pool",
+    "Refused",
+    "Remote",
+    "RemoteError",
+    "SSHException",
+    "Task",
+    "Timeout",
+    "Transport",
+    "as_deploy",
+    "current_fleet",
+    "current_host",
+    "current_task",
+    "drive",
+    "hosts_by_name",
+    "leave",
+    "on_interrupt",
+    "once",
+    "open_inventory",
+    "pyinfra_keys",
+    "refusals",
+    "refuse",
+    "show",
+    "show_lines",
+    "sleep",
+    "spawn",
+    "stop",
+]

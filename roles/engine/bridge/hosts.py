@@ -1,0 +1,495 @@
+"""Hosts of a pyinfra run: their connections and commands, refusals, and the tasks that drive them.
+
+Written for pyinfra 3.10 (api/host.py, connectors/ssh.py, connectors/util.py, api/operations.py). Upstream is being rewritten
+around asyncio; then this package changes and nothing else does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import shlex
+import signal
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from pyinfra import context
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, all_argument_meta, pop_global_arguments
+from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.config import Config
+from pyinfra.api.connect import connect_all
+from pyinfra.api.connectors import get_all_connectors
+from pyinfra.api.deploy import deploy
+from pyinfra.api.exceptions import DeployError
+from pyinfra.api.host import Host
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.operation import operation
+from pyinfra.api.state import State
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.util import (
+    SUDO_ASKPASS_ENV_VAR,
+    CommandOutput,
+    OutputLine,
+    _ensure_su_askpass_set_for_host,
+    _ensure_sudo_askpass_set_for_host,
+    execute_command_with_sudo_retry,
+    make_unix_command,
+    make_unix_command_for_host,
+    write_stdin,
+)
+
+from roles.engine import timeouts
+from roles.engine.bridge import host_keys, terminal
+from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
+from roles.engine.bridge.tasks import AsyncResult, Lock, Pool, Queue, Task, Timeout, sleep, spawn
+from roles.engine.harmless import one_line, within
+from roles.engine.inputs import names
+from roles.engine.transaction import mask_text
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# An API server that is away for the moment is expected and told by daytwo itself; paramiko would print a line for each try.
+logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
+terminal.guard()
+host_keys.guard()
+
+CONTROL_PLANE_GROUP = "control_plane"
+# A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
+KEEPALIVE_SECONDS = 15
+# As config.py has it for pyinfra's own command.
+CONNECT_SECONDS = 20
+# Between two tries to get a lost connection back.
+RECONNECT_PAUSE = 2.0
+
+
+class RemoteError(Exception):
+    """A command on a host did not run to its end. Names the host."""
+
+
+class ConnectionLost(RemoteError):
+    """The SSH connection went away while a command ran; what the command started may still run on the node."""
+
+
+class Feed(Queue):  # type: ignore[misc]  # gevent gives its queue no type
+    """What a command is told on its standard input while it runs: texts, and None to close it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command printed; `code` is its exit status. On `stderr`, which is for people, secrets are masked."""
+
+    code: int
+    stdout: list[str]
+    stderr: list[str]
+
+
+class Remote:
+    """One host of the inventory, as daytwo uses it: run a script, get the lines; nothing else."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._connecting = Lock()
+        self.commands = 0
+
+    @property
+    def name(self) -> str:
+        return str(self._host.name)
+
+    @property
+    def groups(self) -> list[str]:
+        return [str(group) for group in self._host.groups]
+
+    @property
+    def is_control_plane(self) -> bool:
+        """It is looked at even where --limit leaves it out."""
+        return CONTROL_PLANE_GROUP in self.groups
+
+    def data(self, key: str, default: Any = None) -> Any:
+        """Inventory data of the host: --data, then host, then group_data, as pyinfra ranks them."""
+        return self._host.data.get(key, default)
+
+    @property
+    def data_keys(self) -> set[str]:
+        """The names of all data of the host, --data too; but not those that `own_keys` names, which are no affair of daytwo's."""
+        return set(self._host.data.dict()) - set(names(self._host.data.get("own_keys")) or ())
+
+    def data_origin(self, key: str) -> str:
+        """Where the value that counts for a key of the host's data stands, in an operator's words."""
+        inventory = self._host.inventory
+        if key in inventory.get_override_data():
+            return "--data"
+        if key in inventory.get_host_data(self.name):
+            return "its own data in the inventory"
+        # The group that comes last wins (pyinfra/api/inventory.py, get_groups_data).
+        groups = [group for group in self.groups if key in inventory.get_group_data(group)]
+        return f"group_data/{(groups or ['all'])[-1]}.py"
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._host.connected)
+
+    def connect(self) -> bool:
+        """Connect if not connected; used for hosts that --limit left out and that are needed for looking."""
+        self._host.connect(reason="to look at the control plane")
+        return self.connected
+
+    @property
+    def alive(self) -> bool:
+        """Connected, and the connection has not been seen to be lost."""
+        transport = self.transport
+        return self.connected and (not self.by_ssh or (transport is not None and transport.is_active()))
+
+    def ensure_connected(self, within: float = 0.0) -> None:
+        """Connect where there is no connection that lives. It is tried once at least, and then again for `within` seconds; raises
+        ConnectionLost when they are over."""
+        until = time.monotonic() + within
+        # Each that comes at the same moment would replace the connection of the one before.
+        with self._connecting:
+            while not self.alive:
+                try:
+                    if self.connected:
+                        self.reconnect()
+                    elif not self.connect():
+                        raise ConnectionLost(f"{self.name}: unreachable")
+                except ConnectionLost:
+                    if time.monotonic() >= until:
+                        raise
+                    sleep(RECONNECT_PAUSE)
+
+    def drop(self) -> None:
+        """Close a connection that no longer answers, so that all who wait on it learn of it."""
+        if (transport := self.transport) is not None:
+            transport.close()
+
+    def reconnect(self) -> None:
+        """Make a lost connection anew. Raises ConnectionLost where the host does not answer."""
+        try:
+            self._host.connector.connect()
+        except Exception as error:
+            raise ConnectionLost(f"{self.name}: {error}") from error
+
+    @property
+    def by_ssh(self) -> bool:
+        """It is reached over SSH, and not by @local, @docker or the like."""
+        return isinstance(self._host.connector, SSHConnector)
+
+    @property
+    def is_checked(self) -> bool:
+        """Its key was judged by the rules of the operator's own ssh, or there is no connection that needs it."""
+        connector = self._host.connector
+        return not isinstance(connector, SSHConnector) or connector.client is None or host_keys.is_checked(connector.client)
+
+    @property
+    def transport(self) -> Transport | None:
+        """The SSH transport, for tunnels; None where the connector is not SSH (@local, @docker)."""
+        connector = self._host.connector
+        if isinstance(connector, SSHConnector) and connector.client is not None:
+            return cast("Transport | None", connector.client.get_transport())
+        return None
+
+    def run(
+        self,
+        script: str,
+        *,
+        stdin: str | None = None,
+        timeout: float | None = None,
+        on_line: Callable[[str], None] | None = None,
+        feed: Feed | None = None,
+    ) -> Answer:
+        """Run a POSIX sh script as the inventory says (_sudo and friends apply); `on_line` sees stdout as it comes.
+
+        With `feed`, standard input stays open after `stdin`, and gets what is put there until None is. Raises ConnectionLost when
+        the connection goes away, RemoteError on a timeout (seconds).
+        """
+        self.commands += 1
+        arguments, _ = pop_global_arguments(self._host.state, self._host, {})
+        connector_arguments = {key: value for key, value in arguments.items() if key in CONNECTOR_ARGUMENT_KEYS}
+        for key in ("_timeout", "_stdin", "_success_exit_codes", "_get_pty"):
+            connector_arguments.pop(key, None)
+        try:
+            with Timeout(timeout, TimeoutError) if timeout else Timeout(None):
+                if isinstance(self._host.connector, SSHConnector):
+                    code, output = self._run_over_ssh(script, stdin, on_line, feed, connector_arguments)
+                elif feed is not None:
+                    raise RemoteError(f"{self.name}: changes are made over SSH, and this host is reached otherwise")
+                else:
+                    success, output = self._host.run_shell_command(
+                        StringCommand(script), _stdin=[stdin] if stdin else None, **connector_arguments
+                    )
+                    code = 0 if success else 1
+                    for line in output.stdout_lines if on_line else ():
+                        cast("Callable[[str], None]", on_line)(line)
+        except TimeoutError as error:
+            raise RemoteError(f"{self.name}: no answer within {timeout:g} s") from error
+        except CHANNEL_ERRORS as error:
+            raise ConnectionLost(f"{self.name}: the SSH connection was lost: {error}") from error
+        return Answer(code, output.stdout_lines, [mask_text(line) for line in output.stderr_lines])
+
+    def _run_over_ssh(
+        self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, feed: Feed | None, arguments: dict[str, Any]
+    ) -> tuple[int, CommandOutput]:
+        # pyinfra's own run_shell_command gives the output only at the end, and not the exit status.
+        connector = cast(SSHConnector, self._host.connector)
+
+        def execute() -> tuple[int, CommandOutput]:
+            command, password = _become(self._host, script, arguments)
+            client = connector.client
+            transport = client.get_transport() if client else None
+            if client is None or transport is None or not transport.is_active():
+                raise ConnectionLost(f"{self.name}: there is no SSH connection")
+            transport.set_keepalive(KEEPALIVE_SECONDS)
+            to_stdin, from_stdout, from_stderr = client.exec_command(command)
+            errors = spawn(lambda: [line.rstrip("\n") for line in from_stderr])
+            feeder: Task | None = None
+            lines: list[OutputLine] = []
+            try:
+                if feed is not None:
+                    feeder = spawn(_pour, password + (stdin or ""), feed, to_stdin)
+                elif stdin is not None or password:
+                    write_stdin([password + (stdin or "")], to_stdin)  # closes it, too
+                else:
+                    to_stdin.close()
+                for raw in from_stdout:
+                    line = raw.rstrip("\n")
+                    lines.append(OutputLine("stdout", line))
+                    if on_line is not None:
+                        on_line(line)
+                lines += [OutputLine("stderr", line) for line in errors.get()]
+                # The status comes after the last output; a channel that is closed before would never tell it.
+                code = from_stdout.channel.recv_exit_status()
+            finally:
+                errors.kill()
+                if feeder is not None:
+                    feeder.kill()
+                from_stdout.channel.close()
+            if code == -1:
+                raise ConnectionLost(f"{self.name}: the SSH connection was lost while a command ran")
+            return code, CommandOutput(lines)
+
+        return cast("tuple[int, CommandOutput]", execute_command_with_sudo_retry(self._host, cast(Any, arguments), execute))
+
+
+def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """The command line that becomes root and runs a script, and what it reads first from its standard input: sudo's password, or "".
+
+    pyinfra would have the password in the arguments of `env`, where everybody on the node can read it for that moment. Here a shell reads
+    it, byte by byte up to the line feed (POSIX, read), into its environment, which its own user and root can read alone; the askpass
+    script that pyinfra has laid down takes it from there.
+    """
+    password = (arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")) if arguments.get("_sudo") else None
+    if not password:
+        return make_unix_command_for_host(host.state, host, StringCommand(script), **arguments).get_raw_value(), ""
+    askpass = _ensure_sudo_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
+    more = {"_sudo_password": "-", "_sudo_askpass_path": None}  # as with a password, and without its value
+    if arguments.get("_su_user") and arguments.get("_su_password"):
+        more["_su_askpass_path"] = _ensure_su_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
+    command = make_unix_command(StringCommand(script), **{**arguments, **more}).get_raw_value()
+    read = f"IFS= read -r {SUDO_ASKPASS_ENV_VAR} || exit 1; export {SUDO_ASKPASS_ENV_VAR}"
+    return f"sh -c {shlex.quote(f'{read}; SUDO_ASKPASS={shlex.quote(askpass)}; export SUDO_ASKPASS; exec {command}')}", f"{password}\n"
+
+
+def _pour(first: str, feed: Feed, to_stdin: Any) -> None:
+    # A write to a channel that has gone fails; whoever reads its output learns of it.
+    with contextlib.suppress(*CHANNEL_ERRORS):
+        for text in itertools.chain([first], iter(feed.get, None)):
+            to_stdin.write(text)
+            to_stdin.flush()
+        to_stdin.close()
+
+
+@dataclass
+class Fleet:
+    """The hosts of one pyinfra run, in the order of the inventory.
+
+    `targets` are connected and asked for by --limit (or all); `others` are in the inventory and left out by --limit;
+    `unreachable` were asked for and could not be connected to, which pyinfra itself may pass over in silence; `inventory` are all.
+    """
+
+    targets: list[Remote]
+    others: list[Remote]
+    unreachable: list[Remote]
+    inventory: list[Remote]
+
+    @property
+    def lock_host(self) -> Remote:
+        """Where the cluster's lock lies: the first control-plane node of the inventory, or its first host where it has none."""
+        return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
+
+    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = 20) -> dict[str, R | Exception]:
+        """Do `work` on many hosts at once; an exception becomes that host's result."""
+
+        def guarded(remote: Remote) -> R | Exception:
+            try:
+                return work(remote)
+            except Exception as error:
+                return error
+
+        results = Pool(parallel).imap(guarded, remotes)
+        return {remote.name: result for remote, result in zip(remotes, results, strict=True)}
+
+
+_results: weakref.WeakKeyDictionary[Any, dict[str, AsyncResult[Any]]] = weakref.WeakKeyDictionary()
+_fleets: weakref.WeakKeyDictionary[Any, Fleet] = weakref.WeakKeyDictionary()
+_left: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def current_fleet() -> Fleet:
+    """The hosts of the pyinfra run that the calling deploy code belongs to."""
+    state = context.host.state
+    fleet = _fleets.get(state)
+    if fleet is None:
+        fleet = _fleets[state] = _fleet(state)
+    return fleet
+
+
+def open_inventory(path: str, project: str, connect: bool = True) -> Fleet:
+    """The hosts of an inventory file without pyinfra's own command, for tests of an operator's nodes: connected, or known only.
+
+    group_data is read from beside the file and from `project`, as pyinfra does. A host that does not answer is `unreachable`.
+    """
+    from pyinfra_cli.inventory import make_inventory  # noqa: PLC0415 - the command line's own room, needed here alone
+
+    state = State()
+    with context.ctx_state.use(state):  # the loader notes in it which file it reads
+        inventory: Inventory = make_inventory(path, cwd=project)
+    state.init(inventory, Config(CONNECT_TIMEOUT=CONNECT_SECONDS))
+    if connect:
+        connect_all(state)
+    return _fleet(state)
+
+
+def _fleet(state: State) -> Fleet:
+    active = {host.name for host in state.active_hosts}
+    limited = {host.name for host in state.inventory if state.is_host_in_limit(host)}
+    remotes = {host.name: Remote(host) for host in state.inventory}
+    if unchecked := [name for name, remote in remotes.items() if not remote.is_checked]:
+        raise refuse(
+            f"{', '.join(unchecked)}: connected to without daytwo's config.py, so nobody has judged the host's key as your ssh would; "
+            "start pyinfra in daytwo's folder, and with no other --config"
+        )
+    try:
+        timeouts.take(remote.data(timeouts.KEY) for remote in remotes.values())
+    except ValueError as error:
+        raise refusals([error]) from None
+    return Fleet(
+        targets=[remote for name, remote in remotes.items() if name in active],
+        others=[remote for name, remote in remotes.items() if name not in limited],
+        unreachable=[remote for name, remote in remotes.items() if name in limited - active],
+        inventory=list(remotes.values()),
+    )
+
+
+def once(key: str, work: Callable[[Fleet], T]) -> T:
+    """Do `work` once for the whole run, whichever host's deploy code comes first; all get its result, or its error.
+
+    It runs in a greenlet of its own, outside pyinfra's bounded host pool, so that it can wait for hosts that have not
+    entered the pool yet. Expected refusals are raised as DeployError, which stops pyinfra before any operation runs.
+    """
+    state = context.host.state
+    fleet = current_fleet()
+    per_state = _results.setdefault(state, {})
+    result = per_state.get(key)
+    if result is None:
+        result = per_state[key] = AsyncResult()
+        spawn(_settle, result, work, fleet)
+    return cast(T, result.get())
+
+
+def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) -> None:
+    # gevent prints a traceback for an error that leaves a greenlet; a refusal is no accident.
+    try:
+        result.set(work(fleet))
+    except BaseException as error:
+        result.set_exception(error)
+
+
+class Refused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
+    """A refusal is no accident: pyinfra would tell in which file and line it was raised, which is one of gevent's."""
+
+    @property
+    def __traceback__(self) -> None:
+        return None
+
+    @__traceback__.setter
+    def __traceback__(self, traceback: object) -> None:
+        """Kept by Python all the same, for those who ask sys.exc_info()."""
+
+
+def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
+    """The error that stops a pyinfra run in the prepare phase, under -y too; `reasons` are told below the message, one by one."""
+    return Refused("\n".join([one_line(message), *(f"  - {within(str(reason))}" for reason in reasons)]))
+
+
+def refusals(reasons: Iterable[object]) -> DeployError:
+    """The error that stops a run because of `reasons`, all of them told."""
+    return refuse("refused, nothing was written on any node:", reasons)
+
+
+def stop(reasons: Iterable[object]) -> None:
+    """Raises DeployError with all of them where there are any."""
+    if found := list(reasons):
+        raise refusals(found)
+
+
+def leave(code: int) -> None:
+    """End pyinfra in its prepare phase with an exit status of daytwo's own: pyinfra's tells only whether a host failed.
+
+    Called by the deploy code of each host; the first one raises SystemExit, which gevent's hub hands on to pyinfra's main greenlet,
+    and that disconnects from all hosts on its way out (pyinfra_cli/cli.py, cli).
+    """
+    state = context.host.state
+    if state not in _left:
+        _left.add(state)
+        raise SystemExit(code)
+
+
+def as_deploy(title: str, face: Callable[[], None]) -> Callable[[], None]:
+    """The function as a deploy of pyinfra's, which shows `title`."""
+    return cast("Callable[[], None]", deploy(title)(face))
+
+
+def current_host() -> str:
+    """Name of the host whose deploy code runs now."""
+    return str(context.host.name)
+
+
+def pyinfra_keys() -> frozenset[str]:
+    """The data keys that mean something to pyinfra itself: how to connect, how to become root, how to run an operation."""
+    connectors = {key for connector in get_all_connectors().values() for key in getattr(connector, "data_meta", {})}
+    return frozenset(connectors | (all_argument_meta.keys() - {"name"}))
+
+
+def on_interrupt(handle: Callable[[], None]) -> None:
+    """From now on Ctrl-C (and SIGTERM, as CI systems send it) calls `handle`, and no longer ends pyinfra with exit status 0.
+
+    `handle` must not wait; it may raise SystemExit. It runs in a greenlet of its own, from which gevent's hub hands SystemExit on to
+    pyinfra's main greenlet: a signal finds any greenlet at work, and one of paramiko's would pass over it in silence (threading does).
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: spawn(handle))
+
+
+@operation(is_idempotent=True)  # type: ignore[untyped-decorator]
+def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
+    """One operation for one host: `work(host name)` is waited for, True is success and False fails the host.
+
+    Without `changes` there is nothing to do and pyinfra reports no change.
+    """
+    if not changes:
+        context.host.noop(f"{what}: as wanted")
+        return
+
+    # pyinfra looks at what the function returns only where it takes these two arguments.
+    def result(state: State, host: Host) -> bool:
+        return work(host.name)
+
+    yield FunctionCommand(result, (), {})
+
+
+def hosts_by_name(remotes: Iterable[Remote]) -> dict[str, Remote]:
+    return {remote.name: remote for remote in remotes}

@@ -1,0 +1,75 @@
+"""Pure: a control-plane component and the gates wanted on it -> its new manifest, and the change to it."""
+
+from __future__ import annotations
+
+import re
+
+from roles.engine.control_plane.facts import Component
+from roles.engine.editing import FormatError, GateChanges, flags, manifest
+from roles.engine.transaction import Change, FileEdit, Refusal, change_id
+
+
+def edit(component: Component, wanted: GateChanges) -> bytes:
+    """The manifest with the gates as wanted; the same bytes where they are so. Raises Refusal."""
+    path = component.file.path
+    if why := component.file.why_not_replaceable():
+        raise Refusal(component.host, f"{path} {why}")
+    try:
+        after = manifest.edit_gates(component.data, component.container, wanted)
+        pair = flags.swallowed(component.argv, manifest.container_argv(after, component.container))
+    except FormatError as error:
+        raise Refusal(component.host, str(error.in_file(path))) from None
+    if pair:
+        raise Refusal(
+            component.host,
+            f"{path}: {pair[1]} would come behind {pair[0]}, which stands without a value and may take it for one",
+            f"write {pair[0]}=VALUE (a switch: {pair[0]}=true)",
+        )
+    return after
+
+
+def change(component: Component, after: bytes, unit: str, run_id: str, summary: str) -> Change:
+    """The change of a component's manifest to `after`, which recreates its pod. `unit` is the kubelet's."""
+    return Change(
+        id=change_id(run_id, component.host, component.name),
+        node=component.host,
+        component=component.name,
+        kind="static-pod",
+        unit=unit,
+        summary=summary,
+        files=(FileEdit(component.file.path, component.data, after),),
+        health_url=component.health_url,
+        old_argv=argv(component, component.data),
+        new_argv=argv(component, after),
+        pod=component.log_name,
+        container=component.container,
+    )
+
+
+def argv(component: Component, data: bytes) -> tuple[str, ...] | None:
+    """The process's arguments from a manifest; None where $(VARIABLES) in them are known to the kubelet only."""
+    words = tuple(manifest.container_argv(data, component.container))
+    return None if any("$(" in word for word in words) else words
+
+
+def warnings(component: Component) -> list[str]:
+    """What an operator should know before this component is recreated."""
+    expected = argv(component, component.data)
+    if expected is None or not (others := flags.differences(component.process.argv, expected)):
+        return []
+    return [
+        f"{component.name} runs with other arguments than {component.file.path} gives: the manifest was not taken up; a change of it also"
+        f" brings: {'; '.join(others)}"
+    ]
+
+
+def places(component: Component, said: str) -> list[str]:
+    """`FILE, line N` of each argument of its manifest that `said` names, by a gate or by the flag; the file alone where it names none."""
+    path = component.file.path
+    try:
+        lines = manifest.argument_lines(component.data, component.name)
+    except FormatError:
+        lines = []
+    words = set(re.findall(r"[\w-]+", said))
+    found = [line for word, line in lines if words & {*re.findall(r"\w+(?==)", word.partition("=")[2]), f"--{flags.name_of(word)}"}]
+    return [f"{path}, line {line}" for line in dict.fromkeys(found)] or [path]

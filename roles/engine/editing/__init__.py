@@ -1,0 +1,36 @@
+"""Pure editors that change exactly what they own and keep every other byte. No host, no pyinfra, no clock."""
+
+from roles.engine.editing import cluster_configuration, envfile, flags, known_hosts, kubelet_config, manifest, unit, words, yaml_text
+from roles.engine.editing.errors import FormatError
+from roles.engine.editing.flags import KUBE, GateChanges, flag_values, last_flag
+from roles.engine.editing.known_hosts import KnownKey, fingerprint, keys_of, lists_key, verdict
+from roles.engine.editing.kubelet_config import ABSENT, Absent
+from roles.engine.editing.mapped import Mapped, line_of
+from roles.engine.editing.yaml_text import Node
+
+__all__ = [
+    "ABSENT",
+    "KUBE",
+    "Absent",
+    "FormatError",
+    "GateChanges",
+    "KnownKey",
+    "Mapped",
+    "Node",
+    "cluster_configuration",
+    "envfile",
+    "fingerprint",
+    "flag_values",
+    "flags",
+    "keys_of",
+    "known_hosts",
+    "kubelet_config",
+    "last_flag",
+    "line_of",
+    "lists_key",
+    "manifest",
+    "unit",
+    "verdict",
+    "words",
+    "yaml_text",
+]

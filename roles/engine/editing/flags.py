@@ -1,0 +1,443 @@
+"""Command lines as Kubernetes components read them: pflag's syntax, and the list behind --feature-gates.
+
+Sources: spf13/pflag flag.go (parseLongArg), k8s.io/component-base/featuregate/feature_gate.go (Set),
+k8s.io/component-base/cli/flag/flags.go (WordSepNormalizeFunc), Go strconv.ParseBool.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from roles.engine.editing.errors import FormatError
+from roles.engine.editing.mapped import Mapped, Splice
+
+# A gate's wanted value; None takes it out.
+GateChanges = Mapping[str, bool | None]
+
+FEATURE_GATES = "feature-gates"
+# Control-plane components take `kube:NAME` for NAME since 1.31, in all places or in none (k8s.io/component-base/compatibility).
+KUBE = "kube:"
+# What a flag's value may be made of, so that systemd and pflag read it as it is written, wherever it stands.
+_WRITABLE = re.compile(r"[A-Za-z0-9_./:,=<>@+%\[\]-]*")
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
+_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+_FALSE = {"0", "f", "F", "FALSE", "false", "False"}
+
+
+def parse_bool(text: str) -> bool:
+    """A boolean as Go's strconv.ParseBool takes it. Raises FormatError for anything else, such as `yes`."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise FormatError("is not a boolean", value=text, way_out="write true or false")
+
+
+@dataclass(frozen=True)
+class GateItem:
+    """One `NAME=VALUE` of a gate list, with the spot of its value. `prefix` is KUBE where it is written before the name."""
+
+    name: str
+    value: bool
+    prefix: str
+    whole: Mapped
+    written: Mapped
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of a command line: the word(s) it is made of, and its value (None where it stands without one)."""
+
+    words: tuple[Mapped, ...]
+    value: Mapped | None
+
+
+@dataclass(frozen=True)
+class GateFlag:
+    """One --feature-gates of a command line: the word(s) it is made of, and its items."""
+
+    words: tuple[Mapped, ...]
+    value: Mapped
+    items: tuple[GateItem, ...]
+
+
+def parse_gates(value: str) -> list[tuple[str, bool]]:
+    """The items of a gate list in order. Raises FormatError as the component would refuse it."""
+    return [(item.name, item.value) for item in _items(Mapped.of(value.encode("utf-8", "surrogateescape")))]
+
+
+def _items(value: Mapped) -> tuple[GateItem, ...]:
+    found = []
+    position = 0
+    for part in value.text.split(b","):
+        whole = value.slice(position, position + len(part))
+        position += len(part) + 1
+        if not part:
+            continue
+        name, equals, written = part.partition(b"=")
+        if not equals:
+            raise FormatError("a feature gate has no value", value=whole.string, way_out="write NAME=true or NAME=false")
+        begin = part.index(b"=") + 1
+        lead = len(part[begin:]) - len(part[begin:].lstrip())
+        spot = value.slice(position - len(part) - 1 + begin + lead, position - len(part) - 1 + begin + lead + len(written.strip()))
+        try:
+            boolean = parse_bool(written.strip().decode("utf-8", "surrogateescape"))
+        except FormatError as error:
+            raise FormatError("a feature gate's value is not a boolean", value=whole.string, way_out=error.way_out) from None
+        full = name.strip().decode("utf-8", "surrogateescape")
+        bare = full.removeprefix(KUBE)
+        found.append(GateItem(bare, boolean, full.removesuffix(bare), whole, spot))
+    return tuple(found)
+
+
+def _normal(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def name_of(word: str) -> str:
+    """The name of the flag that a word begins (`--max_pods=5`: max-pods); "" for a word that begins none."""
+    return _normal(word.removeprefix("--").partition("=")[0]) if word.startswith("--") else ""
+
+
+def find(words: Sequence[Mapped], name: str, *, switch: bool = False) -> list[Flag]:
+    """Every place of a flag on a command line, `--name=value` and `--name value`; nothing after a bare `--` counts.
+
+    `switch`: a boolean flag, which never takes the next word (pflag, NoOptDefVal) and stands for true without a value.
+    """
+    found = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        text = word.string
+        if text == "--":
+            break
+        key, equals, _ = text.removeprefix("--").partition("=")
+        if text.startswith("--") and _normal(key) == name:
+            if equals:
+                found.append(Flag((word,), word.slice(word.text.index(b"=") + 1, len(word.text))))
+            elif switch or index + 1 == len(words):
+                found.append(Flag((word,), None))
+            else:
+                index += 1
+                found.append(Flag((word, words[index]), words[index]))
+        index += 1
+    return found
+
+
+def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
+    """Every --feature-gates of a command line. Raises FormatError as the component would refuse it."""
+    found = []
+    for flag in find(words, FEATURE_GATES):
+        if flag.value is None:
+            raise FormatError("--feature-gates is the last word and has no value", value=flag.words[0].string)
+        found.append(GateFlag(flag.words, flag.value, _items(flag.value)))
+    if len({item.prefix for flag in found for item in flag.items}) > 1:
+        raise FormatError(f"gates with and without `{KUBE}` stand side by side", way_out="write all names in one way")
+    return found
+
+
+def _mapped(argv: Sequence[str]) -> list[Mapped]:
+    return [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
+
+
+def effective_gates(argv: Sequence[str]) -> dict[str, bool]:
+    """What a command line sets: every list counts, and of a gate set more than once the last value."""
+    return {item.name: item.value for flag in gate_flags(_mapped(argv)) for item in flag.items}
+
+
+def flag_values(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str]:
+    """All values of a flag in order, in both forms. `switch`: a boolean flag, which is "true" where it stands without a value."""
+    found = find(_mapped(argv), name, switch=switch)
+    if switch:
+        return [flag.value.string if flag.value else "true" for flag in found]
+    return [flag.value.string for flag in found if flag.value]
+
+
+def last_flag(argv: Sequence[str], name: str, *, switch: bool = False) -> str | None:
+    """The value of a flag that counts, None where it is not set. `switch` as for `flag_values`."""
+    values = flag_values(argv, name, switch=switch)
+    return values[-1] if values else None
+
+
+def without(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str]:
+    """A command line without one flag."""
+    mapped = _mapped(argv)
+    gone = {id(word) for flag in find(mapped, name, switch=switch) for word in flag.words}
+    return [word.string for word in mapped if id(word) not in gone]
+
+
+def taken(argv: Sequence[str], switches: Set[str]) -> list[tuple[str, str | None]]:
+    """The flags that stand without `=` and take the word behind them, whatever it is, as their value: each with that word, None where it is
+    the last. `switches`: the names of boolean flags, which take none (pflag, parseLongArg and parseSingleShortArg)."""
+    found: list[tuple[str, str | None]] = []
+    words = iter(argv[1:])
+    for word in words:
+        if word == "--":
+            break
+        long = word.startswith("--") and "=" not in word and _normal(word.removeprefix("--")) not in switches
+        if long or word == "-v":
+            found.append((word, next(words, None)))
+    return found
+
+
+def waiting(argv: Sequence[str], switches: Set[str]) -> str | None:
+    """The flag at the end of a command line that still waits for its value, None where there is none. `switches` as in `taken`."""
+    return next((flag for flag, value in taken(argv, switches) if value is None), None)
+
+
+def swallowed(before: Sequence[str], after: Sequence[str], switches: Set[str] = frozenset()) -> tuple[str, str] | None:
+    """A flag that an edit put behind another one that takes it for its value: that one, and the new one. `switches` as in `taken`."""
+    old = set(taken(before, switches))
+    new = (pair for pair in taken(after, switches) if pair not in old)
+    return next(((flag, value) for flag, value in new if value is not None and value.startswith("-")), None)
+
+
+def without_gates(argv: Sequence[str]) -> list[str]:
+    """A command line without its --feature-gates."""
+    return without(argv, FEATURE_GATES)
+
+
+def reached(before: Sequence[str], after: Sequence[str], changes: GateChanges) -> bool:
+    """True where an edit did what it was asked for: the gates are as wanted, the others as before, and no other word changed."""
+    wanted = {name: value for name, value in effective_gates(before).items() if changes.get(name, value) is not None}
+    wanted |= {name: value for name, value in changes.items() if value is not None}
+    return effective_gates(after) == wanted and without_gates(before) == without_gates(after)
+
+
+def written(gates: Mapping[str, bool]) -> str:
+    """A gate list as it stands behind the flag."""
+    return ",".join(f"{name}={'true' if value else 'false'}" for name, value in gates.items())
+
+
+def check_end(argv: Sequence[str]) -> None:
+    """Refuse where a new flag at the end would not be read as one. Raises FormatError."""
+    if "--" in argv:
+        raise FormatError("a bare `--` stands before the place a new flag would go to, and ends the flags", value=" ".join(argv))
+    if argv and posixpath.basename(argv[0]) in _SHELLS:
+        raise FormatError("a shell starts the component, and a flag behind the shell's own words is not its", value=" ".join(argv))
+
+
+def edit(
+    words: Sequence[Mapped],
+    changes: GateChanges,
+    remove: Callable[[tuple[Mapped, ...]], list[Splice]],
+    insert: Callable[[str], list[Splice]],
+) -> list[Splice]:
+    """The splices that make a command line set the gates as wanted; none where it does already.
+
+    A gate that is there is changed where it takes effect, at its last place; a new one goes to the end of the last list, and where all
+    lists are empty, into the last of those; one taken out goes from every list, and a list left empty takes its flag along. `remove`
+    gives the splices that take whole words out, `insert` those that add one new flag.
+    """
+    flags = gate_flags(words)
+    _check_inside(words, FEATURE_GATES)
+    prefix = next((item.prefix for flag in flags for item in flag.items), "")
+    splices: list[Splice] = []
+    new: dict[str, bool] = {}
+    dropped: set[int] = set()
+    for name, value in changes.items():
+        places = [item for flag in flags for item in flag.items if item.name == name]
+        if value is None:
+            dropped |= {id(item) for item in places}
+        elif not places:
+            new[prefix + name] = value
+        elif places[-1].value != value:
+            spot = places[-1].written
+            splices.append(Splice(*spot.extent, b"true" if value else b"false", spot.source))
+    lists = [flag for flag in flags if flag.items]
+    if new and flags and not lists:
+        # A list without items is a list as well: a second flag behind it would be one that nobody expects.
+        empty = Flag(flags[-1].words, flags[-1].value)
+        return [*splices, _put(empty, empty.words[0].string.removeprefix("--").partition("=")[0], written(new))]
+    for flag in lists:
+        kept = [item for item in flag.items if id(item) not in dropped]
+        last = flag is lists[-1]
+        if not kept and not (last and new):
+            splices += remove(flag.words)
+        elif not kept:
+            splices.append(Splice(*_extent(flag.value), written(new).encode(), flag.value.source))
+            new = {}
+        else:
+            splices += _without(flag, dropped)
+            if last and new:
+                end = _extent(kept[-1].whole)[1]
+                splices.append(Splice(end, end, b"," + written(new).encode(), flag.value.source))
+                new = {}
+    return splices + (insert(f"--{FEATURE_GATES}={written(new)}") if new else [])
+
+
+def _check_inside(words: Sequence[Mapped], name: str) -> None:
+    # As in `sh -c "exec kubelet --name=value"`.
+    pattern = re.compile(rf"\S.*[\s;&|'\"(]--{re.escape(name)}(?:[=\s]|\Z)", re.DOTALL)
+    for word in words:
+        if pattern.search(_normal(word.string)):
+            raise FormatError(f"--{name} is written inside a longer word", value=word.string, way_out="give it a word of its own")
+
+
+def edit_one(
+    words: Sequence[Mapped],
+    name: str,
+    value: str | None,
+    remove: Callable[[tuple[Mapped, ...]], list[Splice]],
+    insert: Callable[[str], list[Splice]],
+    *,
+    switch: bool = False,
+) -> list[Splice]:
+    """The splices that make a command line set one flag to `value`, or (None) not at all; none where it is so already.
+
+    The value is written at the flag's last place, and its other places go: of most flags the last one wins, but maps and lists
+    add up (k8s.io/component-base/cli/flag, map_string_string.go; pflag string_slice.go). `remove` and `insert` are as for `edit`.
+    Raises FormatError for a value that cannot be written everywhere as it is.
+    """
+    _check_inside(words, name)
+    found = find(words, name, switch=switch)
+    if value is None:
+        return [splice for flag in _places(found) for splice in remove(flag.words)]
+    if not _WRITABLE.fullmatch(value):
+        raise FormatError(f"a value of --{name} holds a character that daytwo does not write on a command line", value=value)
+    if not found:
+        return insert(f"--{name}={value}")
+    *others, last = _places(found)
+    splices = [splice for flag in others for splice in remove(flag.words)]
+    return splices if _says(last, value, switch) else [*splices, _put(last, name, value)]
+
+
+def _places(found: Sequence[Flag]) -> list[Flag]:
+    """The flags that are written in places of their own, in order: a variable can be used twice."""
+    last = {tuple((word.source, word.extent) for word in flag.words): flag for flag in found}
+    return [flag for flag in found if any(flag is other for other in last.values())]
+
+
+def _says(flag: Flag, value: str, switch: bool) -> bool:
+    return same_value("true" if flag.value is None else flag.value.string, value, switch=switch)
+
+
+def same_value(one: str, other: str, *, switch: bool) -> bool:
+    """Equal values of a flag; those of a switch as booleans. Raises FormatError for a switch with anything else."""
+    return parse_bool(one) == parse_bool(other) if switch else one == other
+
+
+def _put(flag: Flag, name: str, value: str) -> Splice:
+    """Write another value: in its very place, or, where quotes or escapes are a part of that, the whole last word anew."""
+    word = flag.words[-1]
+    if flag.value is None:
+        end = word.spans[-1][1]
+        return Splice(end, end, f"={value}".encode(), word.source)
+    start, end = _extent(flag.value)
+    if end - start == len(flag.value.text) and (flag.value.text or not _quoted_alone(flag)):
+        return Splice(start, end, value.encode(), word.source)
+    return Splice(*word.extent, (value if len(flag.words) == 2 else f"--{name}={value}").encode(), word.source)
+
+
+def _quoted_alone(flag: Flag) -> bool:
+    """True for an empty value with quotes of its own: `--name ""`, `--name=''`; there is no place inside them that is known."""
+    word = flag.words[-1]
+    if not word.spans:
+        return word.extent[0] < word.extent[1]
+    return word.extent[1] - word.spans[-1][1] > word.spans[0][0] - word.extent[0]
+
+
+@dataclass
+class _Said:
+    """What a command line says: the program, the values of each flag in order ("true" where it stands alone), and the other words."""
+
+    program: str
+    values: dict[str, list[str]]
+    others: list[str]
+
+
+def _said(argv: Sequence[str], kinds: Mapping[str, str]) -> _Said:
+    """`-v` is `v`. A word behind a flag without `=` is its value, but for a switch, and where it looks like a flag itself."""
+    said = _Said(argv[0] if argv else "", {}, [])
+    words = list(argv[1:])
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.lstrip("-").partition("=")
+        name = _normal(name)
+        if word == "--":
+            said.others += words
+            break
+        if not word.startswith("-") or not name:
+            said.others.append(word)
+            continue
+        if not equals:
+            takes = kinds.get(name) != "bool" and words and not words[0].startswith("-")
+            value = words.pop(0) if takes else "true"
+        said.values.setdefault(name, []).append(value)
+    return said
+
+
+def _meant(name: str, values: Sequence[str], kinds: Mapping[str, str]) -> object:
+    """What all values of a flag come to: lists and maps add up, of others the last one counts; of an unknown one each is kept."""
+    try:
+        if name == FEATURE_GATES:
+            return dict(item for value in values for item in parse_gates(value))
+        if kinds.get(name) == "bool":
+            return parse_bool(values[-1])
+    except FormatError:
+        return list(values)
+    items = [item.strip() for value in values for item in value.split(",") if item.strip()]
+    if kinds.get(name) == "map":
+        return dict(re.split(r"(?<=[=<])", item, maxsplit=1) if re.search("[=<]", item) else [item, ""] for item in items)
+    return items if kinds.get(name) == "list" else values[-1] if name in kinds else list(values)
+
+
+def differences(running: Sequence[str], planned: Sequence[str], kinds: Mapping[str, str] | None = None) -> list[str]:
+    """What a process with the arguments `planned` has otherwise than one with `running`, flag by flag: `--v=2 (now --v=9)`; [] where both
+    say the same, in whatever order and spelling.
+
+    `kinds`: by the name of a flag what it is (bool, list, map, or another), as far as that is known.
+    """
+    known = kinds or {}
+    now, then = _said(running, known), _said(planned, known)
+    found = []
+    if now.program != then.program and (posixpath.basename(now.program) != posixpath.basename(then.program) or "/" in now.program):
+        found.append(f"the program {then.program} (now {now.program})")
+    for name in [*then.values, *(name for name in now.values if name not in then.values)]:
+        one, other = now.values.get(name), then.values.get(name)
+        if one is None or other is None or _meant(name, one, known) != _meant(name, other, known):
+            found.append(f"{_flag_text(name, other)} (now {_flag_text(name, one)})")
+    if now.others != then.others:
+        found.append(f"the words {' '.join(then.others) or '(none)'} (now {' '.join(now.others) or '(none)'})")
+    return found
+
+
+def _flag_text(name: str, values: Sequence[str] | None) -> str:
+    return f"no --{name}" if values is None else " ".join(f"--{name}={value}" for value in values)
+
+
+def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:
+    """True where an edit did what it was asked for: the flag is as wanted, wherever it stands, and no other word changed."""
+    found = flag_values(after, name, switch=switch)
+    right = not found if value is None else found != [] and all(same_value(one, value, switch=switch) for one in found)
+    return right and without(before, name, switch=switch) == without(after, name, switch=switch)
+
+
+def _extent(part: Mapped) -> tuple[int, int]:
+    return (part.spans[0][0], part.spans[-1][1]) if part.spans else part.extent
+
+
+def _without(flag: GateFlag, dropped: set[int]) -> list[Splice]:
+    """Take items out with the comma behind them, the last ones with the comma before them."""
+    splices = []
+    kept_before = False
+    starts = [flag.value.spans.index(item.whole.spans[0]) for item in flag.items]
+    for item, start in zip(flag.items, starts, strict=True):
+        if id(item) not in dropped:
+            kept_before = True
+            continue
+        end = start + len(item.whole.text)
+        if end < len(flag.value.text) and not (kept_before and _none_kept_after(flag, item, dropped)):
+            span = (flag.value.spans[start][0], flag.value.spans[end][1])
+        else:
+            span = (flag.value.spans[start - 1][0], flag.value.spans[end - 1][1])
+        splices.append(Splice(*span, b"", flag.value.source))
+    return splices
+
+
+def _none_kept_after(flag: GateFlag, item: GateItem, dropped: set[int]) -> bool:
+    after = flag.items[flag.items.index(item) + 1 :]
+    return all(id(other) in dropped for other in after)

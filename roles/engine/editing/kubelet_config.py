@@ -1,0 +1,467 @@
+"""KubeletConfiguration files (kubelet.config.k8s.io/v1beta1): what they set, and any field of them edited in place."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Final
+
+from roles.engine.editing import words, yaml_text
+from roles.engine.editing.errors import FormatError
+from roles.engine.editing.flags import GateChanges
+from roles.engine.editing.yaml_text import Document, Edit, Node
+
+KIND = "KubeletConfiguration"
+_KEY = "featureGates"
+# Names, paths, quantities and durations; what a plain text must not look like is left to the readers.
+_PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9_./-]*|[1-9][0-9]*(ms|[smh]|k|[KMGTPE]i?)")
+# What stands where a map has no fields. Blanks tell what it was before daytwo put the first field in: `{a: 1 }` was `{}`, and of the
+# others each has one more in front: `{  a: 1}` was `null`, `{   a: 1}` was `~`.
+_EMPTY_MAP = "{}"
+_NULLS = ("null", "~", "", "Null", "NULL")
+# Other things than strings to some reader of YAML 1.1.
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+Path = tuple[str, ...]
+
+
+class Absent(Enum):
+    """The type of ABSENT, which stands for a field that is to be taken out."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+def read(data: bytes) -> dict[str, Any]:
+    """The file's fields. Raises FormatError for what is no KubeletConfiguration."""
+    return _parse(data).content
+
+
+def _parse(data: bytes, kind: str = KIND) -> Document:
+    document = yaml_text.parse(data)
+    found = document.content.get("kind")
+    if found != kind:
+        raise FormatError(f"is not a {kind}", value=str(found)[:60])
+    return document
+
+
+def merge(main: bytes | None, dropins: Sequence[bytes]) -> dict[str, Any]:
+    """The fields that count where a --config-dir is read over the --config file: maps merge, null deletes, the rest is replaced
+    (KEP-3983; cmd/kubelet/app/server.go, mergeKubeletConfigurations: a JSON merge patch, RFC 7386)."""
+    merged = read(main) if main is not None else {}
+    for dropin in dropins:
+        merged = _merge(merged, read(dropin))
+    return merged
+
+
+def _merge(base: Any, over: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base) if isinstance(base, dict) else {}
+    for key, value in over.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merge(result.get(key), value) if isinstance(value, dict) else value
+    return result
+
+
+def lines(data: bytes) -> dict[Path, int]:
+    """The line (1-based) of each field's key, of maps within maps too: ("evictionHard", "memory.available"): 7. Raises FormatError."""
+    found: dict[Path, int] = {}
+
+    def walk(node: Node, path: Path) -> None:
+        for key, value in node.pairs:
+            here = (*path, yaml_text.key_name(key))
+            found[here] = key.line
+            if value.kind == "map":
+                walk(value, here)
+
+    walk(_parse(data).root, ())
+    return found
+
+
+def gates(data: bytes) -> dict[str, bool]:
+    """The gates a file sets. Raises FormatError for a value that the kubelet would not take as a boolean."""
+    return _gates(_parse(data))
+
+
+def _gates(document: Document) -> dict[str, bool]:
+    found = document.content.get(_KEY)
+    line = _line(document, (_KEY,))
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise FormatError("featureGates is not a map", line=line)
+    for name, value in found.items():
+        if not isinstance(value, bool):
+            raise FormatError(
+                "a feature gate's value is not a boolean",
+                value=f"{name}: {value}",
+                line=_line(document, (_KEY, name)) or line,
+                way_out="write true or false",
+            )
+    return dict(found)
+
+
+def edit_gates(data: bytes, changes: GateChanges) -> bytes:
+    """The file with featureGates as wanted; the same bytes where they are so already.
+
+    Raises FormatError where the file cannot be read or the edit needs guessing.
+    """
+    gates(data)
+    return edit_fields(data, {(_KEY, name): ABSENT if value is None else value for name, value in changes.items()})
+
+
+def edit_fields(data: bytes, changes: Mapping[Path, object], kind: str = KIND) -> bytes:
+    """The file, which holds a `kind`, with fields set, or (ABSENT) taken out; the same bytes where all is so already.
+
+    `changes` is by path, such as ("evictionHard", "memory.available"): "500Mi", ("maxPods",): 200, ("clusterDNS",): ["10.0.0.10"] or
+    ("authentication", "anonymous"): ABSENT. Values are str, bool, int, float, None (null, which deletes in a drop-in), lists and maps of
+    them; a map or list that is given stands in the place of the whole one before. Maps on the way to a field are made where they are
+    missing, or null (encoding/json makes no map of it, and fills none). A map that becomes empty because its last field is taken out goes
+    with its key; but one that was written as empty, or as null, before daytwo filled it (`{}`, `~`) is left so, since to the kubelet an
+    empty map can mean another thing than none. Comments stay, also those on lines of their own between fields that go.
+
+    Only the changed fields are written anew. The outcome is read again and compared with what is meant. Raises FormatError where the
+    file cannot be read, a field on the way is no map, or the edit needs guessing: anchors that are used elsewhere, merges (`<<`),
+    something else on a line that is to go.
+    """
+    document = _parse(data, kind)
+    meant = _meant(document, changes)
+    if yaml_text.same(document.content, meant):
+        return data
+    changer = _Changer(document)
+    changer.change_map(document.root, document.content, meant)
+    cuts = yaml_text.cut_lines(document.text, changer.lines)
+    after = yaml_text.splice(document.text, [*changer.edits, *_parted(cuts, {start for start, end, _ in changer.edits if start == end})])
+    if not yaml_text.same(_parse(after, kind).content, meant):
+        raise FormatError("the edit would not give the configuration that is wanted", way_out="edit it by hand")
+    return after
+
+
+def _parted(cuts: Sequence[Edit], places: set[int]) -> list[Edit]:
+    """Cuts, in two where something new comes in between: the last field of one map goes, and the first of the next."""
+    made: list[Edit] = []
+    for start, end, _ in cuts:
+        edges = [start, *sorted(place for place in places if start < place < end), end]
+        made += [(one, other, "") for one, other in pairwise(edges)]
+    return made
+
+
+# ---- what is meant
+
+
+def _meant(document: Document, changes: Mapping[Path, object]) -> dict[str, Any]:
+    """The file's content as it is to be. Raises FormatError for changes that cannot be told together."""
+    for path in changes:
+        if not path:
+            raise FormatError("a change names no field")
+        for length in range(1, len(path)):
+            if path[:length] in changes:
+                raise FormatError("two changes are of one field", value=".".join(path))
+    content: dict[str, Any] = copy.deepcopy(document.content)
+    for path, value in changes.items():
+        if value is not ABSENT:
+            _set(document, content, path, _plain(value, path))
+    for path, value in changes.items():
+        if value is ABSENT:
+            _take_out(document, content, path)
+    return content
+
+
+def _plain(value: object, path: Path) -> Any:
+    """A value as YAML and JSON can have it. Raises FormatError for any other."""
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(inner, (*path, key)) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner, path) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise FormatError("a number that JSON has not", value=f"{'.'.join(path)}: {value}")
+    if isinstance(value, str) and not words.valid_utf8(value.encode("utf-8", "surrogatepass")):
+        raise FormatError("a text that is not Unicode", value=f"{'.'.join(path)}: {value!r}")
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise FormatError("a value that no configuration file can hold", value=f"{'.'.join(path)}: {value!r}")
+
+
+def _set(document: Document, content: dict[str, Any], path: Path, value: Any) -> None:
+    for length, name in enumerate(path[:-1], 1):
+        if content.get(name) is None:
+            content[name] = {}
+        inner = content[name]
+        if not isinstance(inner, dict):
+            field, line = ".".join(path[:length]), _line(document, path[:length])
+            raise FormatError(f"{field} is not a map", value=str(inner)[:60], line=line)
+        content = inner
+    content[path[-1]] = value
+
+
+def _take_out(document: Document, content: dict[str, Any], path: Path) -> None:
+    maps = [content]
+    for name in path[:-1]:
+        inner = maps[-1].get(name)
+        if not isinstance(inner, dict):
+            return
+        maps.append(inner)
+    if path[-1] not in maps[-1]:
+        return
+    del maps[-1][path[-1]]
+    for length in range(len(path) - 1, 0, -1):
+        if maps[length]:
+            return
+        before = _was_empty(document, _node(document, path[:length]))
+        if before is not None:
+            maps[length - 1][path[length - 1]] = {} if before == _EMPTY_MAP else None
+            return
+        del maps[length - 1][path[length - 1]]
+
+
+def _node(document: Document, path: Path) -> Node | None:
+    node: Node | None = document.root
+    for name in path:
+        node = next((value for key, value in node.pairs if yaml_text.key_name(key) == name), None) if node else None
+    return node
+
+
+def _line(document: Document, path: Path) -> int | None:
+    """The line of a field's key."""
+    parent = _node(document, path[:-1])
+    return next((key.line for key, _ in parent.pairs if yaml_text.key_name(key) == path[-1]), None) if parent else None
+
+
+# ---- how it is written
+
+
+def _opened(document: Document, node: Node) -> int:
+    return document.text.index("{", node.start) + 1
+
+
+def _was_empty(document: Document, node: Node | None) -> str | None:
+    """What stood in the place of a map before `_Changer` put its first field in, which left blanks to tell: `{}`, or a null as it was
+    written; None for any other map."""
+    if node is None or not node.flow or not node.pairs:
+        return None
+    first, behind = node.pairs[0][0].start, document.text[_end(document, *node.pairs[-1])]
+    lead = document.text[_opened(document, node) : first]
+    if not lead:
+        return _EMPTY_MAP if behind == " " else None
+    known = lead.strip(" ") == "" and 2 <= len(lead) < 2 + len(_NULLS) and behind == "}"
+    return _NULLS[len(lead) - 2] if known else None
+
+
+def _end(document: Document, key: Node, value: Node) -> int:
+    """Where the text of a field ends. (The end of a block's node is where the next thing begins, behind comments.)"""
+    if value.start < key.start:
+        # An alias: the node is that of its anchor.
+        alias = re.compile(r"\s*:\s*\*[^\s,\[\]{}]+").match(document.text, key.end)
+        if alias is None:
+            raise FormatError("an alias that is written in an unusual way", line=key.line, way_out="write its value out")
+        return alias.end()
+    if value.kind == "map" and not value.flow:
+        return _end(document, *value.pairs[-1])
+    if value.kind == "list" and not value.flow:
+        return _item_end(document, value)
+    if value.start == value.end and (colon := re.compile(r"\s*:").match(document.text, key.end)):
+        # A field without a value, whose node lies where the next thing begins.
+        return colon.end()
+    return value.end
+
+
+def _item_end(document: Document, sequence: Node) -> int:
+    last = sequence.items[-1]
+    _check_item(last)
+    if last.kind == "map" and not last.flow:
+        return _end(document, *last.pairs[-1])
+    return _item_end(document, last) if last.kind == "list" and not last.flow else last.end
+
+
+def _check_item(item: Node) -> None:
+    """Refuse an item of a block list that tells nothing of where it stands. Raises FormatError."""
+    yaml_text.own(item)
+    if item.start == item.end:
+        raise FormatError("an item of a list has no value", line=item.line, way_out="take it out by hand")
+
+
+class _Changer:
+    """Collects what makes one text say another thing: `edits`, and `lines`, parts that go with their lines."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.text = document.text
+        self.json = document.root.flow
+        self.edits: list[Edit] = []
+        self.lines: list[tuple[int, int]] = []
+
+    def change_map(self, node: Node, old: dict[str, Any], new: dict[str, Any]) -> None:
+        yaml_text.own(node)
+        if node.merges:
+            raise FormatError("a map is put together with `<<`", line=node.line, way_out="write its keys out")
+        names = [yaml_text.key_name(key) for key, _ in node.pairs]
+        if set(names) != set(old):
+            raise FormatError("a key is written with escapes that daytwo does not edit", line=node.line, way_out="write it plainly")
+        gone = {index for index, name in enumerate(names) if name not in new}
+        for index, (key, value) in enumerate(node.pairs):
+            if index in gone:
+                _own_all(key, value)
+            elif not yaml_text.same(old[names[index]], new[names[index]]):
+                self._change(key, value, old[names[index]], new[names[index]])
+        added = {name: value for name, value in new.items() if name not in old}
+        if node.flow:
+            self._change_flow(node, gone, added)
+            return
+        for index in gone:
+            self._cut(*node.pairs[index])
+        if added:
+            is_root = node is self.document.root
+            stop = self.document.end if is_root else self._line_stop(_end(self.document, *node.pairs[-1]))
+            self._add_lines(stop, self._block(added, node.pairs[0][0].column))
+
+    def _change(self, key: Node, value: Node, old: Any, new: Any) -> None:
+        """One field's value."""
+        before = _was_empty(self.document, value) if value.kind == "map" else None
+        if value.kind == "map" and isinstance(new, dict) and (new or before is not None):
+            self.change_map(value, old, new)
+            return
+        _own_all(value)
+        if new is None and before in _NULLS:
+            # Where nothing stood, the blank behind the colon goes, too.
+            colon = self.text.index(":", key.end) + 1
+            self.edits.append((value.start, value.end, before) if before else (colon, value.end, ""))
+            return
+        if value.kind != "scalar" and not value.flow:
+            colon = self.text.index(":", key.end) + 1
+            stop = self._line_stop(_end(self.document, key, value))
+            self._cut_inside(value)
+            if isinstance(new, (dict, list)) and new:
+                column = key.column
+                self._add_lines(stop, self._block(new, column + 2) if isinstance(new, dict) else self._items(new, column))
+            else:
+                self.edits.append((colon, colon, " " + self._inline(new)))
+            return
+        written = self._inline(new)
+        if value.null and isinstance(new, dict) and new:
+            written = f"{{{' ' * (2 + _NULLS.index(value.text))}{written[1:]}"
+        if value.style in ("'", '"') and isinstance(new, str):
+            written = _quoted(new, self.json) if value.style == '"' or "'" in new or not new.isprintable() else f"'{new}'"
+        if value.start == value.end:
+            end = _end(self.document, key, value)
+            self.edits.append((end, end, " " + written))
+            return
+        # A block of text ends behind its last line's end.
+        line_end = yaml_text.line_end_of(self.text) if self.text[value.end - 1] == "\n" else ""
+        self.edits.append((value.start, value.end, written + line_end))
+
+    def _cut(self, key: Node, value: Node) -> None:
+        """A field goes, with the lines it takes up; comments between them stay."""
+        if value.kind == "scalar" or value.flow:
+            self.lines.append((key.start, _end(self.document, key, value)))
+        else:
+            self.lines.append((key.start, self.text.index(":", key.end) + 1))
+            self._cut_inside(value)
+
+    def _cut_inside(self, value: Node) -> None:
+        for key, inner in value.pairs:
+            self._cut(key, inner)
+        for item in value.items:
+            _check_item(item)
+            if item.kind == "scalar" or item.flow:
+                self.lines.append((item.start, item.end))
+            else:
+                self._cut_inside(item)
+
+    def _line_stop(self, position: int) -> int:
+        return position if self.text[position - 1] == "\n" else yaml_text.line_stop(self.text, position)
+
+    def _add_lines(self, stop: int, lines: Sequence[str]) -> None:
+        """Put lines at the start of a line, or behind a last line without an end, which then is still without."""
+        end = yaml_text.line_end_of(self.text)
+        new = "".join(line + end for line in lines) if self.text[stop - 1] == "\n" else "".join(end + line for line in lines)
+        self.edits.append((stop, stop, new))
+
+    def _change_flow(self, node: Node, gone: set[int], added: Mapping[str, Any]) -> None:
+        spans = [(key.start, _end(self.document, key, value)) for key, value in node.pairs]
+        kept = [index for index in range(len(spans)) if index not in gone]
+        opened = _opened(self.document, node)
+        quoted = self.json or any(key.style == '"' for key, _ in node.pairs)
+        entries = [f"{_quoted(name, self.json) if quoted else _text(name)}: {self._inline(value)}" for name, value in added.items()]
+        if not spans:
+            # The blank tells later that the empty map was there before its first field.
+            self.edits.append((opened, opened, ", ".join(entries) + " "))
+        elif not kept:
+            if "#" in self.text[opened : node.end]:
+                raise FormatError("a comment stands beside what is to go", line=node.line, way_out="take it out by hand")
+            self.edits.append((spans[0][0], spans[-1][1], ", ".join(entries)) if entries else (opened, spans[-1][1] + 1, ""))
+        else:
+            if gone:
+                self.edits += yaml_text.flow_cut(self.text, spans, gone)
+            if entries:
+                new = yaml_text.flow_add(self.text, spans, opened, entries)[2]
+                self.edits.append((spans[kept[-1]][1],) * 2 + (new,))
+
+    # ---- new text
+
+    def _block(self, fields: Mapping[str, Any], column: int) -> list[str]:
+        """The lines of a block map."""
+        lines = []
+        for name, value in fields.items():
+            lead = f"{' ' * column}{_text(name)}:"
+            if isinstance(value, dict) and value:
+                lines += [lead, *self._block(value, column + 2)]
+            elif isinstance(value, list) and value:
+                lines += [lead, *self._items(value, column)]
+            else:
+                lines.append(f"{lead} {self._inline(value)}")
+        return lines
+
+    def _items(self, items: Sequence[Any], column: int) -> list[str]:
+        """The lines of a block list, its dashes below the key as kubeadm writes them."""
+        lines = []
+        for item in items:
+            if isinstance(item, dict) and item:
+                first, *rest = self._block(item, column + 2)
+                lines += [f"{' ' * column}- {first[column + 2 :]}", *rest]
+            else:
+                lines.append(f"{' ' * column}- {self._inline(item)}")
+        return lines
+
+    def _inline(self, value: Any) -> str:
+        if isinstance(value, dict):
+            entries = (f"{_quoted(name, True) if self.json else _text(name)}: {self._inline(inner)}" for name, inner in value.items())
+            return "{" + ", ".join(entries) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(self._inline, value)) + "]"
+        if isinstance(value, str):
+            return _quoted(value, True) if self.json else _text(value)
+        return json.dumps(value)
+
+
+def _own_all(*nodes: Node) -> None:
+    for node in nodes:
+        for part in yaml_text.walk(node):
+            yaml_text.own(part)
+
+
+def _text(value: str) -> str:
+    """A string as YAML, plain where every reader takes it for a string (YAML 1.1 and 1.2)."""
+    if _PLAIN.fullmatch(value) and yaml_text.load(f"value: {value}".encode()) == {"value": value} and value.lower() not in _WORDS:
+        return value
+    return _quoted(value, False)
+
+
+def _quoted(value: str, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(value)
+    # YAML has other escapes than JSON beyond 16 bits, and takes more characters for line ends.
+    return '"' + "".join(_escaped(character) for character in value) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

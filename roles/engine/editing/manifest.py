@@ -1,0 +1,258 @@
+"""Static pod manifests: the arguments of a container, edited in place (Pod v1; pkg/kubelet/config/common.go)."""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.editing import flags, yaml_text
+from roles.engine.editing.errors import FormatError
+from roles.engine.editing.flags import GateChanges
+from roles.engine.editing.mapped import Mapped, Splice
+from roles.engine.editing.yaml_text import Document, Edit, Node
+
+_QUOTES = ("'", '"')
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container's name, and its words as they stand, each as a text."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> str:
+        """The name of the binary that it runs: `kube-apiserver` of /usr/local/bin/kube-apiserver; "" where only its image tells."""
+        return posixpath.basename(self.command[0]) if self.command else ""
+
+    def wraps(self, program: str) -> bool:
+        """It may start a program by way of another, or of its image's entry point: a word names it, alone or in a longer text, such as
+        `go-runner kube-apiserver ...` and `sh -c "exec kube-apiserver ..."`."""
+        if self.program == program:
+            return False
+        named = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w.-])")
+        return any(
+            posixpath.basename(word) == program or (re.search(r"\s", word) is not None and named.search(word) is not None)
+            for word in (*self.command, *self.args)
+        )
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What a manifest says of its pod."""
+
+    namespace: str
+    name: str
+    containers: tuple[Container, ...]
+
+
+def read(data: bytes) -> Pod:
+    """The pod of a manifest. Raises FormatError for what is no pod."""
+    content = yaml_text.load(data)
+    if content.get("kind") != "Pod":
+        raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
+    metadata = _map(content, "metadata")
+    containers = tuple(
+        Container(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
+        for item in _containers(content)
+    )
+    # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
+    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), containers)
+
+
+def container_argv(data: bytes, container: str) -> list[str]:
+    """command and args of a container, as they stand. Raises FormatError where there is no such container."""
+    return _argv(_container(yaml_text.load(data), container))
+
+
+def argument_lines(data: bytes, container: str) -> list[tuple[str, int]]:
+    """command and args of a container, each word with its line (1-based). Raises FormatError as `container_argv` does."""
+    document = yaml_text.parse(data)
+    argv = _argv(_container(document.content, container))
+    items = [item for sequence in _argument_lists(document, container) for item in sequence.items]
+    return list(zip(argv, (item.line for item in items), strict=True))
+
+
+def name_line(data: bytes) -> int | None:
+    """The line (1-based) of metadata.name; None where the pod has none. Raises FormatError."""
+    root = yaml_text.parse(data).root
+    metadata = next((value for key, value in root.pairs if yaml_text.key_name(key) == "metadata"), None)
+    return next((key.line for key, _ in metadata.pairs if yaml_text.key_name(key) == "name"), None) if metadata else None
+
+
+def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
+    found = content.get(key)
+    if found is not None and not isinstance(found, dict):
+        raise FormatError(f"{key} is not a map", value=str(found)[:60])
+    return found or {}
+
+
+def _list(content: dict[str, Any], key: str) -> list[Any]:
+    found = content.get(key)
+    if found is not None and not isinstance(found, list):
+        raise FormatError(f"{key} is not a list", value=str(found)[:60])
+    return found or []
+
+
+def _containers(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in _list(_map(content, "spec"), "containers") if isinstance(item, dict)]
+
+
+def _container(content: dict[str, Any], name: str) -> dict[str, Any]:
+    listed = _containers(content)
+    named = [item for item in listed if item.get("name") == name]
+    if len(named) != 1:
+        names = ", ".join(str(item.get("name")) for item in listed) or "none"
+        raise FormatError(f"has {len(named)} containers of the name; its containers are: {names}", value=name)
+    return named[0]
+
+
+def _argv(container: dict[str, Any]) -> list[str]:
+    argv = [*_list(container, "command"), *_list(container, "args")]
+    for word in argv:
+        # The kubelet refuses a pod with anything else in the list.
+        if not isinstance(word, str):
+            raise FormatError("an argument is not a string", value=str(word), way_out="put it in quotes")
+    return argv
+
+
+def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
+    """The manifest with the container's --feature-gates as wanted; the same bytes where they are so already.
+
+    A new flag becomes one new item at the end of args (or of command, where there are no args), written like its neighbours.
+    Raises FormatError where the file cannot be read, has no such container, or the edit needs guessing.
+    """
+    document = yaml_text.parse(data)
+    old = _argv(_container(document.content, container))
+    for other in _containers(document.content):
+        _argv(other)
+    lists = _argument_lists(document, container)
+    items = [(sequence, item) for sequence in lists for item in sequence.items]
+    words = [_word(document, item, str(number)) for number, (_, item) in enumerate(items)]
+    edits: list[Edit] = []
+    taken: list[Node] = []
+
+    def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
+        taken.extend(items[int(word.source)][1] for word in gone)
+        return []
+
+    def insert(flag: str) -> list[Splice]:
+        flags.check_end(old)
+        if not items:
+            raise FormatError("the container has no command or args to add a flag to", value=container)
+        edits.append(_add_item(document, lists[-1], flag))
+        return []
+
+    by_item: dict[int, list[Splice]] = {}
+    for splice in flags.edit(words, changes, remove, insert):
+        by_item.setdefault(int(splice.source), []).append(splice)
+    for number, splices in by_item.items():
+        edits.append(_rewrite(document, *items[number], splices))
+    for sequence in lists:
+        edits += _remove_items(document, sequence, taken)
+    if not edits:
+        return data
+    for sequence in lists:
+        yaml_text.own(sequence)
+    after = yaml_text.splice(document.text, edits)
+    _verify(document.content, after, container, changes)
+    return after
+
+
+def _argument_lists(document: Document, container: str) -> list[Node]:
+    """command and args of the container, those that have items."""
+    spec = document.child(document.root, "spec")
+    listed = document.child(spec, "containers") if spec else None
+    for item in listed.items if listed else ():
+        name = document.child(item, "name") if item.kind == "map" else None
+        if name and name.text == container:
+            found = (document.child(item, "command"), document.child(item, "args"))
+            return [sequence for sequence in found if sequence and sequence.items]
+    return []
+
+
+def _inner(item: Node) -> tuple[int, int]:
+    """Where the text of an item lies, without its quotes."""
+    quoted = item.style in _QUOTES
+    return item.start + quoted, item.end - quoted
+
+
+def _word(document: Document, item: Node, source: str) -> Mapped:
+    """An item as a word whose bytes lead back to the text; where it is written with escapes, folds or an anchor, to all of it."""
+    start = _inner(item)[0]
+    text = item.text.encode("utf-8")
+    if not text and _is_literal(document, item):
+        return Mapped(b"", (), _inner(item), source)  # inside its quotes, so that what is put there stands in them
+    if not _is_literal(document, item):
+        return Mapped(text, ((item.start, item.end),) * len(text), (item.start, item.end), source)
+    return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), (item.start, item.end), source)
+
+
+def _is_literal(document: Document, item: Node) -> bool:
+    start, end = _inner(item)
+    return document.text[start:end] == item.text and item.text.isascii()
+
+
+def _rewrite(document: Document, sequence: Node, item: Node, splices: Sequence[Splice]) -> Edit:
+    """The edit of one item."""
+    yaml_text.own(item)
+    if not _is_literal(document, item):
+        raise FormatError(
+            "a gate list is written with escapes, folds, an anchor or letters that no gate has",
+            value=item.text,
+            line=item.line,
+            way_out="write it on one line, plain or in simple quotes",
+        )
+    start, end = _inner(item)
+    inner = yaml_text.splice(document.text[:end], [(splice.start, splice.end, splice.text.decode()) for splice in splices])
+    text = inner.decode()[start:]
+    if sequence.flow and item.style is None and "," in text:
+        raise FormatError("a comma would part the argument in two", line=item.line, way_out="put the argument in quotes")
+    return start, end, text
+
+
+def _remove_items(document: Document, sequence: Node, taken: Sequence[Node]) -> list[Edit]:
+    gone = {index for index, item in enumerate(sequence.items) if any(item is other for other in taken)}
+    spans = [(item.start, item.end) for item in sequence.items]
+    for index in gone:
+        yaml_text.own(sequence.items[index])
+    if sequence.flow:
+        return yaml_text.flow_cut(document.text, spans, gone) if gone else []
+    return yaml_text.cut_lines(document.text, (spans[index] for index in gone))
+
+
+def _add_item(document: Document, sequence: Node, flag: str) -> Edit:
+    text = document.text
+    last = sequence.items[-1]
+    yaml_text.own(last)
+    styles = [item.style for item in sequence.items[-2:]]
+    quote = last.style if last.style in _QUOTES and len(set(styles)) == 1 else ""
+    if sequence.flow:
+        quote = quote or ('"' if "," in flag or document.is_json else "")
+        spans = [(item.start, item.end) for item in sequence.items]
+        return yaml_text.flow_add(text, spans, text.index("[", sequence.start) + 1, [f"{quote}{flag}{quote}"])
+    lead = re.search(r"-(\s*)\Z", text[: last.start])
+    if lead is None:
+        raise FormatError("the last argument does not follow its dash", line=last.line, way_out="write it behind the dash")
+    indent = text[yaml_text.line_start(text, lead.start()) : lead.start()]
+    gap = " " if "\n" in lead[1] else lead[1]
+    # The list's first dash may stand behind something else on its line.
+    return yaml_text.add_lines(text, last.end, [f"{indent if indent.isspace() else ' ' * len(indent)}-{gap}{quote}{flag}{quote}"])
+
+
+def _verify(before: dict[str, Any], after: bytes, container: str, changes: GateChanges) -> None:
+    """Read the outcome again: the gates are as wanted, and nothing else in the pod has changed."""
+    rest_before, rest_after = copy.deepcopy(before), yaml_text.load(after)
+    old, new = _container(rest_before, container), _container(rest_after, container)
+    reached = flags.reached(_argv(old), _argv(new), changes)
+    for rest in (old, new):
+        rest.pop("command", None)
+        rest.pop("args", None)
+    if not reached or not yaml_text.same(rest_before, rest_after):
+        raise FormatError("the edit would not give the manifest that is wanted", value=container, way_out="edit it by hand")

@@ -1,0 +1,122 @@
+"""docs/reference/data.md and data.schema.json, made from the models. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from roles.engine.inputs import registry
+from roles.engine.inputs.registry import Declared, Key
+from roles.engine.inputs.unknown_keys import OWN_PREFIX
+
+COMMAND = "python -m roles.engine.inputs"
+# JSON schema's name of a type -> an operator's word.
+_TYPES = {
+    "array": "list",
+    "object": "map",
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "boolean",
+}
+_INTRODUCTION = f"""# Data keys
+
+<!-- Made from the models by `{COMMAND}`; a test holds it in step with them. -->
+
+All keys that a deploy reads, from the inventory (inventories/prod.py, group_data/) or from `--data KEY=VALUE` for one run. What stands
+nearer wins, and takes the place of the whole value: `--data`, then the host's own, then that of its groups, then of `all`.
+data.schema.json beside this page is the same as a JSON schema (draft 2020-12) of one host's data.
+
+A deploy passes over keys that only others read. A key that none reads is refused by all of them, before a command runs on any host:
+
+    w1.example.net and 2 more: group_data/workers.py: eviction_hrad is no key of daytwo's data; did you mean eviction_hard?
+
+pyinfra's own keys (`ssh_user`, `_sudo` and the like) are no strangers. Keys of yours, for other deploys with the same inventory, begin
+with `{OWN_PREFIX}` or `_`, or are named in `own_keys`.
+
+A key that is called a consent is for one run: give it by `--data`, and do not leave it in a file.
+"""
+
+
+def markdown() -> str:
+    """The page."""
+    return "\n".join([_INTRODUCTION, *(line for declared in registry.DECLARED for line in _section(declared))])
+
+
+def _section(declared: Declared) -> Iterator[str]:
+    yield f"## {', '.join(declared.deploys)}\n"
+    yield "| key | type | meaning | default | example |"
+    yield "|---|---|---|---|---|"
+    for key in registry.of(declared):
+        cells = (f"`{key.name}`", _type(key.schema), key.description, _default(key), _examples(key))
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """In words: `map, or text`, `whole number, 45 to 86400`."""
+    if "anyOf" in schema:
+        return " or ".join(_type(option) for option in schema["anyOf"] if option.get("type") != "null")
+    for word in ("const", "enum"):
+        if word in schema:
+            values = schema[word] if word == "enum" else [schema[word]]
+            return " or ".join(f"`{value}`" for value in values)
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    told = " or ".join(_TYPES[name] for name in types)
+    if "maximum" in schema:
+        told += f", {schema.get('minimum', 0)} to {schema['maximum']}"
+    return told
+
+
+def _default(key: Key) -> str:
+    if key.default is None or key.default == "" or isinstance(key.default, (dict, tuple)):
+        return ""
+    return f"`{json.dumps(key.default) if not isinstance(key.default, str) else key.default}`"
+
+
+def _examples(key: Key) -> str:
+    """As in an inventory, and for a text also as --data takes it."""
+    if key.description.startswith("consent"):
+        return ", ".join(
+            f"`--data {key.name}={'true' if given is True else given}`" for given in key.examples if not isinstance(given, list)
+        )
+    structured = any(not isinstance(example, (str, bool, int)) for example in key.examples)
+    return ", ".join(
+        f"`--data {_quoted(f'{key.name}={example}')}`" if structured and isinstance(example, str) else f"`{key.name} = {example!r}`"
+        for example in key.examples
+    )
+
+
+def _quoted(word: str) -> str:
+    """For a shell, where it must be."""
+    return f"'{word}'" if "<" in word else word
+
+
+def schema() -> dict[str, Any]:
+    """One host's data. A name that several models read has each one's description; their schemas are the same (a test sees to it), or
+    each has a choice of its own, and the name has them all."""
+    properties: dict[str, dict[str, Any]] = {}
+    for key in registry.every():
+        told = f"{', '.join(key.declared.deploys)}: {key.description}"
+        if key.name in properties:
+            same = properties[key.name]
+            same["description"] += f"; {told}"
+            if "enum" in key.schema:
+                same["enum"] = list(dict.fromkeys([*same["enum"], *key.schema["enum"]]))
+                same["examples"] = list(dict.fromkeys([*same["examples"], *key.examples]))
+        else:
+            properties[key.name] = {"description": told, **key.schema, "examples": list(key.examples)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "daytwo: the data of one host",
+        "description": f"Made from the models by `{COMMAND}`. Keys that begin with _ or ssh_ are pyinfra's; {OWN_PREFIX} is free.",
+        "type": "object",
+        "properties": dict(sorted(properties.items())),
+        "patternProperties": {f"^({OWN_PREFIX}|_|ssh_|docker_)": {}},
+        "additionalProperties": False,
+    }
+
+
+def schema_text() -> str:
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,36 @@
+"""What lasts on clusters that kubeadm made: its ConfigMaps, from which `kubeadm upgrade` writes a node's files anew."""
+
+from roles.engine.kubeadm_config.plan import GATES, Member, Path, as_given
+from roles.engine.kubeadm_config.steps import ClusterWrites, last, undo
+from roles.engine.kubeadm_config.stored import (
+    CLUSTER,
+    KEYS,
+    KUBELET,
+    NAMESPACE,
+    Difference,
+    Found,
+    Lasting,
+    gate_differences,
+    kubelet_differences,
+    read,
+)
+
+__all__ = [
+    "CLUSTER",
+    "GATES",
+    "KEYS",
+    "KUBELET",
+    "NAMESPACE",
+    "ClusterWrites",
+    "Difference",
+    "Found",
+    "Lasting",
+    "Member",
+    "Path",
+    "as_given",
+    "gate_differences",
+    "kubelet_differences",
+    "last",
+    "read",
+    "undo",
+]

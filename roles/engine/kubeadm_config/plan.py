@@ -1,0 +1,283 @@
+"""Pure: which settings of a run are the cluster's own, what kubeadm's ConfigMaps must say for them to last, and what does not last."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.editing import ABSENT, FormatError, cluster_configuration, kubelet_config
+from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting
+from roles.engine.kubelet import same_setting
+from roles.engine.transaction import Refusal, mask_manifest
+
+#: Where a setting stands: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part.
+Path = tuple[str, ...]
+GATES = "featureGates"
+_KUBELET = "kubelet"
+_HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def as_given(configuration: Mapping[str, Any], settings: Mapping[Path, Any]) -> Mapping[Path, Any]:
+    """Settings are written where they stand, whatever stands around them."""
+    return settings
+
+
+@dataclass(frozen=True)
+class Member:
+    """One component of one node of a run: what its data wants (None: absent). `by_kubeadm`: kubeadm made it, and gives it anew what its
+    ConfigMaps say. `write` gives the fields of a KubeletConfiguration that has `configuration` now for some of its settings."""
+
+    host: str
+    node: str
+    component: str
+    by_kubeadm: bool
+    settings: Mapping[Path, Any]
+    write: Callable[[Mapping[str, Any], Mapping[Path, Any]], Mapping[Path, Any]] = as_given
+
+    @property
+    def map(self) -> str:
+        return KUBELET if self.component == _KUBELET else CLUSTER
+
+
+@dataclass(frozen=True)
+class Shared:
+    """`wanted`: by component, what all of its nodes have in common; `told`: what does not last, why, and what to do."""
+
+    wanted: Mapping[str, Mapping[Path, Any]]
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of a ConfigMap's YAML that changes; None where there is none. Of kubeadm-config the path is (component, gate)."""
+
+    path: Path
+    before: Any
+    after: Any
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        return {"path": list(self.path), "before": self.before, "after": self.after}
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}={shown(self.after)}"
+
+
+@dataclass(frozen=True)
+class Edited:
+    """The YAML after an edit, and what changed in it: nothing where it was so already."""
+
+    after: bytes
+    fields: tuple[Field, ...]
+
+
+#: YAML as it stands now -> as it is to be. Raises FormatError or Refusal.
+Edit = Callable[[bytes], Edited]
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return "absent"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {shown(entry)}" for key, entry in value.items()) + "}"
+    return str(value)
+
+
+# ---- what is the cluster's own
+
+
+def share(members: Sequence[Member], nodes: Mapping[str, bool], lasting: Lasting) -> Shared:
+    """Settings that all nodes of a component have in common. `nodes` are the cluster's, by name: True for a control-plane node.
+
+    A node that the run leaves out, or does not know of, has none of them: what it has was not looked at. Nodes that kubeadm did not
+    make must be in the run, and have no part in what kubeadm gives.
+    """
+    wanted: dict[str, dict[Path, Any]] = {}
+    told: list[str] = []
+    for component in dict.fromkeys(member.component for member in members):
+        own = [member for member in members if member.component == component]
+        made = [member for member in own if member.by_kubeadm]
+        there = {member.node for member in own}
+        missing = sorted(node for node, control_plane in nodes.items() if (control_plane or component == _KUBELET) and node not in there)
+        paths = dict.fromkeys(path for member in made for path in member.settings)
+        alike = {path: _alike(made, path) for path in paths}
+        common = {path: made[0].settings[path] for path, same in alike.items() if same and not missing}
+        if common:
+            wanted[component] = common
+        left = [path for path in paths if path not in common]
+        if missing:
+            left = [path for path in left if not (alike[path] and _kept(lasting, component, path, made[0].settings[path]))]
+            told += [_narrow(component, made, left, missing)] if left else []
+        elif left:
+            told += _per_node(component, made, left, lasting)
+    return Shared(wanted, tuple(told))
+
+
+def _alike(made: Sequence[Member], path: Path) -> bool:
+    return all(path in member.settings and _same(member.settings[path], made[0].settings.get(path)) for member in made)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other if one is None or other is None else same_setting(one, other)
+
+
+def _kept(lasting: Lasting, component: str, path: Path, value: Any) -> bool:
+    """The ConfigMap says so already."""
+    if path[0] == GATES and len(path) == 2:
+        return _same(lasting.gates.get(component, {}).get(path[1]), value)
+    return component == _KUBELET and _same(_at(lasting.kubelet, path), value)
+
+
+def name_of(path: Path) -> str:
+    return path[1] if path[0] == GATES and len(path) == 2 else ".".join(path)
+
+
+def _names(member: Member, paths: Iterable[Path]) -> str:
+    return ", ".join(f"{name_of(path)}={shown(member.settings[path])}" for path in paths if path in member.settings)
+
+
+def _narrow(component: str, made: Sequence[Member], paths: Sequence[Path], missing: Sequence[str]) -> str:
+    named = dict.fromkeys(f"{name_of(path)}={shown(member.settings[path])}" for path in paths for member in made if path in member.settings)
+    hosts = ", ".join(member.host for member in made)
+    verb = "is" if len(missing) == 1 else "are"
+    return (
+        f"{made[0].map} is left as it is, since {', '.join(missing)} {verb} not in this run ({component}): {', '.join(named)} does not last"
+        f" the next `kubeadm upgrade` of {hosts}; once all nodes have it, it is written there: run it without only=, --limit or components="
+    )
+
+
+def _per_node(component: str, made: Sequence[Member], paths: Sequence[Path], lasting: Lasting) -> Iterator[str]:
+    """Each different patch once, with the hosts that it is for."""
+    patches: dict[tuple[str, str], list[str]] = {}
+    for member in made:
+        own = {path: member.settings[path] for path in paths if path in member.settings}
+        own = {path: value for path, value in own.items() if not _kept(lasting, component, path, value)}
+        if fields := member.write(lasting.kubelet, own) if own else {}:
+            patches.setdefault((_names(member, own), _patch(component, fields)), []).append(member.host)
+    for (names, patch), hosts in patches.items():
+        where = (
+            f"{', '.join(hosts)} {component}: {names} does not last the next `kubeadm upgrade`: it is per node, and {made[0].map} is for"
+            " all nodes"
+        )
+        if not patch:
+            yield f"{where}; what kubeadm gives anew can be taken out again by running this once more"
+            continue
+        name = "kubeletconfiguration+merge.yaml" if component == _KUBELET else f"{component}+json.yaml"
+        body = "\n".join(f"    {line}" for line in patch.splitlines())
+        yield f"{where}; give kubeadm a patch there, `kubeadm upgrade node --patches DIR` with this as DIR/{name}:\n{body}"
+
+
+def _patch(component: str, settings: Mapping[Path, Any]) -> str:
+    """A kubeadm patch (cmd/kubeadm/app/util/patches): a JSON merge patch for the kubelet's configuration, one of JSON operations for a
+    static pod, whose arguments are a list. "" where it would be empty."""
+    if component != _KUBELET:
+        gates = ",".join(f"{path[1]}={shown(value)}" for path, value in settings.items() if value is not None)
+        # A further --feature-gates adds to those before it.
+        return f"- op: add\n  path: /spec/containers/0/command/-\n  value: --feature-gates={gates}\n" if gates else ""
+    fields: dict[Path, Any] = {path: None if value is ABSENT else value for path, value in settings.items()}
+    return kubelet_config.edit_fields(_HEAD.encode(), fields).decode() if fields else ""
+
+
+# ---- edits
+
+
+def edit(name: str, data: bytes, wanted: Mapping[Path, Any]) -> Edited:
+    """One ConfigMap's YAML with values as wanted (None: none). Raises FormatError."""
+    if name == CLUSTER:
+        gates = cluster_configuration.gates(data)
+        fields = tuple(
+            Field(path, gates.get(path[0], {}).get(path[1]), value)
+            for path, value in wanted.items()
+            if gates.get(path[0], {}).get(path[1]) is not value
+        )
+        changes: dict[str, dict[str, bool | None]] = {}
+        for field in fields:
+            changes.setdefault(field.path[0], {})[field.path[1]] = field.after
+        return Edited(cluster_configuration.edit_gates(data, changes), fields)
+    content = kubelet_config.read(data)
+    fields = tuple(field for path, value in wanted.items() for field in _fields(path, _at(content, path), value))
+    values = {field.path: ABSENT if field.after is None else field.after for field in fields}
+    return Edited(kubelet_config.edit_fields(data, values), fields)
+
+
+def _fields(path: Path, before: Any, after: Any) -> Iterator[Field]:
+    """What differs; of a map that stays one, key by key: what others do to its other keys is theirs."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and before and after:
+        for key in dict.fromkeys([*before, *after]):
+            yield from _fields((*path, key), before.get(key), after.get(key))
+    elif not _same(before, after):
+        yield Field(path, before, after)
+
+
+def editor(name: str, wanted: Mapping[str, Mapping[Path, Any]], members: Sequence[Member]) -> Edit:
+    """The edit that makes a ConfigMap give what all nodes have in common (`wanted` of `share`)."""
+    if name == CLUSTER:
+        gates: dict[Path, Any] = {
+            (component, path[1]): value for component, paths in wanted.items() if component != _KUBELET for path, value in paths.items()
+        }
+        return lambda data: edit(CLUSTER, data, gates)
+    settings = wanted.get(_KUBELET, {})
+    write = next((member.write for member in members if member.component == _KUBELET and member.by_kubeadm), as_given)
+
+    def of_kubelets(data: bytes) -> Edited:
+        fields = write(kubelet_config.read(data), settings)
+        return edit(KUBELET, data, {path: None if value is ABSENT else value for path, value in fields.items()})
+
+    return of_kubelets
+
+
+def _at(content: Mapping[str, Any], path: Path) -> Any:
+    found: Any = content
+    for part in path:
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def diff(name: str, before: bytes, after: bytes) -> str:
+    """Unified, secrets masked."""
+    where = f"ConfigMap {NAMESPACE}/{name}: {KEYS[name]}"
+    old, new = (mask_manifest(data.decode("utf-8", "backslashreplace")).splitlines() for data in (before, after))
+    return "\n".join(difflib.unified_diff(old, new, where, where, lineterm=""))
+
+
+# ---- undoing
+
+
+def undoing(records: Sequence[Sequence[Mapping[str, Any]]]) -> dict[Path, tuple[Any, tuple[Any, ...]]]:
+    """From the fields of the records to undo, the newest first: by path what is to be again, and all values that daytwo found or put."""
+    found: dict[Path, tuple[Any, tuple[Any, ...]]] = {}
+    for fields in records:
+        for field in fields:
+            path = tuple(map(str, field["path"]))
+            ours = found.get(path, (None, ()))[1]
+            found[path] = (field["before"], (*ours, field["before"], field["after"]))
+    return found
+
+
+def undo(name: str, fields: Mapping[Path, tuple[Any, tuple[Any, ...]]], force: bool) -> Edit:
+    """The edit that puts values back. It raises Refusal where somebody else changed one since, unless `force`."""
+
+    def put_back(data: bytes) -> Edited:
+        now = edit(name, data, dict.fromkeys(fields))  # what each of them is now
+        found = {field.path: field.before for field in now.fields}
+        foreign = [
+            f"{'.'.join(path)} is {shown(found.get(path))}, and was made {shown(ours[1])}"
+            for path, (_, ours) in fields.items()
+            if not any(_same(found.get(path), value) for value in ours)
+        ]
+        if foreign and not force:
+            raise Refusal(
+                f"{NAMESPACE}/{name}",
+                f"it was changed since: {'; '.join(foreign)}",
+                "undo that first, or go on all the same by --data force=true",
+            )
+        return edit(name, data, {path: before for path, (before, _) in fields.items()})
+
+    return put_back
+
+
+__all__ = ["Edit", "Edited", "Field", "FormatError", "Member", "Path", "Shared", "diff", "edit", "editor", "share", "undo", "undoing"]

@@ -1,0 +1,172 @@
+"""What kubeadm keeps for its next upgrade, and for nodes that join: the ConfigMaps kubeadm-config and kubelet-config.
+
+`kubeadm upgrade` writes a node's manifests anew from kubeadm-config and its kubelet's configuration from kubelet-config, whatever the
+files say (cmd/kubeadm/app/cmd/phases/upgrade, cmd/kubeadm/app/constants/constants.go). Pure but for `read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from roles.engine.api import Api, find_object
+from roles.engine.editing import FormatError, cluster_configuration, kubelet_config
+from roles.engine.kubelet import in_effect, shown
+
+CLUSTER: Final = "kubeadm-config"
+KUBELET: Final = "kubelet-config"
+NAMESPACE: Final = "kube-system"
+#: The key in the data of each that holds its YAML.
+KEYS: Final = {CLUSTER: "ClusterConfiguration", KUBELET: "kubelet"}
+#: What kubeadm gives each node for itself (cmd/kubeadm/app/componentconfigs/kubelet.go; instance-config.yaml since 1.34).
+_PER_NODE = frozenset({"apiVersion", "kind", "featureGates", "containerRuntimeEndpoint", "resolvConf"})
+
+
+@dataclass(frozen=True)
+class ConfigMap:
+    """One of the two as it was read; `text` is None where it lacks its key."""
+
+    name: str
+    text: str | None
+    uid: str
+    version: str
+
+    @property
+    def path(self) -> str:
+        return path_of(self.name)
+
+    @property
+    def data(self) -> bytes:
+        return (self.text or "").encode()
+
+
+def path_of(name: str) -> str:
+    """Where the API has a ConfigMap of kubeadm's."""
+    return f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """What kubeadm would give. `gates` by component (kube-apiserver, ..., kubelet), `kubelet` the fields of its KubeletConfiguration;
+    `maps` by name, those that are there; `problems` why what one says cannot be read, by name."""
+
+    maps: Mapping[str, ConfigMap] = field(default_factory=dict)
+    gates: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+    kubelet: Mapping[str, Any] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def by_kubeadm(self) -> bool:
+        """True for a cluster that kubeadm made and upgrades."""
+        return CLUSTER in self.maps
+
+
+@dataclass(frozen=True)
+class Found:
+    """One component of a node that kubeadm made: the gates, or the fields of its configuration, that its files give; and what its
+    running process has (None: not known)."""
+
+    host: str
+    component: str
+    files: Mapping[str, Any]
+    process: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that is not the same in kubeadm's ConfigMap, in a node's files and in its running process. None: not set there;
+    `process` is None too where it is not known, or nothing to be held to."""
+
+    host: str
+    component: str
+    setting: str
+    lasting: Any
+    files: Any
+    process: Any = None
+
+    @property
+    def source(self) -> str:
+        return KUBELET if self.component == "kubelet" else CLUSTER
+
+    def __str__(self) -> str:
+        said = f"{self.host} {self.component}: {self.setting} is {shown(self.lasting)} in {self.source}, {shown(self.files)} in its files"
+        if self.process is not None:
+            said += f", {shown(self.process)} in the process"
+        return said
+
+
+def read(api: Api, wait: float = 0.0) -> Lasting:
+    """Raises ApiError."""
+    found = {name: find_object(api, path_of(name), wait=wait) for name in KEYS}
+    return parse([item for item in found.values() if item is not None])
+
+
+def config_map(item: Mapping[str, Any]) -> ConfigMap:
+    """From the API's JSON."""
+    meta = item.get("metadata") or {}
+    name = str(meta.get("name"))
+    text = (item.get("data") or {}).get(KEYS.get(name, ""))
+    return ConfigMap(name, None if text is None else str(text), str(meta.get("uid", "")), str(meta.get("resourceVersion", "")))
+
+
+def parse(items: Iterable[Mapping[str, Any]]) -> Lasting:
+    """From ConfigMaps as JSON of the API. Pure."""
+    maps = {found.name: found for found in map(config_map, items)}
+    gates: dict[str, Mapping[str, bool]] = {}
+    kubelet: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name, found in maps.items():
+        try:
+            if found.text is None:
+                raise FormatError(f"has no key {KEYS[name]}")
+            if name == CLUSTER:
+                gates |= cluster_configuration.gates(found.data)
+            else:
+                gates["kubelet"] = kubelet_config.gates(found.data)
+                kubelet = kubelet_config.read(found.data)
+        except FormatError as error:
+            problems[name] = str(error.in_file(f"ConfigMap {NAMESPACE}/{name}"))
+    return Lasting(maps, gates, kubelet, problems)
+
+
+def gate_differences(lasting: Lasting, found: Iterable[Found]) -> list[Difference]:
+    """Where ConfigMap, files and process do not have the same gates. `files` and `process` are gates by name; of a process, which tells
+    all of its gates, those count that the ConfigMap or the files set."""
+    return [difference for one in found if one.component in lasting.gates for difference in _gates(lasting.gates[one.component], one)]
+
+
+def _gates(lasting: Mapping[str, bool], found: Found) -> Iterator[Difference]:
+    for name in sorted({*lasting, *found.files}):
+        kept, filed = lasting.get(name), found.files.get(name)
+        running = (found.process or {}).get(name)
+        meant = filed if filed is not None else kept
+        if kept != filed or (running is not None and filed is not None and running != meant):
+            yield Difference(found.host, found.component, name, kept, filed, running)
+
+
+def kubelet_differences(lasting: Lasting, found: Iterable[Found]) -> list[Difference]:
+    """Where kubelet-config and the files of kubelets have another configuration; `files` are the merged fields of their configuration.
+
+    Not compared: gates (see above), and what kubeadm gives to each node for itself. A field that is 0 or empty is one that is not set.
+    """
+    if KUBELET in lasting.problems or KUBELET not in lasting.maps:
+        return []
+    kept = dict(_leaves(lasting.kubelet))
+    differences: list[Difference] = []
+    for one in found:
+        files = dict(_leaves(one.files))
+        differences += [
+            Difference(one.host, "kubelet", name, kept.get(name), files.get(name))
+            for name in sorted({*kept, *files})
+            if name.partition(".")[0] not in _PER_NODE and not in_effect(kept.get(name), files.get(name))
+        ]
+    return differences
+
+
+def _leaves(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

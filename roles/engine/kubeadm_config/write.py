@@ -1,0 +1,101 @@
+"""Writing one of kubeadm's ConfigMaps: read, edited, written on the very version that was read, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from roles.engine.api import FIELD_MANAGER, Conflict
+from roles.engine.bridge import show
+from roles.engine.editing import FormatError
+from roles.engine.kubeadm_config.plan import Edit
+from roles.engine.kubeadm_config.stored import KEYS, NAMESPACE, ConfigMap, config_map, path_of
+from roles.engine.object_changes import Object, Session, Unknown
+from roles.engine.rollout import Fields
+from roles.engine.timeouts import Deadline
+
+# Seconds. An API server that restarts is away for about 40; for as long a ConfigMap that others write again and again is tried.
+API_WAIT = 60.0
+CONFLICTS = 30.0
+PAUSE = 0.5
+
+
+class NotWritten(Exception):
+    """What was to last does not; says why."""
+
+
+def write(session: Session, name: str, edit: Edit, begin: Callable[[Fields], None]) -> str:
+    """Make the edit in the ConfigMap as it is now, whoever wrote it last; how it was proven, in words.
+
+    `begin` is called with the fields before each write that differs from the one before.
+    Raises NotWritten, Refusal, ApiError or NoApi.
+    """
+    deadline = Deadline(CONFLICTS)
+    noted: Fields = ()
+
+    def done(item: Object) -> bool:
+        return not edit(config_map(item).data).fields and FIELD_MANAGER in _managers(item)
+
+    while True:
+        found = _read(session, name)
+        try:
+            edited = edit(found.data)
+        except FormatError as error:
+            raise NotWritten(str(error.in_file(f"ConfigMap {NAMESPACE}/{name}"))) from None
+        if not edited.fields:
+            # By somebody else since the plan; or by us, and the answer was lost.
+            break
+        fields = [field.recorded for field in edited.fields]
+        if fields != noted:
+            noted = fields
+            begin(fields)
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            # Another one under this name, or another version of it, is a conflict: old bytes never go over new ones.
+            "metadata": {"name": name, "namespace": NAMESPACE, "uid": found.uid, "resourceVersion": found.version},
+            "data": {KEYS[name]: edited.after.decode()},
+        }
+        try:
+            # kubeadm owned the field; it writes the object whole, and takes it back without asking.
+            session.written(path_of(name), lambda api: api.apply(path_of(name), manifest, force=True), done)  # noqa: B023 - called at once
+        except Unknown as error:
+            look = f"kubectl get configmap -n {NAMESPACE} {name} -o yaml"
+            raise NotWritten(f"STATE UNKNOWN: {error}; look at it: {look}; the same command, run again, goes on from there") from error
+        except Conflict as error:
+            if deadline.over:
+                raise NotWritten(f"others write it again and again: {error}") from error
+            show(f"  {name}: it was changed since it was read; reading it again")
+            deadline.pause(PAUSE)
+            continue
+        break
+    return _proven(session, name, edit, bool(noted))
+
+
+def _proven(session: Session, name: str, edit: Edit, written: bool) -> str:
+    item = _item(session, name)
+    if wrong := edit(config_map(item).data).fields:
+        raise NotWritten(f"it was written, and when read back {'.'.join(wrong[0].path)} is another: somebody else changes it")
+    if not written:
+        return "read back: it says so already"
+    if FIELD_MANAGER not in _managers(item):
+        raise NotWritten(f"it was written, and the field manager {FIELD_MANAGER} has no part in it when read back")
+    return f"read back: resourceVersion {config_map(item).version}, field manager {FIELD_MANAGER}"
+
+
+def _read(session: Session, name: str) -> ConfigMap:
+    found = config_map(_item(session, name))
+    if found.text is None:
+        raise NotWritten(f"ConfigMap {NAMESPACE}/{name} has no key {KEYS[name]}")
+    return found
+
+
+def _item(session: Session, name: str) -> dict[str, Any]:
+    item = session.fetch(path_of(name))
+    if item is None:
+        raise NotWritten(f"ConfigMap {NAMESPACE}/{name} is gone")
+    return item
+
+
+def _managers(item: Object) -> set[str]:
+    return {str(entry.get("manager")) for entry in (item.get("metadata") or {}).get("managedFields") or ()}

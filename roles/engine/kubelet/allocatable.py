@@ -1,0 +1,425 @@
+"""Pure: what of a node is left for pods under a KubeletConfiguration, and which of its pods would not be taken back.
+
+Sources (Kubernetes 1.36): pkg/kubelet/cm/node_container_manager_linux.go (GetNodeAllocatableReservation, validateNodeAllocatable),
+pkg/kubelet/cm/helpers.go (hardEvictionReservation), pkg/kubelet/nodestatus/setters.go (MachineInfo), cmd/kubelet/app/server.go
+(parseResourceList, run), pkg/kubelet/cm/memorymanager/memory_manager.go (validateReservedMemory), pkg/kubelet/cm/cpumanager/cpu_manager.go
+(NewManager), pkg/kubelet/kubelet.go (HandlePodAdditions), pkg/kubelet/preemption/preemption.go,
+pkg/scheduler/framework/plugins/noderesources/fit.go (fitsRequest), k8s.io/component-helpers/resource/helpers.go (PodRequests; KEP-753).
+
+A kubelet's own validation (enforceNodeAllocatable against cgroup names and the like) is not repeated here: the binary is asked for it.
+Here is what it finds only after that, when it starts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from roles.engine.kubelet.thresholds import MEMORY, NODEFS, parse_quantity, parse_threshold, whole
+from roles.engine.transaction import Refusal
+
+# A node's resource -> how much of it: cpu in thousandths, all others whole (bytes, pods, devices).
+Amounts = Mapping[str, int]
+Pod = Mapping[str, Any]
+
+_RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+_EVICTION = {"memory": MEMORY, "ephemeral-storage": NODEFS}
+_HUGE_PAGES = "hugepages-"
+_MAX_PODS = 110
+_CRITICAL = 2_000_000_000
+_MIRROR = "kubernetes.io/config.mirror"
+_QOS_ORDER = ("BestEffort", "Burstable", "Guaranteed")
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A resource of which a pod asks for more than is left: `used` of `allocatable` is taken by the pods before it."""
+
+    resource: str
+    requested: int
+    used: int
+    allocatable: int
+
+    def __str__(self) -> str:
+        left = max(0, self.allocatable - self.used)
+        return f"{self.resource}: {shown(self.resource, self.requested)} asked for, {shown(self.resource, left)} left"
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A pod (namespace/name) that a kubelet which starts does not take back, and why.
+
+    `preempted_by` is set where the pod itself fits, and has to make room for this critical pod, which lacks what is in `lacks`.
+    """
+
+    pod: str
+    lacks: tuple[Lack, ...]
+    preempted_by: str = ""
+
+    def __str__(self) -> str:
+        why = ", ".join(map(str, self.lacks))
+        return f"{self.pod} makes room for {self.preempted_by} ({why})" if self.preempted_by else f"{self.pod} ({why})"
+
+
+def shown(resource: str, amount: int) -> str:
+    """An amount for an operator's eyes: 1500m of cpu, 512.0Mi of memory, storage and huge pages, all else as it is."""
+    if resource == "cpu":
+        return f"{amount}m"
+    in_bytes = resource in ("memory", "ephemeral-storage") or resource.startswith(_HUGE_PAGES)
+    return f"{amount / 2**20:.1f}Mi" if in_bytes and amount >= 2**20 else str(amount)
+
+
+def allocatable(configuration: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, int]:
+    """What the node's status.allocatable becomes under `configuration` (as /configz shows it). `node` is the API's Node.
+
+    Resources of device plugins and the like are no kubelet setting, and stay as they are. Raises ValueError where the configuration
+    cannot be read for what it is; over-reservation comes out as 0 here, and is refused by `problems`.
+    """
+    capacity, reserved = _capacity(node), reservation(configuration, node)
+    result: dict[str, int] = {}
+    now = node["status"].get("allocatable") or {}
+    for resource, amount in capacity.items():
+        if resource == "pods":
+            result[resource] = _pods(configuration, capacity)
+        elif resource in reserved:
+            result[resource] = _units(resource, max(Fraction(0), amount - reserved[resource]))
+        else:
+            result[resource] = _units(resource, parse_quantity(str(now.get(resource, node["status"]["capacity"][resource]))))
+    for resource, amount in capacity.items():
+        # Huge pages are memory that no one else can have.
+        if resource.startswith(_HUGE_PAGES) and "memory" in result:
+            result["memory"] = max(0, result["memory"] - whole(amount))
+    return result
+
+
+def reservation(configuration: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Fraction]:
+    """How much of the node's cpu (cores), memory, ephemeral-storage and huge pages (bytes) pods cannot have. Raises ValueError."""
+    return {resource: _total(parts) for resource, parts in _parts(configuration, _capacity(node)).items()}
+
+
+def problems(host: str, configuration: Mapping[str, Any], node: Mapping[str, Any], max_pids: int | None = None) -> list[Refusal]:
+    """Why a kubelet with `configuration` would not start on this node, or could run nothing; [] where neither is so.
+
+    `max_pids`: how many processes the node can have (node.rlimit.maxpid in /stats/summary), where it is known.
+    """
+    try:
+        capacity = _capacity(node)
+        parts = _parts(configuration, capacity)
+        reserved = _reserved(configuration)
+        memory = _memory_manager(configuration, parts)
+    except ValueError as error:
+        return [Refusal(host, f"{error}, and the kubelet would not start", "mend the value")]
+    found = [
+        Refusal(
+            host,
+            f"{resource}: {' + '.join(f'{name} {_exact(amount)}' for name, amount in entries)} = {_exact(total)} are reserved, and the node"
+            f" has {_exact(capacity[resource])}; the kubelet would not start (invalid Node Allocatable configuration)",
+            "reserve less",
+        )
+        for resource, entries in parts.items()
+        if (total := _total(entries)) > capacity[resource]
+    ]
+    if configuration.get("cpuManagerPolicy") == "static" and not any(amount for _, amount in parts.get("cpu", ())):
+        found.append(
+            Refusal(
+                host,
+                "cpuManagerPolicy static needs cpu to be reserved, and the kubelet would not start",
+                "reserve some in kubeReserved, systemReserved or reservedSystemCPUs, such as kubeReserved cpu=500m",
+            )
+        )
+    pids = sum((amounts["pid"] for _, amounts in reserved if "pid" in amounts), Fraction(0))
+    if max_pids is not None and pids >= max_pids:
+        found.append(
+            Refusal(host, f"pid: {_exact(pids)} are reserved, and the node has {max_pids}; pods could not start a process", "reserve fewer")
+        )
+    return found + [Refusal(host, message, way_out) for message, way_out in memory]
+
+
+def which_no_longer_fit(pods: Iterable[Pod], before: Amounts, after: Amounts) -> tuple[Unfit, ...]:
+    """The node's pods (raw JSON) that a starting kubelet would take back with the allocatable `before`, and not with `after`.
+
+    In the order in which it admits them. When it does so: its first status update may come after it has admitted its pods, which then
+    are judged by what the Node said before; then it is its next start that does not take them back.
+    """
+    pods = list(pods)
+    known = {unfit.pod for unfit in unfit_pods(pods, before)}
+    return tuple(unfit for unfit in unfit_pods(pods, after) if unfit.pod not in known)
+
+
+def unfit_pods(pods: Iterable[Pod], room: Amounts) -> tuple[Unfit, ...]:
+    """The pods that a kubelet with this allocatable would not take back when it starts.
+
+    Static pods come first, they do not wait for the API; then the oldest. A critical pod that does not fit makes others go.
+    """
+    admitted: dict[str, Pod] = {}
+    found: list[Unfit] = []
+    for pod in sorted(pods, key=lambda pod: (not _static(pod), pod["metadata"].get("creationTimestamp") or "")):
+        if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        name = _name(pod)
+        lacks = _lacks(pod, admitted.values(), room)
+        if lacks and _critical(pod):
+            goers = _preempted(pod, list(admitted.values()), lacks)
+            if goers is not None:
+                for goer in goers:
+                    del admitted[_name(goer)]
+                    found.append(Unfit(_name(goer), lacks, name))
+                lacks = ()
+        if lacks:
+            found.append(Unfit(name, lacks))
+        else:
+            admitted[name] = pod
+    return tuple(found)
+
+
+def requests(pod: Pod, *, actuated: bool = False) -> dict[str, Fraction]:
+    """What a pod asks for of each resource: containers and sidecars together, or an init container where that is more; pod-level
+    requests instead where there are some; and the overhead of its runtime class.
+
+    What the kubelet has allocated to a container that was resized counts, not its spec. `actuated`: nor less than what it runs with.
+    """
+    return _sum(_own(pod, actuated) | _pod_level(pod, "requests"), _overhead(pod))
+
+
+def _own(pod: Pod, actuated: bool = False) -> dict[str, Fraction]:
+    spec = pod["spec"]
+    status = pod.get("status") or {}
+    states = {state["name"]: state for key in ("containerStatuses", "initContainerStatuses") for state in status.get(key) or ()}
+
+    def of(container: Mapping[str, Any]) -> dict[str, Fraction]:
+        state = states.get(container["name"], {})
+        asked = _list((container.get("resources") or {}).get("requests")) | _list(state.get("allocatedResources"))
+        return _most(asked, _list((state.get("resources") or {}).get("requests"))) if actuated else asked
+
+    total: dict[str, Fraction] = {}
+    for container in spec.get("containers") or ():
+        total = _sum(total, of(container))
+    sidecars: dict[str, Fraction] = {}
+    start: dict[str, Fraction] = {}
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum(sidecars, of(container))
+            total = _sum(total, of(container))
+            start = _most(start, sidecars)
+        else:
+            start = _most(start, _sum(sidecars, _list((container.get("resources") or {}).get("requests"))))
+    return _most(total, start)
+
+
+def _overhead(pod: Pod) -> dict[str, Fraction]:
+    return _list(pod["spec"].get("overhead"))
+
+
+def _pod_level(pod: Pod, kind: str) -> dict[str, Fraction]:
+    """The requests or limits of the pod as a whole, of what they can be for (KEP-2837)."""
+    found = _list((pod["spec"].get("resources") or {}).get(kind))
+    return {resource: amount for resource, amount in found.items() if resource in ("cpu", "memory") or resource.startswith(_HUGE_PAGES)}
+
+
+def _list(resources: Mapping[str, Any] | None) -> dict[str, Fraction]:
+    return {resource: parse_quantity(str(amount)) for resource, amount in (resources or {}).items()}
+
+
+def _sum(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    return {key: one.get(key, Fraction(0)) + other.get(key, Fraction(0)) for key in {**one, **other}}
+
+
+def _most(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    return {key: max(one.get(key, Fraction(0)), other.get(key, Fraction(0))) for key in {**one, **other}}
+
+
+def _units(resource: str, amount: Fraction) -> int:
+    return whole(amount * 1000) if resource == "cpu" else whole(amount)
+
+
+def _exact(amount: Fraction) -> str:
+    """In the largest binary unit that leaves nothing out: bytes are read as they were written, and small numbers stay as they are."""
+    if amount.denominator != 1:
+        return f"{float(amount):g}"
+    for power, unit in ((30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if amount.numerator >= 2**20 and amount.numerator % 2**power == 0:
+            return f"{amount.numerator >> power}{unit}"
+    return str(amount.numerator)
+
+
+def _capacity(node: Mapping[str, Any]) -> dict[str, Fraction]:
+    return _list(node["status"]["capacity"])
+
+
+def _touched(resource: str) -> bool:
+    return resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith(_HUGE_PAGES)
+
+
+def _pods(configuration: Mapping[str, Any], capacity: Mapping[str, Fraction]) -> int:
+    most = int(configuration.get("maxPods") or _MAX_PODS)
+    per_core = int(configuration.get("podsPerCore") or 0)
+    return min(most, math.floor(capacity["cpu"]) * per_core) if per_core > 0 else most
+
+
+def _reserved(configuration: Mapping[str, Any]) -> list[tuple[str, dict[str, Fraction]]]:
+    """systemReserved and kubeReserved as the kubelet takes them. Raises ValueError."""
+    found = []
+    for field in ("kubeReserved", "systemReserved"):
+        amounts: dict[str, Fraction] = {}
+        for resource, text in (configuration.get(field) or {}).items():
+            if resource not in _RESERVABLE:
+                raise ValueError(f"{field}: {resource} cannot be reserved (only {', '.join(_RESERVABLE)} can)")
+            try:
+                amounts[resource] = parse_quantity(str(text))
+            except ValueError as error:
+                raise ValueError(f"{field}: {resource}: {error}") from None
+            if amounts[resource] < 0:
+                raise ValueError(f"{field}: {resource}: {text} is negative")
+        found.append((field, amounts))
+    if cpus := configuration.get("reservedSystemCPUs"):
+        # They replace what both reserve of cpu.
+        for _, amounts in found:
+            amounts.pop("cpu", None)
+        found.append(("reservedSystemCPUs", {"cpu": Fraction(_cpus(str(cpus)))}))
+    return found
+
+
+def _cpus(text: str) -> int:
+    """How many CPUs a list such as 0-3,8 names."""
+    found: set[int] = set()
+    for part in text.split(","):
+        ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
+        if ends is None or int(ends.group(1)) > int(ends.group(2) or ends.group(1)):
+            raise ValueError(f"reservedSystemCPUs: {text!r} is not a list of CPUs")
+        found.update(range(int(ends.group(1)), int(ends.group(2) or ends.group(1)) + 1))
+    return len(found)
+
+
+def _parts(configuration: Mapping[str, Any], capacity: Mapping[str, Fraction]) -> dict[str, list[tuple[str, Fraction]]]:
+    """What is reserved of each of the node's resources, and by which field. Raises ValueError."""
+    reserved = _reserved(configuration)
+    found: dict[str, list[tuple[str, Fraction]]] = {}
+    for resource in capacity:
+        if not _touched(resource):
+            continue
+        parts = [(field, amounts[resource]) for field, amounts in reserved if resource in amounts]
+        signal = _EVICTION.get(resource)
+        if signal and (text := (configuration.get("evictionHard") or {}).get(signal)) is not None:
+            threshold = parse_threshold(signal, str(text))
+            if threshold is not None:
+                parts.append((f"evictionHard {signal}", Fraction(threshold.of(whole(capacity[resource])))))
+        found[resource] = parts
+    return found
+
+
+def _total(parts: Iterable[tuple[str, Fraction]]) -> Fraction:
+    return sum((amount for _, amount in parts), Fraction(0))
+
+
+def _memory_manager(configuration: Mapping[str, Any], parts: Mapping[str, Sequence[tuple[str, Fraction]]]) -> list[tuple[str, str]]:
+    """With memoryManagerPolicy Static, reservedMemory must come to exactly what is reserved. Raises ValueError."""
+    if configuration.get("memoryManagerPolicy") != "Static":
+        return []
+    by_numa: dict[str, Fraction] = {}
+    for entry in configuration.get("reservedMemory") or ():
+        by_numa = _sum(by_numa, _list(entry.get("limits")))
+    found = []
+    for resource in dict.fromkeys(["memory", *by_numa]):
+        given = by_numa.get(resource, Fraction(0))
+        needed = _total(parts.get(resource, ()))
+        if given != needed:
+            found.append(
+                (
+                    f"memoryManagerPolicy Static: reservedMemory has {_exact(given)} of {resource}, and kubeReserved, systemReserved and"
+                    f" evictionHard come to {_exact(needed)}; the kubelet would not start",
+                    f"change reservedMemory in the same run, so that its {resource} comes to {_exact(needed)}",
+                )
+            )
+    return found
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
+
+
+def _static(pod: Pod) -> bool:
+    return _MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+def _priority(pod: Pod) -> int:
+    return int(pod["spec"].get("priority") or 0)
+
+
+def _critical(pod: Pod) -> bool:
+    return _static(pod) or _priority(pod) >= _CRITICAL
+
+
+def _lacks(pod: Pod, others: Iterable[Pod], room: Amounts) -> tuple[Lack, ...]:
+    others = list(others)
+    found = []
+    if len(others) + 1 > room.get("pods", 0):
+        found.append(Lack("pods", 1, len(others), room.get("pods", 0)))
+    used: dict[str, Fraction] = {}
+    for other in others:
+        used = _sum(used, requests(other, actuated=True))
+    asked = requests(pod)
+    first = ("cpu", "memory", "ephemeral-storage")
+    for resource in (*(name for name in first if name in asked), *sorted(asked.keys() - {*first})):
+        extended = "/" in resource
+        if extended and resource not in room:
+            continue
+        amount, taken = _units(resource, asked[resource]), _units(resource, used.get(resource, Fraction(0)))
+        if amount > 0 and amount > room.get(resource, 0) - taken:
+            found.append(Lack(resource, amount, taken, room.get(resource, 0)))
+    return tuple(found)
+
+
+def _preempted(pod: Pod, admitted: Sequence[Pod], lacks: Sequence[Lack]) -> list[Pod] | None:
+    """Which pods the kubelet kills to take a critical one; None where all of them together would not be enough."""
+    needed = {lack.resource: lack.requested - (lack.allocatable - lack.used) for lack in lacks}
+    classes = {
+        qos: [other for other in admitted if (other.get("status") or {}).get("qosClass") == qos and _preemptable(pod, other)]
+        for qos in _QOS_ORDER
+    }
+    best_effort, burstable, guaranteed = classes.values()
+    if _left(needed, [*best_effort, *burstable, *guaranteed]):
+        return None
+    # Of the higher class only what all pods of the lower ones could not give.
+    from_guaranteed = _nearest(guaranteed, _left(needed, [*best_effort, *burstable]))
+    from_burstable = _nearest(burstable, _left(needed, [*best_effort, *from_guaranteed]))
+    return [*_nearest(best_effort, _left(needed, [*from_burstable, *from_guaranteed])), *from_burstable, *from_guaranteed]
+
+
+def _preemptable(pod: Pod, other: Pod) -> bool:
+    return not _critical(other) or _priority(pod) > _priority(other)
+
+
+def _asks(pod: Pod, resource: str) -> int:
+    """What a pod that goes counts for. A kubelet does not see its containers' requests here where the pod as a whole has some, nor its
+    overhead of what it does not ask for (pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity)."""
+    if resource == "pods":
+        return 1
+    as_a_whole = _pod_level(pod, "requests") or _pod_level(pod, "limits")
+    own = (_pod_level(pod, "requests") if as_a_whole else _own(pod)).get(resource, Fraction(0))
+    return _units(resource, own + _overhead(pod).get(resource, Fraction(0)) if own else own)
+
+
+def _left(needed: Mapping[str, int], goers: Iterable[Pod]) -> dict[str, int]:
+    goers = list(goers)
+    left = {resource: amount - sum(_asks(goer, resource) for goer in goers) for resource, amount in needed.items()}
+    return {resource: amount for resource, amount in left.items() if amount > 0}
+
+
+def _nearest(pods: Iterable[Pod], needed: Mapping[str, int]) -> list[Pod]:
+    """One pod after the other, each the one that leaves least to be wished for, of those the smallest; of equals the kubelet takes any."""
+    pods, chosen = list(pods), list[Pod]()
+    while needed:
+        best = min(pods, key=lambda pod: (_distance(pod, needed), _asks(pod, "memory"), _asks(pod, "cpu")))
+        pods.remove(best)
+        chosen.append(best)
+        needed = _left(needed, [best])
+    return chosen
+
+
+def _distance(pod: Pod, needed: Mapping[str, int]) -> float:
+    rests = ((amount - _asks(pod, resource)) / amount for resource, amount in needed.items())
+    return sum(rest**2 for rest in rests if rest > 0)

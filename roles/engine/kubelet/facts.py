@@ -1,0 +1,307 @@
+"""What a node's kubelet is: its unit, its command line word by word, its configuration files. Pure, from one observation."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+from roles.engine.editing import FormatError, flags, kubelet_config, unit
+from roles.engine.kubelet import schema
+from roles.engine.node import Observation, Process
+from roles.engine.transaction import Refusal
+
+# The variable that every packaging of the kubelet leaves to the operator.
+OPERATORS_VARIABLE = "KUBELET_EXTRA_ARGS"
+_KUBEADM_FLAGS = "kubeadm-flags.env"
+_DEFAULT_HEALTHZ_PORT = 10248  # kubelet config v1beta1, SetDefaults_KubeletConfiguration
+_UNSUPPORTED = {
+    "k3s": "k3s keeps the kubelet inside its own process; it is configured in /etc/rancher/k3s/config.yaml",
+    "rke2": "RKE2 starts the kubelet itself; it is configured in /etc/rancher/rke2/config.yaml",
+    "k0s": "k0s starts the kubelet itself; it is configured by k0s' worker profiles",
+    "kubelite": "MicroK8s keeps the kubelet inside kubelite; it is configured in the snap",
+    "machined": "Talos is configured by its own API (talosctl)",
+}
+
+
+@dataclass(frozen=True)
+class Kubelet:
+    """A kubelet that daytwo can change. `style` says where gates live that are not set yet (kubeadm: the config file)."""
+
+    seen: Observation
+    process: Process
+    unit_name: str
+    sources: unit.Sources
+    service: unit.Service
+    style: Literal["kubeadm", "plain"]
+    node_name: str
+    config_path: str | None
+    dropin_paths: tuple[str, ...]
+    configuration: dict[str, Any]
+    manifests: str | None
+    health_url: str
+
+    @property
+    def dropin_folder(self) -> str | None:
+        """The directory of configuration drop-ins that the running kubelet reads (--config-dir)."""
+        folder = flags.last_flag(self.process.argv, "config-dir")
+        return posixpath.normpath(folder) if folder else None
+
+    def dropins(self, paths: Iterable[str] = ()) -> tuple[str, ...]:
+        """All drop-ins there are, and those of `paths` that would be one, in the order in which the kubelet reads them."""
+        return _walked({*self.dropin_paths, *(path for path in paths if self.is_dropin(path))})
+
+    def is_dropin(self, path: str) -> bool:
+        """True for a path that the kubelet would read as a configuration drop-in."""
+        return self.dropin_folder is not None and path.startswith(self.dropin_folder + "/") and path.endswith(".conf")
+
+    def may_edit(self, path: str) -> bool:
+        """True for a unit or drop-in that is the operator's, and that a new file can stand in the place of: no link to a package's."""
+        seen = self.seen.file(path)
+        return unit.of_operator(path) and seen is not None and seen.why_not_replaceable() is None
+
+    @property
+    def minor(self) -> int:
+        """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal where its settings are not known."""
+        found = re.match(r"v?1\.(\d+)", self.process.version or "")
+        minor = int(found.group(1)) if found else 0
+        if not schema.OLDEST <= minor <= schema.NEWEST:
+            raise Refusal(
+                self.seen.host,
+                f"the settings of this kubelet ({self.process.version or 'it did not tell its version'}) are not known: "
+                f"the table has v1.{schema.OLDEST} to v1.{schema.NEWEST}",
+                "use a daytwo that knows this version",
+            )
+        return minor
+
+    @property
+    def is_known(self) -> bool:
+        """True where the settings of its version are known (`minor`)."""
+        return self.process.minor is not None and schema.OLDEST <= self.process.minor <= schema.NEWEST
+
+    @property
+    def flag_gates(self) -> dict[str, bool]:
+        """Gates set on the command line, as the unit's files give it."""
+        return self.service.gates
+
+    @property
+    def gates(self) -> dict[str, bool]:
+        """Gates that all sources together set: config file, its drop-ins over it, flags over both."""
+        configured = self.configuration.get("featureGates") or {}
+        return {**{str(name): bool(value) for name, value in configured.items()}, **self.flag_gates}
+
+    @property
+    def running_gates(self) -> dict[str, bool]:
+        """Gates on the running process's command line."""
+        return flags.effective_gates(self.process.argv)
+
+
+def wanted(seen: Observation) -> tuple[list[str], list[str]]:
+    """Paths that a first look did not read and that the running kubelet's arguments or unit name."""
+    files: list[str] = []
+    directories: list[str] = []
+    process = seen.kubelet
+    if process is None:
+        return [], []
+    if seen.unit is not None:
+        for path in (seen.unit.fragment, *seen.unit.dropins):
+            data = seen.data(path)
+            for entry in unit.entries(unit.UnitFile(path, data)) if data is not None else ():
+                if entry.section == "Service" and entry.key == "EnvironmentFile" and entry.value.text:
+                    files.append(entry.value.string.removeprefix("-"))
+    if config := flags.last_flag(process.argv, "config"):
+        files.append(config)
+        manifests = flags.last_flag(process.argv, "pod-manifest-path") or _static_pod_path(seen.data(config))
+        if manifests:
+            directories.append(manifests)
+    missing = [path for path in files if "%" not in path and seen.file(path) is None]
+    return missing, [path for path in directories if not _listed(seen, path)]
+
+
+def _listed(seen: Observation, path: str) -> bool:
+    normal = posixpath.normpath(path)
+    return normal in seen.directories or seen.file(normal) is not None
+
+
+def _static_pod_path(config: bytes | None) -> str | None:
+    try:
+        found = kubelet_config.read(config).get("staticPodPath") if config is not None else None
+    except FormatError:
+        return None  # refused later, with the file named
+    return str(found) if found else None
+
+
+def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
+    """The node's kubelet. Raises Refusal where the node is of a kind that daytwo does not change, or cannot be read.
+
+    Without `to_change` only what keeps it from being read counts: no missing tools, no edit that systemd has not read, no health
+    endpoint that is switched off (`health_url` is "" then).
+    """
+    host = seen.host
+    if seen.uid != 0:
+        raise Refusal(host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
+    for name, reason in _UNSUPPORTED.items():
+        # Those of the node itself: a pod may have processes of any name.
+        if any(process.name.partition("-")[0] == name for process in seen.processes):
+            raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}")
+    missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
+    if missing and to_change:
+        raise Refusal(host, f"the node lacks {', '.join(sorted(missing))}", "install coreutils, util-linux and systemd")
+    if to_change and not seen.tools & {"curl", "wget", "python3"}:
+        raise Refusal(host, "the node has none of curl, wget and python3 to ask health endpoints with")
+    process, running = seen.kubelet, seen.unit
+    if running is None or process is None:
+        _refuse_none(seen)
+    if len(kubelets := seen.named("kubelet")) > 1:
+        raise Refusal(
+            host,
+            f"{len(kubelets)} kubelets of the node's own run here: {', '.join(f'PID {one.pid}' for one in kubelets)}",
+            "stop those that are not the node's, and disable their units",
+        )
+    if running.needs_daemon_reload and to_change:
+        raise Refusal(
+            host,
+            f"{running.name} was edited on disk and systemd has not read it: a restart would bring more than this change",
+            "look at the edit, then run `systemctl daemon-reload` on the node",
+        )
+    try:
+        return _kubelet(seen, process, to_change)
+    except FormatError as error:
+        raise Refusal(host, str(error)) from None
+
+
+def _refuse_none(seen: Observation) -> NoReturn:
+    """No process is the node's kubelet: why."""
+    if seen.named("kubelet") or any((stranger.name, stranger.why) == ("kubelet", "unit") for stranger in seen.strangers):
+        raise Refusal(seen.host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
+    others = [str(stranger) for stranger in seen.strangers if stranger.name == "kubelet"]
+    raise Refusal(
+        seen.host,
+        "; ".join(["no kubelet runs on this node", *others]),
+        "start it first; daytwo derives all paths from the running one",
+    )
+
+
+def _check_direct(host: str, service: unit.Service, process: Process, programs: Mapping[str, str]) -> None:
+    """What the unit starts must be the kubelet itself. Words behind those of a shell or a script need not reach the kubelet: a candidate
+    that is shown to it so would start a second one, and a flag that is written so takes no effect. Raises Refusal."""
+    program = service.program
+    listed = {path: file for path, file in programs.items() if program in (path, posixpath.basename(path))}
+    started = next(iter(listed.values()), posixpath.normpath(program))
+    if started != process.binary:
+        through = f"{program} ({started})" if started != program else program
+        raise Refusal(
+            host,
+            f"{service.command_path}:{service.command.line}: the unit starts {through}, and the kubelet that runs is {process.binary}: "
+            "its command line goes through something else, and what is written there need not reach the kubelet",
+            f"let ExecStart= start the kubelet itself (ExecStart={process.binary} ...), run `systemctl daemon-reload`, restart the unit; "
+            "where only its file was moved since it started, a restart is enough",
+        )
+
+
+def refuse_waiting(host: str, argv: Sequence[str]) -> None:
+    """Raises Refusal for a command line whose last word is a flag that still waits for its value."""
+    if (flag := flags.waiting(argv, schema.switches())) is not None:
+        raise Refusal(
+            host,
+            f"the kubelet's command line ends in {flag}, which still waits for its value and would take the next flag for it",
+            f"give it a value in the unit's files ({flag}=VALUE), or take it out",
+        )
+
+
+def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
+    assert seen.unit is not None  # find() has looked
+    units = []
+    for path in (seen.unit.fragment, *seen.unit.dropins):
+        data = seen.data(path)
+        if data is None:
+            raise Refusal(seen.host, f"{path}: the unit file cannot be read")
+        units.append(unit.UnitFile(path, data))
+    environment = {path: file.data for path, file in seen.files.items()}
+    release = int(seen.systemd or 0)
+    sources = unit.Sources(units[0], tuple(units[1:]), environment, release, {"H": seen.hostname})
+    service = sources.resolve()
+    _check_direct(seen.host, service, process, seen.programs)
+    for argv in ([word.text for word in service.argv], process.argv):
+        refuse_waiting(seen.host, argv)
+        flags.effective_gates(argv)  # raises FormatError
+    # Only the environment files belong to the sources; other observed files must not be taken for one.
+    listed = {file.path: environment[file.path] for file in service.environment_files}
+    sources = unit.Sources(units[0], tuple(units[1:]), listed, release, {"H": seen.hostname})
+    config_path = flags.last_flag(process.argv, "config")
+    dropin_paths = _dropins(seen, process)
+    for configured in (*([config_path] if config_path else []), *dropin_paths):
+        content = seen.data(configured)
+        if content is None:
+            raise Refusal(
+                seen.host,
+                f"{configured}: the kubelet's configuration comes from this file, and it cannot be read now (it is gone, no file,"
+                " or over 1 MiB); the kubelet would not start again",
+                "put it right first",
+            )
+        try:
+            kubelet_config.gates(content)
+        except FormatError as error:
+            raise error.in_file(configured) from None
+    main = seen.data(config_path) if config_path else None
+    configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
+    name = flags.last_flag(process.argv, "hostname-override") or seen.hostname
+    kubeadm = any(posixpath.basename(file.path) == _KUBEADM_FLAGS for file in service.environment_files)
+    manifests = flags.last_flag(process.argv, "pod-manifest-path") or configuration.get("staticPodPath") or None
+    return Kubelet(
+        seen=seen,
+        process=process,
+        unit_name=seen.unit.name,
+        sources=sources,
+        service=service,
+        style="kubeadm" if kubeadm else "plain",
+        node_name=name.strip().lower(),
+        config_path=posixpath.normpath(config_path) if config_path else None,
+        dropin_paths=dropin_paths,
+        configuration=configuration,
+        manifests=posixpath.normpath(manifests) if manifests else None,
+        health_url=_health_url(seen.host, process.argv, configuration, to_change),
+    )
+
+
+def _dropins(seen: Observation, process: Process) -> tuple[str, ...]:
+    """The configuration drop-ins that the kubelet would read if it started now. Raises Refusal where it would not start."""
+    folder = flags.last_flag(process.argv, "config-dir")
+    if not folder:
+        return ()
+    path = posixpath.normpath(folder)
+    itself = seen.file(path)
+    if itself is not None and itself.kind == "link":
+        # filepath.WalkDir does not follow its root, unless that is written with a slash at its end.
+        raise Refusal(
+            seen.host,
+            f"--config-dir={folder}: it is a symbolic link, which the kubelet does not follow: it reads none of the drop-ins there",
+            f"name the directory that it points to, or write {path}/",
+        )
+    if path not in seen.directories:
+        raise Refusal(
+            seen.host,
+            f"--config-dir={folder}: there is no such directory now, and the kubelet would not start again",
+            f"make it (mkdir -p {path}), or take the flag out",
+        )
+    return _walked(found for found in seen.files if found.startswith(path + "/") and found.endswith(".conf"))
+
+
+def _walked(paths: Iterable[str]) -> tuple[str, ...]:
+    """In the order in which the kubelet walks its --config-dir (Go's filepath.WalkDir): by name, directory by directory."""
+    return tuple(sorted(paths, key=lambda path: [os.fsencode(part) for part in path.split("/")]))
+
+
+def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any], needed: bool) -> str:
+    port = flags.last_flag(argv, "healthz-port") or str(configuration.get("healthzPort", _DEFAULT_HEALTHZ_PORT))
+    address = flags.last_flag(argv, "healthz-bind-address") or str(configuration.get("healthzBindAddress") or "127.0.0.1")
+    if port == "0" and not needed:
+        return ""
+    if port == "0":
+        raise Refusal(host, "the kubelet's health endpoint is switched off (healthzPort: 0): daytwo could not see it come back")
+    if address in ("0.0.0.0", "::", ""):  # noqa: S104 - what the kubelet is told, not what is bound here
+        address = "127.0.0.1"
+    return f"http://{f'[{address}]' if ':' in address else address}:{port}/healthz"

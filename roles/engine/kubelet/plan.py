@@ -1,0 +1,159 @@
+"""Pure: a kubelet and the gates wanted on it -> the files that must change. Nothing is written here."""
+
+from __future__ import annotations
+
+import posixpath
+
+from roles.engine.editing import FormatError, GateChanges, flags, kubelet_config, unit
+from roles.engine.kubelet import pending, schema
+from roles.engine.kubelet.facts import OPERATORS_VARIABLE, Kubelet
+from roles.engine.transaction import Change, FileEdit, Refusal, change_id
+
+DROPIN = "90-daytwo-feature-gates.conf"
+
+
+def edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
+    """The new content of each file that must change, so that the kubelet's sources set the gates as wanted.
+
+    A gate is changed where it takes effect: flags beat drop-ins beat the config file. A new one goes to the config file on
+    kubeadm nodes, to the operator's variable on others. Raises Refusal.
+    """
+    try:
+        return _edits(kubelet, wanted)
+    except FormatError as error:
+        raise Refusal(kubelet.seen.host, str(error)) from None
+
+
+def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
+    by_flag = kubelet.flag_gates
+    result: dict[str, bytes | None] = {}
+    left = dict(wanted)
+    on_flags = {name: value for name, value in wanted.items() if name in by_flag}
+    for name, value in on_flags.items():
+        if value is not None:
+            del left[name]
+    # The file that is read last beats those before it.
+    for path in (*reversed(kubelet.dropin_paths), *([kubelet.config_path] if kubelet.config_path else [])):
+        data = kubelet.seen.data(path) or b""
+        try:
+            present = kubelet_config.gates(data)
+            if path != kubelet.config_path and kubelet.style == "kubeadm":
+                _check_nulls(data, left)
+            here = {name: value for name, value in left.items() if name in present}
+            new = path == kubelet.config_path and kubelet.style == "kubeadm"
+            if new:
+                here |= {name: value for name, value in left.items() if value is not None}
+            edited = kubelet_config.edit_gates(data, here)
+        except FormatError as error:
+            raise error.in_file(path) from None
+        if edited != data:
+            result[path] = edited
+        for name, value in here.items():
+            if value is not None:
+                del left[name]
+    on_flags |= {name: value for name, value in left.items() if value is not None}
+    if on_flags:
+        folder = f"/etc/systemd/system/{kubelet.unit_name}.d"
+        result |= unit.edit_gates(
+            kubelet.sources, on_flags, variable=OPERATORS_VARIABLE, new_dropin=posixpath.join(folder, DROPIN), in_place=kubelet.may_edit
+        )
+    return {path: data for path, data in result.items() if data != kubelet.seen.data(path) or kubelet.seen.file(path) is None}
+
+
+def _check_nulls(dropin: bytes, left: GateChanges) -> None:
+    """A new gate goes to the configuration file, and a drop-in after it whose featureGates are null would take it out again (RFC 7386).
+    Raises FormatError."""
+    if any(value is not None for value in left.values()) and kubelet_config.read(dropin).get("featureGates", ()) is None:
+        raise FormatError("featureGates is null here, which takes out all gates of the files before this one", way_out="take the key out")
+
+
+def change(kubelet: Kubelet, changed: dict[str, bytes | None], run_id: str, summary: str) -> Change:
+    """The change of a kubelet's files (None: removed), and its restart. Raises Refusal."""
+    host = kubelet.seen.host
+    return Change(
+        id=change_id(run_id, host, "kubelet"),
+        node=host,
+        component="kubelet",
+        kind="kubelet",
+        unit=kubelet.unit_name,
+        summary=summary,
+        files=_file_edits(kubelet, changed),
+        health_url=kubelet.health_url,
+        old_argv=kubelet.service.known_argv,
+        new_argv=new_service(kubelet, changed).known_argv,
+        daemon_reload=_touches_units(kubelet, changed),
+    )
+
+
+def _file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:
+    """The edits with what stands there now. Raises Refusal for a target that a rename cannot rightly replace."""
+    made = []
+    for path, after in sorted(changed.items()):
+        seen = kubelet.seen.file(path)
+        if seen is not None and (why := seen.why_not_replaceable()):
+            raise Refusal(kubelet.seen.host, f"{path} {why}")
+        if path.startswith(("/usr/", "/lib/")):
+            raise Refusal(
+                kubelet.seen.host,
+                f"{path}: this stands in a file that belongs to a package, which the next upgrade overwrites",
+                "move it to a drop-in in /etc or to the environment file",
+            )
+        made.append(FileEdit(path, seen.data if seen else None, after))
+    return tuple(made)
+
+
+def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
+    """The command line as the changed files give it. Raises Refusal where a flag in it would be taken for another one's value."""
+    service = _new_sources(kubelet, changed).resolve()
+    before, after = ([word.text for word in one.argv] for one in (kubelet.service, service))
+    if pair := flags.swallowed(before, after, schema.switches()):
+        raise Refusal(
+            kubelet.seen.host,
+            f"{pair[1]} would come behind {pair[0]}, which waits for its value and would take it",
+            f"give {pair[0]} its value in the unit's files, as {pair[0]}=VALUE",
+        )
+    return service
+
+
+def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sources:
+    sources = kubelet.sources
+    for path, data in changed.items():
+        if path != kubelet.config_path and not kubelet.is_dropin(path):
+            sources = sources.with_file(path, data)
+    return sources
+
+
+def _touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
+    """True where systemd must read its units again before the restart."""
+    others = {*kubelet.sources.environment_files, kubelet.config_path}
+    return any(path not in others and not kubelet.is_dropin(path) for path in changed)
+
+
+def warnings(kubelet: Kubelet) -> list[str]:
+    """What an operator should know before a restart of this kubelet, from what was seen on the node alone."""
+    found = []
+    if others := pending.arguments(kubelet):
+        found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {'; '.join(others)}")
+    if kubelet.process.binary_replaced:
+        found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")
+    found += map(str, kubelet.service.ignored)
+    found += [_outdated(copy) for copy in unit.copies(kubelet.sources) if copy.changed is not False]
+    return found + pending.not_compared(kubelet)
+
+
+def _outdated(copy: unit.Copy) -> str:
+    how = "has another command since" if copy.changed else "may have another command by now"
+    return (
+        f"{copy.path}, which daytwo made, copies ExecStart= of {copy.origin}; that {how}, and the copy is what counts: compare them, remove"
+        " the copy, run `systemctl daemon-reload`, and set again what daytwo had added there"
+    )
+
+
+def new_copies(kubelet: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
+    """A command that the changed files copy from a file that is not the operator's, and so mask: what to know of that."""
+    return [
+        f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file will not count until"
+        f" {copy.path} is gone again: it goes with the last flag that daytwo has added there (absent)"
+        for copy in unit.copies(_new_sources(kubelet, changed))
+        if copy.path in changed and kubelet.seen.data(copy.path) is None
+    ]

@@ -1,0 +1,534 @@
+"""What a kubelet's configuration may hold: its fields by minor release, their types, and the flags that set the same.
+
+The table is fields.json beside this module, which names its sources. A kubelet reads its configuration file strictly first, and where
+that fails once more leniently: a field it does not know is then passed over with a line in its log (cmd/kubelet/app/server.go;
+pkg/kubelet/kubeletconfig/util/codec). A value of another type stops it. Both are refused here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Final
+
+OLDEST: Final = 21
+NEWEST: Final = 37
+
+# Go's time.ParseDuration, k8s.io/apimachinery resource.ParseQuantity, pkg/kubelet/cm parsePercentage.
+_DURATION = re.compile(r"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
+_DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
+_QUANTITY = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?")
+_PERCENT = re.compile(r"(100|[0-9]{1,2})%")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[-+][0-9]{2}:[0-9]{2})")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uint32": (0, 2**32 - 1)}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of KubeletConfiguration v1beta1, as one minor release has it.
+
+    `path` is dotted, with `[]` for the items of a list of objects ("registerWithTaints[].key"). `kind` is one of string, bool, int32,
+    int64, uint32, float, duration (text such as "1m30s"), duration_or_int (or nanoseconds), quantity (text or number), time, object, and
+    map[X] (from strings) or list[X] of these. `text`: what a string, or each string in a map, is read as later on (quantity, duration,
+    percent). `keys`: those a map may have. `default`: what the kubelet sets where the field is missing (Linux); None where it sets none,
+    or none that is constant. `flag`: the one that sets the same field. `useless`: it no longer has any effect.
+    """
+
+    path: str
+    kind: str
+    since: int
+    until: int | None
+    values: tuple[str, ...] = ()
+    text: str | None = None
+    keys: tuple[str, ...] = ()
+    default: Any = None
+    flag: str | None = None
+    useless: bool = False
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of the kubelet, without its dashes. `kind`: string, bool, int32, int64, float, duration, list or map. `field`: the path of
+    the field it sets, None where the configuration has none."""
+
+    name: str
+    kind: str
+    field: str | None
+
+    @property
+    def switch(self) -> bool:
+        """It can stand without a value, and never takes the next word (roles.engine.editing.flags.find)."""
+        return self.kind == "bool"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a wanted value is refused. `path` as it is written in the wanted data, with the number of a list's item in brackets."""
+
+    path: str
+    value: object
+    rule: str
+    way_out: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.rule}{'; ' + self.way_out if self.way_out else ''}"
+
+
+@dataclass(frozen=True)
+class More:
+    """A field that a restart of the kubelet alone does not rightly change.
+
+    `refused`: the change would break something, or could not be proven or undone; else it works, but not at once for all, which is worth
+    a warning. `when`: effective values (by path) under which it matters; empty: always.
+    """
+
+    path: str
+    reason: str
+    way_out: str
+    refused: bool = True
+    when: tuple[tuple[str, str], ...] = ()
+
+
+# ---- the table
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = resources.files(__package__ or "roles.engine.kubelet").joinpath("fields.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def _at(steps: list[tuple[int, Any]], minor: int) -> Any:
+    """The value that holds at a minor: that of the last step not behind it."""
+    return next((value for since, value in reversed(steps) if since <= minor), None)
+
+
+def _known(minor: int) -> None:
+    if not OLDEST <= minor <= NEWEST:
+        raise LookupError(f"the fields of a kubelet 1.{minor} are not known here: the table goes from 1.{OLDEST} to 1.{NEWEST}")
+
+
+@cache
+def fields(minor: int) -> Mapping[str, Field]:
+    """Every field of a minor release (36 for 1.36) by its path, nested ones too. Raises LookupError for a minor that the table has not."""
+    _known(minor)
+    by_field: dict[str, str] = {}
+    for flag in flags(minor).values():
+        # Two flags set one field where the older one was kept as `experimental-`.
+        if flag.field and not (flag.field in by_field and flag.name.startswith("experimental-")):
+            by_field[flag.field] = flag.name
+    found = {}
+    for path, entry in _table()["fields"].items():
+        since = entry["kind"][0][0]
+        if since <= minor <= entry.get("to", minor):
+            found[path] = Field(
+                path,
+                _at(entry["kind"], minor),
+                since,
+                entry.get("to"),
+                tuple(_at(entry.get("values", []), minor) or ()),
+                entry.get("text"),
+                tuple(entry.get("keys", ())),
+                _at(entry.get("default", []), minor),
+                by_field.get(path),
+                minor >= entry.get("useless", NEWEST + 1),
+            )
+    return MappingProxyType(found)
+
+
+@cache
+def flags(minor: int) -> Mapping[str, Flag]:
+    """Every flag of a minor release by its name. Raises LookupError for a minor that is not in the table."""
+    _known(minor)
+    return MappingProxyType(
+        {
+            name: Flag(name, entry["kind"], _at(entry.get("field", []), minor))
+            for name, entry in _table()["flags"].items()
+            if entry.get("from", OLDEST) <= minor <= entry.get("to", minor)
+        }
+    )
+
+
+@cache
+def switches() -> frozenset[str]:
+    """The names of all boolean flags of all minors in the table: those that never take the next word."""
+    return frozenset(name for minor in range(OLDEST, NEWEST + 1) for name, flag in flags(minor).items() if flag.switch)
+
+
+def flag_for(minor: int, path: str) -> str | None:
+    """The flag, without dashes, that sets a field; None where there is none, or no such field."""
+    found = fields(minor).get(path)
+    return found.flag if found else None
+
+
+def field_for_flag(minor: int, flag: str) -> str | None:
+    """The path of the field that a flag (without dashes) sets; None where there is none, or no such flag."""
+    found = flags(minor).get(flag.replace("_", "-"))
+    return found.field if found else None
+
+
+# ---- checks
+
+
+def check(minor: int, wanted: Mapping[str, object]) -> list[Problem]:
+    """Every reason why a kubelet of this minor would refuse, or silently pass over, a part of a wanted configuration.
+
+    `wanted` is nested as the configuration file is. An empty list: it decodes strictly. Raises LookupError for a minor that is not in the
+    table.
+    """
+    return list(_object(minor, wanted, "", ""))
+
+
+def _object(minor: int, wanted: Mapping[str, object], path: str, shown: str) -> Iterator[Problem]:
+    """`path` in the table, `shown` as it is written; both empty at the top."""
+    for name, value in wanted.items():
+        here, written = (f"{path}.{name}", f"{shown}.{name}") if path else (str(name), str(name))
+        # A dot within a name does not lead to a field of a field.
+        known = fields(minor).get(here) if isinstance(name, str) and "." not in name else None
+        if known is None:
+            yield _unknown(minor, path, str(name), written, value)
+        else:
+            yield from _value(minor, known, known.kind, value, here, written)
+
+
+def _unknown(minor: int, parent: str, name: str, shown: str, value: object) -> Problem:
+    path = f"{parent}.{name}" if parent else name
+    rule = f"a kubelet 1.{minor} has no such field; it would be passed over with no more than a line in the kubelet's log"
+    if path in ("kind", "apiVersion"):
+        return Problem(shown, value, "names the kind of the file, and is no setting", "leave it out")
+    known = fields(minor)
+    if "." in name and (path in known or name in known):
+        return Problem(shown, value, rule, f"nest it as the configuration file does: {_nested(name)}")
+    entry = _table()["fields"].get(path)
+    if entry is not None and "." not in name:
+        since = entry["kind"][0][0]
+        return Problem(
+            shown, value, f"{rule}: it is known from 1.{since} on" if since > minor else f"{rule}: it is gone since 1.{entry['to'] + 1}"
+        )
+    siblings = {_leaf(other): other for other in known if _parent(other) == parent}
+    if same := next((leaf for leaf in siblings if leaf.lower() == name.lower()), None):
+        return Problem(shown, value, f"{rule}: upper and lower case count", f"write {same}")
+    if field := field_for_flag(minor, name.removeprefix("--")):
+        return Problem(shown, value, rule, f"that is a flag, whose field is {field}")
+    if near := difflib.get_close_matches(name, siblings, 1, 0.75):
+        return Problem(shown, value, rule, f"did you mean {near[0]}?")
+    elsewhere = [other for other in known if _leaf(other).lower() == name.lower()]
+    return Problem(shown, value, rule, f"did you mean {' or '.join(elsewhere)}?" if elsewhere else None)
+
+
+def _leaf(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _nested(path: str) -> str:
+    first, *rest = path.split(".")
+    return first + "".join(f": {{{part}" for part in rest) + ": ..." + "}" * len(rest)
+
+
+def _value(minor: int, field: Field, kind: str, value: object, path: str, shown: str) -> Iterator[Problem]:
+    if value is None:
+        yield Problem(shown, value, "has no value (null): a kubelet takes it as not set, or stops", "leave the field out")
+        return
+    outer, bracket, inner = kind.partition("[")
+    inner = inner.removesuffix("]")
+    if outer == "object" and not bracket:
+        if isinstance(value, Mapping):
+            yield from _object(minor, value, path, shown)
+        else:
+            yield Problem(shown, value, f"is to be a map of fields, not {_called(value)}", _fields_of(minor, path))
+    elif outer == "list":
+        if not isinstance(value, (list, tuple)):
+            yield Problem(shown, value, f"is to be a list of {_PLURAL[inner]}, not {_called(value)}", "write [ ] around it")
+            return
+        for index, item in enumerate(value):
+            yield from _value(minor, field, inner, item, path + "[]", f"{shown}[{index}]")
+    elif outer == "map":
+        if not isinstance(value, Mapping):
+            yield Problem(shown, value, f"is to be a map, not {_called(value)}", f"write {{name: {_EXAMPLE[inner]}}}")
+            return
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield Problem(shown, key, f"has a key that is no text but {_called(key)}", "put it in quotes")
+            elif field.keys and key not in field.keys:
+                yield Problem(f"{shown}.{key}", item, f"is none of the names it takes: {', '.join(field.keys)}", _near(key, field.keys))
+            else:
+                yield from _value(minor, field, inner, item, path, f"{shown}.{key}")
+    else:
+        yield from _scalar(field, kind, value, shown)
+
+
+_PLURAL = {"string": "texts", "int32": "whole numbers", "object": "maps"}
+_EXAMPLE = {"string": "text", "bool": "true", "list[string]": "[text]", "quantity": "1Gi"}
+
+
+def _fields_of(minor: int, path: str) -> str:
+    return "its fields: " + ", ".join(_leaf(other) for other in fields(minor) if _parent(other) == path)
+
+
+def _near(name: str, names: Iterable[str]) -> str | None:
+    found = difflib.get_close_matches(name, names, 1, 0.5)
+    return f"did you mean {found[0]!r}?" if found else None
+
+
+def _called(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"the boolean {str(value).lower()}"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {value!r}"
+    return "a map" if isinstance(value, Mapping) else "a list" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"
+
+
+def _scalar(field: Field, kind: str, value: object, shown: str) -> Iterator[Problem]:
+    if kind in _RANGES:
+        low, high = _RANGES[kind]
+        if isinstance(value, bool) or not isinstance(value, int):
+            way_out = f"write {value.strip()} without quotes" if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value) else None
+            yield Problem(shown, value, f"is to be a whole number, not {_called(value)}", way_out)
+        elif not low <= value <= high:
+            yield Problem(shown, value, f"is out of the range of {kind}, {low} to {high}: {value}")
+    elif kind == "bool":
+        if not isinstance(value, bool):
+            yield Problem(shown, value, f"is to be true or false, not {_called(value)}", "write true or false, without quotes")
+    elif kind == "float":
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            yield Problem(shown, value, f"is to be a number, not {_called(value)}")
+    elif kind == "quantity":
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            yield Problem(shown, value, f"is to be a quantity, not {_called(value)}", "write it as 500Mi or 1Gi")
+        elif not _QUANTITY.fullmatch(str(value)):
+            yield Problem(shown, value, f"is no quantity: {value!r}", "write it as 500Mi or 1Gi")
+    elif kind == "duration_or_int" and isinstance(value, int) and not isinstance(value, bool):
+        if not _RANGES["int64"][0] <= value <= _RANGES["int64"][1]:
+            yield Problem(shown, value, f"is more nanoseconds than fit: {value}")
+    elif not isinstance(value, str):
+        called = {"duration": "a duration", "duration_or_int": "a duration", "time": "a time"}.get(kind, "text")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        unit = (
+            "give it a unit, in quotes" if number and called == "a duration" else "put it in quotes" if number or called == "text" else None
+        )
+        yield Problem(shown, value, f"is to be {called}, not {_called(value)}", unit)
+    else:
+        yield from _text(field, {"duration_or_int": "duration"}.get(kind, kind), value, shown)
+
+
+def _text(field: Field, kind: str, value: str, shown: str) -> Iterator[Problem]:
+    kind = field.text or kind
+    if kind == "duration" and not _is_duration(value):
+        yield Problem(shown, value, f"is no duration: {value!r}", "write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)")
+    elif kind == "quantity" and not _QUANTITY.fullmatch(value):
+        yield Problem(shown, value, f"is no quantity: {value!r}", "write it as 500Mi, 1Gi or 200m")
+    elif kind == "quantity" and value.startswith("-"):
+        yield Problem(shown, value, f"cannot be negative: {value!r}")
+    elif kind == "percent" and not _PERCENT.fullmatch(value):
+        yield Problem(shown, value, f"is no percentage: {value!r}", "write it as 50%")
+    elif kind == "time" and not _TIME.fullmatch(value):
+        yield Problem(shown, value, f"is no time: {value!r}", "write it as 2026-01-02T03:04:05Z")
+    elif field.values and value not in field.values:
+        allowed = ", ".join(one or '""' for one in field.values)
+        yield Problem(shown, value, f"is none of the values it takes: {allowed}", _near(value, field.values))
+
+
+def _is_duration(text: str) -> bool:
+    """Go's time.ParseDuration takes it: a sum of parts that fits 63 bits of nanoseconds."""
+    if not _DURATION.fullmatch(text):
+        return False
+    total = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    return total < 2**63 / 1e9
+
+
+# ---- what a restart does not rightly change
+
+_REBOOT = "the cgroups of running pods and daemons stay as they are until the node boots anew"
+_SERVER = "the API server, and daytwo's own proof through it, may no longer reach or be let in by this kubelet"
+_REGISTERED = "only read when a node is registered for the first time; this one is registered"
+_LATER = "only containers made after the restart get it; those that run keep what they have"
+_CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
+_MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
+_DRAIN = "kubectl drain the node first, stop the kubelet, change the setting by hand, and start it again"
+_STATIC_CPU = (("cpuManagerPolicy", "static"),)
+_STATIC_MEMORY = (("memoryManagerPolicy", "Static"),)
+
+
+def _drain_and_remove(state: str) -> str:
+    return f"kubectl drain the node, stop the kubelet, remove {state}, change the setting, start the kubelet, kubectl uncordon"
+
+
+def _differs(state: str) -> str:
+    return f"the kubelet would not start: {state} keeps its policy (`configured policy ... differs from state checkpoint policy`)"
+
+
+_RESERVED_CPUS = "the static CPU manager does not start when the reserved CPUs no longer fit {} (`not all reserved cpus ... are present`)"
+_RESERVED_MEMORY = (
+    "the Static memory manager does not start unless reservedMemory sums up to kubeReserved + systemReserved + evictionHard, "
+    f"and {_MEMORY_STATE} was made with the same"
+)
+
+# Sources: pkg/kubelet/cm/{cpumanager,memorymanager}/state/state_checkpoint.go, policy_static.go (validateState) and
+# memory_manager.go (validateReservedMemory); pkg/kubelet/cm/container_manager_linux.go and node_container_manager_linux.go;
+# pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer); pkg/kubelet/userns/userns_manager.go;
+# cmd/kubelet/app/server.go (getCgroupDriverFromCRI); the warnings for dynamic configuration in config/v1beta1/types.go up to 1.23.
+_MORE = (
+    More("cpuManagerPolicy", _differs(_CPU_STATE), _drain_and_remove(_CPU_STATE)),
+    More("cpuManagerPolicyOptions", f"CPUs given out by other rules stay in {_CPU_STATE}", _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
+    More("reservedSystemCPUs", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
+    More("systemReserved", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
+    More("kubeReserved", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
+    More("memoryManagerPolicy", _differs(_MEMORY_STATE), _drain_and_remove(_MEMORY_STATE)),
+    More("reservedMemory", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
+    More("systemReserved", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
+    More("kubeReserved", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
+    More("evictionHard", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
+    *(
+        More(path, "pods that run are admitted anew by another rule, and those that do not fit it fail (TopologyAffinityError)", _DRAIN)
+        for path in ("topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope")
+    ),
+    More(
+        "cgroupDriver",
+        "it must be the container runtime's own, or no pod starts; and a runtime that tells its driver (CRI RuntimeConfig) beats the field",
+        "drain the node, change the runtime and the kubelet together, boot the node anew",
+    ),
+    *(
+        More(path, _REBOOT, "drain the node, change the setting by hand, boot it anew")
+        for path in ("cgroupRoot", "cgroupsPerQOS", "kubeletCgroups", "systemCgroups", "qosReserved")
+    ),
+    *(
+        More(path, f"the kubelet stops where that cgroup is missing or too small; {_REBOOT}", "make the cgroup first, by hand")
+        for path in ("systemReservedCgroup", "kubeReservedCgroup", "enforceNodeAllocatable")
+    ),
+    More("staticPodPath", "every static pod of the old path stops, the control plane's too", "move manifests and path by hand"),
+    More("staticPodURL", "every static pod of the old address stops", "change it by hand on a drained node"),
+    *(
+        More(path, "the pods that run belong to another runtime, and the kubelet would not find them", _DRAIN)
+        for path in ("containerRuntimeEndpoint", "imageServiceEndpoint")
+    ),
+    More("podLogsDir", "logs of containers that run stay in the old directory, out of the kubelet's and of log collectors' sight", _DRAIN),
+    More(
+        "volumePluginDir",
+        "flexvolumes in use are no longer found, and the controller-manager must name the same directory",
+        "drain the node and move the plugins first",
+    ),
+    More(
+        "enableControllerAttachDetach",
+        "volumes that are attached now may never be detached: another component becomes responsible for them",
+        "drain the node first, and change it by hand",
+    ),
+    More("userNamespaces.idsPerPod", "the kubelet does not start with pods of another length (`wrong user namespace length`)", _DRAIN),
+    More(
+        "serverTLSBootstrap",
+        "the kubelet serves nothing until somebody approves its certificate request (or keeps a certificate that nobody renews)",
+        "see that requests of signer kubernetes.io/kubelet-serving are approved, then change it by hand",
+    ),
+    *(
+        More(path, _SERVER, "change it by hand, then try `kubectl logs` and `kubectl get --raw /api/v1/nodes/NAME/proxy/healthz`")
+        for path in (
+            "enableServer",
+            "address",
+            "port",
+            "authentication.x509.clientCAFile",
+            "authentication.webhook.enabled",
+            "authorization.mode",
+            "enableDebuggingHandlers",
+        )
+    ),
+    *(
+        More(path, "daytwo watches this kubelet come back at its health endpoint, as do kubeadm and monitoring", "change it by hand")
+        for path in ("healthzPort", "healthzBindAddress")
+    ),
+    More(
+        "rotateCertificates",
+        "the kubelet's client certificate would expire, and the node with it, unless something else renews it",
+        "change it by hand, once the certificate's end is taken care of",
+    ),
+    More("podCIDR", "only read by a kubelet without an API server; a node's CIDR comes from its Node object", "leave it out"),
+    More("runOnce", "the kubelet would start its pods and exit (refused since 1.32)", "leave it out"),
+    *(
+        More(path, _REGISTERED, way_out, refused=False)
+        for path, way_out in (
+            ("registerNode", "it matters when the Node object is deleted"),
+            ("registerWithTaints", "kubectl taint the node"),
+            ("providerID", "delete the Node object and let it register anew"),
+        )
+    ),
+    *(
+        More(path, _LATER, "restart the workloads, or drain the node, for it to hold for all", refused=False)
+        for path in (
+            "seccompDefault",
+            "memorySwap.swapBehavior",
+            "cpuCFSQuota",
+            "cpuCFSQuotaPeriod",
+            "singleProcessOOMKill",
+            "podPidsLimit",
+            "clusterDNS",
+            "clusterDomain",
+            "resolvConf",
+        )
+    ),
+)
+
+
+def _by_path(found: Iterable[More]) -> Mapping[str, tuple[More, ...]]:
+    result: dict[str, tuple[More, ...]] = {}
+    for more in found:
+        result[more.path] = (*result.get(more.path, ()), more)
+    return MappingProxyType(result)
+
+
+NEEDS_MORE: Final[Mapping[str, tuple[More, ...]]] = _by_path(_MORE)
+
+# Fields that another deploy sets, by its name.
+OWNED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "featureGates": "feature_gates",
+        **dict.fromkeys(
+            (
+                "evictionHard",
+                "evictionSoft",
+                "evictionSoftGracePeriod",
+                "evictionMinimumReclaim",
+                "evictionMaxPodGracePeriod",
+                "evictionPressureTransitionPeriod",
+                "mergeDefaultEvictionSettings",
+            ),
+            "eviction",
+        ),
+    }
+)
+
+
+def needs_more(configuration: Mapping[str, Any], changed: Iterable[str]) -> list[More]:
+    """What a change of fields needs beside a restart of the kubelet.
+
+    `configuration`: the effective one, as /configz gives it (and as it would be after the change: ask with both). `changed`: dotted paths
+    of fields whose effective value changes: a map's entry as the map or as the entry, an object as itself or by its fields.
+    """
+    found: list[More] = []
+    for path in changed:
+        for owner, listed in NEEDS_MORE.items():
+            if path == owner or path.startswith(owner + ".") or owner.startswith(path + "."):
+                holds = (one for one in listed if all(_effective(configuration, other) == value for other, value in one.when))
+                found += [one for one in holds if one not in found]
+    return found
+
+
+def _effective(configuration: Mapping[str, Any], path: str) -> object:
+    value: object = configuration
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,89 @@
+"""Values of a KubeletConfiguration: found by their field, compared by what they mean. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from roles.engine.kubelet.thresholds import parse_duration, parse_quantity
+
+# Fields whose values are nobody's business: headers that a kubelet authenticates itself with.
+SECRETS = frozenset({"staticPodURLHeader"})
+
+
+def lookup(configuration: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, dots between its parts (`authentication.anonymous.enabled`); None where it is not set."""
+    found: Any = configuration
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def same_setting(one: Any, other: Any) -> bool:
+    """True where a kubelet takes both for the same: 5m and 300s, 1Gi and 1024Mi; an empty map or list is one that is not set."""
+    if _empty(one) or _empty(other):
+        return _empty(one) and _empty(other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same_setting(one[key], other[key]) for key in one)
+    if _list(one) and _list(other):
+        return len(one) == len(other) and all(map(same_setting, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, str) != isinstance(other, str):
+        # A quantity can be a number in a file; a kubelet shows it as text.
+        one, other = (str(value) if isinstance(value, (int, float)) else value for value in (one, other))
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other or _known(_duration(one), _duration(other)) or _known(_quantity(one), _quantity(other))
+    return bool(one == other)
+
+
+def in_effect(wanted: Any, running: Any) -> bool:
+    """True where a kubelet whose /configz shows `running` has what is `wanted` (None: not set).
+
+    /configz leaves out what is 0, false or empty (config/v1beta1/types.go: omitempty), and what is not set where 0 would be.
+    """
+    return same_setting(wanted, running) or ((wanted is None or running is None) and _nothing(wanted) and _nothing(running))
+
+
+def shown(value: Any, name: str = "") -> str:
+    """A value for an operator's eyes, as it would stand in a configuration file (JSON, texts on their own without quotes). That of a
+    field (`name`) that holds a secret is not shown."""
+    if value is None:
+        return "(not set)"
+    if name in SECRETS:
+        return "(a secret)"
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _nothing(value: Any) -> bool:
+    if isinstance(value, str) and value:
+        return _duration(value) == 0
+    return not value
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, Mapping, Sequence)) and len(value) == 0)
+
+
+def _list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _known(one: object, other: object) -> bool:
+    return one is not None and one == other
+
+
+def _duration(text: str) -> Fraction | None:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+def _quantity(text: str) -> Fraction | None:
+    try:
+        return parse_quantity(text)
+    except ValueError:
+        return None

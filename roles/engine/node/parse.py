@@ -1,0 +1,167 @@
+"""Read the records that templates/observe.sh.j2 writes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import cast
+
+from roles.engine.node.model import File, FileKind, Observation, Process, Stranger, Unit
+
+# NAMESPACE_NAME, both as Kubernetes takes them (RFC 1123).
+_POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
+
+
+class ObservationError(Exception):
+    """The look at a node gave no whole answer. Names the host and what was missing."""
+
+
+def _decode(field: str) -> bytes:
+    # A "=" was put behind fields that may be empty, so that none vanishes between two blanks.
+    body = field.rstrip("=")
+    return base64.b64decode(body + "=" * (-len(body) % 4))
+
+
+def _text(field: str) -> str:
+    return _decode(field).decode("utf-8", "surrogateescape")
+
+
+def _argv(field: str) -> tuple[str, ...]:
+    raw = _decode(field)
+    return tuple(word.decode("utf-8", "surrogateescape") for word in raw.removesuffix(b"\0").split(b"\0")) if raw else ()
+
+
+def _properties(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        if separator:
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def parse(host: str, lines: Iterable[str]) -> Observation:
+    """Build the observation of `host` from the lines of one look.
+
+    Raises ObservationError where the answer is cut short or is not of this form.
+    """
+    read = _Records()
+    for number, line in enumerate(lines, 1):
+        name, *fields = line.split(" ")
+        try:
+            read.add(name, fields)
+        except (IndexError, KeyError, ValueError, binascii.Error) as error:
+            raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
+    if "end" not in read.single or "daytwo" not in read.single:
+        count = len(read.single.keys() - {"end"})
+        raise ObservationError(f"{host}: the look at the node was cut short after {count} records; try again")
+    return read.observation(host)
+
+
+class _Records:
+    """What was read so far; `single` has the fields of those records that come once, by name."""
+
+    def __init__(self) -> None:
+        self.single: dict[str, list[str]] = {}
+        self.tools: set[str] = set()
+        self.markers: list[str] = []
+        self.processes: list[Process] = []
+        self.static: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.strangers: list[Stranger] = []
+        self.programs: dict[str, str] = {}
+        self.unit: Unit | None = None
+        self.files: dict[str, File] = {}
+        self.directories: dict[str, list[str]] = {}
+        self.changes: dict[str, dict[str, str]] = {}
+
+    def add(self, name: str, fields: list[str]) -> None:
+        match name:
+            case "tool":
+                self.tools.add(fields[0])
+            case "marker":
+                self.markers.append(_text(fields[0]))
+            case "process":
+                self.processes.append(_process(fields))
+            case "static":
+                self.static[fields[0]] = fields[1], tuple(filter(_POD.fullmatch, _text(fields[2]).split()))
+            case "ignored":
+                self.strangers.append(_stranger(fields))
+            case "program":
+                self.programs[_text(fields[0])] = _text(fields[1])
+            case "unit":
+                self.unit = Unit(_text(fields[0]), _properties(_text(fields[1])))
+            case "directory":
+                self.directories[posixpath.normpath(_text(fields[0]))] = []
+            case "hidden":
+                path = posixpath.normpath(_text(fields[0]))
+                self.directories.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
+            case "file":
+                seen = _file(fields)
+                self.files[seen.path] = seen
+                parent = posixpath.dirname(seen.path)
+                if parent in self.directories and seen.kind != "none":
+                    self.directories[parent].append(posixpath.basename(seen.path))
+            case "change":
+                self.changes[_text(fields[0])] = {key: values[-1] for key, values in _properties(_text(fields[1])).items()}
+            case _:
+                self.single[name] = fields
+
+    def observation(self, host: str) -> Observation:
+        uptime, epoch, ticks = self.single["clock"]
+        return Observation(
+            host=host,
+            uid=int(self.single["uid"][0]),
+            hostname=_text(self.single["hostname"][0]),
+            boot_id=self.single["boot"][0],
+            uptime=float(uptime),
+            epoch=int(epoch),
+            ticks_per_second=int(ticks),
+            os=_text(self.single["os"][0]).strip("\"'"),
+            systemd=self.single["systemd"][0],
+            tools=frozenset(self.tools),
+            markers=tuple(self.markers),
+            processes=tuple(_in_pod(process, self.static) for process in self.processes),
+            unit=self.unit,
+            files=self.files,
+            directories={path: tuple(sorted(names)) for path, names in self.directories.items()},
+            changes=self.changes,
+            programs=self.programs,
+            strangers=tuple(self.strangers),
+            strangers_in_all=int(self.single.get("strangers", [str(len(self.strangers))])[0]),
+        )
+
+
+def _in_pod(process: Process, static: Mapping[str, tuple[str, tuple[str, ...]]]) -> Process:
+    uid, pods = static.get(str(process.pid), (None, ()))
+    return replace(process, pod_uid=uid, pods=pods)
+
+
+def _stranger(fields: list[str]) -> Stranger:
+    name, pid, uid, why = fields
+    found = Stranger(name, int(pid), int(uid), why)
+    str(found)  # its reason is one that is known
+    return found
+
+
+def _file(fields: list[str]) -> File:
+    path, kind, mode, uid, gid, mtime, mountpoint, attributes, content = fields
+    return File(
+        path=posixpath.normpath(_text(path)),
+        kind=cast(FileKind, kind),
+        mode=int(mode, 8),
+        uid=int(uid),
+        gid=int(gid),
+        mtime=int(mtime),
+        mountpoint=_text(mountpoint),
+        attributes=attributes,
+        data=None if content == "-" else _decode(content),
+    )
+
+
+def _process(fields: list[str]) -> Process:
+    name, pid, start, argv, cgroup, exe = fields
+    return Process(name, int(pid), int(start), _argv(argv), _text(cgroup), _text(exe))

@@ -1,0 +1,293 @@
+"""The engine for changes of nodes, whatever they are for: look, plan, ask the binaries, refuse, arrange, run, show.
+
+A capability says what its deploy is about: what is wanted of each host, the plan of one node, the proofs owed, the rows of the table.
+All else is here, and is the same for every deploy that changes nodes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from roles.engine import bridge, kubelet
+from roles.engine import kubeadm_config as kubeadm
+from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
+from roles.engine.harmless import one_line
+from roles.engine.kubelet import ask
+from roles.engine.node import Wanted
+from roles.engine.node_changes import report as node_report
+from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
+from roles.engine.node_changes.run import Run, Step, arrange
+from roles.engine.proof import Node, Owed, Prover, Survey, survey
+from roles.engine.rollout import Options, Turns, options, table, unreachable
+from roles.engine.timeouts import patient
+from roles.engine.transaction import Refusal, new_run_id, this_run
+
+W = TypeVar("W")
+N = TypeVar("N", bound=NodePlan[Any])
+
+
+# ---- what is wanted
+
+
+@dataclass(frozen=True)
+class Wishes(Generic[W]):
+    """What is wanted: `by_host`, of the hosts that are to be changed, and of all hosts as plain data, for the record of the run.
+    `wanted` is what the look reads of a node; `heading` stands above the plan."""
+
+    by_host: Mapping[str, W]
+    recorded: Mapping[str, Any]
+    wanted: Wanted = kubelet.wanted
+    heading: str = ""
+
+
+class HostData(Protocol):
+    """What one host's data wants: as plain `data`, and `only` which hosts (None: all)."""
+
+    @property
+    def data(self) -> Mapping[str, Any]: ...
+    @property
+    def only(self) -> tuple[str, ...] | None: ...
+
+
+D = TypeVar("D", bound=HostData)
+
+
+def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) -> Wishes[D]:
+    """What the hosts' data wants. `read` gives that of one (None: it wants nothing) and may raise Refusal; `nothing` is what to say
+    where no host wants anything. Raises DeployError with all refusals."""
+    refusals: list[object] = [*unreachable(fleet)]
+    found: dict[str, D] = {}
+    for remote in fleet.targets:
+        try:
+            if (wish := read(remote)) is not None:
+                found[remote.name] = wish
+        except Refusal as refusal:
+            refusals.append(refusal)
+    bridge.stop(refusals)
+    if not found:
+        raise bridge.refuse(nothing)
+    names = {remote.name for remote in fleet.targets}
+    asked = {name for wish in found.values() for name in wish.only or ()}
+    bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names))
+    chosen = {host: wish for host, wish in found.items() if wish.only is None or host in wish.only}
+    return Wishes(chosen, {host: wish.data for host, wish in found.items()})
+
+
+# ---- what a capability gives
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the plan of a run is made from."""
+
+    run_id: str
+    fleet: Fleet
+    options: Options
+    found: Survey
+
+
+# The steps of a run by host and component, in their order.
+Steps = Mapping[tuple[str, str], Step]
+
+
+@dataclass(frozen=True)
+class Capability(ABC, Generic[W, N]):
+    """What one deploy is about. Only `plan` and `rows` have no answer that suits most deploys.
+
+    `columns` are those of the table of results before outcome, seconds and proof, which `ended` gives. `writes_first`: what is written to
+    the cluster's own objects comes before any node is touched, and not last.
+    """
+
+    wishes: Wishes[W]
+    columns: ClassVar[tuple[str, ...]]
+    writes_first: ClassVar[bool] = False
+
+    @abstractmethod
+    def plan(self, basis: Basis, node: Node, wish: W) -> N:
+        """The plan of one node, from what was seen. Raises Refusal."""
+
+    @abstractmethod
+    def rows(self, basis: Basis, plans: Sequence[N], steps: Steps) -> list[list[str]]:
+        """The table of results, also of a run with nothing to do."""
+
+    def against_nodes(self, basis: Basis) -> Iterable[object]:
+        """Why not to go on, from the look at all nodes."""
+        return ()
+
+    def judge(self, basis: Basis, plan: N, verdicts: Verdicts) -> N:
+        """The plan of one node once its binaries were asked, with its refusals. The API may be read here."""
+        return plan
+
+    def against_plans(self, basis: Basis, plans: Sequence[N]) -> Iterable[object]:
+        """Why not to go on, from the plans of all nodes."""
+        return ()
+
+    def order(self, basis: Basis, plans: Sequence[N]) -> tuple[list[ComponentPlan], bool]:
+        """The changes in their order, and whether control-plane components come before the kubelets. Raises DeployError."""
+        return [planned for plan in plans for planned in plan.changing], True
+
+    def still(self, basis: Basis, plan: N, planned: ComponentPlan) -> str | None:
+        """Right before a change, maybe hours after the plan: a text says why it may not be made any more."""
+        return None
+
+    def writes(self, basis: Basis, plans: Sequence[N]) -> kubeadm.ClusterWrites:
+        """What is written to kubeadm's ConfigMaps, so that it lasts. Raises DeployError."""
+        members = [
+            kubeadm.Member(
+                plan.host, plan.kubelet.node_name, planned.component, plan.kubelet.style == "kubeadm", planned.lasting, planned.write
+            )
+            for plan in plans
+            for planned in plan.planned
+        ]
+        return kubeadm.last(basis.found, basis.fleet, members, basis.options)
+
+    def notes(self, basis: Basis, plans: Sequence[N]) -> list[str]:
+        """What else the plan tells."""
+        return []
+
+
+def ended(step: Step | None, unchanged: str) -> tuple[str, str, str]:
+    """Outcome, seconds and proof, the last cells of a row. `unchanged`: how it is known that no change is needed (no step)."""
+    if step is None:
+        return "no change", "0", unchanged
+    if step.outcome == "confirmed":
+        return "confirmed", f"{step.seconds:.0f}", step.how
+    return step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", step.why or step.how or "-"
+
+
+# ---- the engine
+
+
+def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name: str = "change, prove, or put back") -> Turns:
+    """Plan for all hosts; then one operation on each host that changes. `what` and `name` as in Turns.
+
+    Raises DeployError, before any node is written to, where something is refused.
+    """
+    return Turns.of(prepare(fleet, capability), fleet, what, name)
+
+
+def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> Run:
+    """The run, with its plan shown. Raises DeployError."""
+    asked = options.read(fleet.targets)
+    wishes = capability.wishes
+    run_id = new_run_id()
+    targets = [remote for remote in fleet.targets if remote.name in wishes.by_host]
+    basis = Basis(run_id, fleet, asked, survey(fleet, targets, wishes.wanted))
+    return _assemble(capability, basis, _plan(capability, basis))
+
+
+def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
+    """The plans of all nodes, after their binaries were asked. Raises DeployError with all refusals."""
+    found = basis.found
+    refusals: list[object] = [*found.refusals]
+    plans: list[N] = []
+    for host, node in found.nodes.items():
+        try:
+            plans.append(plan := capability.plan(basis, node, capability.wishes.by_host[host]))
+            refusals += plan.refusals
+        except Refusal as refusal:
+            refusals.append(refusal)
+    bridge.stop([*refusals, *capability.against_nodes(basis)])
+    judged: list[N] = []
+    verdicts = _ask(basis, plans)
+    for plan in plans:
+        said = verdicts[plan.host]
+        if isinstance(said, Refusal):
+            refusals.append(said)
+            continue
+        judged.append(plan := capability.judge(basis, plan, said))
+        refusals += plan.refusals
+    bridge.stop([*refusals, *capability.against_plans(basis, judged)])
+    return judged
+
+
+def _ask(basis: Basis, plans: Sequence[NodePlan[Any]]) -> dict[str, Verdicts | Refusal]:
+    """By host what its binaries say of the changes, and of the files as they are where they refuse those; or why it cannot be asked."""
+    answers = _run(basis, {plan.host: script for plan in plans if (script := question(plan))})
+    against = {host: ask.verdicts(answer.stdout) for host, answer in answers.items() if not isinstance(answer, Exception)}
+    again = {plan.host: script for plan in plans if plan.host in against and (script := question_present(plan, against[plan.host]))}
+    present = {host: ask.verdicts(answer.stdout) for host, answer in _run(basis, again).items() if not isinstance(answer, Exception)}
+    found: dict[str, Verdicts | Refusal] = {plan.host: Verdicts() for plan in plans}
+    for host, answer in answers.items():
+        if isinstance(answer, Exception):
+            found[host] = Refusal(host, str(answer).removeprefix(f"{host}: "))
+        else:
+            found[host] = Verdicts(against[host], present.get(host, {}), ask.listed(answer.stdout))
+    return found
+
+
+def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Exception]:
+    remotes = [node.remote for host, node in basis.found.nodes.items() if host in scripts]
+    return basis.fleet.each(remotes, lambda remote: remote.run("sh -s", stdin=scripts[remote.name], timeout=patient(ask.ALL_SECONDS)))
+
+
+def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> Run:
+    found = basis.found
+    changing, on = capability.order(basis, plans)
+    apiservers = any(planned.component == "kube-apiserver" for planned in changing)
+    by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
+    steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
+    stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
+    info = this_run(basis.run_id, capability.wishes.recorded)
+    writes = capability.writes(basis, plans)
+
+    def finish(run: Run) -> None:
+        _show_results(capability, basis, plans, writes, run)
+        node_report.show_end(run)
+
+    first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
+    run = Run(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
+    notes = [f"WARNING {', '.join(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
+    notes += capability.notes(basis, plans)
+    notes += [f"{plan.host}:\n{plan.outlook}" for plan in plans if plan.outlook]
+    if any(planned.component != KUBELET for planned in changing):
+        notes.append(found.cluster.etcd_summary())
+    notes += writes.notes + [one_line(sentence) for sentence in found.ignored]
+    if capability.wishes.heading:
+        show(f"\n{capability.wishes.heading}")
+    node_report.show_plan(run, found.cluster.apiservers, notes)
+    if not (run.steps or run.cluster_steps):
+        _show_results(capability, basis, plans, writes, run)
+    return run
+
+
+def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: ComponentPlan, apiservers: bool) -> Step:
+    assert planned.change is not None
+    owed = Owed(
+        plan.host,
+        plan.kubelet.node_name,
+        planned.component,
+        planned.gates,
+        planned.settings,
+        plan.components,
+        apiservers,
+        basis.options.allow_unproven,
+        planned.may_go,
+    )
+    prover = Prover(basis.found.cluster, owed)
+    change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
+
+    def ready() -> str | None:
+        return prover.ready() or capability.still(basis, plan, planned)
+
+    return Step(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
+
+
+def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:
+    """Each warning, on one line, with the hosts that it is about."""
+    found: dict[str, list[str]] = {}
+    for plan in plans:
+        for warning in dict.fromkeys(map(one_line, plan.warnings)):
+            found.setdefault(warning, []).append(plan.host)
+    return found
+
+
+def _show_results(capability: Capability[W, N], basis: Basis, plans: Sequence[N], writes: kubeadm.ClusterWrites, run: Run) -> None:
+    headers = [*capability.columns, "outcome", "s", "proof"]
+    of_nodes = capability.rows(basis, plans, {(step.change.node, step.change.component): step for step in run.steps})
+    of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]
+    if rows := of_cluster + of_nodes if capability.writes_first else of_nodes + of_cluster:
+        show_lines("\n" + table.render(headers, rows))

@@ -1,0 +1,120 @@
+"""The plan of one node, component by component: what a capability makes, and the engine (nodes.py) carries out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Generic, TypeVar
+
+from roles.engine.control_plane import Component, places
+from roles.engine.kubeadm_config import Path, as_given
+from roles.engine.kubelet import Kubelet, ask, blame
+from roles.engine.node import Process
+from roles.engine.transaction import Change, Effective, Refusal
+
+KUBELET = "kubelet"
+
+
+@dataclass(frozen=True)
+class ComponentPlan:
+    """One component of one node. `change` is None where it is as wanted already.
+
+    `question` shows the change to the component's binary, `question_present` its files as they are ("": the binary is not asked).
+    The proofs owed: `gates` and `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) that the process
+    must run with, and `may_go`, the pods (NAMESPACE/NAME) that may have to go, with consent. For the record: `effective`, the values
+    before and after, and `undoes`, the change that this one undoes. `lasting` is what kubeadm is to give from now on (None: absent);
+    `write` as in kubeadm.Member.
+    """
+
+    component: str
+    change: Change | None
+    _: KW_ONLY
+    question: str = ""
+    question_present: str = ""
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    may_go: frozenset[str] = frozenset()
+    effective: Effective = field(default_factory=Effective)
+    undoes: str = ""
+    lasting: Mapping[Path, Any] = field(default_factory=dict)
+    write: Callable[[Mapping[str, Any], Mapping[Path, Any]], Mapping[Path, Any]] = as_given
+
+
+P = TypeVar("P", bound=ComponentPlan)
+
+
+@dataclass(frozen=True)
+class NodePlan(Generic[P]):
+    """One node. `components` are those of its control plane; `outlook` is shown in the plan: what the change does to the node's pods.
+    `refusals` are why not to go on, each to be shown as text."""
+
+    host: str
+    kubelet: Kubelet
+    components: Mapping[str, Component]
+    planned: tuple[P, ...]
+    warnings: tuple[str, ...] = ()
+    outlook: str = ""
+    refusals: tuple[object, ...] = ()
+
+    @property
+    def changing(self) -> list[P]:
+        """Those that have a change."""
+        return [planned for planned in self.planned if planned.change is not None]
+
+    def source(self, component: str) -> Kubelet | Component:
+        """The kubelet, or a component of the node's control plane: its process and its sources."""
+        return self.kubelet if component == KUBELET else self.components[component]
+
+    def process(self, component: str) -> Process:
+        """The process of the kubelet, or of a component of the node's control plane."""
+        return self.source(component).process
+
+    def version(self, component: str) -> str:
+        """A component's name and version, for people."""
+        return f"{component} {self.process(component).version or '(version unknown)'}"
+
+
+# ---- asking the binaries
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What the binaries of one node said, by component: `against` its change ("": nothing; one that gave no answer is missing), against
+    the files as they are (`present`, of those that refuse the change), and the gates in its --help (`listed`)."""
+
+    against: Mapping[str, str] = field(default_factory=dict)
+    present: Mapping[str, str] = field(default_factory=dict)
+    listed: Mapping[str, str] = field(default_factory=dict)
+
+
+def question(plan: NodePlan[Any]) -> str:
+    """A script for `sh -s` that shows the candidates to the node's own binaries; "" where nobody is to be asked.
+
+    None of them starts anything: the kubelet is given a value it must refuse, the others only tell their version.
+    """
+    return ask.script([planned.question for planned in plan.changing if planned.question])
+
+
+def question_present(plan: NodePlan[Any], against: Mapping[str, str]) -> str:
+    """The same for the files as they are, of those components whose binary refused the change (`against`, as in Verdicts)."""
+    return ask.script([planned.question_present for planned in plan.changing if against.get(planned.component)])
+
+
+def refused_anyway(plan: NodePlan[Any], component: str, verdicts: Verdicts) -> Refusal | None:
+    """Why a component is not changed, whatever is wanted of it: its binary gave no answer, or refuses its files as they are. With such
+    files the change is not to blame, and there would be no way back."""
+    if component not in verdicts.against:
+        where = "on the node" if component == KUBELET else "in its container"
+        return Refusal(
+            plan.host,
+            f"the node's own {component} could not be asked about this change: it gave no answer",
+            f"run it again; if that does not help, look whether `{component} --version` answers {where}",
+        )
+    said = verdicts.present.get(component, "")
+    if not blame.refuses(said):
+        return None
+    if component == KUBELET:
+        said, where_set = blame.plain(plan.kubelet, said), blame.places(plan.kubelet, said)
+    else:
+        where_set = places(plan.components[component], said)
+    return blame.refusal(plan.host, plan.version(component), said, where_set)

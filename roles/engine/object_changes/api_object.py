@@ -1,0 +1,178 @@
+"""Objects of the API as it gives them, in raw JSON: identity, owner, the managers of fields, how one is shown. Pure."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import functools
+import io
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from roles.engine.api import FIELD_MANAGER
+from roles.engine.transaction import mask_manifest, mask_text
+
+Object = Mapping[str, Any]
+
+#: Collections of pods and of what makes pods, by kind. (PodTemplates are used by nothing.)
+COLLECTIONS = {
+    "Pod": "/api/v1/pods",
+    "ReplicationController": "/api/v1/replicationcontrollers",
+    "Deployment": "/apis/apps/v1/deployments",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "Job": "/apis/batch/v1/jobs",
+    "CronJob": "/apis/batch/v1/cronjobs",
+}
+#: Filled in by the API server, and no part of what an object is meant to be.
+_SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
+_NOTED = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Live:
+    """The cluster as it was read: its objects by kind (COLLECTIONS)."""
+
+    objects: Mapping[str, Collection[Object]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> Collection[Object]:
+        return self.objects.get(kind, ())
+
+    def find(self, kind: str, namespace: str, name: str) -> Object | None:
+        return next((item for item in self.of(kind) if where(item) == (namespace, name)), None)
+
+    def pods_of(self, kind: str, workload_uid: str) -> list[Object]:
+        """The pods that belong to a workload, those that are over or being deleted too.
+
+        No Deployment controls a pod but through a ReplicaSet: one that says so was made by somebody else.
+        """
+        found = [pod for pod in self.of("Pod") if self.top(pod) == workload_uid]
+        return [pod for pod in found if controller(pod) != workload_uid] if kind == "Deployment" else found
+
+    def top(self, item: Object) -> str:
+        """UID of the Deployment, StatefulSet or DaemonSet... at the end of the chain of controllers; "" without one."""
+        owner = controller(item)
+        if not owner:
+            return ""
+        return self._controllers.get(owner) or owner
+
+    @functools.cached_property
+    def _controllers(self) -> dict[str, str]:
+        """What controls the ReplicaSets and Jobs, by their UIDs: between a pod and its workload there is at most one of them."""
+        return {uid(item): controller(item) for kind in ("ReplicaSet", "Job") for item in self.of(kind)}
+
+
+def uid(item: Object) -> str:
+    return str(item["metadata"].get("uid", ""))
+
+
+def version(item: Object) -> str:
+    return str(item["metadata"].get("resourceVersion", ""))
+
+
+def where(item: Object) -> tuple[str, str]:
+    return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
+
+
+def controller(item: Object) -> str:
+    """UID of the one owner that controls the object; "" without one."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+
+
+def is_ending(item: Object) -> bool:
+    """It was deleted, and is still there: a pod within its grace period, or what a finalizer holds."""
+    return bool(item["metadata"].get("deletionTimestamp"))
+
+
+def is_over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in _OVER
+
+
+def template(kind: str, item: Object) -> Mapping[str, Any]:
+    """The pod's spec: of the pod itself, or of the template it is made from."""
+    spec = item.get("spec") or {}
+    if kind == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    if kind == "Pod":
+        return dict(spec)
+    return dict((spec.get("template") or {}).get("spec") or {})
+
+
+def class_of(kind: str, item: Object) -> str:
+    """The class that an object names; "" for none."""
+    return str(template(kind, item).get("priorityClassName") or "")
+
+
+def replicas(kind: str, item: Object) -> int:
+    """How many pods a workload is meant to have."""
+    if kind == "DaemonSet":
+        return int((item.get("status") or {}).get("desiredNumberScheduled") or 0)
+    found = (item.get("spec") or {}).get("replicas")
+    return 1 if found is None else int(found)
+
+
+def managers(item: Object, *fields: str) -> list[str]:
+    """Who owns a field, as `manager` or `manager (Update)`; `fields` lead to it, as in FieldsV1 (`f:value`)."""
+    found = []
+    for entry in item["metadata"].get("managedFields") or ():
+        inner = entry.get("fieldsV1") or {}
+        for name in fields:
+            inner = inner.get(name) if isinstance(inner, Mapping) else None
+        if inner is not None:
+            applied = entry.get("operation") == "Apply"
+            found.append(str(entry.get("manager", "")) + ("" if applied else f" ({entry.get('operation')})"))
+    return found
+
+
+def only_ours(item: Object, *fields: str) -> bool:
+    """A field goes when daytwo no longer applies it: it applied it, and nobody else owns it."""
+    return managers(item, *fields) == [FIELD_MANAGER]
+
+
+def bare(item: Object) -> dict[str, Any]:
+    """The object without what the API server fills in, and without status."""
+    found = copy.deepcopy(dict(item))
+    found.pop("status", None)
+    for key in _SERVERS:
+        found["metadata"].pop(key, None)
+    return found
+
+
+def diff(before: Object | None, after: Object | None, name: str) -> str:
+    """A unified diff of two objects as YAML, secrets masked; "" where they mean the same."""
+    old, new = (_masked(item).splitlines() if item is not None else [] for item in (before, after))
+    return "\n".join(_unified(old, new, name))
+
+
+def _masked(item: Object) -> str:
+    # A PriorityClass has a `value` that is no environment variable's.
+    return (mask_manifest if "spec" in item else mask_text)(_yaml(_shown(item)))
+
+
+def _shown(item: Object) -> dict[str, Any]:
+    """Without what tells a reader nothing: the type (items of a list have none), and what tools note for themselves."""
+    found = {key: value for key, value in bare(item).items() if key not in ("apiVersion", "kind")}
+    annotations = found["metadata"].get("annotations") or {}
+    left = {key: value for key, value in annotations.items() if key not in _NOTED}
+    if annotations:
+        found["metadata"]["annotations"] = left
+    return found
+
+
+def _unified(old: list[str], new: list[str], name: str) -> Iterator[str]:
+    return difflib.unified_diff(old, new, f"{name} (cluster)", f"{name} (planned)", lineterm="")
+
+
+def _yaml(item: Mapping[str, Any]) -> str:
+    stream = io.StringIO()
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.width = 200
+    writer.dump({key: item[key] for key in sorted(item)}, stream)
+    return stream.getvalue()

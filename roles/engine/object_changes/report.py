@@ -1,0 +1,37 @@
+"""What an operator is shown of a run on API objects: how each object ended, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roles.engine.bridge import show, show_lines
+from roles.engine.object_changes.run import ObjectRun
+from roles.engine.rollout import table
+
+
+def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]]) -> None:
+    """How each object ended; `rest` are the rows of those that the run has nothing to do with."""
+    rows = [
+        [step.name, step.action, step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", table.short(step.how or step.why) or "-"]
+        for step in run.steps
+    ]
+    show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], [*rows, *rest]))
+
+
+def show_objects_end(run: ObjectRun, rest: Sequence[Sequence[str]], more: Sequence[str] = ()) -> None:
+    """The table, then `more`, warnings, why the run halted, and what to type next."""
+    show_objects(run, rest)
+    for text in (*more, *(f"WARNING: {text}" for _, text in run.warnings)):
+        show(f"\n{text}")
+    show(f"\nRecord of the run: {run.record.path}")
+    done = [step.name for step in run.steps if step.outcome == run.success]
+    if not run.halted:
+        if done:
+            show(f"To undo it: {run.undo}")
+        return
+    show(f"\nHALTED: {run.halted}")
+    if left := [step.name for step in run.steps if step.outcome == "not started"]:
+        show(f"Not touched: {', '.join(left)}.")
+    if done:
+        show(f"Done and proven: {', '.join(done)}. To undo them: {run.undo}")
+    show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")

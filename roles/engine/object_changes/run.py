@@ -1,0 +1,152 @@
+"""One run on API objects: each change in its turn, proven or put back by itself; the first failure halts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from roles.engine.bridge import Fleet, Lock, RemoteError, current_task, show
+from roles.engine.rollout import ClusterStep, Fields, LockedRun, Outcome, Stage
+from roles.engine.transaction import OBJECTS_KIND, RunInfo, change_id, object_record
+
+#: Outcomes of what was begun that leave an object as it was before.
+_AS_BEFORE = frozenset({"reverted", "gone"})
+
+
+@dataclass(frozen=True)
+class Consents:
+    """What the operator allows when a run is undone, as roles/history/model.py has it; each capability takes those that it knows.
+    `kubeconfig`: a file of the operator's whose identity is used."""
+
+    force: bool = False
+    allow_evictions: bool = False
+    allow_restarts: bool = False
+    kubeconfig: str | None = None
+
+
+class ObjectRun(LockedRun):
+    """Carries out the steps of all stages; the host of `driver` stands for the cluster.
+
+    `capability` and `about` are for who undoes it (roles/history/objects.py); `undoes` is the record that this run undoes, or "".
+    `leaving` says what a second Ctrl-C leaves behind; `warnings` are (object, text), and grow while a step is carried out: what is done,
+    and leaves something that the operator must know of.
+    """
+
+    success: ClassVar[Outcome] = "done"
+
+    def __init__(
+        self,
+        info: RunInfo,
+        stages: Sequence[Stage[ClusterStep]],
+        fleet: Fleet,
+        take_over: str,
+        finish: Callable[[ObjectRun], None],
+        *,
+        capability: str,
+        about: Mapping[str, Any],
+        leaving: Callable[[], str],
+        undoes: str = "",
+        warnings: list[tuple[str, str]] | None = None,
+    ) -> None:
+        super().__init__(info, fleet, take_over, lambda: finish(self))
+        self.stages = [stage for stage in stages if stage.steps]
+        self.steps = [step for stage in self.stages for step in stage.steps]
+        self.warnings = warnings if warnings is not None else []
+        self.undoes = undoes
+        self.seconds = 0.0
+        self._capability, self._about = capability, dict(about)
+        self._leaves = leaving
+        self._driver = next((remote for remote in fleet.targets if remote.is_control_plane), fleet.targets[0]).name
+        self._change = change_id(info.id, "cluster", OBJECTS_KIND)
+        self._places = {
+            step.name: (order, stage) for order, (stage, step) in enumerate(((one, step) for one in self.stages for step in one.steps), 1)
+        }
+        # Those of several steps at once: the record of a run is one.
+        self._keeping = Lock()
+        self._kept = False
+        # Ends that the node is given with the next step that is begun, or at the end of the run: half as many commands.
+        self._unsent: list[Mapping[str, Any]] = []
+        self._warned = 0
+
+    @property
+    def undo(self) -> str:
+        """The command that undoes this run."""
+        return f"deploys/rollback.py --data run={self.info.id}"
+
+    def involves(self, host: str) -> bool:
+        return bool(self.steps) and host == self._driver
+
+    def result(self, host: str) -> bool:
+        self.start()
+        self._ended.wait()
+        return not self.halted and not self.interrupted and all(outcome == self.success for outcome in self._outcomes().values())
+
+    def _begin(self) -> Mapping[str, Any]:
+        return {"changes": len(self.steps), **object_record.kind_of_run(self._capability, self._about)}
+
+    def _work(self) -> None:
+        begun = time.monotonic()
+        self._each(self.stages, self._carry_out)
+        self.seconds = time.monotonic() - begun
+        if self._kept:
+            try:
+                self._send(self._state(over=True), {"event": "end-of-run", "halted": self.halted})
+            except RemoteError as error:
+                show(f"WARNING: the end of this run could not be recorded: {error}")
+
+    def _outcomes(self) -> dict[str, str]:
+        return {step.name: step.outcome for step in self.steps}
+
+    def _leaving(self) -> str:
+        return self._leaves()
+
+    def _carry_out(self, step: ClusterStep) -> None:
+        # What was begun finishes: Ctrl-C ends only what was not.
+        self._waiting.discard(current_task())
+        order, stage = self._places[step.name]
+        self._write(step, order, f"[{stage.steps.index(step) + 1}/{len(stage.steps)}] ")
+        if stage.at_once > 1:
+            show(f"  {sum(one.outcome == self.success for one in stage.steps)} of {len(stage.steps)} are done")
+
+    # ---- the record
+
+    def _planned(self, step: ClusterStep, order: int, fields: Fields) -> dict[str, Any]:
+        return object_record.planned(self.info.id, order, step.name, step.action, step.summary, fields, step.about)
+
+    def _end(self, step: ClusterStep) -> dict[str, Any]:
+        for name, text in self.warnings[self._warned :]:
+            self._note_done({"event": "warning", "object": name, "text": text})
+        self._warned = len(self.warnings)
+        return object_record.ended(step.name, step.outcome, step.why, step.how, step.seconds)
+
+    def _keep_step(self, step: ClusterStep, planned: Mapping[str, Any], ended: Mapping[str, Any] | None) -> None:
+        if ended is not None:
+            self._unsent.append(ended)
+            return
+        with self._keeping:
+            if self._kept:
+                self._send(self._state(over=False), planned)
+                return
+            names = ", ".join(f"{one.action} {one.name}" for one in self.steps)
+            first = object_record.first_line(
+                self.info, self._change, self._keeper.name, self._capability, self._about, names, self.undoes
+            )  # fmt: skip
+            self._keep(self._change, "staged", [first, planned])
+            self._kept = True
+
+    def _send(self, state: str, event: Mapping[str, Any]) -> None:
+        """Raises RemoteError."""
+        ends = list(self._unsent)
+        self._keep(self._change, state, [*ends, event], append=True)
+        del self._unsent[: len(ends)]
+
+    def _state(self, *, over: bool) -> str:
+        """As roles/engine/transaction has them. What undoes another run counts once all of it is done: until then that run stands."""
+        begun = {step.outcome for step in self.steps} - {"not started"}
+        if self.undoes:
+            return "confirmed" if over and all(step.outcome == self.success for step in self.steps) else "staged"
+        if self.success in begun:
+            return "confirmed"
+        return "reverted" if over and begun <= _AS_BEFORE else "staged"

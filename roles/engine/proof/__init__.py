@@ -1,0 +1,25 @@
+"""Evidence from the running processes: how all is before a change, and that it took effect."""
+
+from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
+from roles.engine.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates
+from roles.engine.proof.prover import Owed, Proof, Prover
+from roles.engine.proof.survey import Node, Survey, survey
+from roles.engine.proof.versions import Looked, with_versions
+
+__all__ = [
+    "API_WAIT_SECONDS",
+    "Cluster",
+    "Looked",
+    "NoApi",
+    "Node",
+    "Owed",
+    "Proof",
+    "Prover",
+    "Survey",
+    "UnmetField",
+    "UnmetGate",
+    "survey",
+    "unmet_fields",
+    "unmet_gates",
+    "with_versions",
+]

@@ -1,0 +1,81 @@
+"""Pure: what a process must run with, held against what it runs with: gates by its /metrics, fields of a kubelet by its /configz."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from roles.engine.api import GateMetric
+from roles.engine.kubelet import in_effect, lookup, same_setting, shown
+
+
+@dataclass(frozen=True)
+class UnmetGate:
+    """A gate that a component does not have as wanted. `wanted`: None for absent; `found`: None where it is not set, or not published;
+    `by`: what shows it, its /metrics or its command line and files."""
+
+    component: str
+    gate: str
+    wanted: bool | None
+    found: bool | None
+    by: Literal["metrics", "sources"] = "metrics"
+
+    @property
+    def known(self) -> bool:
+        """False for a gate that is wanted off and set nowhere: only /metrics shows whether it is off by default."""
+        return not (self.by == "sources" and self.wanted is False and self.found is None)
+
+    def __str__(self) -> str:
+        if self.wanted is None:
+            return f"{self.component}: {self.gate}={_text(self.found)} is set, wanted absent"
+        if self.by == "sources":
+            return f"{self.component}: {self.gate} is {_text(self.found)} where it is set, wanted {_text(self.wanted)}"
+        if self.found is None:
+            return f"{self.component} does not publish {self.gate} (kubernetes_feature_enabled, 1.26 and later)"
+        return f"{self.component} runs with {self.gate}={_text(self.found)}, wanted {_text(self.wanted)}"
+
+
+@dataclass(frozen=True)
+class UnmetField:
+    """A field that a kubelet does not run with as wanted (None: not set). `key`: the entry, where it is only one of a map."""
+
+    name: str
+    wanted: Any
+    found: Any
+    key: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"{self.name}.{self.key}" if self.key else self.name
+
+    @property
+    def entries(self) -> list[UnmetField]:
+        """Of a map the entries that differ; else the field itself."""
+        wanted, found = self.wanted, self.found
+        if not isinstance(wanted, Mapping) or not isinstance(found, Mapping):
+            return [self]
+        keys = [key for key in {**wanted, **found} if not same_setting(wanted.get(key), found.get(key))]
+        return [UnmetField(self.name, wanted.get(key), found.get(key), key) for key in keys]
+
+    def __str__(self) -> str:
+        wanted, found = shown(self.wanted, self.name), shown(self.found, self.name)
+        if self.key:
+            return f"{self.name}: {self.key} is {found}, wanted {wanted}"
+        return f"kubelet runs with {self.name}={found}, wanted {wanted}"
+
+
+def unmet_gates(component: str, wanted: Mapping[str, bool], effective: Mapping[str, GateMetric]) -> list[UnmetGate]:
+    """The gates that the running process has otherwise than it must."""
+    found = {name: effective[name].enabled if name in effective else None for name in wanted}
+    return [UnmetGate(component, name, value, found[name]) for name, value in wanted.items() if found[name] is not value]
+
+
+def unmet_fields(wanted: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[UnmetField]:
+    """The fields that the running kubelet has otherwise than it must; dots between their parts, None: not set."""
+    found = {name: lookup(configuration, name) for name in wanted}
+    return [UnmetField(name, value, found[name]) for name, value in wanted.items() if not in_effect(value, found[name])]
+
+
+def _text(value: bool | None) -> str:
+    return "absent" if value is None else str(value).lower()

@@ -1,0 +1,78 @@
+"""What every deploy with changes begins with: all its nodes looked at, and the control plane, --limit or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from roles.engine import control_plane, kubelet
+from roles.engine.bridge import Fleet, Remote, stop
+from roles.engine.control_plane import Component
+from roles.engine.kubelet import Kubelet
+from roles.engine.node import Observation, Wanted, look
+from roles.engine.proof.cluster import Cluster
+from roles.engine.proof.versions import Looked, with_versions
+from roles.engine.transaction import Refusal, in_flight
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node as it was seen."""
+
+    remote: Remote
+    seen: Observation
+    kubelet: Kubelet
+    components: dict[str, Component]
+
+
+@dataclass
+class Survey:
+    """The nodes that are to be changed, by host; all that were looked at; the cluster; why not to go on, over all nodes; and what has a
+    component's name and is none."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    looked_at: dict[str, Node] = field(default_factory=dict)
+    cluster: Cluster = field(default_factory=Cluster)
+    refusals: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+
+
+def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wanted) -> Survey:
+    """Look at `targets`, and at the control-plane nodes of the inventory. Raises DeployError where one of those is unreachable.
+
+    A node that is in the middle of a change is refused.
+    """
+    lookers = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
+    stop(
+        f"{remote.name}: unreachable; it is a control-plane node and must be looked at before any change"
+        for remote in lookers
+        if not remote.connected and not remote.connect()
+    )
+    seen = fleet.each([*targets, *lookers], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
+    found = Survey()
+    looked: list[Looked] = []
+    for remote in (*targets, *lookers):
+        observation = seen[remote.name]
+        try:
+            if isinstance(observation, Exception):
+                raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
+            if remote in targets and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
+                raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py tells how it ended")
+            its_kubelet = kubelet.find(observation)
+            components = control_plane.find(its_kubelet)
+            found.cluster.add(remote, observation, components)
+            found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.left_alone(its_kubelet, components)]
+            looked.append(Looked(remote, observation, its_kubelet, components))
+        except Refusal as refusal:
+            found.refusals.append(str(refusal))
+            if not isinstance(observation, Exception):
+                found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
+    known = with_versions(found.cluster, looked, fleet.each)
+    for one in looked:
+        # As it was found before, with the versions in their places.
+        its_kubelet = kubelet.find(known[one.remote.name])
+        components = control_plane.find(its_kubelet)
+        found.looked_at[one.remote.name] = node = Node(one.remote, its_kubelet.seen, its_kubelet, components)
+        if one.remote in targets:
+            found.nodes[one.remote.name] = node
+    return found

@@ -1,0 +1,115 @@
+"""The versions of a node's kubelet and components: as the API tells them, and only where it cannot, as their binaries do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from roles.engine.api import ApiError
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.control_plane import Component
+from roles.engine.kubelet import Kubelet, ask
+from roles.engine.node import Observation, Process
+from roles.engine.proof.cluster import NoApi
+from roles.engine.timeouts import patient
+
+KUBELET = "kubelet"
+# For one binary to tell its version, and for all of a node.
+SECONDS = 5
+ALL_SECONDS = 60
+
+
+class Api(Protocol):
+    """Of roles.engine.proof.Cluster what is asked here."""
+
+    def nodes(self) -> dict[str, dict[str, Any]]: ...
+    def component_version(self, host: str, component: str) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A node that was looked at, and what of its kubelet and its components could be understood."""
+
+    remote: Remote
+    seen: Observation
+    kubelet: Kubelet | None = None
+    components: Mapping[str, Component] = field(default_factory=dict)
+
+
+Each = Callable[[Sequence[Remote], Callable[[Remote], dict[int, str]]], Mapping[str, dict[int, str] | Exception]]
+
+
+def with_versions(cluster: Api, looked: Sequence[Looked], each: Each) -> dict[str, Observation]:
+    """The observations, by host, with the versions of the kubelet and the components; None stays where nobody told one.
+
+    `each` does something on many nodes at once. A binary is asked only where the API did not tell (roles.engine.kubelet.ask.ask_version).
+    """
+    by_name = {one.remote.name: one for one in looked}
+    told = each([one.remote for one in looked], lambda remote: _by_api(cluster, by_name[remote.name]))
+    known = {host: dict(_certain(answer)) for host, answer in told.items()}
+    try:
+        nodes = cluster.nodes() if looked else {}
+    except (ApiError, NoApi, RemoteError):
+        nodes = {}
+    questions: dict[str, str] = {}
+    for one in looked:
+        host = one.remote.name
+        if one.kubelet is not None and (version := of_kubelet(one.seen, one.kubelet.process, nodes.get(one.kubelet.node_name, {}))):
+            known[host][one.kubelet.process.pid] = version
+        if left := list(_questions(one, known[host])):
+            questions[host] = ask.script(left, SECONDS)
+    asked = [one.remote for one in looked if one.remote.name in questions]
+    for host, answer in each(asked, lambda remote: _ask(remote, questions[remote.name])).items():
+        known[host] |= _certain(answer)
+    return {one.remote.name: one.seen.with_versions(known[one.remote.name]) for one in looked}
+
+
+def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> str | None:
+    """The version that a Node object tells, where it was the running kubelet that wrote it: its heartbeat, by the same clock, is not older
+    than the process (pkg/kubelet/nodestatus, ReadyCondition). An older one may be the version before an upgrade."""
+    status = node.get("status") or {}
+    beats = [one.get("lastHeartbeatTime") for one in status.get("conditions") or () if one.get("type") == "Ready"]
+    try:
+        since = datetime.fromisoformat(str(beats[0])).timestamp() if beats else 0.0
+    except ValueError:
+        return None
+    # Heartbeats have whole seconds, and a clock is read twice.
+    if since < seen.started_at(process) + 1:
+        return None
+    return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
+
+
+def _certain(answer: dict[int, str] | Exception) -> dict[int, str]:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _by_api(cluster: Api, one: Looked) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for name, component in one.components.items():
+        try:
+            version = ask.as_version(cluster.component_version(one.remote.name, name) or "")
+        except (ApiError, NoApi, RemoteError):
+            continue
+        found |= {component.process.pid: version} if version else {}
+    return found
+
+
+def _questions(one: Looked, known: Mapping[int, str]) -> list[str]:
+    left = []
+    if one.kubelet is not None and one.kubelet.process.pid not in known:
+        left.append(ask.ask_version(KUBELET, one.kubelet.process, ""))
+    for name, component in one.components.items():
+        if component.process.pid not in known:
+            left.append(ask.ask_version(name, component.process, component.log_name))
+    return left
+
+
+def _ask(remote: Remote, script: str) -> dict[int, str]:
+    try:
+        return ask.versions(remote.run(script, timeout=patient(ALL_SECONDS)).stdout)
+    except RemoteError:
+        return {}  # what it cannot be asked stays unknown

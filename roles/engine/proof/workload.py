@@ -1,0 +1,146 @@
+"""The pods of a node before and after a change: none may have been hurt unannounced. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from roles.engine.api import Container, Pod
+
+# Why a kubelet fails pods that it puts out, or does not take back when it starts (pkg/kubelet/eviction: Reason;
+# pkg/kubelet/preemption; pkg/kubelet/lifecycle/predicate.go).
+EVICTED = "Evicted"
+_PUT_OUT = frozenset({EVICTED, "Preempting"})
+_NO_ROOM = "OutOf"
+_OVER = ("Succeeded", "Failed")
+
+
+def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str], may_go: Collection[str] = ()) -> list[str]:
+    """What happened to pods that the plan had not announced.
+
+    `announced` are the names of pods that may be restarted; `may_go` those (as NAMESPACE/NAME) of which the plan told, with consent,
+    that they may have to go. Where some may, a pod that was not there before and finds no room is no harm done: it is made anew for
+    one that went.
+    """
+    known = {_key(pod): pod for pod in before}
+    problems = []
+    for pod in after:
+        old = known.get(_key(pod))
+        where = _where(pod)
+        if pod.name in announced or where in may_go or (may_go and old is None and _found_no_room(pod)):
+            continue
+        if _ended(pod) and (old is None or not _ended(old)):
+            problems.append(f"pod {where} {_how(pod)}")
+        for container in pod.containers:
+            was = next((c for c in old.containers if c.name == container.name), None) if old else None
+            if was and _ran(was) and (container.restarts > was.restarts or (was.id and container.id and was.id != container.id)):
+                problems.append(f"pod {where}: container {container.name} was restarted")
+    return problems
+
+
+def gone(before: Iterable[Pod], after: Iterable[Pod], may_go: Collection[str] = ()) -> list[str]:
+    """Pods that failed between the two or that their kubelet put out, as NAMESPACE/NAME (REASON).
+
+    One of `may_go` that ended with 0 is among them, though a job's pod may have done so by itself.
+    """
+    lived = {_key(pod): not _ended(pod) and pod.phase != "Succeeded" for pod in before}
+    return [
+        f"{_where(pod)} ({_reason(pod)})"
+        for pod in after
+        if lived.get(_key(pod), True) and (_ended(pod) or (pod.phase == "Succeeded" and _where(pod) in may_go))
+    ]
+
+
+@dataclass(frozen=True)
+class Count:
+    """The pods that ran before a change: how many of them are as they were (`unharmed`), and by name what became of the others:
+    `completed` by themselves, and `missing`: deleted, or not on the node any more, with what is known of it."""
+
+    unharmed: int
+    completed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{self.unharmed} pods unharmed"]
+        if self.completed:
+            parts.append(f"completed by themselves: {', '.join(self.completed)}")
+        if self.missing:
+            parts.append(f"NOT THERE ANY MORE: {', '.join(self.missing)}")
+        return "; ".join(parts)
+
+
+def count(before: Iterable[Pod], after: Collection[Pod], announced: Collection[str], may_go: Collection[str] = ()) -> Count:
+    """What became of each pod that ran. A pod that is not there any more is no harm by itself, since anybody may delete one at any time;
+    but it was not seen unharmed either. `announced` and `may_go` as for `hurt`; those that were restarted, or went, are named elsewhere.
+    """
+    before = list(before)
+    now, known = {_key(pod): pod for pod in after}, {_key(pod) for pod in before}
+    new = [pod for pod in after if _key(pod) not in known]
+    unharmed, completed, missing = 0, [], []
+    for pod in before:
+        found = now.get(_key(pod))
+        if pod.phase in _OVER or (pod.name in announced and any(_where(one) == _where(pod) for one in after)):
+            continue
+        if found is None:
+            expected = pod.name in announced or _where(pod) in may_go
+            missing.append(f"{_where(pod)} ({'as was announced' if expected else _why_missing(pod, new)})")
+        elif _where(pod) in may_go and (found.phase in _OVER or found.put_out):
+            continue
+        elif found.deleted:
+            missing.append(f"{_where(pod)} (being deleted, {_by_whom(pod, new)})")
+        elif found.phase == "Succeeded":
+            completed.append(_where(pod))
+        elif found.phase != "Failed":
+            unharmed += 1
+    return Count(unharmed, tuple(completed), tuple(missing))
+
+
+def _why_missing(pod: Pod, new: Collection[Pod]) -> str:
+    if pod.mirror:
+        changed = any(_where(other) == _where(pod) and other.mirror for other in new)
+        return "a static pod, whose manifest was changed meanwhile" if changed else "a static pod, whose manifest is gone"
+    if pod.deleted:
+        return "it was being deleted before"
+    return _by_whom(pod, new)
+
+
+def _by_whom(pod: Pod, new: Collection[Pod]) -> str:
+    if not pod.controller:
+        return "nothing replaces it"
+    for other in new:
+        if other.controller_uid == pod.controller_uid:
+            return f"replaced by {pod.controller}: {_where(other)}"
+    return f"of {pod.controller}, which has not replaced it on this node"
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    """What makes it the same pod. The API's picture of a static pod is created again by its kubelet, and gets another UID; what it is a
+    picture of has its config hash (pkg/kubelet/types: ConfigHashAnnotationKey)."""
+    return (_where(pod), pod.config_hash) if pod.mirror and pod.config_hash else ("", pod.uid)
+
+
+def _ended(pod: Pod) -> bool:
+    """Not by itself, and not by somebody who deleted it: what ends of an old roll-out, or is scaled down, tells its last phase before it
+    is gone. A kubelet that fails a pod gives its reason (pkg/kubelet: rejectPod, eviction), and one that is over is deleted at once."""
+    return pod.put_out or (pod.phase == "Failed" and not (pod.deleted and not pod.reason))
+
+
+def _how(pod: Pod) -> str:
+    return f"failed ({_reason(pod)})" if pod.phase == "Failed" else f"was {_reason(pod)}"
+
+
+def _reason(pod: Pod) -> str:
+    return pod.reason or ("put out by its kubelet" if pod.put_out else "ended" if pod.phase == "Succeeded" else "no reason given")
+
+
+def _where(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _found_no_room(pod: Pod) -> bool:
+    return pod.put_out or (pod.phase == "Failed" and (pod.reason in _PUT_OUT or pod.reason.startswith(_NO_ROOM)))
+
+
+def _ran(container: Container) -> bool:
+    """One that waits to be started again (CrashLoopBackOff) is not hurt by being started."""
+    return container.ready or container.running_since is not None

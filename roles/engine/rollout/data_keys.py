@@ -1,0 +1,40 @@
+"""Refuses data keys that no deploy reads: such a key would silently change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from roles.engine.bridge import Fleet, Remote, pyinfra_keys
+from roles.engine.inputs import WAY_OUT, names, registry, unknown
+from roles.engine.transaction import Refusal
+
+
+def unknown_key_refusals(fleet: Fleet, of_cluster: bool) -> list[Refusal]:
+    """For hosts of the run and the control plane, which is read in any case; `of_cluster`: for all hosts, whose data together say what
+    the cluster is to have."""
+    remotes = [remote for remote in fleet.inventory if of_cluster or remote not in fleet.others or remote.is_control_plane]
+    return refused_keys(remotes, pyinfra_keys())
+
+
+def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Refusal]:
+    """One for each unknown key and place it stands in, with the hosts that have it from there."""
+    found: dict[tuple[str, str], list[str]] = {}
+    problems: list[Refusal] = []
+    for remote in remotes:
+        try:
+            own = names(remote.data("own_keys")) or ()
+        except ValueError as error:
+            problems.append(Refusal(remote.name, f"own_keys: {error}"))
+            continue
+        for key, why in _unknown(remote.data_keys, pyinfra, own).items():
+            found.setdefault((remote.data_origin(key), why), []).append(remote.name)
+    return problems + [Refusal(_hosts(hosts), f"{where}: {why}", WAY_OUT) for (where, why), hosts in found.items()]
+
+
+def _unknown(keys: set[str], pyinfra: frozenset[str], own: tuple[str, ...]) -> dict[str, str]:
+    # Only the models have the say; but where the page that is made from them knows all keys, they need not be imported.
+    return unknown(keys, registry.written_names(), pyinfra, own) and unknown(keys, registry.names(), pyinfra, own)
+
+
+def _hosts(hosts: list[str]) -> str:
+    return ", ".join(hosts) if len(hosts) <= 3 else f"{hosts[0]} and {len(hosts) - 1} more"

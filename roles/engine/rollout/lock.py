@@ -1,0 +1,166 @@
+"""One run at a time on a cluster: a lock on one node, held as long as the operator's side gives a sign of life."""
+
+from __future__ import annotations
+
+from roles.engine.bridge import Event, Feed, Lock, Remote, RemoteError, show, sleep, spawn
+from roles.engine.scripts import templates
+from roles.engine.timeouts import patient
+from roles.engine.transaction import HOME, Holder
+
+# Seconds. A holder that gave no sign of life for LIFE_SECONDS is taken for dead.
+LIFE_SECONDS = 60
+BEAT_SECONDS = 15
+# A node that is busy answers late; one that waits for a holder of this very run that its connection left behind, after LIFE_SECONDS.
+ANSWER_SECONDS = 60
+TAKE_SECONDS = LIFE_SECONDS + ANSWER_SECONDS
+# How long a lost connection to the lock's node is tried again: before a change begins, and at the end of a run.
+RECONNECT_SECONDS = 120
+RELEASE_SECONDS = 60
+
+
+class Locked(Exception):
+    """Another run holds the cluster, or has held it since. Names the holder, its command, and the way out."""
+
+
+class ClusterLock:
+    """The lock as seen by one run. It lies on `remote`, the first control-plane node of the inventory."""
+
+    def __init__(self, remote: Remote, holder: Holder, take_over: str = "") -> None:
+        self._remote = remote
+        self._holder = holder
+        self._take_over = take_over
+        self._feed: Feed = Feed()
+        self._held = False
+        self._answered = Event()
+        self._said: dict[str, str] = {}
+        self._error = ""
+        self._overtaken = False
+        self._taking = Lock()
+        #: The lock's name and a number: that of a later holder is greater. Empty until the lock is held for the first time.
+        self.generation = ""
+
+    def ensure(self) -> None:
+        """Hold it now: answered by its node, or taken again after the connection was lost. Raises Locked, RemoteError.
+
+        Who lost it and finds that somebody else has held it since is refused: what this run planned may no longer be so.
+        """
+        # Several changes may be about to begin at the same moment.
+        with self._taking:
+            if not (self._held and self._answers()):
+                self._take(RECONNECT_SECONDS)
+
+    def _answers(self) -> bool:
+        """Whether its node still says that it is held. A connection that says nothing is given up."""
+        self._answered.clear()
+        self._feed.put("?")
+        if not self._answered.wait(patient(ANSWER_SECONDS)):
+            self._held = False
+            self._remote.drop()
+        return self._held
+
+    def _take(self, reconnect: float) -> None:
+        if self.generation and not self._remote.alive:
+            show(f"{self._remote.name}: connecting again: the cluster's lock lies there, and the connection was lost")
+        try:
+            self._remote.ensure_connected(patient(reconnect))
+        except RemoteError as error:
+            raise RemoteError(f"{error}; the cluster's lock lies there") from error
+        self._feed, self._answered, self._said, self._error = Feed(), Event(), {}, ""
+        spawn(self._hold, self._feed, self._answered)
+        if not self._answered.wait(patient(TAKE_SECONDS)):
+            self._remote.drop()
+            raise RemoteError(f"{self._remote.name}: the cluster's lock was not answered within {patient(TAKE_SECONDS):g} s")
+        if self._error:
+            raise RemoteError(self._error)
+        if self._overtaken:
+            raise Locked(
+                f"another run has held this cluster's lock (on {self._remote.name}) since this one lost its connection to it: "
+                "what this run planned may no longer be so, and it writes nothing more; run the same command again for a new plan"
+            )
+        if not self._held:
+            raise Locked(_sentence(self._remote.name, self._said))
+
+    def release(self) -> None:
+        """Give it back in order, over a new connection where the one before was lost. Raises Locked, RemoteError where that is in
+        vain; the next run then has to take it over by name."""
+        with self._taking:
+            if not self.generation or self._overtaken:
+                return
+            if not (self._held and self._answers()):
+                self._take(RELEASE_SECONDS)
+            self._answered.clear()
+            self._feed.put("q")
+            self._answered.wait(patient(ANSWER_SECONDS))
+            self.generation = ""
+
+    def give_back(self) -> None:
+        """`release` at the end of a run, where an error is only shown."""
+        try:
+            self.release()
+        except Exception as error:
+            show(
+                f"WARNING: the cluster's lock could not be given back: {error}; "
+                f"the next run has to take it over by name: --data take_over={self._holder.run}"
+            )
+
+    def _hold(self, feed: Feed, answered: Event) -> None:
+        script = (
+            templates()
+            .get_template("lock.sh.j2")
+            .render(
+                home=HOME,
+                run=self._holder.run,
+                generation=self.generation,
+                take_over=self._take_over,
+                life=round(patient(LIFE_SECONDS)),
+                holder=self._holder.lines,
+            )
+        )
+
+        def on_line(line: str) -> None:
+            if feed is not self._feed:
+                return
+            if line.startswith("locked "):
+                self.generation = line.removeprefix("locked ")
+                self._held = True
+                spawn(self._beat, feed)
+                answered.set()
+            elif line == "held":
+                answered.set()
+            elif line == "overtaken":
+                self._overtaken = True
+            elif line.startswith("held "):
+                key, _, value = line.removeprefix("held ").partition("=")
+                self._said[key] = value
+            elif line.startswith("taken over "):
+                show(f"the cluster's lock was {line}")
+
+        error = ""
+        try:
+            answer = self._remote.run(script, on_line=on_line, feed=feed)
+            if answer.code != 0:
+                error = f"{self._remote.name}: the cluster's lock could not be taken: {' '.join(answer.stderr[-3:])}"
+        except RemoteError as lost:
+            error = str(lost)
+        feed.put(None)
+        # Of an attempt that was given up nothing counts any more. One that was held and lost is taken again before the next change.
+        if feed is self._feed:
+            self._error = "" if self._held else error
+            self._held = False
+            answered.set()
+
+    def _beat(self, feed: Feed) -> None:
+        while self._held and feed is self._feed:
+            feed.put(".")
+            sleep(BEAT_SECONDS)
+
+
+def _sentence(host: str, said: dict[str, str]) -> str:
+    run = said.get("run", "")
+    who = f"run {run} of {said.get('who', '')} holds this cluster (`{said.get('command', '')}`, lock on {host})"
+    if said.get("left") == "gone":
+        return (
+            f"{who}, and its operator's side is gone: look at what it left with deploys/changes.py, "
+            f"then take its lock over by name: --data take_over={run}"
+        )
+    return f"{who}, and it is {said.get('left')}: wait for its end"

@@ -1,0 +1,47 @@
+"""The number of a run: which came first is known by the node that holds the cluster's lock, and by no operator's clock."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.scripts import templates
+from roles.engine.timeouts import patient
+from roles.engine.transaction import HOME
+
+ANSWER_SECONDS = 60
+_LINE = re.compile(r"number ([0-9a-f-]{36}) ([0-9]{1,18})")
+
+
+@dataclass(frozen=True)
+class RunNumber:
+    """`number` of the count with the name `count`; numbers of other counts do not compare."""
+
+    count: str
+    number: int
+
+    @property
+    def recorded(self) -> dict[str, str | int]:
+        """As plain data."""
+        return {"count": self.count, "number": self.number}
+
+
+def script(home: str = HOME) -> str:
+    """For a POSIX sh, as root; prints `number COUNT NUMBER`."""
+    return templates().get_template("run_number.sh.j2").render(home=home)
+
+
+def parse(lines: list[str]) -> RunNumber | None:
+    found = next((match for line in lines if (match := _LINE.fullmatch(line.strip()))), None)
+    return RunNumber(found[1], int(found[2])) if found else None
+
+
+def run_number(remote: Remote) -> RunNumber:
+    """The next number of the node that holds the cluster's lock. Raises RemoteError."""
+    answer = remote.run(script(), timeout=patient(ANSWER_SECONDS))
+    found = parse(answer.stdout) if answer.code == 0 else None
+    if found is None:
+        said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
+        raise RemoteError(f"{remote.name}: the run could not be given its number, and nothing is begun without: {said}")
+    return found

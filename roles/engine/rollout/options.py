@@ -1,0 +1,101 @@
+"""The data keys that every deploy with changes reads: how fast, how careful, with which consent."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from roles.engine.bridge import Remote, refusals
+from roles.engine.inputs import Boolean, sentences
+from roles.engine.rollout.pace import Pace, parse_max_unavailable
+from roles.engine.timeouts import LEAST, MOST, parse
+from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
+
+
+class Options(BaseModel):
+    """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose dead
+    holder's lock is taken; `patience` how many times longer than usual everything may take (roles/engine/timeouts.py); `allow_unproven`
+    goes on where something cannot be proven; `persist`: what all nodes share is written to kubeadm's ConfigMaps too, on
+    clusters that kubeadm made."""
+
+    model_config = ConfigDict(frozen=True)
+
+    confirm_timeout: Annotated[
+        int | None,
+        Field(
+            ge=LEAST_CONFIRM_SECONDS,
+            le=86400,
+            description="seconds from the first touch of a node until it puts back by itself what was not confirmed; by default 210 for a"
+            " kubelet, 360 for a control-plane component; the soak comes on top",
+            examples=[600],
+        ),
+    ] = None
+    soak: Annotated[
+        int,
+        Field(ge=0, le=86400, description="seconds that the canary is watched, still unconfirmed, before the others' turn", examples=[120]),
+    ] = 0
+    max_unavailable: Annotated[
+        str,
+        BeforeValidator(parse_max_unavailable),
+        WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": "^([1-9][0-9]*|[1-9][0-9]?%|100%)$"}),
+        Field(
+            description="how many workers at most are changed at a time after the canary: a number, or a percentage of the workers of the"
+            " run (rounded down, at least one)",
+            examples=[2, "25%"],
+        ),
+    ] = "1"
+    take_over: Annotated[
+        str,
+        Field(
+            description="the run whose lock is taken, when its operator's side is gone: the refusal names it",
+            examples=["r20260131-235900-1a2b"],
+        ),
+    ] = ""
+    patience: Annotated[
+        float,
+        BeforeValidator(parse),
+        WithJsonSchema({"type": "number", "minimum": LEAST, "maximum": MOST}),
+        Field(
+            description="how many times longer than usual everything may take: for nodes that are emulated, or short of processor time",
+            examples=[10],
+        ),
+    ] = LEAST
+    allow_unproven: Annotated[
+        bool, Field(description="consent: go on where something cannot be proven; the table then says NOT PROVEN", examples=[True])
+    ] = False
+    persist: Annotated[
+        Boolean,
+        Field(
+            description="what is set is written into kubeadm's ConfigMaps, too, so that the next `kubeadm upgrade` keeps it; false leaves"
+            " them alone",
+            examples=[False],
+        ),
+    ] = True
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(self.max_unavailable, self.soak)
+
+
+def read(remotes: list[Remote]) -> Options:
+    """The options of a run. Raises DeployError where a value cannot be meant, or where two hosts have different ones."""
+    try:
+        return _read(remotes)
+    except Refusal as refusal:
+        raise refusals([refusal]) from None
+
+
+def _read(remotes: list[Remote]) -> Options:
+    found: dict[Options, str] = {}
+    for remote in remotes:
+        values = {key: remote.data(key) for key in Options.model_fields}
+        try:
+            found.setdefault(Options(**{key: value for key, value in values.items() if value is not None}), remote.name)
+        except ValidationError as error:
+            raise Refusal(remote.name, sentences(error, given=True)[0]) from None
+    if len(found) > 1:
+        (one, first_host), (other, second_host) = list(found.items())[:2]
+        keys = [key for key in Options.model_fields if getattr(one, key) != getattr(other, key)]
+        raise Refusal(second_host, f"{', '.join(keys)} is not the same as on {first_host}", "a run has one pace: set it for all hosts")
+    return next(iter(found), Options())

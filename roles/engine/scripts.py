@@ -1,0 +1,54 @@
+"""The scripts that nodes run, rendered from templates/."""
+
+from __future__ import annotations
+
+import shlex
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+from roles.engine.harmless import harmless
+
+_TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+
+
+def _quote(value: str) -> str:
+    """A value as one POSIX sh word. Raises ValueError for one that no single line can hold."""
+    if any(character in value for character in "\n\r\0"):
+        raise ValueError(f"{value!r} holds a line end or a NUL byte, which a script line cannot carry")
+    return shlex.quote(value) if value else "''"
+
+
+def _quote_lines(value: str) -> str:
+    """A value with line ends as one POSIX sh word. Raises ValueError for a NUL byte, which no word can hold."""
+    if "\0" in value:
+        raise ValueError(f"{value!r} holds a NUL byte, which a script cannot carry")
+    return shlex.quote(value) if value else "''"
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """The templates of daytwo; `| sh` quotes for POSIX sh, and a name that is not given is an error."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - shell scripts, not HTML; every value goes through `| sh`
+    )
+    environment.filters["sh"] = _quote
+    environment.filters["quoted"] = _quote_lines
+    return environment
+
+
+@cache
+def pages() -> jinja2.Environment:
+    """The same for HTML: values are escaped, and what would deceive a reader is shown escaped, too (roles/engine/harmless.py)."""
+    return templates().overlay(autoescape=True, finalize=_shown)
+
+
+def _shown(value: object) -> object:
+    # Markup is what a macro has made of values that came by here.
+    return harmless(value) if type(value) is str else value

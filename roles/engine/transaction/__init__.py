@@ -1,0 +1,84 @@
+"""The transaction every role ends in: stage, apply, prove, confirm or revert."""
+
+from roles.engine.transaction import object_record, report
+from roles.engine.transaction.change_script import HOME, Holder, directory, keep_script, render, script, stage_script, uninstall_script
+from roles.engine.transaction.inflight import NOT_IN_FLIGHT, in_flight
+from roles.engine.transaction.mask import mask_text
+from roles.engine.transaction.mask_files import mask_manifest
+from roles.engine.transaction.model import (
+    ABSENT,
+    IO_SECONDS,
+    LEAST_CONFIRM_SECONDS,
+    STABLE_SECONDS,
+    Change,
+    FileEdit,
+    change_id,
+    cmdline_sha256,
+)
+from roles.engine.transaction.object_record import ChangedField, ChangedObject, ObjectsRecord
+from roles.engine.transaction.record import (
+    CLUSTER_KIND,
+    FORMAT,
+    OBJECTS_KIND,
+    Effective,
+    Events,
+    RunInfo,
+    RunRecord,
+    Unrecorded,
+    cluster_record,
+    end_record,
+    new_run_id,
+    now,
+    parse_events,
+    plan_record,
+    read_events,
+    this_run,
+)
+from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction.report import Status
+
+__all__ = [
+    "ABSENT",
+    "CLUSTER_KIND",
+    "FORMAT",
+    "HOME",
+    "IO_SECONDS",
+    "LEAST_CONFIRM_SECONDS",
+    "NOT_IN_FLIGHT",
+    "OBJECTS_KIND",
+    "STABLE_SECONDS",
+    "Change",
+    "ChangedField",
+    "ChangedObject",
+    "Effective",
+    "Events",
+    "FileEdit",
+    "Holder",
+    "ObjectsRecord",
+    "Refusal",
+    "RunInfo",
+    "RunRecord",
+    "Status",
+    "Unrecorded",
+    "change_id",
+    "cluster_record",
+    "cmdline_sha256",
+    "directory",
+    "end_record",
+    "in_flight",
+    "keep_script",
+    "mask_manifest",
+    "mask_text",
+    "new_run_id",
+    "now",
+    "object_record",
+    "parse_events",
+    "plan_record",
+    "read_events",
+    "render",
+    "report",
+    "script",
+    "stage_script",
+    "this_run",
+    "uninstall_script",
+]

@@ -1,0 +1,170 @@
+"""The change as it reaches the node: one directory with before/, after/, change.sh, state and log."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.scripts import templates
+from roles.engine.transaction import model
+from roles.engine.transaction.model import Change
+
+HOME = "/var/lib/daytwo"
+SYSTEMD = "/etc/systemd/system"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has a node, or the cluster, in hand: the run, `who` as user@host, and the command line (secrets masked).
+
+    `fence` is the generation of the cluster's lock that the run holds, as roles/engine/rollout/lock.py has it: a node goes no further with
+    what began under an older one than it has seen.
+    """
+
+    run: str
+    who: str
+    command: str
+    fence: str = ""
+
+    @property
+    def lines(self) -> str:
+        """key=value, one a line."""
+        fields = {"run": self.run, "who": self.who, "command": self.command, **({"fence": self.fence} if self.fence else {})}
+        return "".join(f"{key}={' '.join(value.split())}\n" for key, value in fields.items())
+
+
+def directory(change_id: str, home: str = HOME) -> str:
+    return f"{home}/changes/{change_id}"
+
+
+def script(change_id: str, home: str = HOME) -> str:
+    """The change's script on its node, as a shell word: beside the record, or where the change is in flight if that is gone.
+
+    The record comes first: what is in flight is moved away the moment the change is over, perhaps between two words of a command.
+    """
+    record, in_flight = f"{directory(change_id, home)}/change.sh", f"{home}/active/{change_id}/change.sh"
+    return f"$(if [ -e {record} ]; then echo {record}; else echo {in_flight}; fi)"
+
+
+def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
+    """The text of change.sh. `home` and `systemd` are the node's directories for daytwo and for its units."""
+    return (
+        templates()
+        .get_template("change.sh.j2")
+        .render(
+            id=change.id,
+            home=home,
+            systemd=systemd,
+            node=_comment(change.node),
+            component=change.component,
+            kind=change.kind,
+            unit=change.unit,
+            summary=_comment(change.summary),
+            files=[
+                {
+                    "path": edit.path,
+                    "before_sha256": edit.before_sha256,
+                    "after_sha256": edit.after_sha256,
+                    "mode": f"{edit.mode:04o}",
+                }
+                for edit in change.files
+            ],
+            health_url=change.health_url,
+            old_arguments=change.old_arguments,
+            new_arguments=change.new_arguments,
+            daemon_reload=change.daemon_reload,
+            pod=change.pod,
+            container=change.container,
+            apply_timeout=change.apply_timeout,
+            confirm_timeout=change.confirm_timeout,
+            soak=change.soak,
+            revert_timeout=change.revert_timeout,
+            retry_seconds=model.RETRY_SECONDS,
+            io_seconds=change.io_seconds,
+            turn_seconds=model.TURN_SECONDS,
+            stop_seconds=model.STOP_SECONDS,
+            evidence_seconds=model.EVIDENCE_SECONDS,
+            stable_seconds=model.STABLE_SECONDS,
+            settle_seconds=change.settle_seconds,
+            keep=model.KEEP,
+        )
+    )
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())
+
+
+def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> dict[str, bytes]:
+    """Every file of the change's directory, by its name in there. `record` is what is known of the change beforehand."""
+    files = {
+        "change.sh": render(change, home, systemd).encode("utf-8", "surrogateescape"),
+        **boot_files(change.unit, home),
+        "holder": holder.lines.encode("utf-8", "surrogateescape"),
+        "record.jsonl": json.dumps(dict(record), sort_keys=True).encode() + b"\n",
+        "state": b"state=staged\n",
+    }
+    return files | {f"after/{number}": edit.after for number, edit in enumerate(change.files, 1) if edit.after is not None}
+
+
+def boot_files(unit: str, home: str = HOME) -> dict[str, bytes]:
+    """What puts back at boot, before `unit` (the kubelet's) is started, and goes on trying: a script, its unit, its timer."""
+    values = {"unit": unit, "home": home, "window": model.BOOT_SECONDS, "every": model.BOOT_RETRY_SECONDS}
+    names = ("recover.sh.j2", "daytwo-recover.service.j2", "daytwo-recover.timer.j2")
+    return {name.removesuffix(".j2"): templates().get_template(name).render(**values).encode() for name in names}
+
+
+def uninstall_script(io_seconds: int = model.IO_SECONDS, home: str = HOME, systemd: str = SYSTEMD) -> str:
+    """A script as root: daytwo leaves the node. Its last line is `clean`, `busy WHY`, or `removed`, there with what could not be cleared
+    (`, but left: PATH (WHY); ...`). A file system that does not answer within `io_seconds` is passed over."""
+    return templates().get_template("uninstall.sh.j2").render(home=home, systemd=systemd, io_seconds=io_seconds)
+
+
+def keep_script(
+    change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME, *, append: bool = False
+) -> str:
+    """A script for `sh -s` as root: a node keeps the record of a change that is the cluster's and no node's, in place of the one that
+    it has of it, or (`append`) behind it. `state` is as change.sh has them."""
+    record = "\n".join(json.dumps(dict(event), sort_keys=True) for event in events)
+    values = {"id": change_id, "home": home, "holder": holder.lines, "record": record, "state": state, "append": append}
+    return templates().get_template("keep.sh.j2").render(values)
+
+
+def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> str:
+    """A POSIX sh script, to be fed to `sh -s` as root: lays the directory down, checks it, applies it detached, and waits for
+    one line on standard input, `confirm [RECORD]` or `revert REASON`, once it is applied.
+
+    It prints the log and the status of the change (roles/engine/transaction/report.py reads them). Where there is no room for the
+    directory it leaves none.
+    """
+    files = contents(change, holder, record)
+    # What stays as it is; the state and the record go on.
+    lasting = {name: data for name, data in files.items() if name not in ("state", "record.jsonl")}
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in lasting.items())
+    here = shlex.quote(directory(change.id))
+    lines = [
+        "umask 077",
+        "lay_down() {",
+        f"mkdir -p {HOME}/changes {HOME}/active && chmod 0700 {HOME} {HOME}/changes {HOME}/active || return 1",
+        f"mkdir {here} {here}/after && cd {here} || return 1",
+    ]
+    for name, data in {**files, "SHA256SUMS": sums.encode()}.items():
+        lines += [f"base64 -d >{name} <<'.' || return 1", base64.encodebytes(data).decode().rstrip("\n"), "."]
+    lines += [
+        "sha256sum -c --quiet SHA256SUMS || return 1",
+        f"sync {' '.join([*files, 'SHA256SUMS', 'after', '.', '..'])}",
+        "}",
+        "if ! said=$(lay_down 2>&1); then",
+        f"cd / && rm -rf {here}",
+        "reason=$(printf '%s' \"$said\" | tr '\\n' ' ')",
+        "printf 'state=refused\\nreason=could not lay the change down: %s; nothing was changed\\n' \"$reason\"",
+        "exit 0",
+        "fi",
+        f"exec sh {here}/change.sh session",
+    ]
+    return "\n".join(lines) + "\n"

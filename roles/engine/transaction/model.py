@@ -1,0 +1,179 @@
+"""One change: one node, one phase (its kubelet, or one of its control-plane components). Pure data."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from roles.engine.harmless import one_line
+from roles.engine.transaction.mask_files import masker
+
+ABSENT = "absent"
+
+# Seconds. A kubelet is healthy within a second of its start; an API server needs the 30 s of grace of the one before it, and
+# may be slow to start. The process must then stay healthy for STABLE_SECONDS, so that one that dies a little later is seen.
+KUBELET_TIMEOUT = 90
+STATIC_POD_TIMEOUT = 240
+REVERT_TIMEOUT = 120
+STABLE_SECONDS = 12
+# A static pod's grace period is 30 s (kubeadm's manifests, and the default of terminationGracePeriodSeconds): an old process
+# that is still there after it and a moment, and healthy, stays.
+GRACE_SECONDS = 30
+MOMENT_SECONDS = 10
+# A revert that was ended itself, or that failed, is taken up again after this long.
+RETRY_SECONDS = 30
+# A file system that has not answered after this long is taken for dead: it must not keep the rest from being put back.
+IO_SECONDS = 15
+# The start that systemd has in its queue at boot is waited for no longer than this; what hangs in the unit (an ExecStartPre, a process
+# that does not obey) is ended after STOP_SECONDS. systemd's own limits, 90 s by default, may be switched off.
+TURN_SECONDS = 60
+STOP_SECONDS = 15
+# The journal may be slow, or large.
+EVIDENCE_SECONDS = 10
+# At boot the kubelet is kept waiting for so long where a file cannot be put back yet; after that it is tried at this interval.
+BOOT_SECONDS = 90
+BOOT_RETRY_SECONDS = 10
+# What is left of confirm_timeout once the new process may have used all of its time: for the proof.
+PROOF_SECONDS = 120
+# The shortest confirm_timeout: a kubelet's start, STABLE_SECONDS, and a moment for the proof.
+LEAST_CONFIRM_SECONDS = 45
+# Ended changes that stay on a node.
+KEEP = 50
+
+
+@dataclass(frozen=True)
+class FileEdit:
+    """A file's whole content before and after; None where there is no such file. `mode` counts for new files only."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    mode: int = 0o644
+
+    @property
+    def before_sha256(self) -> str:
+        return _sha256(self.before)
+
+    @property
+    def after_sha256(self) -> str:
+        return _sha256(self.after)
+
+    def diff(self) -> str:
+        """Unified diff for a person to read, secrets masked. Bytes that are not UTF-8 are shown escaped; control characters too."""
+        diff = "".join(
+            difflib.unified_diff(
+                _lines(_masked(self.path, self.before)),
+                _lines(_masked(self.path, self.after)),
+                fromfile=one_line(self.path) if self.before is not None else "/dev/null",
+                tofile=one_line(self.path) if self.after is not None else "/dev/null",
+            )
+        )
+        return diff or (f"{self.path}: differs in what is not shown\n" if self.before != self.after else "")
+
+
+def _masked(path: str, data: bytes | None) -> bytes | None:
+    return data and masker(path)(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _sha256(data: bytes | None) -> str:
+    return ABSENT if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _lines(data: bytes | None) -> list[str]:
+    shown = []
+    for line in (data or b"").split(b"\n"):
+        text = line.decode("utf-8", "backslashreplace")
+        shown.append("".join(c if c == "\t" or c.isprintable() else repr(c)[1:-1] for c in text) + "\n")
+    if shown and data is not None and data.endswith(b"\n"):
+        shown.pop()
+    elif data:
+        shown[-1] += "\\ No newline at end of file\n"
+    else:
+        shown.clear()
+    return shown
+
+
+def cmdline_sha256(argv: Sequence[str] | None) -> str:
+    """sha256 of /proc/PID/cmdline of a process started with `argv`; "" where the arguments are not known (None)."""
+    if argv is None:
+        return ""
+    return hashlib.sha256(b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in argv)).hexdigest()
+
+
+def change_id(run_id: str, host: str, component: str) -> str:
+    """The name of a change. Part of a unit's name and of a path: only letters, digits and dashes."""
+    return re.sub(r"[^A-Za-z0-9-]+", "-", f"{run_id}-{host}-{component}")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one node is to go through in one phase, and how it is seen to have worked.
+
+    `old_argv` and `new_argv` are the arguments of the process before and after, None where they cannot be told beforehand;
+    `arguments_sha256` are the sums of both where only those are known ("": not even they). `patience` multiplies the waits.
+    `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container.
+    """
+
+    id: str
+    node: str
+    component: str
+    kind: Literal["kubelet", "static-pod"]
+    unit: str
+    summary: str
+    files: tuple[FileEdit, ...]
+    health_url: str
+    old_argv: tuple[str, ...] | None
+    new_argv: tuple[str, ...] | None
+    daemon_reload: bool = False
+    pod: str = ""
+    container: str = ""
+    wanted_confirm_timeout: int | None = None
+    soak: int = 0
+    arguments_sha256: tuple[str, str] | None = None
+    patience: float = 1.0
+
+    @property
+    def old_arguments(self) -> str:
+        return self.arguments_sha256[0] if self.arguments_sha256 else cmdline_sha256(self.old_argv)
+
+    @property
+    def new_arguments(self) -> str:
+        return self.arguments_sha256[1] if self.arguments_sha256 else cmdline_sha256(self.new_argv)
+
+    @property
+    def confirm_timeout(self) -> int:
+        """Seconds from the first touch until the node puts back what is not confirmed; a soak comes on top."""
+        default = self._start_timeout + self._patient(PROOF_SECONDS)
+        return (default if self.wanted_confirm_timeout is None else self.wanted_confirm_timeout) + self.soak
+
+    @property
+    def apply_timeout(self) -> int:
+        """Seconds for the new process to become healthy and stay so; never all of the time until the deadline."""
+        return min(self._start_timeout, self.confirm_timeout - self.soak - 10)
+
+    @property
+    def revert_timeout(self) -> int:
+        """Seconds for each rung of the way back."""
+        return self._patient(REVERT_TIMEOUT)
+
+    @property
+    def io_seconds(self) -> int:
+        """Seconds for one look at, or write to, a file on the way back."""
+        return self._patient(IO_SECONDS)
+
+    @property
+    def settle_seconds(self) -> int:
+        """Seconds that an old process, found on the way back, must stay healthy: it may be in its grace period."""
+        return GRACE_SECONDS + self._patient(MOMENT_SECONDS)
+
+    @property
+    def _start_timeout(self) -> int:
+        return self._patient(KUBELET_TIMEOUT if self.kind == "kubelet" else STATIC_POD_TIMEOUT)
+
+    def _patient(self, seconds: int) -> int:
+        return math.ceil(seconds * self.patience)

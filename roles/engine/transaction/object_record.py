@@ -1,0 +1,132 @@
+"""What is kept of a run on API objects: each object's changed fields before and after, and how it ended. Pure.
+
+The node that holds the cluster's lock keeps it as one change, and the operator's own record has the same lines. Its first line says whose
+run it is (`component`, the capability that undoes it) and what its undoing must know (`about`); then each object has a line before it is
+written, and one when it is over. No object is kept whole: a field with a secret in it is masked, and then it cannot be put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.transaction.mask import mask, mask_text
+from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, begun, is_secret, now
+
+
+def kind_of_run(capability: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record says once."""
+    return {"kind": OBJECTS_KIND, "component": capability, "about": dict(about)}
+
+
+def first_line(
+    info: RunInfo, change: str, node: str, capability: str, about: Mapping[str, Any], summary: str, undoes: str
+) -> dict[str, Any]:
+    """`node` is who keeps the record, `undoes` the record that this run undoes, or ""."""
+    return {**begun(info, 1, change, undoes), **kind_of_run(capability, about), "node": node, "summary": mask_text(summary)}
+
+
+def planned(
+    run: str, order: int, name: str, action: str, summary: str, fields: Iterable[Mapping[str, Any]], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One object, before it is written. `about` says what else its undoing needs: path, UID."""
+    return {
+        **about,
+        "event": "plan",
+        "run": run,
+        "order": order,
+        "object": name,
+        "what": action,
+        "summary": mask_text(summary),
+        "fields": [_masked(field) for field in fields],
+    }
+
+
+def _masked(field: Mapping[str, Any]) -> dict[str, Any]:
+    values = {key: field[key] for key in ("before", "after")}
+    if not is_secret(".".join(map(str, field["path"])), values):
+        return dict(field)
+    return {**field, **{key: value if value is None else mask(str(value)) for key, value in values.items()}, "masked": True}
+
+
+def ended(name: str, outcome: str, why: str, proof: str, seconds: float) -> dict[str, Any]:
+    """How one object ended."""
+    return {
+        "event": "end",
+        "object": name,
+        "at": now(),
+        "outcome": outcome,
+        "why": mask_text(why),
+        "proof": mask_text(proof),
+        "seconds": round(seconds, 1),
+    }
+
+
+@dataclass(frozen=True)
+class ChangedField:
+    """`before` and `after` are None where the object had no such field; `masked`: they are not the values."""
+
+    path: tuple[str, ...]
+    before: Any
+    after: Any
+    masked: bool = False
+
+
+@dataclass(frozen=True)
+class ChangedObject:
+    """One object of a run: `name` as the run's table has it, `action` what was done to it. `outcome` is "" where its end was not recorded:
+    it may have been written. `about` is its whole line."""
+
+    name: str
+    action: str
+    fields: tuple[ChangedField, ...]
+    about: Mapping[str, Any]
+    outcome: str = ""
+
+    @property
+    def path(self) -> str:
+        return str(self.about["path"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.about.get("uid") or "")
+
+    @property
+    def masked(self) -> list[str]:
+        """The fields whose values the record does not have."""
+        return [".".join(field.path) for field in self.fields if field.masked]
+
+
+@dataclass(frozen=True)
+class ObjectsRecord:
+    """A run on API objects as its record has it. `change` is the name of the record on its node, "" where only the operator's own has it;
+    `capability` is who undoes it."""
+
+    run: str
+    change: str
+    capability: str
+    about: Mapping[str, Any]
+    objects: tuple[ChangedObject, ...]
+
+
+def parse(run: str, events: Sequence[Mapping[str, Any]]) -> ObjectsRecord | None:
+    """None where these are no events of a run on API objects. Raises ValueError where a line lacks something."""
+    first = next((event for event in events if event.get("kind") == OBJECTS_KIND), None)
+    if first is None:
+        return None
+    try:
+        outcomes = {str(event["object"]): str(event["outcome"]) for event in events if event.get("event") == "end"}
+        objects = [_object(event, outcomes) for event in events if event.get("event") == "plan" and "object" in event]
+        return ObjectsRecord(run, str(first.get("change") or ""), str(first["component"]), dict(first["about"]), tuple(objects))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"the record of run {run} lacks something ({type(error).__name__}: {error}); undo it by hand") from error
+
+
+def _object(event: Mapping[str, Any], outcomes: Mapping[str, str]) -> ChangedObject:
+    name = str(event["object"])
+    fields = tuple(
+        ChangedField(tuple(map(str, field["path"])), field["before"], field["after"], bool(field.get("masked")))
+        for field in event["fields"]
+    )
+    return ChangedObject(name, str(event["what"]), fields, {**event, "path": str(event["path"])}, outcomes.get(name, ""))

@@ -1,0 +1,301 @@
+"""What is kept of a run and of each change: who, from where, what, before, after, proofs, how it ended. JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import getpass
+import hashlib
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from roles.engine.transaction.change_script import Holder
+from roles.engine.transaction.mask import mask_command, mask_text
+from roles.engine.transaction.model import Change, FileEdit
+from roles.engine.transaction.refusal import Refusal
+
+#: Of the lines that are written here, as the first of them says it. Records from before it was said are format 0; they are read as well.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One command of an operator. `who` is user@host, `origin` the address it came from where that is another machine, `data` the
+    sha256 of what was wanted of each host, `at` UTC as in RFC 3339, `number` that of the run as the cluster counts them (None until it
+    is begun): {"count": the count's name, "number": 7}."""
+
+    id: str
+    who: str
+    origin: str
+    command: str
+    data: str
+    at: str
+    number: Mapping[str, str | int] | None = None
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(self.id, self.who, self.command)
+
+
+def this_run(run_id: str, desired: Mapping[str, Any]) -> RunInfo:
+    """The run of this process; `desired` is what is wanted of each host, as plain data."""
+    text = json.dumps(desired, sort_keys=True, default=str)
+    return RunInfo(
+        id=run_id,
+        who=f"{os.environ.get('SUDO_USER') or getpass.getuser()}@{socket.gethostname()}",
+        origin=os.environ.get("SSH_CONNECTION", "").split(" ")[0],
+        command=" ".join(mask_command([Path(sys.argv[0]).name, *sys.argv[1:]])),
+        data=hashlib.sha256(text.encode()).hexdigest(),
+        at=now(),
+    )
+
+
+def new_run_id() -> str:
+    """Begins with a letter, since pyinfra makes numbers of what looks like one; sorts by its time."""
+    return time.strftime("r%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
+
+
+def now() -> str:
+    """For people to read; nothing is decided by it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@dataclass(frozen=True)
+class Effective:
+    """Values in effect of what a change is about, each {"before": ..., "after": ...}: `gates` by name (None where there is nothing
+    to be held to), `settings` by the field of the component's configuration, dots between its parts (None: not set)."""
+
+    gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def undone(self) -> Effective:
+        """The other way round."""
+        return Effective(_turned(self.gates), _turned(self.settings))
+
+    def recorded(self) -> dict[str, Any]:
+        """As plain data, without what holds a secret."""
+        settings = {name: dict(values) for name, values in self.settings.items() if not is_secret(name, values)}
+        return {"gates": {name: dict(values) for name, values in self.gates.items()}, "settings": settings}
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any]) -> Effective:
+        """From a plan record."""
+        return cls(plan.get("gates") or {}, plan.get("settings") or {})
+
+
+def is_secret(name: str, values: Mapping[str, Any]) -> bool:
+    """Whether the values of a field must not be in a record."""
+    # A secret by the field's own name, whatever the names below it are; or by what its values look like.
+    texts = (f"{name.rpartition('.')[2]}=value", json.dumps(dict(values)))
+    return any(mask_text(text) != text for text in texts)
+
+
+def _turned(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: {"before": value.get("after"), "after": value.get("before")} for name, value in values.items()}
+
+
+#: The kinds of what is no node's, as records have them beside those of model.Change: one ConfigMap; a run on API objects.
+CLUSTER_KIND, OBJECTS_KIND = "configmap", "objects"
+
+
+def begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
+    """What the record of every change begins with. `undoes` is the change that this one undoes, or ""."""
+    return {
+        "event": "plan",
+        "format": FORMAT,
+        "run": info.id,
+        "number": dict(info.number) if info.number is not None else None,
+        "who": info.who,
+        "from": info.origin,
+        "command": info.command,
+        "data": info.data,
+        "at": info.at,
+        "order": order,
+        "change": change,
+        "undoes": undoes,
+    }
+
+
+def cluster_record(
+    info: RunInfo, order: int, change: str, node: str, component: str, summary: str, fields: Sequence[Mapping[str, Any]], undoes: str = ""
+) -> dict[str, Any]:
+    """All that is known of a change of the cluster itself before it is written. `node` is who keeps the record, `component` the object,
+    `fields` those of its values that change: {"path": [...], "before": ..., "after": ...}, None where there is none."""
+    return {
+        **begun(info, order, change, undoes),
+        "node": node,
+        "component": component,
+        "kind": CLUSTER_KIND,
+        "summary": mask_text(summary),
+        "fields": [dict(field) for field in fields],
+    }
+
+
+def plan_record(info: RunInfo, order: int, change: Change, effective: Effective, undoes: str = "") -> dict[str, Any]:
+    """All that is known of a change before it is applied, without any file's content. `undoes` is the change that this one
+    undoes, or ""."""
+    return {
+        **begun(info, order, change.id, undoes),
+        "node": change.node,
+        "component": change.component,
+        "kind": change.kind,
+        "unit": change.unit,
+        "summary": mask_text(change.summary),
+        "files": [file_record(edit) for edit in change.files],
+        "arguments": {"before": change.old_arguments, "after": change.new_arguments},
+        "health_url": change.health_url,
+        "daemon_reload": change.daemon_reload,
+        "pod": change.pod,
+        "container": change.container,
+        **effective.recorded(),
+    }
+
+
+def file_record(edit: FileEdit) -> dict[str, str]:
+    return {"path": edit.path, "before": edit.before_sha256, "after": edit.after_sha256, "mode": f"{edit.mode:04o}"}
+
+
+def end_record(change_id: str, outcome: str, why: str, proof: str, seconds: float) -> dict[str, Any]:
+    """How a change ended; `seconds` from the first touch."""
+    return {
+        "event": "end",
+        "change": change_id,
+        "at": now(),
+        "outcome": outcome,
+        "why": mask_text(why),
+        "proof": mask_text(proof),
+        "seconds": round(seconds, 1),
+    }
+
+
+class Unrecorded(Exception):
+    """A record could not be written, so nothing more may be begun: without it there is no way back. Names the file and the way out."""
+
+
+class RunRecord:
+    """The operator's own record of a run: one file of JSON lines, 0600, each of them whole and on disk before `write` returns.
+
+    The first line has the format (FORMAT) and the run. A line that could not be written whole is taken back, so that what follows it
+    can be read.
+    """
+
+    def __init__(self, info: RunInfo) -> None:
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+        self.path = Path(state) / "daytwo/runs" / f"{info.id}.jsonl"
+        self._begin = {"event": "run", "format": FORMAT, **asdict(info)}
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Add a line. Raises Unrecorded."""
+        try:
+            if self._begin:
+                self._create()
+                self._append(self._begin)
+                self._begin = {}
+            self._append(event)
+        except OSError as error:
+            raise Unrecorded(
+                f"the record {self.path} could not be written ({error.strerror or error}), and nothing is begun without it; "
+                "make room there, or name another place by the environment: XDG_STATE_HOME=DIRECTORY"
+            ) from error
+
+    def _create(self) -> None:
+        """The file, new and empty; what led to it is on disk, too."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists() or self.path.stat().st_size:
+            # One that is there is another run's.
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        for directory in list(self.path.parents)[:3]:
+            _sync_directory(directory)
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        data = memoryview(json.dumps(event, sort_keys=True).encode() + b"\n")
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            before = os.fstat(descriptor).st_size
+            try:
+                while data:
+                    # A disk that is nearly full takes a part, and says so by the number alone.
+                    data = data[os.write(descriptor, data) :]
+                os.fsync(descriptor)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, before)
+                raise
+        finally:
+            os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems of other machines keep no directory that could be synced (fsync(2): EINVAL).
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a record says: `events` in their order, and the numbers of its lines that are `damaged` (from 1). `cut`: the last line is one
+    of them, as a power cut or a full disk leaves it. `format` is that of the first event; 0 where it says none."""
+
+    events: tuple[dict[str, Any], ...]
+    damaged: tuple[int, ...]
+    cut: bool
+    format: int
+
+    @property
+    def of_newer(self) -> bool:
+        """A newer daytwo wrote it: its words may mean something else."""
+        return self.format > FORMAT
+
+
+def parse_events(data: bytes) -> Events:
+    """Every line that can be read, of an operator's record or of a node's. Raises nothing."""
+    events: list[dict[str, Any]] = []
+    damaged: list[int] = []
+    # Not splitlines: a JSON text may hold other line ends than this one.
+    lines = data.split(b"\n")
+    whole = lines[-1] == b""
+    lines = lines[:-1] if whole else lines
+    for number, line in enumerate(lines, 1):
+        event = _event(line)
+        if event is None:
+            damaged.append(number)
+        else:
+            events.append(event)
+    found = events[0].get("format") if events else None
+    version = found if isinstance(found, int) and found >= 0 else 0 if found is None else FORMAT + 1
+    return Events(tuple(events), tuple(damaged), bool(damaged) and damaged[-1] == len(lines), version)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_events(path: Path) -> Events:
+    """An operator's record, to be acted on; its last line may be cut. Raises OSError, and Refusal where it is not to be relied on."""
+    found = parse_events(path.read_bytes())
+    if found.of_newer:
+        way_out = "use the daytwo that wrote it, or a later one"
+        raise Refusal(str(path), f"a newer daytwo wrote this record (format {found.format}; this one reads {FORMAT} and older)", way_out)
+    inside = found.damaged[:-1] if found.cut else found.damaged
+    if inside:
+        lines = f"line {', '.join(map(str, inside))} of this record cannot be read"
+        raise Refusal(str(path), f"{lines}, so what else was done is not known", "read the others and undo by hand, or take that line out")
+    return found

@@ -1,0 +1,143 @@
+"""PriorityClasses, and the workloads that have one: planned by the API server's dry run, applied server-side, read back."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from roles.engine import bridge
+from roles.engine.api import Api, ApiError
+from roles.engine.bridge import Fleet, show
+from roles.engine.object_changes import Consents, ObjectRun, Plan, Session, api_object, dry_run, open_session, show_plan
+from roles.engine.object_changes import report as object_report
+from roles.engine.proof import NoApi, survey
+from roles.engine.rollout import Options, Stage, Turns, deploying
+from roles.engine.rollout import options as run_options
+from roles.engine.timeouts import unless_set
+from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.priority_classes import plan as planning
+from roles.priority_classes import way_back
+from roles.priority_classes.class_facts import LiveClasses
+from roles.priority_classes.compliance import unmet_class, unmet_workload
+from roles.priority_classes.model import Desired, read
+from roles.priority_classes.plan import Action
+from roles.priority_classes.write import Writer, read_live
+
+#: As records name the runs that this undoes.
+CAPABILITY = "priority_classes"
+
+
+def _read(fleet: Fleet) -> tuple[Options, Desired]:
+    if not fleet.targets:
+        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
+    options = run_options.read(fleet.targets)
+    try:
+        desired = read([(remote.name, remote.data) for remote in fleet.inventory])
+    except Refusal as refusal:
+        raise bridge.refusals([refusal]) from None
+    if desired is None:
+        raise bridge.refuse(
+            "no host has priority_classes or workloads in its data; set them in group_data, or with --data priority_classes=NAME=VALUE"
+        )
+    return options, desired
+
+
+@deploying("Priority classes", _read, all_reachable=True, of_cluster=True)
+def priority_classes(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
+    """Make the cluster's PriorityClasses as the inventory's data has them, and give workloads theirs.
+
+    Data keys: priority_classes, workloads, replace, prune, force, only, rollout_timeout, kubeconfig, and take_over
+    (roles/engine/rollout/options.py). Raises DeployError, before anything is written, where the plan is refused.
+    """
+    return Turns.of(_prepare(fleet, *asked), fleet, "priority classes", "apply, and read back")
+
+
+def _prepare(fleet: Fleet, options: Options, desired: Desired) -> ObjectRun:
+    api = _session(fleet, desired.kubeconfig)
+    plan = planning.make(desired, _live(api))
+    bridge.stop(plan.refusals)
+    plan.actions = dry_run(plan.actions, api, partial(_shown, force=desired.force))
+    writer = Writer(api, force=desired.force, rollout_timeout=desired.rollout_seconds)
+    timeout = desired.rollout_timeout if "rollout_timeout" in desired.model_fields_set else None
+    run = _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout)
+    show_plan(run, plan)
+    return run
+
+
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
+    api = _session(fleet, consents.kubeconfig)
+    asked = record.about.get("rollout_timeout")
+    seconds = unless_set(asked or Desired.model_fields["rollout_timeout"].default, asked is not None)
+    plan = way_back.make(record, _live(api), force=consents.force, rollout_seconds=seconds)
+    bridge.stop(plan.refusals)
+    plan.actions = dry_run(plan.actions, api, partial(_shown, force=consents.force))
+    writer = Writer(api, force=consents.force, rollout_timeout=seconds)
+    run = _run(fleet, options, plan, writer, {"undo": record.run}, asked, record.change)
+    show(f"\nUndoing run {record.run}")
+    show_plan(run, plan)
+    return run
+
+
+def _session(fleet: Fleet, kubeconfig: str | None) -> Session:
+    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
+    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
+    bridge.stop(found.refusals)
+    return open_session(fleet, found, kubeconfig)
+
+
+def _live(api: Session) -> LiveClasses:
+    try:
+        return api.asked(read_live)
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
+
+
+def _run(
+    fleet: Fleet,
+    options: Options,
+    plan: Plan[Action],
+    writer: Writer,
+    wanted: dict[str, object],
+    rollout_timeout: int | None,
+    undoes: str = "",
+) -> ObjectRun:
+    return ObjectRun(
+        this_run(new_run_id(), wanted),
+        [Stage(writer.steps(plan.actions))],
+        fleet,
+        options.take_over,
+        lambda run: object_report.show_objects_end(run, plan.rest),
+        capability=CAPABILITY,
+        about={"rollout_timeout": rollout_timeout},
+        leaving=writer.leaving,
+        undoes=undoes,
+        warnings=writer.rolling.warnings,
+    )
+
+
+def _shown(action: Action, api: Api, *, force: bool) -> str:
+    name = action.name.replace(" ", "/")
+    if action.before is not None and action.what in ("remove", "replace"):
+        api.delete(action.path, api_object.uid(action.before), version=api_object.version(action.before), dry_run=True)
+    if action.manifest is None:
+        return api_object.diff(action.before, None, name)
+    if action.what == "replace":
+        # What is there cannot be applied to: this is a new object, and only its deletion could be tried.
+        return api_object.diff(action.before, action.manifest, name)
+    made = api.apply(action.path, action.first or action.manifest, force=force, dry_run=True)
+    if action.first is not None:
+        made["globalDefault"] = True
+    return api_object.diff(action.before, made, name)
+
+
+__all__ = [
+    "CAPABILITY",
+    "Desired",
+    "LiveClasses",
+    "priority_classes",
+    "read",
+    "read_live",
+    "undo",
+    "unmet_class",
+    "unmet_workload",
+]

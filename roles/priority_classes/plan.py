@@ -1,0 +1,296 @@
+"""From what is wanted and what the cluster has to what is to be done, refused, or only told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from roles.engine.object_changes import Object, Plan, api_object, class_of, managers, meant
+from roles.engine.object_changes import workload as rollout
+from roles.priority_classes.class_facts import LiveClasses, Usage, is_default, is_ours, policy_of, value_of
+from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload
+from roles.priority_classes.model import CLASSES_PATH, SYSTEM_PREFIX, Desired, PriorityClass, Workload, workload_key
+
+What = Literal["create", "update", "replace", "remove", "assign"]
+_API_VERSIONS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1"}
+
+
+@dataclass(frozen=True)
+class Action:
+    """One write. `before` is the object as it was read (None: there is none), `manifest` what is applied (None: it is removed);
+    `notes` say what will be felt. `shown` is the diff by the API server's dry run, where there was one.
+
+    `first`: the manifest of the dry run, where the real one could only be accepted after an action before it.
+    """
+
+    what: What
+    name: str
+    path: str
+    before: Object | None
+    manifest: Mapping[str, Any] | None
+    summary: str
+    notes: tuple[str, ...] = ()
+    wanted: PriorityClass | None = None
+    workload: Workload | None = None
+    first: Mapping[str, Any] | None = None
+    shown: str = ""
+
+
+def make(desired: Desired, live: LiveClasses) -> Plan[Action]:
+    """The plan. What only the API server knows (conflicts of managers, admission) its dry run adds to the refusals later."""
+    plan = Plan[Action]()
+    _check_only(desired, live, plan)
+    moving = {
+        api_object.uid(found)
+        for item in desired.chosen_workloads
+        if unmet_workload(item, live) and (found := live.find(item.kind, item.namespace, item.name)) is not None
+    }
+    removed = _removals(desired, live, moving, plan)
+    _one_default(desired, live, removed, plan)
+    changing = [action for item in desired.classes if (action := _class(item, desired, live, plan)) is not None]
+    assigning = [action for item in desired.chosen_workloads if (action := _workload(item, desired, live, removed, plan)) is not None]
+    plan.actions = ordered(changing, assigning, [removed[name] for name in sorted(removed)])
+    return plan
+
+
+def _check_only(desired: Desired, live: LiveClasses, plan: Plan[Action]) -> None:
+    if desired.only is None:
+        return
+    known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
+    taken = [*(item.name for item in desired.classes), *(item.key for item in desired.chosen_workloads)]
+    for name in desired.only:
+        if not (workload_key(name) in taken or (name in live.classes and desired.drops(name))):
+            plan.refusals.append(
+                f"only: {name!r} is no class and no workload of the data{meant(name, known) or f'; there are {_list(known)}'}"
+            )
+
+
+def _list(names: Collection[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+# ---- classes
+
+
+def _class(item: PriorityClass, desired: Desired, live: LiveClasses, plan: Plan[Action]) -> Action | None:
+    found = live.classes.get(item.name)
+    name = f"PriorityClass {item.name}"
+    notes = _default_notes(item, found)
+    if found is None:
+        return Action("create", name, item.path, None, item.manifest(), f"create it, value {item.value}", notes, item)
+    fixed = immutable(item, found)
+    if fixed:
+        return _replace(item, found, fixed, desired, live, plan, notes)
+    unmet = unmet_class(item, found)
+    if unmet is None:
+        owner = "" if is_ours(found) else f" (made by {_list(managers(found, 'f:value'))})"
+        plan.unchanged.append((name, f"as wanted{owner}"))
+        return None
+    # The resource version: nothing that came after this look is written over unseen.
+    manifest = _with(item.manifest(), resourceVersion=api_object.version(found))
+    return Action("update", name, item.path, found, manifest, f"set {_list(unmet.fields)}", notes, item)
+
+
+def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]:
+    before, after = found is not None and is_default(found), default_after(item, found)
+    if after and not before:
+        return (f"from then on every new pod without a class gets {item.name} ({item.value}); pods that are there keep what they have",)
+    if before and not after:
+        return ("from then on new pods without a class get the priority 0, or what the next globalDefault is",)
+    return ()
+
+
+def _replace(
+    item: PriorityClass, found: Object, fixed: list[str], desired: Desired, live: LiveClasses, plan: Plan[Action], notes: tuple[str, ...]
+) -> Action | None:
+    name, usage = f"PriorityClass {item.name}", live.users(item.name)
+    why = f"{name}: {' and '.join(fixed)}: Kubernetes never changes these in place; it is {usage}"
+    if not desired.replace:
+        plan.refusals.append(
+            f"{why}; give the new value another name and move the workloads to it (data key workloads), or have it deleted and made anew "
+            "by --data replace=true: running pods then keep the old number"
+        )
+        return None
+    if not is_ours(found) and not desired.force:
+        plan.refusals.append(
+            f"{name}: replace would delete a class that {_list(managers(found, 'f:value'))} made; "
+            "leave it to that, choose another name, or take it over by --data force=true"
+        )
+        return None
+    lost = [key for key in ("description", "globalDefault") if found.get(key) and item.manifest().get(key) is None]
+    lost += [
+        key
+        for key, wanted in (("labels", item.labels), ("annotations", item.annotations))
+        if set(found["metadata"].get(key) or {}) - set(wanted)
+    ]
+    keeps = f"running pods keep the old number until they are made anew ({value_of(found)}, {policy_of(found)})"
+    told = (
+        "deleted and made anew; in the moment between, pods that name it cannot be created",
+        f"{keeps}: {_list(usage.pods)}" if usage.pods else "no running pod has it",
+        *([f"what the data does not have is lost with the old one: {_list(lost)}"] if lost else []),
+        *([f"its workloads make new pods with the new number: {_list(usage.workloads)}"] if usage.workloads else []),
+    )
+    summary = f"replace it: {' and '.join(fixed)} in place"
+    return Action("replace", name, item.path, found, item.manifest(), summary, (*told, *notes), item)
+
+
+def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
+    return {**manifest, "metadata": {**manifest["metadata"], **{key: value for key, value in metadata.items() if value}}}
+
+
+def _one_default(desired: Desired, live: LiveClasses, removed: Mapping[str, Action], plan: Plan[Action]) -> None:
+    """A second globalDefault is refused here, with the first one's name; the API server does too, but for a race."""
+    wanted = {item.name: item for item in desired.classes}
+    defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
+    others = [name for name, found in sorted(live.classes.items()) if is_default(found) and name not in wanted and name not in removed]
+    for name in others if defaults else ():
+        found = live.classes[name]
+        plan.refusals.append(
+            f"PriorityClass {defaults[0]}: globalDefault, and {name!r} in the cluster is it already (value {value_of(found)}, "
+            f"set by {_list(managers(found, 'f:globalDefault'))}); a cluster has one: take it from {name!r} first "
+            f"(have it in the data with globalDefault false), or leave it out here"
+        )
+    if not others and len(defaults) > 1:
+        plan.refusals.append(f"{' and '.join(defaults)} would both be the globalDefault; set globalDefault to false on one of them")
+
+
+# ---- dropped classes
+
+
+def _removals(desired: Desired, live: LiveClasses, moving: Collection[str], plan: Plan[Action]) -> dict[str, Action]:
+    removed = {}
+    for name, found in sorted(live.classes.items()):
+        if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
+            continue
+        told = f"PriorityClass {name}"
+        if not is_ours(found):
+            if desired.only is not None:
+                plan.refusals.append(f"{told}: {_list(managers(found, 'f:value'))} made it, and daytwo removes only what it made")
+            continue
+        # The one that is the default goes before its successor comes, and so before any workload has left it.
+        now, after = live.users(name), live.users(name, () if is_default(found) else moving)
+        if not desired.prune:
+            plan.kept.append((told, f"dropped from the data, made by daytwo, {now}; to remove it: --data prune=true"))
+        elif after.any:
+            plan.refusals.append(
+                f"{told}: dropped from the data, and {after}; a class that is used is never removed: give these another class first "
+                "(data key workloads), or put it back into the data"
+            )
+        else:
+            removed[name] = Action(
+                "remove", told, f"{CLASSES_PATH}/{name}", found, None, "remove it: no longer in the data",
+                removal_notes(found, now),
+            )  # fmt: skip
+    return removed
+
+
+def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
+    notes = []
+    if now.any:
+        notes.append(f"{now}, and these leave it in this run; it is looked at again before it is removed")
+    if now.old_revisions:
+        notes.append(f"old revisions name it and could make no pods any more, should one be rolled back to: {_list(now.old_revisions)}")
+    if is_default(found):
+        notes.append("it is the globalDefault: new pods without a class then get the priority 0, or the next default's")
+    return tuple(notes)
+
+
+# ---- workloads
+
+
+def _workload(item: Workload, desired: Desired, live: LiveClasses, removed: Mapping[str, Action], plan: Plan[Action]) -> Action | None:
+    name = f"{item.kind} {item.namespace}/{item.name}"
+    found = live.find(item.kind, item.namespace, item.name)
+    if found is None:
+        there = [str(other["metadata"]["name"]) for other in live.of(item.kind) if other["metadata"].get("namespace") == item.namespace]
+        near = meant(item.name, there) or f"; there are {_list(sorted(there))}"
+        plan.refusals.append(f"{name}: there is none in that namespace{near}")
+        return None
+    wanted = next((other for other in desired.classes if other.name == item.priority_class), None)
+    in_cluster = live.classes.get(item.priority_class)
+    problems = []
+    if item.priority_class in removed or (wanted is None and in_cluster is None):
+        known = [*(other.name for other in desired.classes), *(key for key in live.classes if key not in removed)]
+        why = "this run removes it" if item.priority_class in removed else f"there is none{meant(item.priority_class, known)}"
+        problems.append(f"PriorityClass {item.priority_class!r}: {why}; have it in priority_classes, or name one of {_list(sorted(known))}")
+    current = class_of(item.kind, found)
+    if not problems and unmet_workload(item, live) is None:
+        plan.unchanged.append((name, f"has {current}"))
+        return None
+    value = wanted.value if wanted is not None else value_of(in_cluster) if in_cluster is not None else None
+    spec = api_object.template(item.kind, found)
+    if spec.get("priority") not in (None, value):
+        problems.append(f"its template sets priority {spec['priority']} itself, and the API lets no such pod in; take that out first")
+    problems += rollout.not_rollable(item.kind, found)
+    if problems:
+        plan.refusals += [f"{name}: {problem}" for problem in problems]
+        return None
+    return assign(item, found, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
+
+
+def assign(item: Workload, found: Object, live: LiveClasses, becomes: str, rollout_seconds: float) -> Action:
+    """Give a workload its class, or none where `item` has none. `becomes` is that class in words."""
+    count, current = api_object.replicas(item.kind, found), class_of(item.kind, found)
+    old = live.classes.get(current)
+    was = f"{current} ({value_of(old)})" if old is not None else current or "no class"
+    notes = (
+        f"re-creates its pods, {count} of them ({rollout.how_it_rolls(item.kind, found)})"
+        if count
+        else "it has no pods now; none is re-created",
+        f"waits {rollout_seconds:g} s for the roll-out, then for the old pods to end; "
+        "one that fails is undone, which re-creates its pods once more",
+    )
+    manifest = assignment(item, found, item.priority_class or None)
+    name = f"{item.kind} {item.namespace}/{item.name}"
+    # The API server checks the class only when pods are made: a dry run is as good before the class is there.
+    return Action("assign", name, item.path, found, manifest, f"class {was} -> {becomes}", notes, None, item)
+
+
+def assignment(item: Workload, found: Object, priority_class: str | None) -> dict[str, Any]:
+    """What is applied to give a workload its class: this one field, and the UID, so that nothing is created in a deleted one's place.
+
+    None leaves the field out: it goes where daytwo alone had set it. Server-side apply is the right tool here, where others own the rest
+    of the object: it names the manager that owns this very field, and refuses, and their next apply meets the same. A JSON patch would
+    win silently, and lose silently.
+    """
+    manifest: dict[str, Any] = {
+        "apiVersion": _API_VERSIONS[item.kind],
+        "kind": item.kind,
+        "metadata": {"name": item.name, "namespace": item.namespace, "uid": api_object.uid(found)},
+    }
+    if priority_class is not None:
+        manifest["spec"] = {"template": {"spec": {"priorityClassName": priority_class}}}
+    return manifest
+
+
+def ordered(changing: list[Action], assigning: list[Action], removing: list[Action]) -> list[Action]:
+    """The order of a plan's actions. A default makes room before its successor comes; classes come before the workloads that name them,
+    and go after them."""
+
+    def frees(action: Action) -> bool:
+        return action.before is not None and is_default(action.before)
+
+    def becomes(action: Action) -> bool:
+        wanted = action.wanted
+        return wanted is not None and default_after(wanted, action.before) and not (action.before and is_default(action.before))
+
+    leaving = [action for action in removing if frees(action)] + [
+        action for action in changing if frees(action) and action.wanted is not None and not default_after(action.wanted, action.before)
+    ]
+    coming = [action for action in changing if becomes(action)]
+    if leaving:
+        coming = [_without_default(action) for action in coming]
+    names = {action.name for action in (*leaving, *coming)}
+    rest = [action for action in changing if action.name not in names]
+    return [*leaving, *rest, *coming, *assigning, *(action for action in removing if action.name not in names)]
+
+
+def _without_default(action: Action) -> Action:
+    """While the old default is still there, the API server's dry run would refuse the new one."""
+    assert action.manifest is not None
+    first = {key: value for key, value in action.manifest.items() if key != "globalDefault"}
+    return Action(
+        action.what, action.name, action.path, action.before, action.manifest, action.summary,
+        (*action.notes, "its globalDefault is left out of the dry run: the one before it is still there"), action.wanted, None, first,
+    )  # fmt: skip

@@ -1,0 +1,148 @@
+"""The way back of a run on PriorityClasses and workloads, from the fields that its record has. Pure.
+
+Only what that run set is set back: a field that somebody else has changed since is refused, unless `force`. What is as before needs
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from roles.engine.object_changes import NotUndone, Object, Path, Plan, api_object, judged, refuse_foreign
+from roles.engine.object_changes import workload as rollout
+from roles.engine.transaction import ChangedObject, ObjectsRecord
+from roles.priority_classes import class_facts, fields
+from roles.priority_classes import plan as planning
+from roles.priority_classes.class_facts import LiveClasses
+from roles.priority_classes.fields import CLASS_OF_PODS
+from roles.priority_classes.model import Workload
+from roles.priority_classes.plan import Action
+
+
+def make(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> Plan[Action]:
+    """What undoing a run comes to. `rollout_seconds`: how long each roll-out is waited for."""
+    plan, changing, assigning, removing = Plan[Action](), list[Action](), list[Action](), list[Action]()
+    workloads = [one for one in record.objects if one.action == "assign"]
+    classes = [one for one in record.objects if one.action != "assign"]
+    coming = {_name(one) for one in classes if one.action == "remove"}
+    for one in workloads:
+        found = judged(plan, one, lambda one: _workload(one, live, coming, force, rollout_seconds))
+        assigning += [found] if found is not None else []
+    leaving = {api_object.uid(action.before) for action in assigning if action.before is not None}
+    for one in classes:
+        if (found := judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
+            (removing if found.what == "remove" else changing).append(found)
+    # As for any plan: classes are there before the workloads that name them, and go after them.
+    plan.actions = planning.ordered(changing, assigning, removing)
+    return plan
+
+
+def _name(one: ChangedObject) -> str:
+    return one.path.rpartition("/")[2]
+
+
+def _foreign(one: ChangedObject, now: Mapping[Path, Any], found: Object, force: bool) -> None:
+    """Raises NotUndone where somebody else has changed it since."""
+    refuse_foreign(one.fields, now, partial(fields.owners, found), force)
+
+
+# ---- classes
+
+
+def _class(one: ChangedObject, live: LiveClasses, leaving: Collection[str], force: bool) -> Action | str:
+    """Raises NotUndone."""
+    found = live.classes.get(_name(one))
+    if one.action == "create":
+        return _uncreate(one, found, live, leaving, force)
+    if one.action == "update" and found is None:
+        return "is gone; there is nothing to put back"
+    now = fields.values(found)
+    if found is not None and all(now.get(field.path) == field.before for field in one.fields):
+        return "is as it was before already"
+    if one.action == "update" and found is not None:
+        _foreign(one, now, found, force)
+        return _put_back(one, found)
+    wanted = fields.as_class(_name(one), {field.path: field.before for field in one.fields if field.before is not None})
+    if found is None:
+        return Action("create", one.name, one.path, None, wanted.manifest(), f"create it again, value {wanted.value}", (), wanted)
+    if one.action == "remove":
+        raise NotUndone("foreign: that run removed it, and somebody has made another one since; look at it, and remove it first")
+    _foreign(one, now, found, force)
+    notes = (
+        "deleted and created again; in the moment between, pods that name it cannot be created",
+        f"running pods keep the number that they have ({class_facts.value_of(found)}, {class_facts.policy_of(found)})",
+    )
+    summary = f"replace it: value {class_facts.value_of(found)} -> {wanted.value}"
+    return Action("replace", one.name, one.path, found, wanted.manifest(), summary, notes, wanted)
+
+
+def _uncreate(one: ChangedObject, found: Object | None, live: LiveClasses, leaving: Collection[str], force: bool) -> Action | str:
+    """Raises NotUndone."""
+    if found is None:
+        return "is gone already"
+    if not class_facts.is_ours(found):
+        makers = ", ".join(api_object.managers(found, "f:value")) or "nobody"
+        raise NotUndone(
+            f"foreign: it is owned by {makers} by now, and daytwo removes only what it made; leave it to that, or remove it by hand"
+        )
+    _foreign(one, fields.values(found), found, force)
+    after = live.users(_name(one), () if class_facts.is_default(found) else leaving)
+    if after.any:
+        raise NotUndone(
+            f"{after}; a class that is used is never removed: give these another class first, or undo the run that gave them this one"
+        )
+    return Action(
+        "remove", one.name, one.path, found, None, "remove it: that run created it", planning.removal_notes(found, live.users(_name(one)))
+    )
+
+
+def _put_back(one: ChangedObject, found: Object) -> Action:
+    """The changed fields as before, and of the others what daytwo owns: what an apply leaves out goes. Raises NotUndone."""
+    said = fields.owned(found) | {("value",): class_facts.value_of(found)}
+    for field in one.fields:
+        said.pop(field.path, None)
+        if field.before is not None:
+            said[field.path] = field.before
+    wanted = fields.as_class(_name(one), said)
+    # The resource version: nothing that came after this look is written over unseen.
+    manifest = {**wanted.manifest(), "metadata": {**wanted.manifest()["metadata"], "resourceVersion": api_object.version(found)}}
+    names = ", ".join(".".join(field.path) for field in one.fields)
+    action = Action("update", one.name, one.path, found, manifest, f"set back {names}", (), wanted)
+    comes = fields.expected(action)
+    if kept := [field.path for field in one.fields if comes.get(field.path) != field.before]:
+        told = "; ".join(f"{'.'.join(path)} is owned by {', '.join(fields.owners(found, path)) or 'nobody'}, too" for path in kept)
+        raise NotUndone(f"{told}, and stays as it is when daytwo leaves it out: set it there")
+    return action
+
+
+# ---- workloads
+
+
+def _workload(one: ChangedObject, live: LiveClasses, coming: Collection[str], force: bool, rollout_seconds: float) -> Action | str:
+    """Raises NotUndone."""
+    kind, namespace, name = (str(one.about.get(key)) for key in ("kind", "namespace", "name"))
+    found = live.find(kind, namespace, name)
+    if found is None:
+        return "is gone; there is nothing to put back"
+    if api_object.uid(found) != one.uid:
+        return "is another one by now, made since; it is left as it is"
+    (field,) = one.fields
+    old, has = str(field.before or ""), api_object.class_of(kind, found)
+    if has == old:
+        return f"has {old or 'no class'} already"
+    _foreign(one, {CLASS_OF_PODS: has or None}, found, force)
+    problems = []
+    if old and old not in live.classes and old not in coming:
+        problems.append(f"its class of before, PriorityClass {old}, is gone, and no pod could be made with it; create it first")
+    if not old and not api_object.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
+        owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "nobody"
+        problems.append(f"it had no class, and the field is owned by {owners}, too, so that daytwo cannot take it out; take it out there")
+    # One that is not well as it is may be so by that very run.
+    if (why := rollout.not_rolling(kind, found)) is not None:
+        problems.append(why)
+    if problems:
+        raise NotUndone("; ".join(problems))
+    item = Workload(namespace=namespace, kind=kind, name=name, priority_class=old or has).model_copy(update={"priority_class": old})
+    return planning.assign(item, found, live, old or "no class", rollout_seconds)

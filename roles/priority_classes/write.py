@@ -1,0 +1,369 @@
+"""How each change of a PriorityClass, or of a workload's class, is carried out: written, read back and compared, or put back."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from roles.engine.api import FIELD_MANAGER, Api, Conflict, list_objects
+from roles.engine.bridge import show
+from roles.engine.object_changes import (
+    API_WAIT,
+    COLLECTIONS,
+    LOOK_AGAIN,
+    REFUSED,
+    Foreign,
+    NotDone,
+    Object,
+    RevertFailed,
+    RollOuts,
+    Session,
+    Undone,
+    Unknown,
+    api_object,
+    class_of,
+    is_ending,
+    is_over,
+    managers,
+)
+from roles.engine.object_changes import workload as rollout
+from roles.engine.rollout import ClusterStep, Fields
+from roles.engine.timeouts import Deadline
+from roles.priority_classes import class_facts
+from roles.priority_classes import plan as planning
+from roles.priority_classes.class_facts import LiveClasses, is_default, policy_of, value_of
+from roles.priority_classes.compliance import unmet_class
+from roles.priority_classes.fields import CLASS_OF_PODS, changed
+from roles.priority_classes.model import CLASSES_PATH, PriorityClass, Workload
+from roles.priority_classes.plan import Action
+
+# Seconds: a deletion with finalizers; a put-back beside a controller that writes the object's status all the time.
+REMOVAL = 30.0
+CONFLICTS = 30.0
+
+_FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
+
+
+def read_live(api: Api) -> LiveClasses:
+    """All that may name a class. Raises ApiError."""
+    classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
+    return LiveClasses(classes=classes, objects={kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
+
+
+class Writer:
+    """Carries out the actions of one plan. `force`: fields of other managers are taken over; `rollout_timeout` in seconds, as they are."""
+
+    def __init__(self, session: Session, *, force: bool, rollout_timeout: float) -> None:
+        self.session = session
+        self.rolling = RollOuts(session)
+        self._force = force
+        self._rollout_timeout = rollout_timeout
+        # What a class that is replaced right now was, as a command; "" while none is.
+        self._recreate = ""
+
+    def steps(self, actions: Sequence[Action]) -> tuple[ClusterStep, ...]:
+        return tuple(self._step(action) for action in actions)
+
+    def leaving(self) -> str:
+        """What a second Ctrl-C leaves behind."""
+        left = "a roll-out that was begun goes on in the cluster, run this again to see to its end"
+        return (
+            f"{left}; a class is being replaced, and may be gone; this creates it as it was: {self._recreate}" if self._recreate else left
+        )
+
+    def _step(self, action: Action) -> ClusterStep:
+        about = {"path": action.path, "uid": api_object.uid(action.before) if action.before is not None else ""}
+        if action.workload is not None:
+            about |= {"kind": action.workload.kind, "namespace": action.workload.namespace, "name": action.workload.name}
+        return ClusterStep(
+            action.name, action.summary, action.shown, partial(self._carry_out, action), "", action=action.what, about=about
+        )  # fmt: skip
+
+    def _carry_out(self, action: Action, begin: Callable[[Fields], None]) -> str:
+        begin(changed(action))
+        try:
+            return self._do(action)
+        except Unknown as error:
+            raise Unknown(f"STATE UNKNOWN: {error}; look at it: {_look(action)}; the same command, run again, goes on") from error
+
+    def _do(self, action: Action) -> str:
+        match action.what:
+            case "create" | "update":
+                return self._apply(action)
+            case "replace":
+                return self._replace(action)
+            case "remove":
+                return self._remove(action)
+            case "assign":
+                return self._assign(action)
+
+    def _apply(self, action: Action) -> str:
+        assert action.manifest is not None and action.wanted is not None
+        self._write_class(action.path, action.manifest, action.wanted)
+        return self._proven(action.path, action.wanted)
+
+    def _write_class(self, path: str, manifest: Mapping[str, Any], wanted: PriorityClass) -> dict[str, Any]:
+        def done(found: Object) -> bool:
+            return not unmet_class(wanted, found) and FIELD_MANAGER in managers(found, "f:value")
+
+        return self._write(path, manifest, self._force, done)
+
+    def _proven(self, path: str, wanted: PriorityClass) -> str:
+        """Read the class back and compare. Raises NotDone."""
+        found = self.session.fetch(path)
+        if found is None:
+            raise NotDone("it was applied, and is not there when read back: somebody else deletes it")
+        wrong = unmet_class(wanted, found)
+        if wrong:
+            others = ", ".join(wrong.fields)
+            raise NotDone(f"it was applied, and {others} is another when read back: a webhook or another manager changes it")
+        if FIELD_MANAGER not in managers(found, "f:value"):
+            raise NotDone(f"it was applied, and the field manager {FIELD_MANAGER} does not own its value when read back")
+        default = ""
+        if is_default(found):
+            # The API server looks for another one before it takes this one in, and two can come at the same moment.
+            names = [str(item["metadata"]["name"]) for item in self.session.fetch_all(CLASSES_PATH) if is_default(item)]
+            if len(names) > 1:
+                raise NotDone(
+                    f"{' and '.join(names)} are all the globalDefault when read back, and the lowest value wins: take it from all but one"
+                )
+            default = ", the one globalDefault"
+        return f"read back: value {value_of(found)}, {policy_of(found)}{default}; field manager {FIELD_MANAGER}"
+
+    def _write(self, path: str, manifest: Mapping[str, Any], force: bool, done: Callable[[Object], bool]) -> dict[str, Any]:
+        """Raises as Session.written."""
+        return self.session.written(path, lambda api: api.apply(path, manifest, force=force), done)
+
+    def _replace(self, action: Action) -> str:
+        assert action.before is not None and action.manifest is not None and action.wanted is not None
+        old, made = action.before, ""
+        manifest = _again(old)
+        self._recreate = _create_by_hand(manifest)
+        try:
+            try:
+                self.session.deleted(action.path, old, api_object.version(old))
+            except Exception as error:
+                if isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
+                    raise
+                raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
+            try:
+                self._gone(action.path, api_object.uid(old))
+                answer = self._write_class(action.path, action.manifest, action.wanted)
+                # Somebody else may have been quicker, and then it is theirs.
+                made = api_object.uid(answer) if class_facts.is_ours(answer) else ""
+                return f"{self._proven(action.path, action.wanted)}; another UID than before"
+            except Exception as error:
+                raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
+        finally:
+            self._recreate = ""
+
+    def _put_back(self, path: str, old: Object, made: str, why: str) -> Exception:
+        """A class that was deleted, or may have been, is there again as it was; or what is to be done by hand. `made` is the UID of the
+        one that was created in its place, "" where none is known of. What others have created there since stays."""
+        manifest, name = _again(old), old["metadata"]["name"]
+        try:
+            found = self.session.fetch(path)
+            if found is not None and api_object.uid(found) == api_object.uid(old) and not is_ending(found):
+                return Undone(f"{why}; the old one was not deleted: it is there as before, read back")
+            if found is not None and api_object.uid(found) != api_object.uid(old):
+                if not _is_own(found, made):
+                    return _made_by_others(found, manifest, why)
+                self.session.deleted(path, found, api_object.version(found))
+            if found is not None:
+                self._gone(path, api_object.uid(found))
+            self._write(path, manifest, False, lambda one: not api_object.diff(old, one, "class"))
+            again = self.session.fetch(path)
+            if again is None or api_object.diff(old, again, "class"):
+                raise NotDone("it is not as it was when read back")
+        except Exception as error:
+            return RevertFailed(
+                f"{why}; and it was not seen to be there again as it was: {str(error) or repr(error)}; STATE UNKNOWN, look: "
+                f"kubectl get priorityclass {name}; "
+                f"where it is gone, pods that name it cannot be created, and this creates it again: {_create_by_hand(manifest)}"
+            )
+        return Undone(f"{why}; the old one was created again and read back: value {value_of(again)}, {policy_of(again)}")
+
+    def _gone(self, path: str, uid: str) -> None:
+        """Raises NotDone where the object with this UID is still there after a while."""
+        deadline = Deadline(REMOVAL)
+        while True:
+            found = self.session.fetch(path)
+            if found is None or api_object.uid(found) != uid:
+                return
+            if deadline.over:
+                finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
+                raise NotDone(f"it was deleted, and is still there after {deadline.seconds:g} s; its finalizers: {finalizers}")
+            deadline.pause(LOOK_AGAIN)
+
+    def _remove(self, action: Action) -> str:
+        assert action.before is not None
+        name = str(action.before["metadata"]["name"])
+        usage = self.session.asked(read_live).users(name)
+        if usage.any:
+            raise NotDone(f"it is {usage}; a class that is used is never removed")
+        self.session.deleted(action.path, action.before, api_object.version(action.before))
+        self._gone(action.path, api_object.uid(action.before))
+        return "read back: it is gone; nothing named it right before"
+
+    # ---- a workload's class
+
+    def _assign(self, action: Action) -> str:
+        assert action.before is not None and action.manifest is not None and action.workload is not None
+        item, old = action.workload, class_of(action.workload.kind, action.before)
+        now_there = self.session.fetch(action.path)
+        if now_there is None or api_object.uid(now_there) != api_object.uid(action.before):
+            raise NotDone("it was deleted since it was looked at; run this again")
+        if api_object.template(item.kind, now_there) != api_object.template(item.kind, action.before):
+            raise NotDone("its template was changed since it was looked at; run this again")
+
+        def done(found: Object) -> bool:
+            ours = not item.priority_class or FIELD_MANAGER in managers(found, *_FIELD)
+            return ours and api_object.uid(found) == api_object.uid(now_there) and class_of(item.kind, found) == item.priority_class
+
+        try:
+            found = self._write(action.path, action.manifest, self._force, done)
+        except Unknown as error:
+            why = str(error)
+        else:
+            try:
+                left = self._rolled_out(item, api_object.uid(found), item.priority_class)
+                return self._has_class(item, api_object.uid(found), item.priority_class, self._number(item.priority_class), left)
+            except Exception as error:
+                why = str(error) or repr(error)
+        show(f"  {why}")
+        show(f"  putting the class {old or 'none'} back")
+        try:
+            proof = self._undo(item, action.before, old)
+        except Foreign as error:
+            raise Foreign(f"{why}; {error}") from error
+        except Exception as error:
+            raise RevertFailed(
+                f"{why}; and it was not seen to be undone: {str(error) or repr(error)}; STATE UNKNOWN, look: {_look(action)}; BY HAND: set "
+                f"spec.template.spec.priorityClassName back to {old or 'nothing'}: kubectl edit -n {item.namespace} "
+                f"{item.kind.lower()}/{item.name}"
+            ) from error
+        raise Undone(f"{why}; undone: {proof}")
+
+    def _undo(self, item: Workload, before: Object, old: str) -> str:
+        """The old class again, by a roll-out of its own, seen to its end. Raises Foreign where somebody else gave it a class since."""
+        found = self._class_back(item, before, old)
+        if class_of(item.kind, found) != old:
+            raise NotDone(f"its template has the class {class_of(item.kind, found) or 'none'}, not {old or 'none'}")
+        if item.kind == "StatefulSet":
+            self._free_statefulset(item, api_object.uid(found), item.priority_class)
+        left = self._rolled_out(item, api_object.uid(found), old)
+        taken = managers(before, *_FIELD) if old else []
+        owned = f"; {FIELD_MANAGER} owns that field now, {', '.join(taken)} did" if taken not in ([], [FIELD_MANAGER]) else ""
+        # Pods that were never recreated may have another number than the class has by now: their class is what counts.
+        return self._has_class(item, api_object.uid(found), old, None, left) + owned
+
+    def _class_back(self, item: Workload, before: Object, old: str) -> Object:
+        """The workload with its old class; only what this run wrote is written over, and that very version of it."""
+        deadline = Deadline(CONFLICTS)
+        while True:
+            there = self.session.fetch(item.path)
+            if there is None or api_object.uid(there) != api_object.uid(before):
+                raise Foreign("it was deleted meanwhile, so nothing is put back")
+            has = class_of(item.kind, there)
+            if has == old:
+                return there
+            if has != item.priority_class:
+                owners = ", ".join(managers(there, *_FIELD)) or "nobody"
+                raise Foreign(f"somebody else gave it the class {has or 'none'} meanwhile (owned by {owners}): it is left as they have it")
+            # An owner that had the field alone lost it to `force`; the value comes back, and daytwo owns it then.
+            manifest = planning.assignment(item, before, old or None)
+            manifest["metadata"]["resourceVersion"] = api_object.version(there)
+            try:
+                return self._write(
+                    item.path,
+                    manifest,
+                    True,
+                    lambda one: api_object.uid(one) == api_object.uid(before) and class_of(item.kind, one) == old,
+                )
+            except Conflict:
+                # Its controller writes its status meanwhile; somebody else may have written the class.
+                if deadline.over:
+                    raise
+            deadline.pause(LOOK_AGAIN)
+
+    def _free_statefulset(self, item: Workload, uid: str, failed_class: str) -> None:
+        """A StatefulSet waits for the pod that never gets ready before it recreates it from the old template, forever (known as
+        "forced rollback" in its documentation): those pods are deleted, the broken ones only."""
+        for pod in self.rolling.pods_of(item.kind, item.namespace, uid):
+            if class_of("Pod", pod) == failed_class and not _ready(pod) and not is_ending(pod):
+                path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
+                self.session.deleted(path, pod)
+
+    def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> str:
+        """Wait for the end of a roll-out; what is left of the old one, or "". Raises NotDone with the reasons that the cluster gives."""
+
+        def changed(found: Object) -> str:
+            if class_of(item.kind, found) == priority_class:
+                return ""
+            owners = managers(found, *_FIELD)
+            return f"somebody else changed its class in the middle of its roll-out (owned by {', '.join(owners) or 'nobody'})"
+
+        def new(pod: Object) -> bool:
+            return class_of("Pod", pod) == priority_class
+
+        return self.rolling.wait(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
+
+    def _number(self, priority_class: str) -> int | None:
+        """What a class stands for; None for no class. Raises NotDone where it is gone."""
+        if not priority_class:
+            return None
+        found = self.session.fetch(f"{CLASSES_PATH}/{quote(priority_class, safe='')}")
+        if found is None:
+            raise NotDone(f"PriorityClass {priority_class} is gone")
+        return value_of(found)
+
+    def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None, left: str) -> str:
+        """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). `left` is
+        what the roll-out left behind, for the proof. Raises NotDone."""
+        pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if not is_ending(pod) and not is_over(pod)]
+        # Without a class of their own they have the cluster's default, or none.
+        wrong = rollout.wrong_pods(pods, priority_class, number) if priority_class else []
+        if wrong:
+            raise NotDone("; ".join(wrong))
+        told = priority_class + (f" ({number})" if number is not None else "") if priority_class else "no class of their own"
+        return f"rolled out; its {len(pods)} pods have {told}, read back{'; ' if left else ''}{left}"
+
+
+def _ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(found.get("type") == "Ready" and found.get("status") == "True" for found in conditions)
+
+
+def _again(item: Object) -> dict[str, Any]:
+    """What creates a class that was deleted once more, as it was."""
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **api_object.bare(item)}
+
+
+def _create_by_hand(manifest: Mapping[str, Any]) -> str:
+    """One line, since it stands in messages; JSON in ASCII, so that nothing in it has to be shown escaped."""
+    text = json.dumps(manifest).replace("\x7f", "\\u007f")
+    return f"printf %s {shlex.quote(text)} | kubectl create -f -"
+
+
+def _is_own(found: Object, made: str) -> bool:
+    """This run created it: by its UID; where the answer was lost, by who ever set its value (only one run holds the cluster)."""
+    return api_object.uid(found) == made if made else class_facts.is_ours(found)
+
+
+def _made_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> Foreign:
+    makers = ", ".join(managers(found, "f:value")) or "somebody"
+    return Foreign(
+        f"{why}; and {makers} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): it is left "
+        f"as it is; for the one of before, delete theirs, then: {_create_by_hand(manifest)}"
+    )
+
+
+def _look(action: Action) -> str:
+    """The command that shows an object as it is."""
+    if action.workload is not None:
+        return f"kubectl get -n {action.workload.namespace} {action.workload.kind.lower()}/{action.workload.name} -o yaml"
+    return f"kubectl get priorityclass {action.path.rpartition('/')[2]} -o yaml --show-managed-fields"

@@ -1,0 +1,116 @@
+"""Who is restarted for a gate, who is left alone, and what a component's own word changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.engine.api.metrics import GateMetric
+from roles.feature_gates import gate_readers as reach
+from roles.feature_gates import reported_gates as told
+from roles.feature_gates.catalogue import Stage, load
+from roles.feature_gates.gate_readers import LeftOut
+from roles.feature_gates.model import COMPONENTS
+
+
+@pytest.mark.parametrize(
+    ("wanted", "minor", "expected"),
+    [
+        ({"PodAndContainerStatsFromCRI": True}, 36, {"kubelet": {"PodAndContainerStatsFromCRI"}}),
+        ({"HPAScaleToZero": None}, 36, {"kube-apiserver": {"HPAScaleToZero"}, "kube-controller-manager": {"HPAScaleToZero"}}),
+        ({"NoSuchGate": True}, 36, {component: {"NoSuchGate"} for component in COMPONENTS}),
+        ({"AllAlpha": True}, 36, {component: {"AllAlpha"} for component in COMPONENTS}),
+        ({"HPAScaleToZero": True}, None, {component: {"HPAScaleToZero"} for component in COMPONENTS}),
+        ({"HPAScaleToZero": True}, 22, {component: {"HPAScaleToZero"} for component in COMPONENTS}),
+        (
+            {"HPAScaleToZero": True, "PodAndContainerStatsFromCRI": True},
+            36,
+            {
+                "kube-apiserver": {"HPAScaleToZero"},
+                "kube-controller-manager": {"HPAScaleToZero"},
+                "kubelet": {"PodAndContainerStatsFromCRI"},
+            },
+        ),
+    ],
+)
+def test_who_is_concerned(wanted: dict[str, bool | None], minor: int | None, expected: dict[str, set[str]]) -> None:
+    assert {component: names for component in COMPONENTS if (names := reach.needed(component, minor, wanted))} == expected
+
+
+def test_dependencies_go_together_read_or_not() -> None:
+    """A component that reads one of two gates must be given both, for it checks them."""
+    table = load()
+    wanted = {"GracefulNodeShutdown": False, "GracefulNodeShutdownBasedOnPodPriority": False, "WindowsGracefulNodeShutdown": False}
+    assert reach.needed("kubelet", 36, wanted) == {*wanted}
+    some = [
+        (name, other, component)
+        for name, gate in table.gates.items()
+        for other in gate.depends_on(36)
+        for component in COMPONENTS
+        if (mine := reach.readers(name, 36)) is not None
+        and (its := reach.readers(other, 36)) is not None
+        and component in mine
+        and component not in its
+    ]
+    assert some, "no such pair is left: this test shows nothing"
+    for name, other, component in some:
+        assert reach.needed(component, 36, {name: True, other: True}) == {name, other}
+
+
+def test_why_it_is_left_out() -> None:
+    assert LeftOut("n", "kubelet", "A", ("kube-apiserver",)).why == "it does not read it (kube-apiserver does)"
+    assert "kube-apiserver and kube-scheduler do" in LeftOut("n", "kubelet", "A", ("kube-apiserver", "kube-scheduler")).why
+    assert LeftOut("n", "kubelet", "A", ()).why == "none of the four components reads it"
+
+
+# ---- the component's own word
+
+HELP = """
+  --feature-gates ...  kube:HPAScaleToZero=true|false (ALPHA - default=false)
+                       APIResponseCompression=true|false (BETA - default=true)
+                       Fresh=true|false (BETA - default=true)
+"""
+
+
+def test_help_is_read() -> None:
+    assert told.parse_help(HELP) == {
+        "HPAScaleToZero": Stage("Alpha", False),
+        "APIResponseCompression": Stage("Beta", True),
+        "Fresh": Stage("Beta", True),
+    }
+
+
+def metrics_as_the_catalogue_has(minor: int) -> dict[str, GateMetric]:
+    table = load()
+    labels = {"Alpha": "ALPHA", "Beta": "BETA", "GA": "", "Deprecated": "DEPRECATED"}
+    stages = {name: table.gates[name].at(minor) for name in table.known(minor)}
+    return {name: GateMetric(labels[stage.stage], stage.default) for name, stage in stages.items() if stage}
+
+
+def test_where_all_is_as_the_catalogue_has_it_there_is_no_difference() -> None:
+    metrics = metrics_as_the_catalogue_has(36)
+    assert told.overlay("kubelet", 36, metrics, {}, {}) == {}
+    metrics["HPAScaleToZero"] = GateMetric("ALPHA", True)
+    assert told.overlay("kubelet", 36, metrics, {}, {"HPAScaleToZero": True}) == {}, "a value that is set says nothing of the default"
+    assert told.overlay("kubelet", 36, {}, {}, {}) == {}, "what could not be read is not missing"
+
+
+def test_differences() -> None:
+    metrics = metrics_as_the_catalogue_has(36)
+    metrics["Fresh"] = GateMetric("BETA", True)
+    metrics["HPAScaleToZero"] = GateMetric("BETA", True)
+    del metrics["APIResponseCompression"]
+    live = told.overlay("kube-apiserver", 36, metrics, {}, {})
+    assert live == {"Fresh": Stage("Beta", True), "HPAScaleToZero": Stage("Beta", True), "APIResponseCompression": None}
+    sentences = told.differences("kube-apiserver", 36, live, ["Fresh", "HPAScaleToZero", "APIResponseCompression", "StorageVersionAPI"])
+    assert sentences == [
+        "Fresh: the catalogue of gates says unknown for 1.36, this kube-apiserver says Beta, on by default: its word counts",
+        "HPAScaleToZero: the catalogue of gates says Alpha, off by default for 1.36, this kube-apiserver says Beta, on by default: its word counts",
+        "APIResponseCompression: the catalogue of gates says Beta, on by default for 1.36, this kube-apiserver says unknown: its word counts",
+    ]
+
+
+def test_help_tells_the_default_of_a_gate_that_is_set() -> None:
+    metrics = metrics_as_the_catalogue_has(36)
+    metrics["HPAScaleToZero"] = GateMetric("BETA", False)
+    live = told.overlay("kubelet", 36, metrics, {"HPAScaleToZero": Stage("Beta", True)}, {"HPAScaleToZero": False})
+    assert live == {"HPAScaleToZero": Stage("Beta", True)}

@@ -1,0 +1,93 @@
+"""What kubeadm's ConfigMaps say, and where nodes have something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, Found, Lasting, gate_differences, kubelet_differences, parse
+
+CLUSTER_TEXT = """\
+apiServer:
+  extraArgs:
+  - name: feature-gates
+    value: A=true,B=false
+apiVersion: kubeadm.k8s.io/v1beta4
+controllerManager: {}
+kind: ClusterConfiguration
+scheduler: {}
+"""
+KUBELET_TEXT = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: ""
+evictionHard:
+  memory.available: 50Mi
+featureGates:
+  A: true
+fileCheckFrequency: 0s
+"""
+
+
+def item(name: str, text: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"}, "data": {} if text is None else {KEYS[name]: text}}
+
+
+def lasting(cluster: str | None = CLUSTER_TEXT, kubelet: str | None = KUBELET_TEXT) -> Lasting:
+    return parse([item(CLUSTER, cluster), item(KUBELET, kubelet)])
+
+
+def test_what_they_say() -> None:
+    found = lasting()
+    assert found.by_kubeadm and not found.problems
+    assert found.gates == {
+        "kube-apiserver": {"A": True, "B": False},
+        "kube-controller-manager": {},
+        "kube-scheduler": {},
+        "kubelet": {"A": True},
+    }
+    assert found.kubelet["evictionHard"] == {"memory.available": "50Mi"}
+    assert found.maps[CLUSTER].version == "7" and found.maps[CLUSTER].uid == "uid-kubeadm-config"
+
+
+def test_a_cluster_of_another_making() -> None:
+    assert not parse([]).by_kubeadm
+    assert gate_differences(parse([]), [Found("w1", "kubelet", {"A": True})]) == []
+    assert kubelet_differences(parse([]), [Found("w1", "kubelet", {"maxPods": 5})]) == []
+
+
+def test_what_cannot_be_read_is_named_and_hides_nothing_else() -> None:
+    found = lasting(cluster="kind: [", kubelet=KUBELET_TEXT)
+    assert list(found.problems) == [CLUSTER] and "kube-system/kubeadm-config" in found.problems[CLUSTER]
+    assert found.gates == {"kubelet": {"A": True}}
+    found = lasting(kubelet=None)
+    assert "has no key kubelet" in found.problems[KUBELET] and kubelet_differences(found, [Found("w1", "kubelet", {"maxPods": 5})]) == []
+
+
+def test_split_brain_of_gates() -> None:
+    found = [
+        Found("cp1", "kube-apiserver", {"A": True, "B": False}, {"A": True, "B": False, "Other": True}),
+        Found("cp1", "kube-scheduler", {"C": True}),
+        Found("w1", "kubelet", {}, {"A": False}),
+        Found("w2", "kubelet", {"A": True}, {"A": False}),
+    ]
+    told = [str(difference) for difference in gate_differences(lasting(), found)]
+    assert told == [
+        "cp1 kube-scheduler: C is (not set) in kubeadm-config, true in its files",
+        "w1 kubelet: A is true in kubelet-config, (not set) in its files, false in the process",
+        "w2 kubelet: A is true in kubelet-config, true in its files, false in the process",
+    ]
+
+
+def test_split_brain_of_fields() -> None:
+    files = {
+        "kind": "KubeletConfiguration",
+        "evictionHard": {"memory.available": "51200Ki"},
+        "containerRuntimeEndpoint": "unix:///run/x",
+        "featureGates": {"B": True},
+    }
+    assert kubelet_differences(lasting(), [Found("w1", "kubelet", files)]) == []
+    other = {**files, "evictionHard": {"memory.available": "100Mi"}, "maxPods": 5}
+    told = [
+        (found.host, found.setting, found.lasting, found.files) for found in kubelet_differences(lasting(), [Found("w1", "kubelet", other)])
+    ]
+    assert told == [("w1", "evictionHard.memory.available", "50Mi", "100Mi"), ("w1", "maxPods", None, 5)]

@@ -1,0 +1,214 @@
+"""The parts of a run that are no node's: first or last, recorded before they are written, and what a failure of one halts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.engine.bridge.hosts import Answer, Feed, Fleet
+from roles.engine.node_changes.run import Run, Step
+from roles.engine.proof.prover import Proof
+from roles.engine.rollout import locked_run
+from roles.engine.rollout.locked_run import ClusterStep, Fields
+from roles.engine.rollout.pace import Stage
+from roles.engine.transaction.model import Change, FileEdit
+from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
+
+INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
+COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
+FIELDS = [{"path": ["featureGates", "A"], "before": None, "after": True}]
+
+
+class Host:
+    """A host that gives the cluster's lock to whoever asks, and keeps records (`full`: it has no room for them;
+    `uncounted`: it gives runs no number)."""
+
+    connected, is_control_plane, groups = True, True, ("control_plane",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.full = self.uncounted = False
+        self.kept: list[str] = []
+
+    def ensure_connected(self, within: float = 0) -> None:
+        """It always is."""
+
+    def run(
+        self,
+        script: str,
+        *,
+        stdin: str | None = None,
+        timeout: float | None = None,
+        on_line: Callable[[str], None] | None = None,
+        feed: Feed | None = None,
+    ) -> Answer:
+        if feed is not None and on_line is not None:
+            on_line("locked 0a 1")
+            while (beat := feed.get()) not in ("q", None):
+                if beat == "?":
+                    on_line("held")
+            return Answer(0, [], [])
+        if stdin is None:
+            return Answer(0, [f"number {COUNT} 7"] if not self.uncounted else [], ["No space left on device"] if self.uncounted else [])
+        if self.full:
+            return Answer(1, [], ["No space left on device"])
+        self.kept.append(stdin or "")
+        return Answer(0, [], [])
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+    yield
+
+
+def fleet(*names: str) -> Fleet:
+    hosts: list[Any] = [Host(name) for name in names]
+    return Fleet(hosts, [], [], hosts)
+
+
+def writes(name: str, log: list[str], error: Exception | None = None) -> ClusterStep:
+    def write(begin: Callable[[Fields], None]) -> str:
+        begin(FIELDS)
+        log.append(name)
+        if error is not None:
+            raise error
+        return "read back"
+
+    return ClusterStep(name, "A=true", "", write, "it does not last")
+
+
+def on_node(host: str, log: list[str]) -> Step:
+    """A step that is never ready."""
+
+    def ready() -> str | None:
+        log.append(host)
+        return "not now"
+
+    change = Change(
+        id=f"{INFO.id}-{host}-kubelet", node=host, component="kubelet", kind="kubelet", unit="kubelet.service", summary="A=true",
+        files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
+    )  # fmt: skip
+    return Step(change, ready, lambda status: Proof("seen"))
+
+
+def drive(hosts: Fleet, steps: list[Step], **more: list[ClusterStep]) -> tuple[Run, dict[str, bool]]:
+    run = Run(INFO, [Stage(tuple(steps))] if steps else [], hosts, "", lambda run: None, **more)
+    return run, {remote.name: run.result(remote.name) for remote in hosts.targets if run.involves(remote.name)}
+
+
+def events(run: Run) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.record.path.read_text().splitlines()]
+
+
+def test_without_any_node_one_host_speaks_for_the_cluster() -> None:
+    log: list[str] = []
+    hosts = fleet("cp1", "w1")
+    run, results = drive(hosts, [], last=[writes("kubeadm-config", log), writes("kubelet-config", log)])
+    assert results == {"cp1": True} and log == ["kubeadm-config", "kubelet-config"] and not run.halted
+    keeper: Any = hosts.lock_host
+    assert len(keeper.kept) == 4 and "staged" in keeper.kept[0] and "confirmed" in keeper.kept[1]
+    told = events(run)
+    assert [event["event"] for event in told] == ["run", "begin", "plan", "end", "plan", "end", "end-of-run"]
+    assert told[1]["number"] == told[2]["number"] == {"count": COUNT, "number": 7}
+    assert told[2]["fields"] == FIELDS and told[3]["outcome"] == "confirmed" and (told[2]["order"], told[4]["order"]) == (1, 2)
+
+
+def test_nothing_to_do_involves_nobody() -> None:
+    assert drive(fleet("cp1", "w1"), [])[1] == {}
+
+
+def test_what_fails_last_fails_the_run_and_hinders_no_other() -> None:
+    log: list[str] = []
+    run, results = drive(fleet("cp1"), [], last=[writes("one", log, ValueError("RBAC says no")), writes("other", log)])
+    assert results == {"cp1": False} and log == ["one", "other"]
+    assert [step.outcome for step in run.last] == ["failed", "confirmed"] and run.halted == "one: failed: RBAC says no"
+    assert [event["outcome"] for event in events(run) if event["event"] == "end"] == ["failed", "confirmed"]
+
+
+def test_the_last_is_not_begun_where_a_node_has_not_got_it() -> None:
+    log: list[str] = []
+    run, results = drive(fleet("cp1", "w1"), [on_node("w1", log)], last=[writes("kubelet-config", log)])
+    assert results == {"w1": False} and log == ["w1"] and run.last[0].outcome == "not started"
+
+
+def test_no_node_is_touched_where_the_first_fails() -> None:
+    log: list[str] = []
+    first = [writes("kubelet-config", log, ValueError("it was changed since")), writes("kubeadm-config", log)]
+    run, results = drive(fleet("cp1", "w1"), [on_node("w1", log)], first=first)
+    assert results == {"w1": False} and log == ["kubelet-config"] and run.steps[0].outcome == "not started"
+
+
+def test_without_a_record_nothing_is_written() -> None:
+    log: list[str] = []
+    hosts = fleet("cp1")
+    keeper: Any = hosts.lock_host
+    keeper.full = True
+    run, results = drive(hosts, [], last=[writes("kubelet-config", log)])
+    assert results == {"cp1": False} and log == [] and "No space left" in run.halted
+
+
+def test_an_interrupted_run_writes_nothing_more() -> None:
+    log: list[str] = []
+    step = writes("one", log)
+    run = Run(INFO, [], fleet("cp1"), "", lambda run: None, last=[step, writes("other", log)])
+    once = step.write
+
+    def interrupted(begin: Callable[[Fields], None]) -> str:
+        run.interrupt()
+        return once(begin)
+
+    step.write = interrupted
+    assert run.result("cp1") is False and log == ["one"], "what is in hand ends, and nothing more is begun"
+
+
+def test_a_run_that_gets_no_number_is_not_begun() -> None:
+    log: list[str] = []
+    hosts = fleet("cp1", "w1")
+    keeper: Any = hosts.lock_host
+    keeper.uncounted = True
+    run, _ = drive(hosts, [on_node("w1", log)], last=[writes("kubelet-config", log)])
+    assert log == [] and "cp1: the run could not be given its number, and nothing is begun without: No space left" in run.halted
+
+
+def test_a_record_that_cannot_be_written_stops_the_run_before_it_begins(tmp_path: Path) -> None:
+    (tmp_path / "daytwo").write_text("a file in the way")
+    log: list[str] = []
+    run, _ = drive(fleet("cp1", "w1"), [on_node("w1", log)], first=[writes("kubelet-config", log)])
+    assert log == [] and "could not be written" in run.halted
+
+
+def test_a_record_that_cannot_be_written_any_more_stops_the_run_before_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    original = RunRecord.write
+
+    def write(self: RunRecord, event: Mapping[str, Any]) -> None:
+        if event["event"] == "end":
+            raise Unrecorded("the record could not be written (No space left on device)")
+        original(self, event)
+
+    monkeypatch.setattr(RunRecord, "write", write)
+    run, _ = drive(fleet("cp1", "w1"), [on_node("w1", log)], first=[writes("kubelet-config", log), writes("kubeadm-config", log)])
+    assert log == ["kubelet-config"] and "No space left on device" in run.halted and run.steps[0].outcome == "not started"
+
+
+def test_no_node_is_touched_whose_plan_could_not_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = RunRecord.write
+
+    def write(self: RunRecord, event: Mapping[str, Any]) -> None:
+        if event["event"] == "plan":
+            raise Unrecorded("the record could not be written (No space left on device)")
+        original(self, event)
+
+    monkeypatch.setattr(RunRecord, "write", write)
+    hosts = fleet("cp1", "w1")
+    step = on_node("w1", [])
+    step.ready = lambda: None
+    run, _ = drive(hosts, [step])
+    node: Any = hosts.targets[1]
+    assert node.kept == [] and (step.outcome, step.touched) == ("not started", False) and "No space left" in run.halted

@@ -1,0 +1,252 @@
+"""The engine for changes of nodes, with the smallest capability there is: a file of the kubelet's to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from pyinfra.api import output
+from pyinfra.api.exceptions import DeployError
+
+from roles.engine.bridge.hosts import Answer, Fleet, RemoteError
+from roles.engine.kubeadm_config.steps import ClusterWrites
+from roles.engine.kubelet import ask
+from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.node_changes import capability as nodes
+from roles.engine.node_changes.capability import Basis, Capability, Steps, change_nodes, ended, from_data
+from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
+from roles.engine.node_changes.run import Run
+from roles.engine.proof.survey import Node
+from roles.engine.rollout.locked_run import ClusterStep
+from roles.engine.transaction.record import this_run
+from roles.engine.transaction.refusal import Refusal
+from tests.unit.node import node
+
+PATH = "/etc/default/kubelet"
+ACCEPTED = "error: invalid configuration: maxPods (--max-pods) -1 must not be a negative number,"
+Plan = NodePlan[ComponentPlan]
+
+
+class Host:
+    """A worker that can be looked at; `says` is what its kubelet has against the candidate, and against its files as they are."""
+
+    connected, is_control_plane, groups = True, False, ()
+
+    def __init__(self, name: str, *says: str | Exception, **data: Any) -> None:
+        self.name, self.data, self.asked = name, data.get, list[str]()
+        self.says = list(says or ("",))
+
+    def run(self, script: str, *, stdin: str | None = None, timeout: float | None = None) -> Answer:
+        if stdin is None:
+            versions = "version 100" in script
+            return Answer(0, [line for line in node.answer() if line.startswith("version ") == versions], [])
+        self.asked.append(stdin)
+        said = self.says.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return Answer(0, [f"answer kubelet 1 {node.b64(said or ACCEPTED).rstrip('=')}="], [])
+
+
+@dataclass(frozen=True)
+class Text:
+    """What one host's data wants to stand in the file."""
+
+    text: str
+    only: tuple[str, ...] | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {"text": self.text}
+
+
+def read(remote: Any) -> Text | None:
+    if remote.data("text") == "bad":
+        raise Refusal(remote.name, "text=bad cannot be meant")
+    return Text(remote.data("text"), remote.data("only")) if remote.data("text") else None
+
+
+@dataclass(frozen=True)
+class Texts(Capability[Text, Plan]):
+    """`said` has what was called, in its order; `refuse` whose plan is refused when it is judged; `made` is written to the cluster."""
+
+    said: list[str] = field(default_factory=list)
+    refuse: str = ""
+    made: ClusterWrites = field(default_factory=ClusterWrites)
+    not_any_more: str | None = None
+    columns = ("node", "component", "text")
+
+    def plan(self, basis: Basis, node: Node, wish: Text) -> Plan:
+        self.said.append(f"plan {node.seen.host}")
+        if wish.text == "never":
+            raise Refusal(node.seen.host, "never")
+        data: dict[str, bytes | None] = {PATH: f"KUBELET_EXTRA_ARGS=--v={wish.text}\n".encode()}
+        change = kubelet_plan.change(node.kubelet, data, basis.run_id, wish.text) if wish.text != "done" else None
+        question = ask.ask_kubelet(node.kubelet, ("kubelet", f"--v={wish.text}"), {}) if change else ""
+        present = ask.ask_kubelet(node.kubelet, ("kubelet", "--v=present"), {})
+        planned = ComponentPlan(KUBELET, change, question=question, question_present=present, settings={"text": wish.text})
+        return NodePlan(node.seen.host, node.kubelet, node.components, (planned,), ("beware",), f"    {wish.text} is near")
+
+    def against_nodes(self, basis: Basis) -> Iterable[object]:
+        self.said.append("against nodes")
+        return ()
+
+    def judge(self, basis: Basis, plan: Plan, verdicts: Verdicts) -> Plan:
+        self.said.append(f"judge {plan.host} {dict(verdicts.against)} {dict(verdicts.present)}")
+        return replace(plan, refusals=(f"{plan.host}: refused late",)) if plan.host == self.refuse else plan
+
+    def against_plans(self, basis: Basis, plans: Sequence[Plan]) -> Iterable[object]:
+        self.said.append(f"against {len(plans)} plans")
+        return ()
+
+    def still(self, basis: Basis, plan: Plan, planned: ComponentPlan) -> str | None:
+        return self.not_any_more
+
+    def writes(self, basis: Basis, plans: Sequence[Plan]) -> ClusterWrites:
+        return self.made
+
+    def rows(self, basis: Basis, plans: Sequence[Plan], steps: Steps) -> list[list[str]]:
+        return [
+            [plan.host, KUBELET, self.wishes.by_host[plan.host].text, *ended(steps.get((plan.host, KUBELET)), "seen")] for plan in plans
+        ]
+
+
+class First(Texts):
+    """As undoing has it."""
+
+    writes_first = True
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr(output, "_echo", lambda text="", **_: said.append(text))
+    return said
+
+
+def fleet(*hosts: Any, unreachable: Sequence[Any] = ()) -> Fleet:
+    return Fleet([*hosts], [], [*unreachable], [*hosts, *unreachable])
+
+
+def texts(kind: type[Texts] = Texts, **more: Any) -> Callable[[Fleet], Texts]:
+    return lambda hosts: kind(from_data(hosts, read, "no host has a text"), **more)
+
+
+def prepare(hosts: Fleet, read_texts: Callable[[Fleet], Texts]) -> Run:
+    return nodes.prepare(hosts, read_texts(hosts))
+
+
+def test_the_hosts_that_change_have_a_turn() -> None:
+    hosts = fleet(Host("w1", text="1"), Host("w2", text="done"), Host("w3"))
+    turns = change_nodes("texts", hosts, texts()(hosts))
+    assert ([*turns.hosts], turns.what, turns.name) == (["w1"], "texts", "change, prove, or put back")
+
+
+def test_from_data_to_steps(shown: list[str]) -> None:
+    hosts = [Host("w1", text="1"), Host("w2", text="2"), Host("w3", text="done"), Host("w4")]
+    for host in hosts:
+        known, host.data = host.data, {"soak": 7, "max_unavailable": 2, "confirm_timeout": 99}.get
+        host.data = lambda key, known=known, run=host.data: known(key) or run(key)  # type: ignore[misc]
+    run = prepare(fleet(*hosts), texts())
+    assert [(stage.canary, [step.change.node for step in stage.steps]) for stage in run.stages] == [(True, ["w1"]), (False, ["w2"])]
+    assert [(step.change.soak, step.change.confirm_timeout) for step in run.steps] == [(7, 106), (0, 99)]
+    owed = run.steps[1].prove.__self__._owed  # type: ignore[attr-defined]
+    assert (owed.host, owed.node_name, owed.component, owed.settings, owed.apiserver_changes) == (
+        "w2",
+        "node",
+        KUBELET,
+        {"text": "2"},
+        False,
+    )
+    assert run.info.data == this_run("r", {f"w{text}": {"text": text} for text in "12"} | {"w3": {"text": "done"}}).data
+    assert [len(host.asked) for host in hosts] == [1, 1, 0, 0], "nobody is asked of what is as wanted"
+    told = "\n".join(shown)
+    assert "WARNING w1, w2, w3: beware\n" in told and "w1:\n    1 is near" in told
+
+
+def test_what_is_called_in_which_order() -> None:
+    said: list[str] = []
+    prepare(fleet(Host("w1", text="1"), Host("w2", text="2")), texts(said=said))
+    assert said == [
+        "plan w1",
+        "plan w2",
+        "against nodes",
+        "judge w1 {'kubelet': ''} {}",
+        "judge w2 {'kubelet': ''} {}",
+        "against 2 plans",
+    ]
+
+
+def test_only_narrows_the_run_and_not_its_record() -> None:
+    hosts = [Host("w1", text="1", only=("w2",)), Host("w2", text="2", only=("w2",))]
+    run = prepare(fleet(*hosts), texts())
+    assert [step.change.node for step in run.steps] == ["w2"]
+    assert run.info.data == this_run("r", {f"w{text}": {"text": text} for text in "12"}).data
+    with pytest.raises(DeployError, match="only=w7: no such host in this run; hosts are w1, w2"):
+        prepare(fleet(Host("w1", text="1", only=("w7",)), Host("w2")), texts())
+
+
+def test_all_refusals_come_together_and_before_what_comes_next() -> None:
+    with pytest.raises(DeployError) as refused:
+        prepare(fleet(Host("w1", text="bad"), Host("w2", text="bad"), unreachable=[Host("w3")]), texts())
+    assert all(f"{name}: text=bad" in str(refused.value) for name in ("w1", "w2")) and "w3: unreachable" in str(refused.value)
+    with pytest.raises(DeployError, match="no host has a text"):
+        prepare(fleet(Host("w1")), texts())
+    said: list[str] = []
+    hosts = [Host("w1", text="never"), Host("w2", text="2"), Host("w3", text="never")]
+    with pytest.raises(DeployError, match=r"w1: never(.|\n)*w3: never"):
+        prepare(fleet(*hosts), texts(said=said))
+    assert said[-1] == "against nodes" and not any(host.asked for host in hosts)
+    gone = RemoteError("w2: no answer within 1 s")
+    with pytest.raises(DeployError, match=r"- w2: no answer within 1 s(.|\n)*- w3: refused late"):
+        prepare(fleet(Host("w1", text="1"), Host("w2", gone, text="2"), Host("w3", text="3")), texts(said=said, refuse="w3"))
+
+
+def test_who_refuses_the_change_is_shown_its_files_as_they_are() -> None:
+    said: list[str] = []
+    hosts = [Host("w1", "no", "not even that", text="1"), Host("w2", text="2"), Host("w3", "no", RemoteError("gone"), text="3")]
+    prepare(fleet(*hosts), texts(said=said))
+    assert ["--v=present" in question for question in hosts[0].asked] == [False, True] and len(hosts[1].asked) == 1
+    assert said[4:7] == [
+        "judge w1 {'kubelet': 'no'} {'kubelet': 'not even that'}",
+        "judge w2 {'kubelet': ''} {}",
+        "judge w3 {'kubelet': 'no'} {}",
+    ]
+
+
+def test_right_before_a_change_the_prover_is_asked_first_and_the_capability_then() -> None:
+    host = Host("w1", text="1")
+    (step,) = prepare(fleet(host), texts(not_any_more="not now")).steps
+    assert (step.ready() or "").startswith("the API cannot be asked")
+    host = Host("w1", text="1", allow_unproven=True)
+    (step,) = prepare(fleet(host), texts(not_any_more="not now")).steps
+    assert step.ready() == "not now"
+    (step,) = prepare(fleet(Host("w1", text="1", allow_unproven=True)), texts()).steps
+    assert step.ready() is None
+
+
+@pytest.mark.parametrize("kind", [Texts, First])
+def test_what_is_the_cluster_s_stands_in_the_table_where_it_is_done(kind: type[Texts], shown: list[str]) -> None:
+    step = ClusterStep(
+        "kubelet-config", "summary", "", lambda begin: "", "", undoes="r1-x", outcome="confirmed", how="read back", seconds=1.0
+    )
+    run = prepare(fleet(Host("w1", text="1")), texts(kind, made=ClusterWrites([step], ["a note"])))
+    assert (run.first, run.last) == (([step], []) if kind is First else ([], [step]))
+    assert "a note" in "\n".join(shown)
+    (of_node,) = run.steps
+    of_node.outcome, of_node.why, of_node.seconds = "reverted", "it was not well", 3.2
+    shown.clear()
+    run._finish()
+    lines = shown[0].splitlines()[3:]
+    rows = [
+        ["w1", "kubelet", "1", "reverted", "3", "it was not well"],
+        ["cluster", "kubelet-config", "r1-x", "confirmed", "1", "read back"],
+    ]
+    assert [line.split(None, 5) for line in lines] == (rows[::-1] if kind is First else rows)
+
+
+def test_with_nothing_to_do_the_results_are_the_plan_s_end(shown: list[str]) -> None:
+    run = prepare(fleet(Host("w1", text="done")), texts())
+    assert run.steps == [] and not run.involves("w1")
+    assert shown[-1].splitlines()[-1].split() == ["w1", "kubelet", "done", "no", "change", "0", "seen"]

@@ -1,0 +1,211 @@
+"""A run on API objects: its order and its halt, and the record that lies with the cluster's lock, from which it is undone by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.engine.bridge.hosts import Answer, Feed, Fleet
+from roles.engine.object_changes.run import ObjectRun
+from roles.engine.rollout import locked_run
+from roles.engine.rollout.locked_run import ClusterStep, Fields
+from roles.engine.rollout.pace import Stage
+from roles.engine.scripts import templates
+from roles.engine.transaction.change_script import HOME
+from roles.engine.transaction.object_record import ObjectsRecord, parse
+from roles.engine.transaction.record import RunInfo
+from roles.history import facts
+from roles.history import plan as planning
+
+FIELDS = [{"path": ["value"], "before": None, "after": 5}]
+COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
+
+
+class Host:
+    """The host of the cluster's lock; what it is given to keep is run by a shell, in a directory of the test's. `full`: from that script
+    on there is no room."""
+
+    name, connected, alive, is_control_plane, groups = "cp1", True, True, True, ("control_plane",)
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.full, self.kept = home, 100, 0
+
+    def ensure_connected(self, within: float = 0) -> None:
+        """It always is."""
+
+    def run(
+        self,
+        script: str,
+        *,
+        stdin: str = "",
+        timeout: float | None = None,
+        on_line: Callable[[str], None] | None = None,
+        feed: Feed | None = None,
+    ) -> Answer:
+        if feed is not None and on_line is not None:
+            on_line("locked 0a 1")
+            while (beat := feed.get()) not in ("q", None):
+                if beat == "?":
+                    on_line("held")
+            return Answer(0, [], [])
+        if not stdin:
+            return Answer(0, [f"number {COUNT} 7"], [])
+        self.kept += 1
+        if self.kept >= self.full:
+            return Answer(1, [], ["No space left on device"])
+        done = subprocess.run(["sh", "-s"], input=stdin.replace(HOME, str(self.home)), text=True, capture_output=True, check=False)
+        return Answer(done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
+
+    def history(self) -> list[facts.Recorded]:
+        asked = templates().get_template("history.sh.j2").render(home=str(self.home), runs=[])
+        told = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
+        return facts.parse(self.name, told.splitlines())
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+    yield Host(tmp_path / "daytwo")
+
+
+class Ended(Exception):
+    def __init__(self, outcome: str) -> None:
+        super().__init__("in its words")
+        self.outcome = outcome
+
+
+def step(name: str, log: list[str] | None = None, error: Exception | None = None) -> ClusterStep:
+    def write(begin: Callable[[Fields], None]) -> str:
+        begin(FIELDS)
+        if log is not None:
+            log.append(name)
+        if error is not None:
+            raise error
+        return "read back"
+
+    return ClusterStep(name, "value 5", "", write, "", action="create", about={"path": f"/{name}", "uid": f"u-{name}"})
+
+
+def drive(host: Host, *stages: Stage[ClusterStep], run: str = "r20260101-000000-aaaa", undoes: str = "") -> ObjectRun:
+    info = RunInfo(run, "ann@desk", "", "pyinfra inv deploy", "d" * 64, "2026-01-01T00:00:00Z")
+    remotes: list[Any] = [host]
+    made = ObjectRun(
+        info, stages, Fleet(remotes, [], [], remotes), "", lambda run: None,
+        capability="x", about={"pace": 1}, leaving=lambda: "left", undoes=undoes,
+    )  # fmt: skip
+    made.result("cp1")
+    return made
+
+
+def one(host: Host, *steps: ClusterStep, **more: str) -> ObjectRun:
+    return drive(host, Stage(steps), **more)
+
+
+def own(run: ObjectRun) -> ObjectsRecord | None:
+    return parse(run.info.id, [json.loads(line) for line in run.record.path.read_text().splitlines()])
+
+
+def test_the_node_and_the_operator_have_the_same_record(host: Host) -> None:
+    run = one(host, step("a"), step("b"))
+    (found,) = host.history()
+    assert (found.run, found.state, found.component, found.number) == (run.info.id, "confirmed", "x", 1)
+    assert found.of_objects and found.of_cluster and found.why_unusable is None and not found.in_flight
+    assert found.plan["summary"] == "create a, create b" and found.run_number == (COUNT, 7)
+    record = parse(run.info.id, found.events)
+    assert record is not None and record.about == {"pace": 1} and record.change == found.id
+    assert [(changed.name, changed.action, changed.path, changed.uid, changed.outcome) for changed in record.objects] == [
+        ("a", "create", "/a", "u-a", "done"), ("b", "create", "/b", "u-b", "done"),
+    ]  # fmt: skip
+    kept = own(run)
+    assert kept is not None and kept.objects == record.objects and kept.about == record.about
+    assert planning.newest({"cp1": [found]}) == (run.info.id,)
+
+
+def test_it_is_on_the_node_before_anything_is_written(host: Host) -> None:
+    seen: list[tuple[str, int]] = []
+    first = step("a")
+    carried_out = first.write
+
+    def write(begin: Callable[[Fields], None]) -> str:
+        done = carried_out(begin)
+        (found,) = host.history()
+        seen.append((found.state, len(found.events)))
+        return done
+
+    first.write = write
+    one(host, first)
+    assert seen == [("staged", 2)]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_without_a_record_nothing_is_written(host: Host, number: int) -> None:
+    host.full, log = number, list[str]()
+    run = one(host, step("a", log), step("b", log))
+    assert log == ([] if number == 1 else ["a"]) and "No space left" in run.halted
+
+
+def test_an_end_that_the_node_does_not_get_is_said_and_the_run_is_undone_all_the_same(host: Host) -> None:
+    host.full = 2
+    run = one(host, step("a"))
+    (found,) = host.history()
+    assert run.steps[0].outcome == "done" and not run.halted and found.state == "staged"
+    assert planning.to_undo({"cp1": [found]}, [run.info.id]) == [found]
+
+
+def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: Host) -> None:
+    log: list[str] = []
+    run = one(host, step("a", log), step("b", log, Ended("foreign")), step("c", log))
+    assert log == ["a", "b"] and [found.outcome for found in run.steps] == ["done", "foreign", "not started"]
+    assert run.halted == "b: foreign: in its words"
+    (found,) = host.history()
+    assert found.state == "confirmed"
+    assert planning.newest({"cp1": [found]}) == (run.info.id,)
+
+
+@pytest.mark.parametrize(("outcome", "state"), [("reverted", "reverted"), ("gone", "reverted"), ("unknown", "staged")])
+def test_a_run_that_did_nothing_is_not_the_newest_that_stands(host: Host, outcome: str, state: str) -> None:
+    run = one(host, step("a", error=Ended(outcome)))
+    (found,) = host.history()
+    assert found.state == state and planning.newest({"cp1": [found]}) == ()
+    assert len(planning.to_undo({"cp1": [found]}, [run.info.id])) == (state == "staged"), "what may be there is undone by its name"
+
+
+def test_an_undoing_counts_once_all_of_it_is_done(host: Host) -> None:
+    first = one(host, step("a"), step("b"))
+    (found,) = host.history()
+    one(host, step("b"), step("a", error=Ended("reverted")), run="r20260101-000001-bbbb", undoes=found.id)
+    assert planning.newest({"cp1": host.history()}) == (first.info.id,), "a half undoing undoes nothing, it is run again"
+    one(host, step("a"), run="r20260101-000002-cccc", undoes=found.id)
+    assert planning.newest({"cp1": host.history()}) == ()
+
+
+def test_an_error_of_daytwos_own_is_said_to_be_one(host: Host) -> None:
+    run = one(host, step("a", error=KeyError("metadata")))
+    assert run.steps[0].outcome == "failed" and run.steps[0].why == "an error of daytwo's own: KeyError('metadata')"
+
+
+def test_many_at_once_and_then_the_last(host: Host) -> None:
+    log: list[str] = []
+    run = drive(host, Stage(tuple(step(name, log) for name in "abcd"), at_once=3), Stage((step("last", log),)))
+    assert log[-1] == "last" and sorted(log[:-1]) == list("abcd") and not run.halted
+    (found,) = host.history()
+    record = parse(run.info.id, found.events)
+    assert record is not None and {changed.outcome for changed in record.objects} == {"done"} and len(record.objects) == 5
+
+
+def test_the_last_is_not_begun_where_one_has_failed(host: Host) -> None:
+    log: list[str] = []
+    stage = Stage((step("a", log), step("b", log, Ended("reverted"))), at_once=2)
+    run = drive(host, stage, Stage((step("last", log),)))
+    assert "last" not in log and run.steps[-1].outcome == "not started"
+
+
+def test_nothing_to_do_involves_nobody(host: Host) -> None:
+    run = one(host)
+    assert not run.involves("cp1") and host.history() == []

@@ -1,0 +1,154 @@
+"""An API server with one PriorityClass, or one Deployment, that loses answers: of a request that it carried out, or did not."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from roles.engine.api.client import Api
+from roles.engine.api.errors import Conflict, Invalid, NotFound, Timeout, Unreachable
+from roles.engine.api.errors import ConnectionLost as ApiConnectionLost
+from roles.engine.bridge.hosts import Answer, ConnectionLost, Feed, RemoteError
+from roles.engine.object_changes.api_object import COLLECTIONS
+from roles.engine.proof.cluster import NoApi
+from tests.unit.priority_classes.world import entry
+
+COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
+_COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {"priorityclasses", "events", "controllerrevisions"}
+
+
+def lost_answers() -> list[Exception]:
+    """Each way in which an answer is lost: the tunnel's, the API server's own, and those of kubectl on the node."""
+    return [
+        Timeout("cp1", "/", "out of time for an answer", "look"),
+        Unreachable("cp1", "/", "HTTP 504", "try again"),
+        ApiConnectionLost("cp1", "/", "the SSH connection is gone", "connect"),
+        NoApi("no control plane"),
+        ConnectionLost("cp1: the SSH connection was lost while a command ran"),
+        RemoteError("cp1: no answer within 60 s"),
+    ]
+
+
+def _lists(path: str) -> tuple[str, str]:
+    """The collections that an object is in: of its namespace, and of all of them."""
+    own = path.rpartition("/")[0]
+    return own, re.sub(r"/namespaces/[^/]+", "", own)
+
+
+class Server:
+    """`objects` by path. `lose` is asked at each request, before and after it is carried out, with (when, verb, path): an exception
+    that it returns is raised there. `meddle` is called with the same, and changes what it likes. `answering` False: nothing answers."""
+
+    def __init__(self, objects: Mapping[str, dict[str, Any]] | None = None) -> None:
+        self.objects = dict(objects or {})
+        self.log: list[tuple[str, str]] = []
+        self.lose: Callable[[str, str, str], Exception | None] = lambda when, verb, path: None
+        self.meddle: Callable[[str, str, str], None] = lambda when, verb, path: None
+        self.refuse: Callable[[str, str, Mapping[str, Any]], Exception | None] = lambda verb, path, manifest: None
+        self.versions = 100
+
+    def _turn(self, when: str, verb: str, path: str) -> None:
+        self.meddle(when, verb, path)
+        if (error := self.lose(when, verb, path)) is not None:
+            raise error
+
+    def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
+        self.versions += 1
+        item["metadata"]["resourceVersion"] = str(self.versions)
+        item["metadata"].setdefault("uid", f"uid-{self.versions}")
+        self.objects[path] = item
+        return copy.deepcopy(item)
+
+    # ---- as roles.engine.api.Api
+
+    def get_json(self, whole: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
+        path = urlsplit(whole).path
+        self._turn("before", "GET", path)
+        if path in self.objects:
+            return copy.deepcopy(self.objects[path])
+        below = [copy.deepcopy(item) for key, item in self.objects.items() if path in _lists(key)]
+        if below or path.rpartition("/")[2] in _COLLECTIONS:
+            return {"items": below}
+        raise NotFound("cp1", path, "404 Not Found", "-")
+
+    def apply(
+        self, path: str, manifest: Mapping[str, Any], timeout: float = 0, *, force: bool = False, dry_run: bool = False, wait: float = 0
+    ) -> dict[str, Any]:
+        self.log.append(("APPLY", path))
+        self._turn("before", "APPLY", path)
+        if (error := self.refuse("APPLY", path, manifest)) is not None:
+            raise error
+        there, meta = self.objects.get(path), manifest["metadata"]
+        for key in ("uid", "resourceVersion"):
+            if key in meta and (there is None or there["metadata"][key] != meta[key]):
+                raise Conflict("cp1", path, f"409 Conflict: {key}", "run it again")
+        made = self._merged(path, manifest, there)
+        self._turn("after", "APPLY", path)
+        return made
+
+    def _merged(self, path: str, manifest: Mapping[str, Any], there: dict[str, Any] | None) -> dict[str, Any]:
+        if "priorityclasses" not in path:
+            item = copy.deepcopy(there) if there is not None else {}
+            wanted = ((manifest.get("spec") or {}).get("template") or {}).get("spec", {}).get("priorityClassName")
+            spec = item["spec"]["template"]["spec"]
+            spec.pop("priorityClassName", None)
+            if wanted:
+                spec["priorityClassName"] = wanted
+            item["metadata"]["managedFields"] = [entry("daytwo", {"f:spec": {"f:template": {"f:spec": {"f:priorityClassName": {}}}}})]
+            return self.put(path, item)
+        item = {key: copy.deepcopy(value) for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+        item.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        fields: dict[str, Any] = {f"f:{key}": {} for key in manifest if key not in ("apiVersion", "kind", "metadata")}
+        inside = {f"f:{key}": {f"f:{name}": {} for name in item["metadata"].get(key) or {}} for key in ("labels", "annotations")}
+        owned = entry("daytwo", {**fields, "f:metadata": inside})
+        item["metadata"] = {**item["metadata"], "managedFields": [owned]}
+        if there is not None:
+            if there["value"] != item["value"]:
+                raise Invalid("cp1", path, "422: value is immutable", "-")
+            others = [one for one in there["metadata"]["managedFields"] if one["manager"] != "daytwo"]
+            item["metadata"] |= {"uid": there["metadata"]["uid"], "managedFields": [*others, owned]}
+        return self.put(path, item)
+
+    def delete(self, path: str, uid: str, timeout: float = 0, *, version: str = "", dry_run: bool = False) -> None:
+        self.log.append(("DELETE", path))
+        self._turn("before", "DELETE", path)
+        if (error := self.refuse("DELETE", path, {})) is not None:
+            raise error
+        there = self.objects.get(path)
+        if there is None:
+            raise NotFound("cp1", path, "404 Not Found", "-")
+        if there["metadata"]["uid"] != uid or (version and there["metadata"]["resourceVersion"] != version):
+            raise Conflict("cp1", path, "409 Conflict: precondition", "run it again")
+        del self.objects[path]
+        self._turn("after", "DELETE", path)
+
+    @property
+    def api(self) -> Api:
+        return cast("Api", self)
+
+
+class Keeper:
+    """The host of the cluster's lock: gives it, and each run its number."""
+
+    name, connected, alive, is_control_plane, groups = "cp1", True, True, True, ("control_plane",)
+
+    def ensure_connected(self, within: float = 0) -> None:
+        """It always is."""
+
+    def run(self, script: str, *, on_line: Callable[[str], None] | None = None, feed: Feed | None = None, **more: Any) -> Answer:
+        if feed is None or on_line is None:
+            return Answer(0, [f"number {COUNT} 7"], [])
+        on_line("locked 0a 1")
+        while (beat := feed.get()) not in ("q", None):
+            if beat == "?":
+                on_line("held")
+        return Answer(0, [], [])
+
+
+def first(error: Exception, when: str, verb: str) -> Callable[[str, str, str], Exception | None]:
+    """The first answer to that verb is lost."""
+    left = [error]
+    return lambda moment, what, path: left.pop() if left and (moment, what) == (when, verb) else None

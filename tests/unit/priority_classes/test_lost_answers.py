@@ -1,0 +1,306 @@
+"""What became of a write whose answer was lost is read from its object; a class that was deleted is there again, come what may."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from roles.engine import timeouts
+from roles.engine.api.errors import Forbidden, Invalid, Timeout
+from roles.engine.bridge.hosts import Fleet
+from roles.engine.object_changes import rolling
+from roles.engine.object_changes.run import ObjectRun
+from roles.engine.object_changes.session import Session
+from roles.engine.rollout import locked_run
+from roles.engine.rollout.pace import Stage
+from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
+from roles.priority_classes import CAPABILITY
+from roles.priority_classes import plan as planning
+from roles.priority_classes import write as writing
+from roles.priority_classes.write import Writer
+from tests.unit.clock import Clock
+from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
+from tests.unit.priority_classes.world import cluster, priority_class, wanted
+
+PATH = "/apis/scheduling.k8s.io/v1/priorityclasses/web"
+LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
+
+
+@pytest.fixture(autouse=True)
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    shown: list[str] = []
+    monkeypatch.setattr(timeouts, "time", Clock())
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+    for module in (locked_run, rolling, writing):
+        monkeypatch.setattr(module, "show", shown.append)
+    yield shown
+
+
+def run(server: Server, **data: Any) -> ObjectRun:
+    """Carried out to its end."""
+    desired = wanted(**data)
+    plan = planning.make(desired, cluster(*(copy.deepcopy(item) for item in server.objects.values())))
+    assert plan.refusals == [] and len(plan.actions) == 1
+    info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
+    keeper = cast("Any", Keeper())
+    fleet = Fleet([keeper], [], [], [keeper])
+    writer = Writer(Session(lambda: server.api), force=desired.force, rollout_timeout=30)
+    made = ObjectRun(
+        info, [Stage(writer.steps(plan.actions))], fleet, "", lambda one: None, capability=CAPABILITY, about={}, leaving=writer.leaving
+    )  # fmt: skip
+    made.result("cp1")
+    return made
+
+
+def old() -> dict[str, Any]:
+    return priority_class("web", 1000, description="what customers see")
+
+
+def theirs(value: int) -> dict[str, Any]:
+    made = priority_class("web", value, "argocd")
+    made["metadata"]["uid"] = "uid-of-theirs"
+    return made
+
+
+def replacing(server: Server) -> ObjectRun:
+    return run(server, priority_classes={"web": 2000}, replace=True)
+
+
+def as_before(server: Server) -> bool:
+    found = server.objects[PATH]
+    return (found["value"], found.get("description"), found["preemptionPolicy"]) == (1000, "what customers see", "PreemptLowerPriority")
+
+
+@pytest.mark.parametrize("error", LOST)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_answer_lost_in_the_deletion(error: Exception, when: str) -> None:
+    """Whether it was carried out or not, the replacement comes to its end."""
+    server = Server({PATH: old()})
+    server.lose = first(error, when, "DELETE")
+    step = replacing(server).steps[0]
+    assert (step.outcome, server.objects[PATH]["value"]) == ("done", 2000), step.why
+    assert server.log.count(("DELETE", PATH)) == (1 if when == "after" else 2), "what was done is not asked for twice"
+
+
+@pytest.mark.parametrize("error", LOST)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_answer_lost_in_the_creation(error: Exception, when: str) -> None:
+    server = Server({PATH: old()})
+    server.lose = first(error, when, "APPLY")
+    step = replacing(server).steps[0]
+    assert (step.outcome, server.objects[PATH]["value"]) == ("done", 2000), step.why
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_no_deletion_is_ever_answered(error: Exception) -> None:
+    server = Server({PATH: old()})
+    server.lose = lambda when, verb, path: error if (when, verb) == ("before", "DELETE") else None
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and "was not deleted: it is there as before" in step.why and as_before(server)
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_no_creation_is_ever_answered(error: Exception) -> None:
+    """The new class is not there, and so the old one is created again."""
+    server = Server({PATH: old()})
+    server.refuse = lambda verb, path, manifest: error if manifest.get("value") == 2000 else None
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and "created again and read back: value 1000" in step.why and as_before(server)
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_an_api_that_stays_away_after_the_deletion(error: Exception, tmp_path: Path) -> None:
+    """Nothing can be resolved: said with what to look at, and the command that creates the class again."""
+    server = Server({PATH: old()})
+    gone: list[int] = []
+
+    def lose(when: str, verb: str, path: str) -> Exception | None:
+        if (when, verb) == ("after", "DELETE"):
+            gone.append(1)
+        return error if gone else None
+
+    server.lose = lose
+    made = replacing(server)
+    step = made.steps[0]
+    assert step.outcome == "revert-failed" and made.halted
+    for words in ("STATE UNKNOWN", "kubectl get priorityclass web", "| kubectl create -f -", '"value": 1000'):
+        assert words in step.why
+    events = [json.loads(line) for line in made.record.path.read_text().splitlines()]
+    (kept,) = [event for event in events if event["event"] == "plan"]
+    before = {field["path"][0]: field["before"] for field in kept["fields"]}
+    assert before["value"] == 1000 and before["description"] == "what customers see"
+    assert events.index(kept) < [event["event"] for event in events].index("end")
+
+
+def test_a_new_class_that_is_refused() -> None:
+    server = Server({PATH: old()})
+    server.refuse = lambda verb, path, manifest: Invalid("cp1", path, "422", "-") if manifest.get("value") == 2000 else None
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and as_before(server)
+
+
+def test_an_error_of_our_own_leaves_no_class_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server({PATH: old()})
+
+    def broken(self: Writer, path: str, item: Any) -> str:
+        raise KeyError("metadata")
+
+    monkeypatch.setattr(Writer, "_proven", broken)
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and as_before(server)
+
+
+def test_an_error_of_our_own_in_the_deletion_leaves_no_class_deleted() -> None:
+    server = Server({PATH: old()})
+    server.lose = first(KeyError("metadata"), "after", "DELETE")
+    step = replacing(server).steps[0]
+    assert step.outcome == "reverted" and as_before(server), step.why
+
+
+def test_what_others_created_meanwhile_is_not_deleted() -> None:
+    server = Server({PATH: old()})
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if (when, verb) == ("after", "DELETE"):
+            server.put(PATH, theirs(5))
+
+    server.meddle = meddle
+    step = replacing(server).steps[0]
+    assert step.outcome == "foreign" and "argocd created a class of that name meanwhile (value 5" in step.why
+    assert server.objects[PATH]["value"] == 5 and server.log.count(("DELETE", PATH)) == 1
+    assert '"value": 1000' in step.why, "and how to have the old one"
+
+
+def test_a_class_of_others_with_the_very_value_is_not_ours_either() -> None:
+    """Our apply only joined theirs; what then fails must not delete it."""
+    server = Server({PATH: old()})
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if (when, verb) == ("after", "DELETE"):
+            server.put(PATH, theirs(2000))
+        if (when, verb) == ("after", "APPLY"):
+            server.objects[PATH]["description"] = "of a webhook"
+
+    server.meddle = meddle
+    step = run(server, priority_classes={"web": {"value": 2000, "description": "new"}}, replace=True).steps[0]
+    assert step.outcome == "foreign" and server.log.count(("DELETE", PATH)) == 1, step.why
+
+
+def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> None:
+    server = Server({PATH: old()})
+    server.lose = first(Timeout("cp1", "/", "no answer", "-"), "before", "DELETE")
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if (when, verb) == ("before", "DELETE"):
+            server.put(PATH, {**server.objects[PATH], "description": "theirs"})
+
+    server.meddle = meddle
+    step = replacing(server).steps[0]
+    assert step.outcome == "failed" and "changed since" in step.why and server.objects[PATH]["description"] == "theirs"
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_an_update_whose_lost_answer_is_followed_by_a_conflict(error: Exception) -> None:
+    """The resourceVersion is another one by what the lost one did itself."""
+    server = Server({PATH: old()})
+    server.lose = first(error, "after", "APPLY")
+    step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
+    assert step.outcome == "done", step.why
+    assert server.objects[PATH]["description"] == "new" and server.log.count(("APPLY", PATH)) == 1
+
+
+def test_an_update_that_somebody_else_was_quicker_than() -> None:
+    server = Server({PATH: old()})
+    server.lose = first(Timeout("cp1", "/", "no answer", "-"), "before", "APPLY")
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if (when, verb) == ("before", "APPLY"):
+            server.put(PATH, {**server.objects[PATH], "description": "theirs"})
+
+    server.meddle = meddle
+    step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
+    assert step.outcome == "failed" and "409" in step.why and server.objects[PATH]["description"] == "theirs"
+
+
+@pytest.mark.parametrize("error", LOST)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_removal(error: Exception, when: str) -> None:
+    server = Server({PATH: old()})
+    server.lose = first(error, when, "DELETE")
+    step = run(server, priority_classes={}, prune=True).steps[0]
+    assert step.outcome == "done" and PATH not in server.objects, step.why
+
+
+def test_a_removal_that_is_never_answered_is_unknown() -> None:
+    server = Server({PATH: old()})
+    gone: list[int] = []
+
+    def lose(when: str, verb: str, path: str) -> Exception | None:
+        gone.extend([1] if verb == "DELETE" else [])
+        return Timeout("cp1", "/", "no answer", "-") if gone else None
+
+    server.lose = lose
+    step = run(server, priority_classes={}, prune=True).steps[0]
+    assert step.outcome == "unknown" and "STATE UNKNOWN" in step.why and "kubectl get priorityclass web" in step.why
+
+
+def test_what_is_refused_at_once_is_not_tried_again() -> None:
+    server = Server({PATH: old()})
+    server.refuse = lambda verb, path, manifest: Forbidden("cp1", path, "403", "-")
+    step = replacing(server).steps[0]
+    assert step.outcome == "failed" and server.log == [("DELETE", PATH)] and as_before(server)
+
+
+def test_403_of_a_server_that_has_just_come_back_passes() -> None:
+    server = Server({PATH: old()})
+    answers: list[Exception] = [Forbidden("cp1", PATH, "403", "-"), Timeout("cp1", PATH, "no answer", "-")]
+    server.lose = lambda when, verb, path: answers.pop() if (when, verb) == ("before", "DELETE") and answers else None
+    assert replacing(server).steps[0].outcome == "done"
+
+
+def test_leaving_in_the_middle_says_how_to_create_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server({PATH: old()})
+    told: list[str] = []
+    original = Writer._proven
+
+    def proven(self: Writer, path: str, item: Any) -> str:
+        told.append(self.leaving())
+        return original(self, path, item)
+
+    monkeypatch.setattr(Writer, "_proven", proven)
+    made = replacing(server)
+    assert '"value": 1000' in told[0] and "kubectl create" in told[0]
+    assert "kubectl create" not in made._leaving(), "and not once it is over"
+
+
+def test_without_a_record_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "daytwo").write_text("a file in the way")
+    server = Server({PATH: old()})
+    made = replacing(server)
+    assert server.log == [] and made.steps[0].outcome == "not started" and "could not be written" in made.halted
+
+
+def test_a_record_that_fails_later_stops_the_run_before_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server({PATH: old()})
+    original = RunRecord.write
+
+    def write(self: RunRecord, event: Any) -> None:
+        if event["event"] == "plan":
+            raise Unrecorded("no space left")
+        original(self, event)
+
+    monkeypatch.setattr(RunRecord, "write", write)
+    made = replacing(server)
+    assert server.log == [] and made.steps[0].outcome == "failed" and "no space left" in made.halted
+
+
+def test_the_run_has_its_number_in_the_record() -> None:
+    made = replacing(Server({PATH: old()}))
+    begin = [json.loads(line) for line in made.record.path.read_text().splitlines()][1]
+    assert begin["event"] == "begin" and begin["number"]["number"] == 7

@@ -1,0 +1,321 @@
+"""A run on PriorityClasses and workloads is undone from its record: each field as it was before, and none that somebody else has set since."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from roles.engine import timeouts
+from roles.engine.bridge.hosts import Fleet
+from roles.engine.object_changes import rolling
+from roles.engine.object_changes.planned import Plan
+from roles.engine.object_changes.run import ObjectRun
+from roles.engine.object_changes.session import Session
+from roles.engine.rollout import locked_run
+from roles.engine.rollout.pace import Stage
+from roles.engine.transaction.object_record import ObjectsRecord, parse
+from roles.engine.transaction.record import RunInfo
+from roles.priority_classes import CAPABILITY, fields, way_back
+from roles.priority_classes import plan as planning
+from roles.priority_classes import write as writing
+from roles.priority_classes.plan import Action
+from roles.priority_classes.write import Writer, read_live
+from tests.unit.clock import Clock
+from tests.unit.priority_classes.apiserver import Keeper, Server
+from tests.unit.priority_classes.test_undo import CLASSES, WEB, Cluster, owner
+from tests.unit.priority_classes.world import priority_class, wanted
+
+PATH = f"{CLASSES}/web"
+_runs = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(timeouts, "time", Clock())
+    for module in (locked_run, rolling, writing):
+        monkeypatch.setattr(module, "show", lambda text: None)
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+    yield
+
+
+def carry_out(server: Server, plan: Plan[Action], force: bool = False) -> ObjectsRecord:
+    """To its end; the record that is left of it."""
+    assert plan.refusals == []
+    keeper = cast("Any", Keeper())
+    writer = Writer(Session(lambda: server.api), force=force, rollout_timeout=30)
+    info = RunInfo(f"r{next(_runs)}", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
+    run = ObjectRun(
+        info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
+        capability=CAPABILITY, about={}, leaving=writer.leaving,
+    )  # fmt: skip
+    assert run.result("cp1"), run.halted
+    found = parse(info.id, [json.loads(line) for line in run.record.path.read_text().splitlines()])
+    assert found is not None
+    return found
+
+
+def run(server: Server, **data: Any) -> ObjectsRecord:
+    desired = wanted(**data)
+    return carry_out(server, planning.make(desired, live(server)), desired.force)
+
+
+def live(server: Server) -> Any:
+    return Session(lambda: server.api).asked(read_live)
+
+
+def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> Plan[Action]:
+    return way_back.make(record, live(server), force=force, rollout_seconds=30)
+
+
+def undone(server: Server, record: ObjectsRecord, *, force: bool = False) -> ObjectsRecord:
+    return carry_out(server, back(server, record, force=force), force)
+
+
+def refused(plan: Plan[Action], *words: str) -> None:
+    assert plan.actions == []
+    (refusal,) = plan.refusals
+    for word in words:
+        assert word in refusal, refusal
+
+
+def says(server: Server, name: str = "web") -> dict[tuple[str, ...], Any]:
+    return fields.values(server.objects.get(f"{CLASSES}/{name}"))
+
+
+# ---- classes
+
+
+def test_what_a_run_created_is_removed_and_that_is_undone_by_name_too() -> None:
+    server = Server()
+    wish = {"web": {"value": 5, "description": "new", "labels": {"team": "shop"}, "preemptionPolicy": "Never"}}
+    record = run(server, priority_classes=wish)
+    made = says(server)
+    removed = undone(server, record)
+    assert PATH not in server.objects
+    undone(server, removed)
+    assert says(server) == made and made["preemptionPolicy",] == "Never"
+
+
+def test_a_changed_field_is_set_back_and_no_other() -> None:
+    server = Server({PATH: priority_class("web", 5, description="old", labels={"team": "shop"})})
+    before = says(server)
+    record = run(server, priority_classes={"web": {"value": 5, "description": "new", "labels": {"tier": "a"}}})
+    assert says(server) != before
+    undone(server, record)
+    assert says(server) == before
+    assert back(server, record).unchanged == [("PriorityClass web", "is as it was before already")]
+
+
+def test_a_field_that_somebody_else_has_changed_since_is_refused() -> None:
+    server = Server({PATH: priority_class("web", 5, description="old")})
+    record = run(server, priority_classes={"web": {"value": 5, "description": "new"}})
+    theirs = copy.deepcopy(server.objects[PATH])
+    theirs["description"] = "theirs"
+    theirs["metadata"]["managedFields"].append({"manager": "ann", "operation": "Update", "fieldsV1": {"f:description": {}}})
+    server.put(PATH, theirs)
+    refused(back(server, record), "foreign", "description is 'theirs', and was made 'new' (owned by ann (Update))", "force=true")
+    undone(server, record, force=True)
+    assert server.objects[PATH]["description"] == "old"
+
+
+def test_what_somebody_else_sets_too_is_said_to_stay() -> None:
+    """Its description was not set before the run; daytwo can leave it out, and another manager keeps it."""
+    server = Server({PATH: priority_class("web", 5)})
+    record = run(server, priority_classes={"web": {"value": 5, "description": "new"}})
+    entry = {"manager": "argocd", "operation": "Apply", "fieldsV1": {"f:description": {}}}
+    server.objects[PATH]["metadata"]["managedFields"].append(entry)
+    refused(back(server, record), "description is owned by argocd, too")
+
+
+def test_what_a_run_removed_is_created_again_as_it_was() -> None:
+    server = Server({PATH: priority_class("web", 5, description="old", labels={"team": "shop"})})
+    before = says(server)
+    record = run(server, priority_classes={}, prune=True)
+    assert PATH not in server.objects
+    undone(server, record)
+    assert says(server) == before
+
+
+def test_a_removed_class_that_somebody_else_has_made_again() -> None:
+    server = Server({PATH: priority_class("web", 5)})
+    record = run(server, priority_classes={}, prune=True)
+    server.put(PATH, priority_class("web", 6, "argocd"))
+    refused(back(server, record, force=True), "foreign", "somebody has made another one since")
+    server.put(PATH, priority_class("web", 5, "argocd"))
+    assert back(server, record).unchanged == [("PriorityClass web", "is as it was before already")]
+
+
+def test_a_replaced_class_is_replaced_again() -> None:
+    server = Server({PATH: priority_class("web", 1000, description="old")})
+    before = says(server)
+    record = run(server, priority_classes={"web": 2000}, replace=True)
+    (action,) = back(server, record).actions
+    assert action.what == "replace" and "pods that name it cannot be created" in action.notes[0]
+    undone(server, record)
+    assert says(server) == before
+
+
+def test_a_class_that_is_used_by_now_is_not_removed() -> None:
+    server = Cluster()
+    record = run(server, priority_classes={"new": 7})
+    server.others_set("new")
+    refused(back(server, record, force=True), "used by workloads: Deployment default/web", "a class that is used is never removed")
+
+
+def test_a_class_that_is_somebody_elses_by_now_is_not_removed() -> None:
+    server = Server()
+    record = run(server, priority_classes={"web": 5})
+    server.put(PATH, priority_class("web", 5, "argocd"))
+    refused(back(server, record, force=True), "foreign", "it is owned by argocd by now", "daytwo removes only what it made")
+
+
+def test_the_default_goes_back() -> None:
+    server = Server({f"{CLASSES}/a": priority_class("a", 1, globalDefault=True)})
+    record = run(server, priority_classes={"b": {"value": 2, "globalDefault": True}, "a": {"value": 1, "globalDefault": False}})
+    assert not server.objects[f"{CLASSES}/a"].get("globalDefault")
+    plan = back(server, record)
+    assert [(action.what, action.name) for action in plan.actions] == [("remove", "PriorityClass b"), ("update", "PriorityClass a")]
+    carry_out(server, plan)
+    assert server.objects[f"{CLASSES}/a"]["globalDefault"] and f"{CLASSES}/b" not in server.objects
+
+
+def test_a_secret_is_not_in_a_record_and_so_not_put_back() -> None:
+    server = Server({PATH: priority_class("web", 5, description="old")})
+    record = run(server, priority_classes={"web": {"value": 5, "description": "password: hunter2"}})
+    refused(back(server, record), "description held what looks like a secret", "set it back by hand")
+
+
+# ---- workloads
+
+
+def assigned(server: Cluster, name: str = "high", **more: Any) -> ObjectsRecord:
+    return run(server, workloads={"default/deployment/web": name}, force=True, rollout_timeout=30, **more)
+
+
+def test_a_workload_gets_its_old_class_by_a_roll_out() -> None:
+    server = Cluster()
+    record = assigned(server)
+    assert server.has == "high"
+    again = undone(server, record)
+    assert server.has == "low"
+    undone(server, again)
+    assert server.has == "high"
+
+
+def test_a_workload_that_had_no_class_has_none_again() -> None:
+    server = Cluster()
+    del server.objects[WEB]["spec"]["template"]["spec"]["priorityClassName"]
+    server.put(WEB, server.objects[WEB])
+    record = assigned(server)
+    undone(server, record)
+    assert server.has == "" and "priorityClassName" not in server.objects[WEB]["spec"]["template"]["spec"]
+
+
+def test_a_class_that_others_gave_it_since_stays() -> None:
+    server = Cluster()
+    record = assigned(server)
+    server.others_set("theirs")
+    refused(back(server, record), "foreign", "is 'theirs', and was made 'high' (owned by kubectl-edit (Update))")
+    undone(server, record, force=True)
+    assert server.has == "low"
+
+
+def test_a_workload_that_is_another_one_or_gone_needs_nothing() -> None:
+    server = Cluster()
+    record = assigned(server)
+    server.objects[WEB]["metadata"]["uid"] = "uid-of-another"
+    assert back(server, record).unchanged[0][1].startswith("is another one by now")
+    del server.objects[WEB]
+    assert back(server, record).unchanged == [("Deployment default/web", "is gone; there is nothing to put back")]
+
+
+def test_the_class_of_before_is_gone() -> None:
+    server = Cluster()
+    record = assigned(server)
+    del server.objects[f"{CLASSES}/low"]
+    refused(back(server, record), "PriorityClass low, is gone", "create it first")
+
+
+def test_the_class_is_there_before_its_workload_and_goes_after_it() -> None:
+    """The run created one class, moved the workload to it, and removed the one that it had."""
+    server = Cluster()
+    record = assigned(server, "new", priority_classes={"new": 7, "high": 2}, prune=True)
+    assert f"{CLASSES}/low" not in server.objects
+    plan = back(server, record)
+    assert [(action.what, action.name) for action in plan.actions] == [
+        ("create", "PriorityClass low"), ("assign", "Deployment default/web"), ("remove", "PriorityClass new"),
+    ]  # fmt: skip
+    carry_out(server, plan)
+    assert server.has == "low" and f"{CLASSES}/new" not in server.objects
+
+
+def test_where_others_own_the_field_too_it_cannot_be_taken_out() -> None:
+    server = Cluster()
+    del server.objects[WEB]["spec"]["template"]["spec"]["priorityClassName"]
+    server.put(WEB, server.objects[WEB])
+    record = assigned(server)
+    server.objects[WEB]["metadata"]["managedFields"].append(owner("helm"))
+    refused(back(server, record), "the field is owned by helm (Update), too")
+
+
+# ---- how it ended in the run
+
+
+@pytest.mark.parametrize(("outcome", "words"), [("reverted", "put it back itself"), ("foreign", "as they had it"), ("gone", "went away")])
+def test_what_a_run_left_as_it_was_is_left_alone(outcome: str, words: str) -> None:
+    server = Cluster()
+    record = assigned(server)
+    left = replace(record, objects=tuple(replace(one, outcome=outcome) for one in record.objects))
+    plan = back(server, left)
+    assert plan.actions == [] == plan.refusals and words in plan.unchanged[0][1]
+
+
+def test_what_a_run_did_not_get_to_the_end_of_is_held_against_what_is_there() -> None:
+    server = Cluster()
+    record = assigned(server)
+    cut = replace(record, objects=tuple(replace(one, outcome="") for one in record.objects))
+    assert len(back(server, cut).actions) == 1
+    failed = replace(record, objects=tuple(replace(one, outcome="failed") for one in record.objects))
+    assert len(back(server, failed).actions) == 1, "it was written, and something else failed"
+    server.others_set("theirs")
+    assert len(back(server, cut).refusals) == 1
+    assert back(server, failed).unchanged == [("Deployment default/web", "that run could not write it")]
+
+
+# ---- the law
+
+
+_CLASS = st.fixed_dictionaries(
+    {"value": st.integers(-5, 5)},
+    optional={
+        "description": st.sampled_from(["", "a", "b"]),
+        "globalDefault": st.booleans(),
+        "preemptionPolicy": st.sampled_from(["Never", "PreemptLowerPriority"]),
+        "labels": st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy")),
+        "annotations": st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy")),
+    },
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(before=st.none() | _CLASS, after=st.none() | _CLASS)
+def test_a_run_and_its_undoing_are_the_identity(before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
+    server = Server()
+    if before is not None:
+        run(server, priority_classes={"web": before})
+    was = says(server)
+    record = run(server, priority_classes={"web": after} if after is not None else {}, prune=True, replace=True)
+    for one in record.objects:
+        assert {field.path: field.after for field in one.fields if field.after is not None}.items() <= says(server).items()
+    undone(server, record)
+    assert says(server) == was

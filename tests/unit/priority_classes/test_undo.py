@@ -1,0 +1,226 @@
+"""A workload's class is put back where its roll-out fails, and never over what somebody else has set meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from roles.engine import timeouts
+from roles.engine.api.errors import Conflict, Timeout
+from roles.engine.bridge.hosts import Fleet
+from roles.engine.object_changes import rolling
+from roles.engine.object_changes.run import ObjectRun
+from roles.engine.object_changes.session import Session
+from roles.engine.rollout import locked_run
+from roles.engine.rollout.pace import Stage
+from roles.engine.transaction.record import RunInfo
+from roles.priority_classes import CAPABILITY
+from roles.priority_classes import plan as planning
+from roles.priority_classes import write as writing
+from roles.priority_classes.model import read
+from roles.priority_classes.write import Writer
+from tests.unit.clock import Clock
+from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
+from tests.unit.priority_classes.world import cluster, entry, pod, priority_class, revision, workload
+
+WEB = "/apis/apps/v1/namespaces/default/deployments/web"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name__) for error in lost_answers()]
+
+
+@pytest.fixture(autouse=True)
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(timeouts, "time", Clock())
+    for module in (locked_run, rolling, writing):
+        monkeypatch.setattr(module, "show", lambda text: None)
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+    yield
+
+
+class Cluster(Server):
+    """A Deployment with one pod, whose controller carries out at once what is written, but for the class that `fails`."""
+
+    def __init__(self, fails: str = "") -> None:
+        item = workload("Deployment", "web", "low", replicas=1, selector={"matchLabels": {"app": "web"}})
+        item["metadata"] |= {"resourceVersion": "1", "managedFields": [owner("helm")]}
+        classes = {f"{CLASSES}/{name}": priority_class(name, value) for name, value in (("low", 1), ("high", 2))}
+        super().__init__({WEB: item, **classes})
+        self.fails = fails
+        self._roll(item)
+
+    def put(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
+        made = super().put(path, item)
+        if path == WEB:
+            self._roll(self.objects[WEB])
+        return made
+
+    def _roll(self, item: dict[str, Any]) -> None:
+        has = item["spec"]["template"]["spec"].get("priorityClassName", "")
+        made = revision("ReplicaSet", "one", 1, item)
+        self.objects["/apis/apps/v1/namespaces/default/replicasets/one"] = made
+        value = 3 if has == "theirs" else self.objects.get(f"{CLASSES}/{has}", {}).get("value", 0)
+        self.objects["/api/v1/namespaces/default/pods/web-1"] = pod("web-1", has, made, number=value)
+        item["status"]["availableReplicas"] = 0 if self.fails and has == self.fails else 1
+
+    @property
+    def has(self) -> str:
+        return str(self.objects[WEB]["spec"]["template"]["spec"].get("priorityClassName", ""))
+
+    def others_set(self, name: str) -> None:
+        item = self.objects[WEB]
+        item["spec"]["template"]["spec"]["priorityClassName"] = name
+        item["metadata"]["managedFields"] = [owner("kubectl-edit")]
+        self.put(WEB, item)
+
+
+def owner(manager: str) -> dict[str, Any]:
+    return entry(manager, {"f:spec": {"f:template": {"f:spec": {"f:priorityClassName": {}}}}}, "Update")
+
+
+def assign(server: Cluster) -> ObjectRun:
+    live = cluster(*(server.objects[f"{CLASSES}/{name}"] for name in ("low", "high")), Deployment=[dict(server.objects[WEB])])
+    desired = read([("cp1", {"workloads": {"default/deployment/web": "high"}, "force": True, "rollout_timeout": 30}.get)])
+    assert desired is not None
+    plan = planning.make(desired, live)
+    assert plan.refusals == [] and len(plan.actions) == 1
+    keeper = cast("Any", Keeper())
+    fleet = Fleet([keeper], [], [], [keeper])
+    info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
+    writer = Writer(Session(lambda: server.api), force=True, rollout_timeout=30)
+    made = ObjectRun(
+        info, [Stage(writer.steps(plan.actions))], fleet, "", lambda one: None, capability=CAPABILITY, about={}, leaving=writer.leaving
+    )  # fmt: skip
+    made.result("cp1")
+    return made
+
+
+def test_it_is_given() -> None:
+    server = Cluster()
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("done", "high"), step.why
+
+
+def test_a_roll_out_that_fails_is_undone() -> None:
+    server = Cluster("high")
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low"), step.why
+    assert "undone: rolled out; its 1 pods have low" in step.why
+
+
+@pytest.mark.parametrize("error", LOST)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_answer_on_the_way_there(error: Exception, when: str) -> None:
+    server = Cluster()
+    server.lose = first(error, when, "APPLY")
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("done", "high"), step.why
+    assert server.log.count(("APPLY", WEB)) == (1 if when == "after" else 2)
+
+
+@pytest.mark.parametrize("error", LOST)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_answer_on_the_way_back(error: Exception, when: str) -> None:
+    server = Cluster("high")
+    writes: list[int] = []
+
+    def lose(moment: str, verb: str, path: str) -> Exception | None:
+        if verb != "APPLY" or moment != when:
+            return None
+        writes.append(1)
+        return error if len(writes) == 2 else None
+
+    server.lose = lose
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low"), step.why
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_an_api_that_stays_away(error: Exception) -> None:
+    """Taken, and never heard of again: what to look at, and what to do by hand."""
+    server = Cluster()
+    gone: list[int] = []
+
+    def lose(when: str, verb: str, path: str) -> Exception | None:
+        gone.extend([1] if (when, verb) == ("after", "APPLY") else [])
+        return error if gone else None
+
+    server.lose = lose
+    step = assign(server).steps[0]
+    assert step.outcome == "revert-failed"
+    for words in ("STATE UNKNOWN", "kubectl get -n default deployment/web", "back to low: kubectl edit -n default deployment/web"):
+        assert words in step.why
+
+
+def test_what_somebody_else_has_set_meanwhile_stays() -> None:
+    server = Cluster("high")
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if verb == "GET" and path == WEB and server.has == "high":
+            server.others_set("theirs")
+
+    server.meddle = meddle
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("foreign", "theirs"), step.why
+    assert "somebody else gave it the class theirs meanwhile (owned by kubectl-edit (Update)): it is left as they have it" in step.why
+    assert server.log.count(("APPLY", WEB)) == 1
+
+
+def test_somebody_who_is_quicker_than_the_way_back() -> None:
+    """Between the look and the write: the write is of that very version, and is refused."""
+    server = Cluster("high")
+    writes: list[int] = []
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if (when, verb) == ("before", "APPLY"):
+            writes.append(1)
+            if len(writes) == 2:
+                server.others_set("theirs")
+
+    server.meddle = meddle
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("foreign", "theirs"), step.why
+
+
+def test_a_status_that_is_written_meanwhile_hinders_nothing() -> None:
+    server = Cluster("high")
+    writes: list[int] = []
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if (when, verb) == ("before", "APPLY"):
+            writes.append(1)
+            if len(writes) == 2:
+                server.put(WEB, server.objects[WEB])
+
+    server.meddle = meddle
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low") and len(writes) == 3, step.why
+
+
+def test_a_workload_that_is_gone_needs_nothing() -> None:
+    server = Cluster("high")
+
+    def meddle(when: str, verb: str, path: str) -> None:
+        if verb == "GET" and path == WEB and server.log:
+            server.objects.pop(WEB, None)
+
+    server.meddle = meddle
+    step = assign(server).steps[0]
+    assert step.outcome == "foreign" and "it was deleted meanwhile, so nothing is put back" in step.why
+
+
+def test_what_is_refused_is_not_undone() -> None:
+    server = Cluster()
+    server.refuse = lambda verb, path, manifest: Conflict("cp1", path, "409", "-")
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has, len(server.log)) == ("failed", "low", 1)
+
+
+def test_a_write_that_was_never_carried_out_leaves_nothing_to_undo() -> None:
+    server = Cluster()
+    server.lose = lambda when, verb, path: Timeout("cp1", path, "no answer", "-") if (when, verb) == ("before", "APPLY") else None
+    step = assign(server).steps[0]
+    assert (step.outcome, server.has) == ("reverted", "low"), step.why

@@ -1,0 +1,186 @@
+"""What change.sh has said or done outlasts a power loss, whatever the moment: judged on its system calls.
+
+Each call of a real run is looked at: had the power gone right before it, what would be on the disk?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.unit.transaction.disk import Call, Disk, strace_works, trace_of
+from tests.unit.transaction.scratch import Scratch
+
+pytestmark = pytest.mark.skipif(not strace_works(), reason="strace is not installed, or must not trace here")
+
+
+class Judge:
+    """Lets the calls happen one by one and writes down what a power loss would break."""
+
+    def __init__(self, node: Scratch, disk: Disk) -> None:
+        self.node, self.disk = node, disk
+        self.targets = [edit.path for edit in node.change.files]
+        self.marker, self.work = str(node.here / "state"), str(node.work)
+        self.touched: list[str] = []  # targets, in the order they were touched in
+        self.states: list[str] = []
+        self.broken: list[str] = []
+
+    def state(self, durable: bool) -> str:
+        inode = self.disk.find(self.marker, durable)
+        if durable and inode and not inode.synced:
+            return "torn"
+        found = re.search(r"^state=(\S+)", inode.text if inode else "", re.MULTILINE)
+        return found[1] if found else "none"
+
+    def hear(self, calls: list[Call]) -> Judge:
+        for call in calls:
+            self.before(call)
+            self.disk.apply(call)
+            self.after(call)
+        return self
+
+    def note(self, what: str, call: Call) -> None:
+        self.broken.append(f"{what} (at {call.name} {' '.join(call.paths).replace(self.disk.root, '')}, state {self.state(False)})")
+
+    def before(self, call: Call) -> None:
+        if not call.paths or call.name in ("fsync", "fdatasync"):
+            return
+        path = call.paths[-1]
+        if path in self.targets and not (call.name.startswith("open") and "O_RDONLY" in call.raw) and not call.name.startswith("link"):
+            self.touch(call, path)
+        if not call.name.startswith(("unlink", "rmdir", "rename")):
+            return
+        if call.paths[0].startswith(f"{self.disk.root}/timers/") and self.state(True) not in ("confirmed", "reverted"):
+            self.note("the timer goes before the end is durable", call)
+        # Not the note that a file was not touched yet: it goes right before that file is.
+        staged = call.paths[0].startswith(self.work + "/") and not call.paths[0].startswith(self.work + "/untouched.")
+        away = call.paths[0] == self.work or (staged and path not in self.targets)
+        if away and self.state(True) not in ("confirmed", "reverted"):
+            self.note("what was staged goes before the end is durable", call)
+
+    def touch(self, call: Call, target: str) -> None:
+        if call.name.startswith("rename"):
+            source = self.disk.find(call.paths[0])
+            if source is None or not source.synced:
+                self.note("new content is not synced before its rename", call)
+        elif not call.name.startswith("unlink"):
+            self.note("a target is written in place", call)
+        for earlier in self.touched:
+            if earlier != target and not self.disk.lasts(earlier):
+                self.note(f"{Path(earlier).name} is not durable before the next one is touched", call)
+        if self.state(True) not in ("applying", "reverting"):
+            self.note(f"the durable marker is {self.state(True)}", call)
+        # All that puts back: what waits in active/, the record's own originals, what starts it at boot.
+        node = self.node
+        needed = (
+            node.work,
+            node.here / "before",
+            node.here / "reason",
+            node.here / "states",
+            node.home / "recover.sh",
+            node.root / "systemd",
+        )
+        for lost in [lost for path in needed for lost in self.disk.lost(str(path))]:
+            if self.state(False) == "applying":
+                self.note(f"not durable: {lost.replace(self.disk.root, '')}", call)
+        for number, edit in enumerate(node.change.files, 1):
+            if edit.before is not None and self.state(False) == "applying":
+                for original in (f"{self.work}/{number}.before", f"{node.here}/before/{number}"):
+                    found = self.disk.find(original, durable=True)
+                    if found is None or found.text != edit.before.decode():
+                        self.note(f"no original at {original.replace(self.disk.root, '')}", call)
+        self.touched.append(target)
+
+    def after(self, call: Call) -> None:
+        if not call.name.startswith("rename") or call.paths[-1] != self.marker:
+            return
+        self.states.append(self.state(False))
+        if self.states[-1] in ("applied", "confirmed", "reverted"):
+            for target in self.targets:
+                if not self.disk.lasts(target):
+                    self.note(f"said before {Path(target).name} is durable", call)
+            for back in self.disk.back(f"{self.disk.root}/etc"):
+                self.note(f"said while {Path(back).name} may come back", call)
+
+
+def judged(folder: Path, url: str, *verbs: str, mutate: Callable[[str], str] | None = None, wants: bool = True) -> Judge:
+    """`wants`: the node has units that are started at boot, as every one has."""
+    node = Scratch(folder / "node", url)
+    if mutate:
+        node.mutate = mutate
+        node.spare()
+    if not wants:
+        (node.root / "systemd/multi-user.target.wants").rmdir()
+    try:
+        node.lay_down()
+        disk, calls = trace_of(node, *verbs, trace=folder / "trace")
+        judge = Judge(node, disk).hear(calls)
+        assert judge.state(False) == node.state, "the judge lost its way"
+        return judge
+    finally:
+        node.end()
+
+
+APPLIED = ["applying", "applied"]
+CONFIRMED = (("apply", "confirm"), [*APPLIED, "confirmed"], ["first", "it", "gone"])
+REVERTED = (("apply", "revert"), [*APPLIED, "reverting", "reverted"], ["first", "it", "gone", "gone", "it", "first"])
+
+
+@pytest.mark.parametrize(("verbs", "states", "touched"), [CONFIRMED, REVERTED], ids=["confirmed", "reverted"])
+def test_nothing_is_said_or_begun_before_what_it_rests_on_is_durable(
+    tmp_path: Path, url: str, verbs: tuple[str, ...], states: list[str], touched: list[str]
+) -> None:
+    judge = judged(tmp_path, url, *verbs)
+    assert judge.states == states
+    assert [Path(target).name for target in judge.touched] == touched
+    assert judge.broken == []
+    assert judge.state(durable=True) == states[-1]
+
+
+def test_the_unit_at_boot_is_durable_where_it_is_the_first(tmp_path: Path, url: str) -> None:
+    assert [text for text in judged(tmp_path, url, "apply", wants=False).broken if "/systemd/" in text] == []
+
+
+SYNC = re.compile(r"\bsync (?=\")")
+# Syncs that this run cannot miss, by what is on their line, and why.
+SPARE = {
+    'sync "$work" "$here"': "both are synced again before the marker",
+    'sync "$(dirname "$2")"': "where the unit is new, both directories are synced again right after",
+    'sync "$home/number.new"': "only the order of pruning rests on it",
+    'sync "$home/fence.new"': "only where two runs go on at the same time",
+    'sync "$place/$n.before"': "only where the waiting original is gone and was copied",
+    'sync "$here/places" "$here"': "only where a target is on another file system",
+    'sync "$recover_dropins/$id.conf" "$recover_dropins" "$systemd"': "only where a target is on another file system",
+    'then sync "$here"; return; fi': "only where somebody else wrote in mid-change",
+    'sync "$here" && { [ -L "$fetched" ] || sync "$fetched"; }': "only where somebody else wrote in mid-change",
+}
+
+
+def test_every_sync_that_is_left_out_is_noticed(tmp_path: Path, url: str) -> None:
+    """Each sync of the script in turn is replaced by `true`: the judge has more to say."""
+    node = Scratch(tmp_path / "text", url)
+    node.lay_down()
+    text = (node.here / "change.sh").read_text()
+    node.end()
+    found = list(SYNC.finditer(text))
+    lines = [text[text.rindex("\n", 0, sync.start()) + 1 : text.index("\n", sync.start())].strip() for sync in found]
+
+    def broken(number: int | None) -> set[str]:
+        def one_less(script: str) -> str:
+            if number is None:
+                return script
+            sync = list(SYNC.finditer(script))[number]
+            return script[: sync.start()] + "true " + script[sync.end() :]
+
+        return set(judged(tmp_path / str(number), url, "apply", "revert", mutate=one_less).broken)
+
+    with ThreadPoolExecutor(3) as pool:
+        usual, *less = pool.map(broken, [None, *range(len(lines))])
+    unnoticed = [line for line, what in zip(lines, less, strict=True) if not what - usual]
+    assert len(lines) > 10
+    assert [line for line in unnoticed if not any(spare in line for spare in SPARE)] == []
+    assert [spare for spare in SPARE if not any(spare in line for line in unnoticed)] == [], "no longer spare"
