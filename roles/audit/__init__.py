@@ -8,7 +8,7 @@ from roles.audit import page, text
 from roles.audit.collect import collect
 from roles.audit.examine import report
 from roles.audit.model import Report
-from roles.audit.options import Asked
+from roles.audit.options import AuditOptions
 from roles.engine import bridge
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.files import write_whole
@@ -17,8 +17,8 @@ from roles.engine.rollout import deploying, one
 from roles.feature_gates import load
 
 
-@deploying("Audit", one(Asked))
-def audit(fleet: Fleet, wish: Asked) -> int:
+@deploying("Audit", one(AuditOptions))
+def audit(fleet: Fleet, wish: AuditOptions) -> int:
     """Show what is wrong on the nodes of the run. Ends pyinfra with exit code 0 (clean) or 2 (findings); raises DeployError, exit
     code 1, where not all nodes could be looked at, after what could be was shown.
 
@@ -45,7 +45,7 @@ def audit(fleet: Fleet, wish: Asked) -> int:
     return found.code
 
 
-def _write(wish: Asked, found: Report, html: str) -> None:
+def _write(wish: AuditOptions, found: Report, html: str) -> None:
     made = {"text": lambda: harmless(text.render(found)), "json": lambda: as_json(found.model_dump(mode="json")), "html": lambda: html}
     document = made[wish.format]()
     if wish.output is None:

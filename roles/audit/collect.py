@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roles import pod_resize
-from roles.audit.drift import Wishes
+from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config as kubeadm
 from roles.engine.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
@@ -31,7 +31,7 @@ class Collected:
     """All that was seen. `failures`: nodes that could not be looked at; `not_known`: what else could not be told."""
 
     views: list[View] = field(default_factory=list)
-    wishes: dict[str, Wishes] = field(default_factory=dict)
+    wishes: dict[str, HostDesired] = field(default_factory=dict)
     lasting: Lasting | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
@@ -75,7 +75,7 @@ def _groups(remote: Remote) -> list[str]:
     return sorted(set(remote.groups) - {"all"})
 
 
-def _wishes(remote: Remote) -> Wishes:
+def _wishes(remote: Remote) -> HostDesired:
     problems: list[str] = []
 
     def tried(read: Callable[[], T]) -> T | None:
@@ -89,7 +89,7 @@ def _wishes(remote: Remote) -> Wishes:
     gates = tried(lambda: gates_model.read(name, data))
     fields = tried(lambda: fields_model.read(name, data))
     eviction = tried(lambda: eviction_model.read(name, data))
-    return Wishes(gates, fields, eviction, tuple(dict.fromkeys(problems)))
+    return HostDesired(gates, fields, eviction, tuple(dict.fromkeys(problems)))
 
 
 def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Setting, Severity
+from roles.audit.model import Finding, Severity, SourcedSetting
 from roles.audit.versions import gate_then
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, cluster_configuration, flags, yaml_text
@@ -20,16 +20,18 @@ def place_of(name: str) -> str:
     return f"configmap {NAMESPACE}/{name} {KEYS[name]}"
 
 
-def settings(lasting: Lasting) -> tuple[Setting, ...]:
+def settings(lasting: Lasting) -> tuple[SourcedSetting, ...]:
     """Each gate that the ConfigMaps set; lines are those of the text under the key."""
-    found: list[Setting] = []
+    found: list[SourcedSetting] = []
     for component, gates in lasting.gates.items():
         source = KUBELET if component == "kubelet" else CLUSTER
         data = lasting.maps[source].data
         for name, value in gates.items():
             line = _kubelet_lines(data).get((GATES, name)) if source == KUBELET else _argument_line(data, component)
             written = "true" if value else "false"
-            found.append(Setting(component=component, name=name, value=written, source="configmap", file=place_of(source), line=line))
+            found.append(
+                SourcedSetting(component=component, name=name, value=written, source="configmap", file=place_of(source), line=line)
+            )
     return tuple(found)
 
 
@@ -55,7 +57,7 @@ def _oldest(views: Sequence[View], component: str) -> int | None:
     return min((minor for view in views if (minor := view.minor(component)) is not None), default=None)
 
 
-def _splits(lasting: Lasting, kept: Sequence[Setting], views: Sequence[View]) -> Iterator[Finding]:
+def _splits(lasting: Lasting, kept: Sequence[SourcedSetting], views: Sequence[View]) -> Iterator[Finding]:
     made = [view for view in views if view.kind == "kubeadm" and view.kubelet is not None]
     by_host = {view.host: view for view in made}
     gates: list[Found] = []
@@ -88,7 +90,7 @@ def _main(view: View) -> Mapping[str, Any]:
         return {}
 
 
-def _gate(view: View, difference: Difference, kept: Sequence[Setting]) -> Finding:
+def _gate(view: View, difference: Difference, kept: Sequence[SourcedSetting]) -> Finding:
     name, component = difference.setting, difference.component
     place = next((one for one in view.gates if (one.component, one.name) == (component, name) and one.source != "flag"), None)
     place = place or next((one for one in kept if (one.component, one.name) == (component, name)), None)
@@ -100,11 +102,13 @@ def _field(view: View, difference: Difference, lasting: Lasting) -> Finding:
     if place is None:
         lines = _kubelet_lines(lasting.maps[KUBELET].data)
         line = next((line for path, line in lines.items() if ".".join(path) == difference.setting), None)
-        place = Setting(component="kubelet", name=difference.setting, value="", source="configmap", file=place_of(KUBELET), line=line)
+        place = SourcedSetting(
+            component="kubelet", name=difference.setting, value="", source="configmap", file=place_of(KUBELET), line=line
+        )
     return _finding(view, difference, place, f"{difference.setting}: {shown(difference.files)}", "deploys/kubelet_config.py")
 
 
-def _finding(view: View, difference: Difference, place: Setting | None, value: str, deploy: str) -> Finding:
+def _finding(view: View, difference: Difference, place: SourcedSetting | None, value: str, deploy: str) -> Finding:
     running = f", and {shown(difference.process)} in the process" if difference.process is not None else ""
     what = "takes it away again" if difference.lasting is None else f"writes {shown(difference.lasting)} over it"
     if difference.files is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles import eviction, feature_gates, kubelet_config
-from roles.audit.model import Finding, Setting, Severity
+from roles.audit.model import Finding, Severity, SourcedSetting
 from roles.audit.view import View, flat
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import same_setting, schema, shown
@@ -57,16 +57,16 @@ _WHATEVER_KIND = (
 
 
 @dataclass(frozen=True)
-class Wishes:
+class HostDesired:
     """What the inventory's data wants of one host; None: it says nothing. `problems`: data that cannot be meant."""
 
-    gates: feature_gates.Desired | None = None
-    fields: kubelet_config.Desired | None = None
-    eviction: eviction.Desired | None = None
+    gates: feature_gates.DesiredGates | None = None
+    fields: kubelet_config.DesiredFields | None = None
+    eviction: eviction.DesiredThresholds | None = None
     problems: tuple[str, ...] = field(default=())
 
 
-def findings(view: View, wishes: Wishes) -> Iterator[Finding]:
+def findings(view: View, wishes: HostDesired) -> Iterator[Finding]:
     """Of one node: the inventory, and flags that beat a file."""
     for problem in wishes.problems:
         yield Finding(
@@ -86,7 +86,7 @@ def findings(view: View, wishes: Wishes) -> Iterator[Finding]:
 # ---- the inventory
 
 
-def _gates(view: View, desired: feature_gates.Desired) -> Iterator[Finding]:
+def _gates(view: View, desired: feature_gates.DesiredGates) -> Iterator[Finding]:
     for component in desired.components:
         found = view.kubelet if component == "kubelet" else view.components.get(component)
         if found is None:
@@ -99,7 +99,7 @@ def _gates(view: View, desired: feature_gates.Desired) -> Iterator[Finding]:
                 yield _drift(view, component, one.gate, place, _has(one, place), meant, "feature_gates")
 
 
-def _has(one: UnmetGate, place: Setting | None) -> str:
+def _has(one: UnmetGate, place: SourcedSetting | None) -> str:
     """What was found of a gate, and where the file that counts says otherwise."""
     if one.found is None:
         where = "/metrics" if one.by == "metrics" else "the process"
@@ -110,7 +110,7 @@ def _has(one: UnmetGate, place: Setting | None) -> str:
     return told if place.value == _text(one.found) else f"{told} in the process, {place.value} in the file"
 
 
-def _fields(view: View, wishes: Wishes) -> Iterator[Finding]:
+def _fields(view: View, wishes: HostDesired) -> Iterator[Finding]:
     found = view.kubelet
     assert found is not None  # findings() has looked
     if (fields := wishes.fields) is not None and chosen(fields.only, view.host):
@@ -136,7 +136,7 @@ def _unmet(view: View, deploy: str, unmet: Iterable[UnmetField]) -> Iterator[Fin
         yield _drift(view, "kubelet", one.path, place, value, wanted, deploy)
 
 
-def _drift(view: View, component: str, name: str, place: Setting | None, value: str, wanted: str, deploy: str) -> Finding:
+def _drift(view: View, component: str, name: str, place: SourcedSetting | None, value: str, wanted: str, deploy: str) -> Finding:
     file = place.file if place else _home(view, component)
     return Finding(
         severity=Severity.warning,
@@ -190,7 +190,7 @@ def _flags(view: View) -> Iterator[Finding]:
                     )
 
 
-def _flag_of(view: View, winner: Setting) -> str:
+def _flag_of(view: View, winner: SourcedSetting) -> str:
     flag = next((one for one in view.flags if not one.masked and one.place.place == winner.place), None)
     return f"--{flag.name}" if flag else "a flag"
 
@@ -261,7 +261,7 @@ def _outliers(group: Sequence[View], values: Mapping[str, str], is_set: Any) -> 
 
 
 def _unlike(
-    view: View, component: str, name: str, place: Setting | None, value: str, values: Mapping[str, str], home: str | None
+    view: View, component: str, name: str, place: SourcedSetting | None, value: str, values: Mapping[str, str], home: str | None
 ) -> Finding:
     others: dict[str, list[str]] = {}
     for host, other in values.items():

@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from roles.audit import configmaps, drift, resized, stale, strays, versions
-from roles.audit.drift import Wishes
-from roles.audit.model import Component, Finding, Node, Report, Severity, Source, in_order
+from roles.audit.drift import HostDesired
+from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
 from roles.engine.kubeadm_config import Lasting
 from roles.engine.kubelet import shown
@@ -19,7 +19,7 @@ from roles.pod_resize import Drift
 
 def report(
     views: Sequence[View],
-    wishes: Mapping[str, Wishes],
+    wishes: Mapping[str, HostDesired],
     lasting: Lasting | None,
     catalogue: Catalogue,
     *,
@@ -33,7 +33,7 @@ def report(
     """All findings of all nodes. `made`: when, RFC 3339; `target`: the minor that the cluster is to be upgraded to."""
     found: list[Finding] = []
     for view in views:
-        found += _of_node(view, wishes.get(view.host, Wishes()), catalogue, target)
+        found += _of_node(view, wishes.get(view.host, HostDesired()), catalogue, target)
     found += drift.siblings(views)
     if lasting is not None:
         found += configmaps.findings(lasting, views, catalogue, target)
@@ -55,7 +55,7 @@ def _masked(finding: Finding) -> Finding:
     return finding.model_copy(update={"value": finding.value and mask_text(finding.value), "rule": mask_text(finding.rule)})
 
 
-def _of_node(view: View, wishes: Wishes, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
+def _of_node(view: View, wishes: HostDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
     if view.kind == "unreadable":
         yield Finding(
             severity=Severity.critical,
@@ -91,9 +91,9 @@ def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
                 yield f"gates of {view.host} {component}: {process.version or 'version unknown'} is not in the catalogue"
 
 
-def _node(view: View) -> Node:
+def _node(view: View) -> NodeReport:
     components = [
-        Component(
+        ComponentReport(
             name=name,
             version=process.version,
             pid=process.pid,
@@ -102,7 +102,7 @@ def _node(view: View) -> Node:
         for name, process in view.processes.items()
     ]
     configuration = view.configuration
-    return Node(
+    return NodeReport(
         name=view.host,
         node_name=view.kubelet.node_name if view.kubelet else None,
         groups=view.groups,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from roles.audit.drift import ITS_OWN
-from roles.audit.model import Component, Node, Report, Setting
+from roles.audit.model import ComponentReport, NodeReport, Report, SourcedSetting
 from roles.engine.kubelet import same_setting, schema, shown
 from roles.engine.node import minor_of
 
@@ -20,10 +20,10 @@ _ZERO = ("0", "0s")
 class Group:
     """Nodes with the same kind, versions, sources and effective values. The first stands for all of them."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeReport, ...]
 
     @property
-    def first(self) -> Node:
+    def first(self) -> NodeReport:
         return self.nodes[0]
 
     @property
@@ -51,7 +51,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class MatrixRow:
     """One gate of a component, or one field. A cell is None where a group has no such component."""
 
     section: str
@@ -73,20 +73,20 @@ class Matrix:
     """`rows` are worth a look; `alike` are names and values, by section, that nothing sets and that are the same everywhere."""
 
     groups: tuple[Group, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MatrixRow, ...]
     alike: Mapping[str, tuple[tuple[str, str], ...]]
 
 
 def matrix(report: Report) -> Matrix:
     """Of the nodes whose kubelet could be read."""
     groups = group(node for node in report.nodes if node.components)
-    rows: list[Row] = []
+    rows: list[MatrixRow] = []
     alike: dict[str, list[tuple[str, str]]] = {}
     for section, names, cell in _sections(groups):
         for name in names:
             cells = [cell(group_.first, name) for group_ in groups]
             values = [one.value for one in cells if one is not None]
-            row = Row(section, name, _marked(cells))
+            row = MatrixRow(section, name, _marked(cells))
             if row.is_set or row.differs:
                 rows.append(row)
             elif values and values[0] not in (NOT_SET, UNKNOWN):
@@ -94,15 +94,15 @@ def matrix(report: Report) -> Matrix:
     return Matrix(tuple(groups), tuple(rows), {section: tuple(found) for section, found in alike.items()})
 
 
-def group(nodes: Iterable[Node]) -> tuple[Group, ...]:
+def group(nodes: Iterable[NodeReport]) -> tuple[Group, ...]:
     """In the order in which the first node of each comes."""
-    found: dict[object, list[Node]] = {}
+    found: dict[object, list[NodeReport]] = {}
     for node in nodes:
         found.setdefault(_signature(node), []).append(node)
     return tuple(Group(tuple(listed)) for listed in found.values())
 
 
-def _signature(node: Node) -> object:
+def _signature(node: NodeReport) -> object:
     components = tuple((one.name, one.version, frozenset((one.effective or {}).items()), one.effective is None) for one in node.components)
     places = frozenset(
         (one.component, one.name, one.value, one.source, one.counts) for one in (*node.gates, *node.settings) if _shared(one)
@@ -111,11 +111,11 @@ def _signature(node: Node) -> object:
     return node.groups, node.kind, components, places, fields, node.effective is None
 
 
-def _shared(place: Setting) -> bool:
+def _shared(place: SourcedSetting) -> bool:
     return place.name.partition(".")[0] not in ITS_OWN
 
 
-_Cell = Callable[[Node, str], Cell | None]
+_Cell = Callable[[NodeReport, str], Cell | None]
 
 
 def _sections(groups: Sequence[Group]) -> Iterable[tuple[str, list[str], _Cell]]:
@@ -130,14 +130,14 @@ def _sections(groups: Sequence[Group]) -> Iterable[tuple[str, list[str], _Cell]]
     yield "kubelet settings", sorted(fields, key=str.lower), _field
 
 
-_NONE = Component(name="", version=None, pid=0)
+_NONE = ComponentReport(name="", version=None, pid=0)
 
 
-def _component(node: Node, name: str) -> Component | None:
+def _component(node: NodeReport, name: str) -> ComponentReport | None:
     return next((one for one in node.components if one.name == name), None)
 
 
-def _gate(node: Node, component: str, name: str) -> Cell | None:
+def _gate(node: NodeReport, component: str, name: str) -> Cell | None:
     found = _component(node, component)
     if found is None:
         return None
@@ -146,7 +146,7 @@ def _gate(node: Node, component: str, name: str) -> Cell | None:
     return _cell(place, running, known=found.effective is not None)
 
 
-def _field(node: Node, name: str) -> Cell | None:
+def _field(node: NodeReport, name: str) -> Cell | None:
     place = next((one for one in node.settings if one.name == name and one.counts), None)
     running = (node.effective or {}).get(name)
     if place is not None and (place.value in _NOTHING or (place.value in _ZERO and running not in (None, place.value))):
@@ -156,7 +156,7 @@ def _field(node: Node, name: str) -> Cell | None:
     return replace(cell, as_default=default is not None and same_setting(_plain(default), _plain(cell.value)))
 
 
-def _default(node: Node, name: str) -> str | None:
+def _default(node: NodeReport, name: str) -> str | None:
     """What a kubelet of this version takes by itself, as text; None where that is no constant."""
     minor = minor_of(node.version)
     if minor is None or not schema.OLDEST <= minor <= schema.NEWEST:
@@ -173,7 +173,7 @@ def _default(node: Node, name: str) -> str | None:
     return None
 
 
-def _cell(place: Setting | None, running: str | None, known: bool) -> Cell:
+def _cell(place: SourcedSetting | None, running: str | None, known: bool) -> Cell:
     said = place.value if place else None
     value = running if running is not None else said if said is not None else NOT_SET if known else UNKNOWN
     if place is None:

@@ -89,7 +89,7 @@ class Finding(_Model):
         return f"{self.file or ''}{f':{self.line}' if self.file and self.line else ''}"
 
 
-class Setting(_Model):
+class SourcedSetting(_Model):
     """One place that sets a gate or a field. `counts` is False where another place beats it."""
 
     component: str
@@ -114,7 +114,7 @@ class Source(_Model):
     sha256: str | None
 
 
-class Component(_Model):
+class ComponentReport(_Model):
     """One process. `effective` are all its gates as it runs them (/metrics), None where that is not known."""
 
     name: str
@@ -123,7 +123,7 @@ class Component(_Model):
     effective: dict[str, bool] | None = None
 
 
-class Node(_Model):
+class NodeReport(_Model):
     """One node. `settings` are the fields of the kubelet's configuration that its sources set, `effective` those it runs with
     (/configz, flat, by dotted names), None where that is not known."""
 
@@ -133,9 +133,9 @@ class Node(_Model):
     kind: NodeKind
     why: str | None = Field(default=None, description="why it is unsupported or unreadable")
     os: str
-    components: tuple[Component, ...] = ()
-    gates: tuple[Setting, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    components: tuple[ComponentReport, ...] = ()
+    gates: tuple[SourcedSetting, ...] = ()
+    settings: tuple[SourcedSetting, ...] = ()
     effective: dict[str, str] | None = None
     sources: tuple[Source, ...] = ()
 
@@ -151,8 +151,8 @@ class Report(_Model):
     form: Literal[1] = FORM  # type: ignore[assignment]
     made: str = Field(description="RFC 3339, the operator's clock")
     target_version: str | None = None
-    nodes: tuple[Node, ...]
-    configmaps: tuple[Setting, ...] = Field(default=(), description="gates in kubeadm-config and kubelet-config")
+    nodes: tuple[NodeReport, ...]
+    configmaps: tuple[SourcedSetting, ...] = Field(default=(), description="gates in kubeadm-config and kubelet-config")
     findings: tuple[Finding, ...]
     eviction: tuple[dict[str, Any], ...] = Field(default=(), description="the order of eviction, as deploys/eviction_order.py has it")
     not_known: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ def _target(value: Any) -> int | None:
     return parse_target(value, load())
 
 
-class Asked(BaseModel):
+class AuditOptions(BaseModel):
     """The data keys of deploys/audit.py. `target_version` is the minor: 37 for v1.37."""
 
     model_config = ConfigDict(frozen=True)

@@ -14,14 +14,14 @@ from typing import Any
 
 import jinja2
 
-from roles.audit.matrix import Cell, Group, Matrix, Row, matrix
-from roles.audit.model import SEVERITIES, TITLES, Finding, Node, Report
+from roles.audit.matrix import Cell, Group, Matrix, MatrixRow, matrix
+from roles.audit.model import SEVERITIES, TITLES, Finding, NodeReport, Report
 from roles.audit.text import counted, together, verdict
 from roles.engine.kubelet import MEMORY
 from roles.engine.scripts import pages
 from roles.eviction import TITLES as SIGNALS
 from roles.eviction import NodeOrder, amount, gauges, reason
-from roles.eviction import Row as Pod
+from roles.eviction import OrderRow as Pod
 
 # Pods of a node that are shown, the first to go first.
 _FIRST = 4
@@ -77,7 +77,7 @@ def _fleet(report: Report) -> Iterator[dict[str, Any]]:
         }
 
 
-def _chip(node: Node, found: Sequence[str]) -> dict[str, str]:
+def _chip(node: NodeReport, found: Sequence[str]) -> dict[str, str]:
     severity = next((one.value for one in SEVERITIES if one.value in found), "clean")
     told = ", ".join(counted(found.count(one.value), one) for one in SEVERITIES if one.value in found) or "nothing found"
     about = " ".join(filter(None, (node.kind, node.version)))
@@ -117,7 +117,7 @@ def _sections(found: Matrix) -> Iterator[dict[str, Any]]:
         yield {"title": title, "rows": [_row(row) for row in rows]}
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: MatrixRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "words": f"{row.section} {row.name}".lower(),

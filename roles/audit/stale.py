@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from roles.audit.model import Finding, Setting, Severity
+from roles.audit.model import Finding, Severity, SourcedSetting
 from roles.audit.strays import first_entry
 from roles.audit.view import View
 from roles.engine.editing import FormatError, flags, manifest, unit
@@ -266,7 +266,7 @@ def _gates(view: View) -> Iterator[Finding]:
         )
 
 
-def _is_running(view: View, place: Setting) -> bool:
+def _is_running(view: View, place: SourcedSetting) -> bool:
     """The process has the flag, and still another value: nothing that a restart would change."""
     process = view.processes.get(place.component)
     try:

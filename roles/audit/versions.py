@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Setting, Severity
+from roles.audit.model import Finding, Severity, SourcedSetting
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags
 from roles.engine.kubelet import schema, shown
-from roles.feature_gates import SPECIAL, Catalogue, Gate, Level, Stage, Subject, emulated_minor, judge, overlay, readers
-from roles.feature_gates import Finding as Judged
+from roles.feature_gates import SPECIAL, Catalogue, Gate, GateStage, Level, Subject, emulated_minor, judge, overlay, readers
+from roles.feature_gates import GateFinding as Judged
 
 
 def parse_target(value: Any, catalogue: Catalogue) -> int | None:
@@ -90,7 +90,7 @@ def _severity(found: Judged) -> Severity:
     return Severity.note if found.rule == "no effect" else Severity.warning
 
 
-def _not_read(host: str, place: Setting, minor: int, stage: Stage | None, catalogue: Catalogue) -> Iterator[Finding]:
+def _not_read(host: str, place: SourcedSetting, minor: int, stage: GateStage | None, catalogue: Catalogue) -> Iterator[Finding]:
     """A gate that a component takes and never asks for; not said of what has no effect anyhow."""
     by = readers(place.name, minor, catalogue)
     if stage is None or stage.locked or not by or place.component in by or (place.value == "true") == stage.default:
@@ -100,7 +100,7 @@ def _not_read(host: str, place: Setting, minor: int, stage: Stage | None, catalo
     yield _gate(host, place, Severity.note, rule, f"take it out of {place.file}, unless all components are to be alike")
 
 
-def gate_then(host: str | None, place: Setting, minor: int | None, target: int, catalogue: Catalogue) -> Iterator[Finding]:
+def gate_then(host: str | None, place: SourcedSetting, minor: int | None, target: int, catalogue: Catalogue) -> Iterator[Finding]:
     """What the target does to one place that sets a gate; only what the minor of now (None: not known) does not do already."""
     gate = catalogue.gate(place.name)
     if gate is None or place.component in gate.unknown_to or (minor is not None and (target <= minor or gate.at(minor) is None)):
@@ -142,7 +142,7 @@ def _after_all(gate: Gate, wanted: bool) -> str:
     return f"; without it the feature is {'on' if last.default else 'off'}, and this file has it {'on' if wanted else 'off'}"
 
 
-def _gate(host: str | None, place: Setting, severity: Severity, rule: str, way_out: str, kind: Any = "gate") -> Finding:
+def _gate(host: str | None, place: SourcedSetting, severity: Severity, rule: str, way_out: str, kind: Any = "gate") -> Finding:
     return Finding(
         severity=severity,
         kind=kind,
@@ -204,7 +204,7 @@ def _removed(name: str, until: int) -> int | None:
 
 
 def _flag(view: View, flag: Any, severity: Severity, kind: Any, rule: str) -> Finding:
-    place: Setting = flag.place
+    place: SourcedSetting = flag.place
     variable = f" ({place.variable})" if place.variable else ""
     return Finding(
         severity=severity,

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from roles.audit import parsed
-from roles.audit.model import NodeKind, Setting, SourceKind
+from roles.audit.model import NodeKind, SourcedSetting, SourceKind
 from roles.engine import kubelet
 from roles.engine.api import GateMetric
 from roles.engine.control_plane import COMPONENTS, Component
@@ -31,18 +31,18 @@ class Manifest:
 
     path: str
     data: bytes
-    pod: manifest.Pod | None
+    pod: manifest.ManifestPod | None
     why: str = ""
     line: int | None = None
 
 
 @dataclass(frozen=True)
-class Flag:
+class FlagSource:
     """One flag of a component's command line, or of a variable that would be one (`masked`: another place beats it)."""
 
     name: str
     value: str
-    place: Setting
+    place: SourcedSetting
     masked: bool = False
 
 
@@ -59,9 +59,9 @@ class View:
     kubelet: Kubelet | None = None
     components: Mapping[str, Component] = field(default_factory=dict)
     manifests: tuple[Manifest, ...] = ()
-    gates: tuple[Setting, ...] = ()
-    settings: tuple[Setting, ...] = ()
-    flags: tuple[Flag, ...] = ()
+    gates: tuple[SourcedSetting, ...] = ()
+    settings: tuple[SourcedSetting, ...] = ()
+    flags: tuple[FlagSource, ...] = ()
     running: Mapping[str, Mapping[str, GateMetric]] = field(default_factory=dict)
     configuration: Mapping[str, Any] | None = None
 
@@ -81,11 +81,11 @@ class View:
         minor = self.minor("kubelet")
         return minor if minor is not None and schema.OLDEST <= minor <= schema.NEWEST else None
 
-    def winner(self, component: str, gate: str) -> Setting | None:
+    def winner(self, component: str, gate: str) -> SourcedSetting | None:
         """The place that counts for a gate."""
         return next((one for one in self.gates if (one.component, one.name, one.counts) == (component, gate, True)), None)
 
-    def setting(self, name: str) -> Setting | None:
+    def setting(self, name: str) -> SourcedSetting | None:
         """The place that counts for a field, or for a part of it."""
         inside = [one for one in self.settings if one.counts and (one.name == name or one.name.startswith(f"{name}."))]
         return inside[0] if inside else None
@@ -184,8 +184,8 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
         process = found.seen.static_pod_process(name)
         if process is None:
             continue
-        container = manifest.Container(name)
-        file, pod, argv = File("", "none"), manifest.Pod("kube-system", name, (container,)), process.argv
+        container = manifest.ManifestContainer(name)
+        file, pod, argv = File("", "none"), manifest.ManifestPod("kube-system", name, (container,)), process.argv
         for one in listed:
             # Known by the binary that it runs, whatever it is called.
             for there in one.pod.containers if one.pod is not None else ():
@@ -203,7 +203,7 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
     return made
 
 
-def _component_gates(component: Component) -> Iterator[Setting]:
+def _component_gates(component: Component) -> Iterator[SourcedSetting]:
     if not component.file.path:
         return
     try:
@@ -212,7 +212,7 @@ def _component_gates(component: Component) -> Iterator[Setting]:
         for flag in flags.gate_flags(listed):
             for item in flag.items:
                 line = int(flag.value.source)
-                yield Setting(
+                yield SourcedSetting(
                     component=component.name,
                     name=item.name,
                     value=_boolean(item.value),
@@ -227,12 +227,14 @@ def _component_gates(component: Component) -> Iterator[Setting]:
 # ---- the kubelet
 
 
-def _kubelet_gates(found: Kubelet) -> Iterator[Setting]:
+def _kubelet_gates(found: Kubelet) -> Iterator[SourcedSetting]:
     for path, kind in _configs(found):
         data = found.seen.data(path) or b""
         lines = parsed.lines(data)
         for name, value in parsed.gates(data).items():
-            yield Setting(component="kubelet", name=name, value=_boolean(value), source=kind, file=path, line=lines.get((GATES, name)))
+            yield SourcedSetting(
+                component="kubelet", name=name, value=_boolean(value), source=kind, file=path, line=lines.get((GATES, name))
+            )
     origins = {id(word.mapped): word.origin for word in found.service.argv}
     for flag in flags.gate_flags([word.mapped for word in found.service.argv]):
         for item in flag.items:
@@ -247,22 +249,22 @@ def _configs(found: Kubelet) -> Iterator[tuple[str, SourceKind]]:
         yield path, "drop-in"
 
 
-def _flag_setting(found: Kubelet, name: str, value: str, origin: unit.Origin, mapped: Mapped) -> Setting:
+def _flag_setting(found: Kubelet, name: str, value: str, origin: unit.Origin, mapped: Mapped) -> SourcedSetting:
     line, data = origin.line, found.sources.data(origin.path)
     if mapped.spans and data is not None:
         # A command can go on for several lines; the flag's own is told.
         line = line_of(data, mapped.spans[0][0])
-    return Setting(component="kubelet", name=name, value=value, source="flag", file=origin.path, line=line, variable=origin.variable)
+    return SourcedSetting(component="kubelet", name=name, value=value, source="flag", file=origin.path, line=line, variable=origin.variable)
 
 
-def _counted(found: Sequence[Setting]) -> Iterator[Setting]:
+def _counted(found: Sequence[SourcedSetting]) -> Iterator[SourcedSetting]:
     """Of a thing that is set more than once, the last place counts."""
     last = {(one.component, one.name): one for one in found}
     for one in found:
         yield one if last[(one.component, one.name)] is one else one.model_copy(update={"counts": False})
 
 
-def _flags(found: Kubelet) -> Iterator[Flag]:
+def _flags(found: Kubelet) -> Iterator[FlagSource]:
     """The flags of the command line as the unit's files give it, and those of variables that other places beat."""
     used: set[tuple[str, tuple[int, int]]] = set()
     argv = list(found.service.argv)
@@ -270,11 +272,11 @@ def _flags(found: Kubelet) -> Iterator[Flag]:
     for flag in _found([word.mapped for word in argv]):
         origin = origins[id(flag[1][0])]
         used |= {(word.source, word.extent) for word in flag[1]}
-        yield Flag(flag[0], flag[2], _flag_setting(found, flag[0], flag[2], origin, flag[1][0]))
+        yield FlagSource(flag[0], flag[2], _flag_setting(found, flag[0], flag[2], origin, flag[1][0]))
     for setting in _assignments(found):
         for name, parts, value in _found(envfile.split_variable(setting.value)):
             if not {(word.source, word.extent) for word in parts} & used:
-                yield Flag(name, value, _flag_setting(found, name, value, setting.origin, parts[0]), masked=True)
+                yield FlagSource(name, value, _flag_setting(found, name, value, setting.origin, parts[0]), masked=True)
 
 
 def _found(listed: Sequence[Mapped]) -> Iterator[tuple[str, tuple[Mapped, ...], str]]:
@@ -293,7 +295,7 @@ def _switches() -> frozenset[str]:
     return frozenset(name for minor in (schema.OLDEST, schema.NEWEST) for name, flag in schema.flags(minor).items() if flag.switch)
 
 
-def _assignments(found: Kubelet) -> Iterator[unit.Setting]:
+def _assignments(found: Kubelet) -> Iterator[unit.UnitVariable]:
     """Each Environment= and each line of an environment file that sets a variable, whether it counts or not."""
     for file in (found.sources.fragment, *found.sources.dropins):
         for entry in unit.entries(file):
@@ -306,19 +308,19 @@ def _assignments(found: Kubelet) -> Iterator[unit.Setting]:
                     name, equals, _ = word.string.partition("=")
                     if equals:
                         value = word.slice(word.text.index(b"=") + 1, len(word.text))
-                        yield unit.Setting(value, unit.Origin("environment", file.path, entry.line, name))
+                        yield unit.UnitVariable(value, unit.Origin("environment", file.path, entry.line, name))
     for path, data in found.sources.environment_files.items():
         try:
             listed = envfile.parse(data or b"", found.sources.systemd, source=path).assignments
         except FormatError:
             continue
         for one in listed:
-            yield unit.Setting(one.value, unit.Origin("environment_file", path, one.line, one.name))
+            yield unit.UnitVariable(one.value, unit.Origin("environment_file", path, one.line, one.name))
 
 
-def _settings(made: View, found: Kubelet) -> Iterator[Setting]:
+def _settings(made: View, found: Kubelet) -> Iterator[SourcedSetting]:
     """Each place that sets a field: by its dotted name, a map's entries each."""
-    listed: list[tuple[str, Setting]] = []
+    listed: list[tuple[str, SourcedSetting]] = []
     for path, kind in _configs(found):
         data = found.seen.data(path) or b""
         lines = parsed.lines(data)
@@ -327,7 +329,7 @@ def _settings(made: View, found: Kubelet) -> Iterator[Setting]:
                 name = ".".join(parts)
                 line = lines.get(parts)
                 text = shown(value, name)
-                listed.append((name, Setting(component="kubelet", name=name, value=text, source=kind, file=path, line=line)))
+                listed.append((name, SourcedSetting(component="kubelet", name=name, value=text, source=kind, file=path, line=line)))
     minor = made.known_minor
     for flag in made.flags if minor is not None else ():
         known = schema.flags(minor or 0).get(flag.name)
@@ -345,7 +347,7 @@ def _settings(made: View, found: Kubelet) -> Iterator[Setting]:
         yield one if last[one.name] is one and not lost else one.model_copy(update={"counts": False})
 
 
-def _value(known: schema.Flag, name: str, text: str) -> Any:
+def _value(known: schema.KubeletFlag, name: str, text: str) -> Any:
     try:
         return as_value("map[string]" if known.kind == "map" else known.kind, name, text or ("true" if known.switch else text))
     except FormatError:

@@ -10,7 +10,7 @@ from roles import priority_classes as objects
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import Asked, Wishes, of_the_cluster, wishes
+from roles.checks.model import CheckOptions, NodeDesired, of_the_cluster, wishes
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
@@ -25,13 +25,13 @@ COULD_NOT_LOOK, FAILED = 1, 2
 
 
 # What is asked of all, of each node, of the cluster.
-_Read = tuple[Asked, dict[str, Wishes], objects.Desired | None]
+_Read = tuple[CheckOptions, dict[str, NodeDesired], objects.DesiredClasses | None]
 
 
 def _read(fleet: Fleet) -> _Read:
     """Raises DeployError with all that is wrong in the data."""
     reasons: list[object] = []
-    wanted: dict[str, Wishes] = {}
+    wanted: dict[str, NodeDesired] = {}
     for remote in fleet.targets:
         try:
             wanted[remote.name] = wishes(remote.name, remote.data)
@@ -42,9 +42,9 @@ def _read(fleet: Fleet) -> _Read:
         cluster_wanted = of_the_cluster([(remote.name, remote.data) for remote in fleet.inventory])
     except Refusal as refusal:
         reasons.append(refusal)
-    asked = Asked()
+    asked = CheckOptions()
     try:
-        asked = same([remote for remote in fleet.targets if remote.data("junit") is not None], Asked)
+        asked = same([remote for remote in fleet.targets if remote.data("junit") is not None], CheckOptions)
     except ValueError as error:
         reasons.append(error)
     bridge.stop(reasons)
@@ -95,7 +95,7 @@ class Gathered:
         self.nodes, self.no_api = dict(nodes), no_api
         self._cluster = cluster
 
-    def live(self, wanted: objects.Desired | None) -> objects.LiveClasses | str:
+    def live(self, wanted: objects.DesiredClasses | None) -> objects.LiveClasses | str:
         """The cluster's objects, where some are wanted; or why they could not be read."""
         if wanted is None or self.no_api:
             return self.no_api or "not asked"
@@ -105,13 +105,13 @@ class Gathered:
             return str(error)
 
 
-class Each(Protocol):
+class OnEach(Protocol):
     """Does something on many nodes at once; an exception becomes that node's result."""
 
     def __call__(self, remotes: Sequence[Remote], work: Callable[[Remote], T], /) -> Mapping[str, T | Exception]: ...
 
 
-def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
+def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathered:
     """Everything that the checks need of these nodes; `each` looks at many at once. What is no fault of a node is raised."""
     seen = _whole(each(remotes, evidence.of_node))
     for remote in remotes:
@@ -126,7 +126,7 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: Each) -> Gathered:
     return Gathered(_whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
 
 
-def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: Each) -> dict[str, Evidence]:
+def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: OnEach) -> dict[str, Evidence]:
     """The same with the versions of the processes."""
     looked = [
         Looked(remote, found.seen, found.kubelet, found.components)
@@ -150,4 +150,4 @@ def _shown(result: Result) -> str:
     return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
 
 
-__all__ = ["CHECKS", "CLUSTER_CHECKS", "Gathered", "Result", "Wishes", "checks", "gather", "judge", "of_the_cluster", "wishes"]
+__all__ = ["CHECKS", "CLUSTER_CHECKS", "Gathered", "NodeDesired", "Result", "checks", "gather", "judge", "of_the_cluster", "wishes"]

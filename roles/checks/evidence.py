@@ -97,7 +97,7 @@ class Evidence:
         return self.kubelet is not None and not self.restarting and self.health.get(KUBELET, Health("", "")).status == "200"
 
 
-class Cluster(Protocol):
+class ClusterSource(Protocol):
     """Of roles.engine.proof.Cluster what is asked here."""
 
     def api(self) -> Api: ...
@@ -201,7 +201,7 @@ def _text(field: str) -> str:
     return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
 
 
-def with_api(found: Evidence, cluster: Cluster, no_api: str) -> Evidence:
+def with_api(found: Evidence, cluster: ClusterSource, no_api: str) -> Evidence:
     """The evidence with what the API knows of the node, as far as it may be asked; `no_api` says why there is none."""
     if found.kubelet is None:
         return found

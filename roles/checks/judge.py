@@ -16,7 +16,7 @@ from typing import Any, Literal
 from roles import eviction, feature_gates, kubelet_config
 from roles import priority_classes as objects
 from roles.checks.evidence import KUBELET, Evidence
-from roles.checks.model import Wishes
+from roles.checks.model import NodeDesired
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
@@ -24,7 +24,7 @@ from roles.engine.kubelet import pending_sentences
 from roles.engine.transaction import Refusal, in_flight
 
 # pass: it holds. fail: it does not. skip: it does not apply here, or another check must pass first. unknown: it could not be seen.
-Outcome = Literal["pass", "fail", "skip", "unknown"]
+CheckOutcome = Literal["pass", "fail", "skip", "unknown"]
 # The kubelet reads every name in its manifests directory that has no dot in front, whatever it ends with
 # (pkg/kubelet/config/file.go, extractFromDir): these are the endings that people give to what is meant to be read.
 MEANT = (".yaml", ".yml", ".json")
@@ -34,10 +34,10 @@ CLUSTER = "cluster"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckVerdict:
     """How a check ended, and why: evidence where it passed, the fault where it failed. `waits`: another check is to pass first."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     why: str
     waits: bool = False
 
@@ -48,7 +48,7 @@ class Result:
 
     node: str
     check: str
-    outcome: Outcome
+    outcome: CheckOutcome
     why: str
     applies: bool = True
 
@@ -59,30 +59,30 @@ class Check:
 
     name: str
     meaning: str
-    judge: Callable[[Evidence, Wishes], Verdict]
+    judge: Callable[[Evidence, NodeDesired], CheckVerdict]
     needs: tuple[str, ...] = ()
 
 
-def _held(problems: Iterable[str], why: str) -> Verdict:
+def _held(problems: Iterable[str], why: str) -> CheckVerdict:
     told = "; ".join(problems)
-    return Verdict("fail", told) if told else Verdict("pass", why)
+    return CheckVerdict("fail", told) if told else CheckVerdict("pass", why)
 
 
-def _skip(why: str) -> Verdict:
-    return Verdict("skip", why)
+def _skip(why: str) -> CheckVerdict:
+    return CheckVerdict("skip", why)
 
 
 # ---- the kubelet and its unit
 
 
-def _running(found: Evidence, _: Wishes) -> Verdict:
+def _running(found: Evidence, _: NodeDesired) -> CheckVerdict:
     last = found.moments[-1].properties if found.moments else {}
     if found.running:
-        return Verdict("pass", _process(found))
+        return CheckVerdict("pass", _process(found))
     if found.restarting:
         return _skip("it does not stay: kubelet-stable")
     state = f"{last.get('ActiveState', 'unknown')} ({last.get('SubState', '?')}, {last.get('Result', '?')})"
-    return Verdict("fail", f"no kubelet runs as a service of systemd; kubelet.service is {state}")
+    return CheckVerdict("fail", f"no kubelet runs as a service of systemd; kubelet.service is {state}")
 
 
 def _process(found: Evidence) -> str:
@@ -91,69 +91,73 @@ def _process(found: Evidence) -> str:
     return f"{found.seen.unit.name}, PID {process.pid}, {process.version or 'version unknown'}"
 
 
-def _stable(found: Evidence, _: Wishes) -> Verdict:
+def _stable(found: Evidence, _: NodeDesired) -> CheckVerdict:
     if found.restarting:
-        return Verdict("fail", found.restarting)
+        return CheckVerdict("fail", found.restarting)
     if not found.running:
         return _skip("no kubelet runs")
     last = found.moments[-1]
     assert found.seen is not None
     age = last.uptime - last.start_ticks / found.seen.ticks_per_second
-    return Verdict("pass", f"the same process in {len(found.moments)} looks, {age:.0f} s old")
+    return CheckVerdict("pass", f"the same process in {len(found.moments)} looks, {age:.0f} s old")
 
 
-def _enabled(found: Evidence, _: Wishes) -> Verdict:
+def _enabled(found: Evidence, _: NodeDesired) -> CheckVerdict:
     state = found.moments[-1].properties.get("UnitFileState", "") if found.moments else ""
     told = f"systemctl is-enabled says {state or 'nothing'}"
     if state in STARTS:
-        return Verdict("pass", told)
-    return Verdict("fail", f"the kubelet would not start at boot: {told}; `systemctl enable` it on the node")
+        return CheckVerdict("pass", told)
+    return CheckVerdict("fail", f"the kubelet would not start at boot: {told}; `systemctl enable` it on the node")
 
 
-def _loaded(found: Evidence, _: Wishes) -> Verdict:
+def _loaded(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert found.seen is not None and found.seen.unit is not None  # needs kubelet-running
     if found.seen.unit.needs_daemon_reload:
-        return Verdict(
+        return CheckVerdict(
             "fail", f"{found.seen.unit.name} was edited on disk and systemd has not read it: `systemctl daemon-reload`, then look"
         )
-    return Verdict("pass", "systemd has read the unit as it is on disk")
+    return CheckVerdict("pass", "systemd has read the unit as it is on disk")
 
 
-def _readable(found: Evidence, _: Wishes) -> Verdict:
+def _readable(found: Evidence, _: NodeDesired) -> CheckVerdict:
     if found.refused:
-        return Verdict("fail", found.refused)
+        return CheckVerdict("fail", found.refused)
     assert found.kubelet is not None
-    return Verdict("pass", f"{found.kubelet.config_path or 'flags only'}, {found.kubelet.style}")
+    return CheckVerdict("pass", f"{found.kubelet.config_path or 'flags only'}, {found.kubelet.style}")
 
 
-def _healthy(name: str, found: Evidence, _: Wishes) -> Verdict:
+def _healthy(name: str, found: Evidence, _: NodeDesired) -> CheckVerdict:
     if name != KUBELET and name not in found.components:
         return _skip(f"no {name} runs here as a static pod")
     url = found.kubelet.health_url if name == KUBELET and found.kubelet else found.components[name].health_url
     health = found.health.get(name)
     if health is None:
-        return Verdict("unknown", f"{url} was not asked")
+        return CheckVerdict("unknown", f"{url} was not asked")
     if health.status in ("401", "403"):
-        return Verdict("unknown", f"{url} answers {health.status}: it serves, and does not tell a stranger how it is")
+        return CheckVerdict("unknown", f"{url} answers {health.status}: it serves, and does not tell a stranger how it is")
     told = f"{url} answers {health.status if health.status != '000' else 'nothing'}"
-    return Verdict("pass", told) if health.status == "200" else Verdict("fail", f"{told}: {health.said[-400:]}".rstrip(": "))
+    return CheckVerdict("pass", told) if health.status == "200" else CheckVerdict("fail", f"{told}: {health.said[-400:]}".rstrip(": "))
 
 
-def _binary(found: Evidence, _: Wishes) -> Verdict:
+def _binary(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert found.kubelet is not None
     process = found.kubelet.process
     if process.binary_replaced:
-        return Verdict("fail", f"{process.exe.removesuffix(' (deleted)')} was replaced since it started: a restart brings another kubelet")
-    return Verdict("pass", f"{process.exe} is the file that runs")
+        return CheckVerdict(
+            "fail", f"{process.exe.removesuffix(' (deleted)')} was replaced since it started: a restart brings another kubelet"
+        )
+    return CheckVerdict("pass", f"{process.exe} is the file that runs")
 
 
-def _arguments(found: Evidence, _: Wishes) -> Verdict:
+def _arguments(found: Evidence, _: NodeDesired) -> CheckVerdict:
     kubelet = found.kubelet
     assert kubelet is not None
     has, gives = kubelet.process.argv, kubelet.service.argv
     if len(has) != len(gives):
         extra = set(has[1:]) ^ {word.text for word in gives[1:]}
-        return Verdict("fail", f"it runs with other arguments than its unit gives: {' '.join(sorted(extra))}: a restart brings a surprise")
+        return CheckVerdict(
+            "fail", f"it runs with other arguments than its unit gives: {' '.join(sorted(extra))}: a restart brings a surprise"
+        )
     # The first word is the program; a word with a specifier is only known to systemd.
     differ = [
         f"runs with {one}, {word.origin} gives {word.text}"
@@ -163,7 +167,7 @@ def _arguments(found: Evidence, _: Wishes) -> Verdict:
     return _held(differ, f"{len(has) - 1} arguments, as its unit gives them")
 
 
-def _configuration(found: Evidence, _: Wishes) -> Verdict:
+def _configuration(found: Evidence, _: NodeDesired) -> CheckVerdict:
     kubelet = found.kubelet
     assert kubelet is not None
     if isinstance(found.configuration, str):
@@ -176,21 +180,21 @@ def _configuration(found: Evidence, _: Wishes) -> Verdict:
     return _held(pending_sentences(kubelet, found.configuration), "/configz is as its files say")
 
 
-def _ready(found: Evidence, _: Wishes) -> Verdict:
+def _ready(found: Evidence, _: NodeDesired) -> CheckVerdict:
     if isinstance(found.node, str):
-        return Verdict("unknown", found.node)
+        return CheckVerdict("unknown", found.node)
     conditions = (found.node.get("status") or {}).get("conditions") or ()
     ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
     told = f"Ready is {ready.get('status', 'not told')} ({ready.get('reason', 'no reason')})"
     if ready.get("status") == "True":
-        return Verdict("pass", told)
-    return Verdict("fail", f"{told}: {ready.get('message', '')}".rstrip(": "))
+        return CheckVerdict("pass", told)
+    return CheckVerdict("fail", f"{told}: {ready.get('message', '')}".rstrip(": "))
 
 
 # ---- what the inventory wants
 
 
-def _gates(component: str, found: Evidence, wishes: Wishes) -> Verdict:
+def _gates(component: str, found: Evidence, wishes: NodeDesired) -> CheckVerdict:
     assert found.kubelet is not None
     if component != KUBELET and component not in found.components:
         return _skip(f"no {component} runs here as a static pod")
@@ -205,30 +209,30 @@ def _gates(component: str, found: Evidence, wishes: Wishes) -> Verdict:
     problems = [str(one) for one in unmet if one.known]
     if unmet and not problems:
         off = ", ".join(one.gate for one in unmet)
-        return Verdict("unknown", f"{off}: set nowhere, and whether it is off by default was not told: {effective}")
+        return CheckVerdict("unknown", f"{off}: set nowhere, and whether it is off by default was not told: {effective}")
     shown = ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
     by = "in /metrics" if metrics is not None else f"on its command line and in its files ({effective})"
     return _held(problems, f"{shown} {by}")
 
 
-def _settings(found: Evidence, wishes: Wishes) -> Verdict:
+def _settings(found: Evidence, wishes: NodeDesired) -> CheckVerdict:
     if wishes.fields is None or not chosen(wishes.fields.only, found.host):
         return _skip("the inventory has no kubelet_config for it")
     if isinstance(found.configuration, str):
-        return Verdict("unknown", found.configuration)
+        return CheckVerdict("unknown", found.configuration)
     assert found.kubelet is not None
     try:
         unmet = kubelet_config.unmet(wishes.fields, found.kubelet, found.configuration)
     except Refusal as refusal:
-        return Verdict("fail", refusal.message)
+        return CheckVerdict("fail", refusal.message)
     return _held(map(str, unmet), f"{', '.join(wishes.fields.kubelet_config)} in /configz")
 
 
-def _thresholds(found: Evidence, wishes: Wishes) -> Verdict:
+def _thresholds(found: Evidence, wishes: NodeDesired) -> CheckVerdict:
     if wishes.eviction is None or not chosen(wishes.eviction.only, found.host):
         return _skip("the inventory has no eviction thresholds for it")
     if isinstance(found.configuration, str):
-        return Verdict("unknown", found.configuration)
+        return CheckVerdict("unknown", found.configuration)
     assert found.kubelet is not None
     wanted = [name for name in wishes.eviction.model_fields_set if name.startswith("eviction_")]
     unmet = eviction.unmet(wishes.eviction, found.kubelet, found.configuration)
@@ -251,7 +255,7 @@ def _names(found: Evidence) -> list[str] | str:
     return [name for name in names if not name.startswith(".")]
 
 
-def _clean(found: Evidence, _: Wishes) -> Verdict:
+def _clean(found: Evidence, _: NodeDesired) -> CheckVerdict:
     names = _names(found)
     if isinstance(names, str):
         return _skip(names)
@@ -261,7 +265,7 @@ def _clean(found: Evidence, _: Wishes) -> Verdict:
     return _held([f"{folder} holds what is no manifest: {', '.join(strays)}"] if strays else [], f"{len(names)} manifests in {folder}")
 
 
-def _pods(found: Evidence, _: Wishes) -> Verdict:
+def _pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
     names = _names(found)
     if isinstance(names, str):
         return _skip(names)
@@ -288,18 +292,18 @@ def _pods(found: Evidence, _: Wishes) -> Verdict:
     return _held(problems, f"each manifest makes a pod of its own: {len(files)}")
 
 
-def _control_plane(found: Evidence, wishes: Wishes) -> Verdict:
+def _control_plane(found: Evidence, wishes: NodeDesired) -> CheckVerdict:
     if found.control_plane_refused:
         # Most often because of the very files that another check names. Other files beside the manifests are no matter here.
         if _pods(found, wishes).outcome == "fail":
-            return Verdict("skip", "judged once manifests-pods passes", waits=True)
-        return Verdict("fail", found.control_plane_refused)
+            return CheckVerdict("skip", "judged once manifests-pods passes", waits=True)
+        return CheckVerdict("fail", found.control_plane_refused)
     if not found.components:
         return _skip("no component of the control plane has a manifest here")
-    return Verdict("pass", f"{', '.join(found.components)}, each from its manifest")
+    return CheckVerdict("pass", f"{', '.join(found.components)}, each from its manifest")
 
 
-def _settled(found: Evidence, _: Wishes) -> Verdict:
+def _settled(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert found.seen is not None
     return _held(in_flight(found.seen.changes, found.seen.boot_id, found.seen.uptime), "no change is in flight, none wants a hand")
 
@@ -353,11 +357,11 @@ CLUSTER_CHECKS = {
 }
 
 
-def node(found: Evidence, wishes: Wishes) -> list[Result]:
+def node(found: Evidence, wishes: NodeDesired) -> list[Result]:
     """All checks of one node, in the order of the table. A node that could not be looked at has one result."""
     if found.why_not:
         return [Result(found.host, "looked-at", "unknown", found.why_not)]
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, CheckOutcome] = {}
     blocked: set[str] = set()
     results = []
     for check in CHECKS:
@@ -367,7 +371,7 @@ def node(found: Evidence, wishes: Wishes) -> list[Result]:
             for name in check.needs
             if outcomes[name] in ("fail", "unknown") or name in blocked or (outcomes[name] == "skip" and name in _WELL)
         ]
-        verdict = Verdict("skip", f"judged once {missing[0]} passes", waits=True) if missing else check.judge(found, wishes)
+        verdict = CheckVerdict("skip", f"judged once {missing[0]} passes", waits=True) if missing else check.judge(found, wishes)
         if verdict.waits:
             blocked.add(check.name)
         outcomes[check.name] = verdict.outcome
@@ -375,7 +379,7 @@ def node(found: Evidence, wishes: Wishes) -> list[Result]:
     return results
 
 
-def cluster(desired: objects.Desired | None, live: objects.LiveClasses | str) -> list[Result]:
+def cluster(desired: objects.DesiredClasses | None, live: objects.LiveClasses | str) -> list[Result]:
     """The checks of the cluster's objects; `live` is a text where they could not be read."""
     results = []
     for name in CLUSTER_CHECKS:
@@ -384,7 +388,7 @@ def cluster(desired: objects.Desired | None, live: objects.LiveClasses | str) ->
         if not wanted:
             verdict = _skip(f"the inventory declares no {'priority_classes' if classes else 'workloads'}")
         elif isinstance(live, str):
-            verdict = Verdict("unknown", live)
+            verdict = CheckVerdict("unknown", live)
         else:
             unmet = [
                 objects.unmet_class(item, live.classes.get(item.name)) if classes else objects.unmet_workload(item, live) for item in wanted

@@ -19,7 +19,7 @@ def _junit(value: Any) -> Any:
     return Path(value).expanduser()
 
 
-class Asked(BaseModel):
+class CheckOptions(BaseModel):
     """The data keys of deploys/checks.py that are its own; it reads what the others want, too."""
 
     model_config = ConfigDict(frozen=True)
@@ -33,21 +33,21 @@ class Asked(BaseModel):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class NodeDesired:
     """What the inventory wants of one node: gates, fields and thresholds of the kubelet; and `more_gates` by component (None: absent),
     which are asked for beside the inventory."""
 
-    gates: feature_gates.Desired | None = None
+    gates: feature_gates.DesiredGates | None = None
     more_gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
-    fields: kubelet_config.Desired | None = None
-    eviction: eviction.Desired | None = None
+    fields: kubelet_config.DesiredFields | None = None
+    eviction: eviction.DesiredThresholds | None = None
 
 
-def wishes(host: str, data: Callable[[str], Any]) -> Wishes:
+def wishes(host: str, data: Callable[[str], Any]) -> NodeDesired:
     """From one host's inventory data, as the deploys read it. Raises Refusal."""
-    return Wishes(feature_gates.read(host, data), fields=kubelet_config.read(host, data), eviction=eviction.read(host, data))
+    return NodeDesired(feature_gates.read(host, data), fields=kubelet_config.read(host, data), eviction=eviction.read(host, data))
 
 
-def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> objects.Desired | None:
+def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> objects.DesiredClasses | None:
     """The objects that the inventory wants. Raises Refusal."""
     return objects.read(hosts)

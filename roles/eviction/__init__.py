@@ -12,12 +12,12 @@ from roles.engine.transaction import Refusal
 from roles.eviction import model, usage, wanted
 from roles.eviction.compliance import defaults_of, unmet
 from roles.eviction.impact import eviction_impact
-from roles.eviction.model import Desired, read
-from roles.eviction.order import TITLES, NodeOrder, Row, amount, as_json, reason
+from roles.eviction.model import DesiredThresholds, read
+from roles.eviction.order import TITLES, NodeOrder, OrderRow, amount, as_json, reason
 from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.picture import gauges
 from roles.eviction.predict import readings
-from roles.kubelet_config import KubeletFields, Settled, State, Wish, needs_no_more
+from roles.kubelet_config import FieldsRequest, KubeletFields, KubeletState, Settled, needs_no_more
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
 
@@ -36,17 +36,17 @@ def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
     return change_nodes("eviction thresholds", fleet, thresholds)
 
 
-def _wish(remote: Remote) -> Wish | None:
+def _wish(remote: Remote) -> FieldsRequest | None:
     desired = read(remote.name, remote.data)
     if desired is None:
         return None
-    return Wish(
+    return FieldsRequest(
         desired.model_dump(), partial(_settle, desired), eviction_impact, desired.only, desired.move_flags, desired.allow_evictions,
         wanted.lasting
     )  # fmt: skip
 
 
-def _settle(desired: Desired, state: State) -> Settled:
+def _settle(desired: DesiredThresholds, state: KubeletState) -> Settled:
     now = state.configuration
     defaults = defaults_of(state.kubelet)
     capacity = {signal: reading.capacity for signal, reading in readings(state.summary).items()}
@@ -61,7 +61,7 @@ def _settle(desired: Desired, state: State) -> Settled:
     return settled
 
 
-def _summary(desired: Desired) -> str:
+def _summary(desired: DesiredThresholds) -> str:
     """As the operator wrote it, in the flag's form."""
     parts = []
     for key, value in desired.model_dump(exclude_defaults=True).items():
@@ -77,9 +77,9 @@ def _summary(desired: Desired) -> str:
 
 __all__ = [
     "TITLES",
-    "Desired",
+    "DesiredThresholds",
     "NodeOrder",
-    "Row",
+    "OrderRow",
     "amount",
     "as_json",
     "eviction",

@@ -8,10 +8,10 @@ from typing import Any
 from roles.engine.kubelet import DEFAULT_HARD, Kubelet
 from roles.engine.proof import UnmetField, unmet_fields
 from roles.eviction import wanted
-from roles.eviction.model import Desired
+from roles.eviction.model import DesiredThresholds
 
 
-def unmet(desired: Desired, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
+def unmet(desired: DesiredThresholds, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
     """The fields, of maps the signals, that a kubelet which shows `configuration` at /configz has otherwise."""
     defaults = defaults_of(kubelet)
     expected = wanted.expected(desired, configuration, defaults)

@@ -9,13 +9,13 @@ from roles.engine.kubelet import thresholds
 from roles.engine.transaction import Refusal
 from roles.eviction.order import amount
 from roles.eviction.predict import Prediction, Pressure, predict
-from roles.kubelet_config import Outlook, State, allocatable_outlook
+from roles.kubelet_config import KubeletState, Outlook, allocatable_outlook
 
 # Of a long order an operator sees as many here; deploys/eviction_order.py shows all.
 SHOWN = 8
 
 
-def eviction_impact(state: State, after: Mapping[str, Any]) -> Outlook:
+def eviction_impact(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
     """What the configuration `after` would come to on this node. Raises Refusal where its usage cannot be read for what it is."""
     changed = allocatable_outlook(state, after)
     try:

@@ -33,7 +33,7 @@ from roles.engine.transaction import Refusal
 ABSENT = "absent"
 
 # Signal -> its value as the kubelet takes it; None where it is wanted absent.
-Wishes = dict[str, str | None]
+ThresholdTexts = dict[str, str | None]
 
 _ITEM = re.compile(r"([^<>=!]*?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _MADE = {
@@ -48,9 +48,9 @@ _MADE = {
 def _map(key: str, operators: str, check: Callable[[str, str, str], None]) -> BeforeValidator:
     """A map of signals as data or as text, each value through `check` (key, signal, value), which raises ValueError."""
 
-    def read_map(value: Any) -> Wishes:
+    def read_map(value: Any) -> ThresholdTexts:
         problems: list[str] = []
-        found: Wishes = {}
+        found: ThresholdTexts = {}
         for signal, wanted in _items(key, operators, value, problems):
             try:
                 _signal(key, signal, wanted)
@@ -214,7 +214,7 @@ _SIGNALS = WithJsonSchema(
 )
 
 
-class Desired(BaseModel):
+class DesiredThresholds(BaseModel):
     """The data keys that deploys/eviction.py reads for one host.
 
     eviction_hard, eviction_soft: signal -> quantity or percentage, or the flag's form `memory.available<500Mi,nodefs.available=10%`.
@@ -227,7 +227,7 @@ class Desired(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     eviction_hard: Annotated[
-        Wishes,
+        ThresholdTexts,
         _map("eviction_hard", "=<", _threshold),
         _SIGNALS,
         Field(
@@ -237,13 +237,13 @@ class Desired(BaseModel):
         ),
     ] = {}
     eviction_soft: Annotated[
-        Wishes,
+        ThresholdTexts,
         _map("eviction_soft", "=<", _threshold),
         _SIGNALS,
         Field(description="soft thresholds, written as hard ones", examples=[{"memory.available": "1Gi"}]),
     ] = {}
     eviction_soft_grace_period: Annotated[
-        Wishes,
+        ThresholdTexts,
         _map("eviction_soft_grace_period", "=", _grace),
         _SIGNALS,
         Field(
@@ -252,7 +252,7 @@ class Desired(BaseModel):
         ),
     ] = {}
     eviction_minimum_reclaim: Annotated[
-        Wishes,
+        ThresholdTexts,
         _map("eviction_minimum_reclaim", "=", _reclaim),
         _SIGNALS,
         Field(
@@ -279,7 +279,7 @@ class Desired(BaseModel):
     ] = False
 
     @property
-    def maps(self) -> dict[str, Wishes]:
+    def maps(self) -> dict[str, ThresholdTexts]:
         """The signals that are named, by the field they belong to."""
         return {
             "evictionHard": self.eviction_hard,
@@ -289,16 +289,16 @@ class Desired(BaseModel):
         }
 
 
-SETTINGS = tuple(name for name in Desired.model_fields if name.startswith("eviction_"))
+SETTINGS = tuple(name for name in DesiredThresholds.model_fields if name.startswith("eviction_"))
 
 
-def read(host: str, data: Callable[[str], Any]) -> Desired | None:
+def read(host: str, data: Callable[[str], Any]) -> DesiredThresholds | None:
     """The desired eviction of a host from its inventory data; None where it has none. Raises Refusal with all that is wrong."""
-    values = {key: data(key) for key in Desired.model_fields}
+    values = {key: data(key) for key in DesiredThresholds.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if not any(key in values for key in SETTINGS):
         return None
     try:
-        return Desired(**values)
+        return DesiredThresholds(**values)
     except ValidationError as error:
         raise Refusal(host, "; ".join(sentences(error))) from None

@@ -52,7 +52,7 @@ class Adjust:
 
 
 @dataclass(frozen=True)
-class Row:
+class OrderRow:
     """One pod. `uses` by signal; `protected` says why the kubelet never evicts it, "" where it does."""
 
     pod: str
@@ -76,17 +76,17 @@ class NodeOrder:
     readings: dict[str, Reading]
     thresholds: tuple[Threshold, ...]
     signals: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[OrderRow, ...]
     notes: tuple[str, ...] = field(default=())
 
-    def by(self, signal: str) -> list[Row]:
+    def by(self, signal: str) -> list[OrderRow]:
         """The rows in the order of eviction for one of `signals`."""
         return sorted(self.rows, key=lambda row: row.uses[signal].place)
 
 
 def order(
     summary: Mapping[str, Any],
-    pods: Sequence[predict.Pod],
+    pods: Sequence[predict.PodUsage],
     node: Mapping[str, Any],
     *,
     processes: Iterable[ContainerProcess] | None = None,
@@ -132,7 +132,9 @@ def _uses(ranked: Sequence[Ranked]) -> Iterable[tuple[str, Use]]:
         yield entry.uid, Use(entry.usage, entry.request, entry.over, entry.place, None if entry.protected else turn, entry.tied)
 
 
-def _row(pod: predict.Pod, uses: dict[str, Use], seen: Mapping[tuple[str, str], ContainerProcess] | None, capacity: int, minor: int) -> Row:
+def _row(
+    pod: predict.PodUsage, uses: dict[str, Use], seen: Mapping[tuple[str, str], ContainerProcess] | None, capacity: int, minor: int
+) -> OrderRow:
     uid = predict.uid(pod)
     status = pod.get("status") or {}
     ids = {
@@ -150,13 +152,13 @@ def _row(pod: predict.Pod, uses: dict[str, Use], seen: Mapping[tuple[str, str], 
                 found.append(
                     Adjust(str(container["name"]), adjust, process.oom_score_adj if process else None, process.pid if process else None)
                 )
-    return Row(
+    return OrderRow(
         predict.name(pod), uid, predict.qos(pod), predict.priority(pod), str(pod["spec"].get("priorityClassName") or ""),
         predict.protected(pod), uses, tuple(found),
     )  # fmt: skip
 
 
-def _notes(rows: Iterable[Row], looked: bool) -> Iterable[str]:
+def _notes(rows: Iterable[OrderRow], looked: bool) -> Iterable[str]:
     if not looked:
         yield "oom_score_adj was not read on the node: it is what the formula gives"
     for row in rows:
@@ -176,7 +178,7 @@ def _notes(rows: Iterable[Row], looked: bool) -> Iterable[str]:
 # ---- OOM scores
 
 
-def oom_score_adj(pod: predict.Pod, container: Mapping[str, Any], capacity: int, minor: int) -> int:
+def oom_score_adj(pod: predict.PodUsage, container: Mapping[str, Any], capacity: int, minor: int) -> int:
     """oom_score_adj that the kubelet gives a container's processes (pkg/kubelet/qos/policy.go: GetContainerOOMScoreAdjust).
 
     `capacity` is the node's memory in bytes (status.capacity). The more of it a Burstable container requests, the lower, from 999
@@ -199,13 +201,13 @@ def oom_score_adj(pod: predict.Pod, container: Mapping[str, Any], capacity: int,
     return min(max(adjust, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
 
 
-def _is_sidecar(pod: predict.Pod, container: Mapping[str, Any]) -> bool:
+def _is_sidecar(pod: predict.PodUsage, container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always" and any(
         one["name"] == container["name"] for one in pod["spec"].get("initContainers") or ()
     )
 
 
-def _share_of_the_pods(pod: predict.Pod, minor: int) -> int:
+def _share_of_the_pods(pod: predict.PodUsage, minor: int) -> int:
     """What of the pod's own memory request falls to each container."""
     at_pod_level = predict.pod_level_request(pod, "memory", minor)
     if not at_pod_level:
@@ -232,7 +234,7 @@ def amount(signal: str, value: int) -> str:
     return f"{size:.1f}{unit}" if unit and abs(size) < (100 if unit == "Gi" else 10) else f"{size:.0f}{unit}"
 
 
-def reason(signal: str, row: Row) -> str:
+def reason(signal: str, row: OrderRow) -> str:
     """Why a pod stands where it stands for a signal, in a few words."""
     if row.protected:
         return f"never evicted ({row.protected})"
@@ -283,7 +285,7 @@ def as_table(node: NodeOrder) -> str:
     return "\n".join([*lines, *(f"note: {one_line(note)}" for note in node.notes)])
 
 
-def _line(node: NodeOrder, row: Row) -> list[str]:
+def _line(node: NodeOrder, row: OrderRow) -> list[str]:
     uses = [row.uses[signal] for signal in node.signals]
     cells = [_turn(use) for use in uses] + [row.pod, str(row.priority), row.qos]
     cells += [_both(signal, row.uses[signal]) for signal in node.signals if signal != PID]

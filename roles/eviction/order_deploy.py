@@ -37,7 +37,7 @@ def _picture(value: Any) -> Any:
     return Path(value).expanduser()
 
 
-class Wish(BaseModel):
+class OrderOptions(BaseModel):
     """The data keys of deploys/eviction_order.py."""
 
     model_config = ConfigDict(frozen=True)
@@ -55,8 +55,8 @@ class Wish(BaseModel):
     ] = None
 
 
-@deploying("Order of eviction", one(Wish))
-def eviction_order(fleet: Fleet, wish: Wish) -> None:
+@deploying("Order of eviction", one(OrderOptions))
+def eviction_order(fleet: Fleet, wish: OrderOptions) -> None:
     """Show who goes first on each node of the run, and why.
 
     Data keys: `format` (table, or json: one document on standard output) and `picture` (a path on the operator's machine, where

@@ -10,7 +10,7 @@ import jinja2
 
 from roles.engine.kubelet import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
 from roles.engine.scripts import pages
-from roles.eviction.order import TITLES, NodeOrder, Row, Use, amount, reason
+from roles.eviction.order import TITLES, NodeOrder, OrderRow, Use, amount, reason
 from roles.eviction.predict import Reading
 
 # A protected pod stands below all that can go, wherever the kubelet ranks it.
@@ -70,7 +70,7 @@ def _uses(node: NodeOrder, signal: str) -> list[Use]:
     return [row.uses[signal] for row in node.rows]
 
 
-def _use(row: Row, signal: str) -> Use:
+def _use(row: OrderRow, signal: str) -> Use:
     """Where a node has no file system of its own for it, the order is that of memory."""
     return row.uses.get(signal) or next(iter(row.uses.values()))
 
@@ -95,7 +95,7 @@ def _percent(part: int, whole: int) -> float:
     return round(100 * min(max(part, 0), whole) / whole, 2) if whole > 0 else 0.0
 
 
-def _row(row: Row, own: Sequence[str], signals: Sequence[str], scale: dict[str, int]) -> dict[str, Any]:
+def _row(row: OrderRow, own: Sequence[str], signals: Sequence[str], scale: dict[str, int]) -> dict[str, Any]:
     namespace, _, name = row.pod.partition("/")
     return {
         "namespace": namespace,
@@ -121,7 +121,7 @@ def _turn(index: int, signal: str, use: Use) -> dict[str, Any]:
     return {"index": index, "title": TITLES[signal], "text": f"{use.turn}{'=' if use.tied else ''}", "over": use.over or use.used is None}
 
 
-def _bar(signal: str, row: Row, scale: int) -> dict[str, Any]:
+def _bar(signal: str, row: OrderRow, scale: int) -> dict[str, Any]:
     use = row.uses[signal]
     used = use.used or 0
     return {
@@ -136,7 +136,7 @@ def _bar(signal: str, row: Row, scale: int) -> dict[str, Any]:
     }
 
 
-def _scores(row: Row) -> str:
+def _scores(row: OrderRow) -> str:
     """The containers' oom_score_adj as it is: as read, and else as the formula gives it; the one the kernel takes first comes first."""
     values = sorted({one.expected if one.seen is None else one.seen for one in row.containers}, reverse=True)
     return " ".join(map(str, values[:2])) + (" ..." if len(values) > 2 else "")

@@ -70,7 +70,7 @@ _PARTS: dict[Layout, dict[str, tuple[str, ...]]] = {
 _EPHEMERAL = "ephemeral-storage"
 _SAME_WITHIN = 1000
 
-Pod = Mapping[str, Any]
+PodUsage = Mapping[str, Any]
 Stats = Mapping[str, Any]
 
 
@@ -190,7 +190,7 @@ class Prediction:
 
 def predict(
     summary: Mapping[str, Any],
-    pods: Sequence[Pod],
+    pods: Sequence[PodUsage],
     node: Mapping[str, Any],
     thresholds: Iterable[Threshold],
     *,
@@ -306,7 +306,13 @@ def _condition(signal: str) -> str:
 
 
 def _pressure(
-    threshold: Threshold, reading: Reading, summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout, minor: int, disturbed: bool
+    threshold: Threshold,
+    reading: Reading,
+    summary: Mapping[str, Any],
+    pods: Sequence[PodUsage],
+    layout: Layout,
+    minor: int,
+    disturbed: bool,
 ) -> Pressure:
     limit = _limit(threshold, reading)
     goal = limit + (threshold.min_reclaim.of(reading.capacity) if threshold.min_reclaim else 0)
@@ -326,19 +332,19 @@ def _reclaims_first(signal: str, layout: Layout) -> bool:
 # ---- pods
 
 
-def name(pod: Pod) -> str:
+def name(pod: PodUsage) -> str:
     """namespace/name, as the kubelet's log writes pods."""
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
-def uid(pod: Pod) -> str:
+def uid(pod: PodUsage) -> str:
     """The UID by which the kubelet knows the pod: a static pod's own (a hash), not that of its mirror in the API."""
     metadata = pod["metadata"]
     annotations = metadata.get("annotations") or {}
     return str(annotations.get(CONFIG_HASH) if CONFIG_MIRROR in annotations else metadata["uid"])
 
 
-def active(pods: Iterable[Pod]) -> list[Pod]:
+def active(pods: Iterable[PodUsage]) -> list[PodUsage]:
     """Those that the kubelet ranks: not Succeeded or Failed, or not yet ended after all (kubelet_pods.go: isPodInactive).
 
     A pod that has no container yet is ranked as well: without usage, it comes first.
@@ -346,16 +352,16 @@ def active(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
 
 
-def _phase(pod: Pod) -> str:
+def _phase(pod: PodUsage) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
 
 
-def priority(pod: Pod) -> int:
+def priority(pod: PodUsage) -> int:
     """spec.priority, 0 where there is none (component-helpers: PodPriority)."""
     return int(pod["spec"].get("priority") or 0)
 
 
-def protected(pod: Pod) -> str:
+def protected(pod: PodUsage) -> str:
     """Why the kubelet never evicts the pod; "" where it would (types/pod_update.go: IsCriticalPod, and evictPod, which goes on to
     the next in rank). The priority class has no part in it, but for its value."""
     if CONFIG_MIRROR in (pod["metadata"].get("annotations") or {}):
@@ -364,12 +370,12 @@ def protected(pod: Pod) -> str:
     return f"critical: priority {value}" if value >= CRITICAL_PRIORITY else ""
 
 
-def qos(pod: Pod) -> str:
+def qos(pod: PodUsage) -> str:
     """The QoS class that the API server wrote; "" where it has not."""
     return str((pod.get("status") or {}).get("qosClass") or "")
 
 
-def request(pod: Pod, resource: str, minor: int) -> Fraction:
+def request(pod: PodUsage, resource: str, minor: int) -> Fraction:
     """What counts as requested of `resource` (api/v1/resource/helpers.go: GetResourceRequestQuantity).
 
     Pod-level resources take the place of the containers' (from 1.34): then ephemeral-storage, which has no pod level, counts as 0.
@@ -385,18 +391,18 @@ def request(pod: Pod, resource: str, minor: int) -> Fraction:
     return total + _number((spec.get("overhead") or {}).get(resource)) if total else total
 
 
-def pod_level_request(pod: Pod, resource: str, minor: int) -> int:
+def pod_level_request(pod: PodUsage, resource: str, minor: int) -> int:
     """What is requested at pod level, in whole units; 0 where nothing is, or the kubelet does not heed it."""
     own = pod["spec"].get("resources") or {}
     return whole(_number((own.get("requests") or {}).get(resource))) if minor >= POD_LEVEL_MINOR else 0
 
 
-def containers_request(pod: Pod, resource: str) -> int:
+def containers_request(pod: PodUsage, resource: str) -> int:
     """What the containers request together, sidecars as those that they are, in whole units."""
     return whole(_of_containers(pod, "requests", resource, sidecars=True)[0])
 
 
-def container_request(pod: Pod, container: Mapping[str, Any], resource: str) -> int:
+def container_request(pod: PodUsage, container: Mapping[str, Any], resource: str) -> int:
     """What one container requests, or was given by an in-place resize, in whole units."""
     return whole(_asked(container, "requests", resource, _allocated(pod))[0])
 
@@ -405,7 +411,7 @@ def _supported(resource: str) -> bool:
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
-def _of_containers(pod: Pod, kind: str, resource: str, *, sidecars: bool) -> tuple[Fraction, bool]:
+def _of_containers(pod: PodUsage, kind: str, resource: str, *, sidecars: bool) -> tuple[Fraction, bool]:
     """The containers' sum, or what the init containers need at most before (component-helpers: AggregateContainerRequests); and
     whether any of them says something of the resource. Before 1.34 sidecars were init containers as others are."""
     allocated = _allocated(pod) if kind == "requests" else {}
@@ -430,7 +436,7 @@ def _asked(container: Mapping[str, Any], kind: str, resource: str, allocated: Ma
     return _number(said.get(resource)), resource in said
 
 
-def _allocated(pod: Pod) -> dict[str, Mapping[str, Any]]:
+def _allocated(pod: PodUsage) -> dict[str, Mapping[str, Any]]:
     status = pod.get("status") or {}
     return {
         str(entry.get("name")): entry.get("allocatedResources") or {}
@@ -447,7 +453,7 @@ def _stats(summary: Mapping[str, Any]) -> dict[str, Stats]:
     return {str(entry["podRef"].get("uid")): entry for entry in summary.get("pods") or ()}
 
 
-def local_volumes(pod: Pod) -> list[str]:
+def local_volumes(pod: PodUsage) -> list[str]:
     """The volumes whose usage counts against the node's disk (helpers.go: localVolumeNames): hostPath, configMap, gitRepo, and
     emptyDir but in memory. Secrets, projected and downward API volumes do not count."""
     return [str(volume.get("name")) for volume in pod["spec"].get("volumes") or () if "hostPath" in volume or _is_local_ephemeral(volume)]
@@ -462,7 +468,7 @@ def _of(stats: Mapping[str, Any] | None, key: str) -> int:
     return int((stats or {}).get(key) or 0)
 
 
-def usage(signal: str, pod: Pod, stats: Stats, layout: Layout) -> int:
+def usage(signal: str, pod: PodUsage, stats: Stats, layout: Layout) -> int:
     """What counts as used by the pod when it is ranked for `signal`: working set in bytes, bytes or inodes on that file system,
     processes (helpers.go: memoryUsage, podDiskUsage, processUsage). What is not told counts as 0."""
     if signal in MEMORY_SIGNALS:
@@ -485,7 +491,7 @@ def _disk(signal: str, stats: Stats, layout: Layout, volumes: Sequence[str]) -> 
 # ---- the order
 
 
-def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout, minor: int) -> tuple[Ranked, ...]:
+def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout, minor: int) -> tuple[Ranked, ...]:
     """The kubelet's whole order for a signal, protected pods in their places. `pods` are active ones.
 
     Memory and disks: pods without stats, then those over their request, then by priority, lowest first, then by usage above the
@@ -497,7 +503,7 @@ def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[Pod], layout: L
         raise ValueError(f"{signal!r} is no eviction signal; there are {', '.join(RESOURCES)}")
     stats = _stats(summary)
     resource = RESOURCES[signal]
-    measured: list[tuple[tuple[Any, ...], Pod, int | None, Fraction, bool]] = []
+    measured: list[tuple[tuple[Any, ...], PodUsage, int | None, Fraction, bool]] = []
     for pod in pods:
         mine = stats.get(uid(pod))
         used = usage(signal, pod, mine, layout) if mine is not None else None
@@ -530,7 +536,7 @@ def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[Pod], layout: L
     )
 
 
-def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout) -> Callable[[str], int]:
+def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout) -> Callable[[str], int]:
     """What the eviction of a pod (by the kubelet's UID) is estimated to give back to `signal`: all that it uses, but host paths and
     config maps, which others use as well."""
     stats, by_uid = _stats(summary), {uid(pod): pod for pod in pods}
@@ -572,7 +578,7 @@ def victims(
 # ---- limits of a pod's own, and what a restart does
 
 
-def _local_evictions(summary: Mapping[str, Any], pods: Sequence[Pod], layout: Layout) -> Iterator[LocalEviction]:
+def _local_evictions(summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout) -> Iterator[LocalEviction]:
     """Pods over an emptyDir's sizeLimit or their limits.ephemeral-storage (eviction_manager.go: localStorageEviction)."""
     stats = _stats(summary)
     for pod in pods:
@@ -584,7 +590,7 @@ def _local_evictions(summary: Mapping[str, Any], pods: Sequence[Pod], layout: La
                 yield LocalEviction(name(pod), uid(pod), what, used, limit)
 
 
-def _over_size(pod: Pod, stats: Stats) -> Iterator[tuple[str, int, int]]:
+def _over_size(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int]]:
     told = {entry.get("name"): entry for entry in stats.get("volume") or ()}
     for volume in pod["spec"].get("volumes") or ():
         limit = _number((volume.get("emptyDir") or {}).get("sizeLimit"))
@@ -593,7 +599,7 @@ def _over_size(pod: Pod, stats: Stats) -> Iterator[tuple[str, int, int]]:
             yield f"emptyDir {volume['name']} over its sizeLimit", used, whole(limit)
 
 
-def _over_pod_limit(pod: Pod, stats: Stats) -> Iterator[tuple[str, int, int]]:
+def _over_pod_limit(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int]]:
     limit, there = _of_containers(pod, "limits", _EPHEMERAL, sidecars=True)
     limit += _number((pod["spec"].get("overhead") or {}).get(_EPHEMERAL)) if limit else 0
     used = _of(stats.get(_EPHEMERAL), "usedBytes")
@@ -601,7 +607,7 @@ def _over_pod_limit(pod: Pod, stats: Stats) -> Iterator[tuple[str, int, int]]:
         yield "the pod over its containers' limits.ephemeral-storage", used, whole(limit)
 
 
-def _over_container_limit(pod: Pod, stats: Stats, layout: Layout) -> Iterator[tuple[str, int, int]]:
+def _over_container_limit(pod: PodUsage, stats: Stats, layout: Layout) -> Iterator[tuple[str, int, int]]:
     limits = {
         container.get("name"): _number(((container.get("resources") or {}).get("limits") or {}).get(_EPHEMERAL))
         for container in pod["spec"].get("containers") or ()
@@ -613,7 +619,7 @@ def _over_container_limit(pod: Pod, stats: Stats, layout: Layout) -> Iterator[tu
             yield f"container {container['name']} over its limits.ephemeral-storage", used, whole(limit)
 
 
-def _rejected(pod: Pod, conditions: set[str]) -> bool:
+def _rejected(pod: PodUsage, conditions: set[str]) -> bool:
     """Whether a kubelet that starts would refuse the pod under these conditions (eviction_manager.go: Admit; every pod of the node
     goes through it again when the kubelet starts)."""
     if not conditions or protected(pod):
@@ -621,7 +627,7 @@ def _rejected(pod: Pod, conditions: set[str]) -> bool:
     return conditions != {"MemoryPressure"} or (qos(pod) == "BestEffort" and not _tolerates_memory_pressure(pod))
 
 
-def _tolerates_memory_pressure(pod: Pod) -> bool:
+def _tolerates_memory_pressure(pod: PodUsage) -> bool:
     for one in pod["spec"].get("tolerations") or ():
         exists = one.get("operator") == "Exists"
         if one.get("effect") in (None, "", "NoSchedule") and (
@@ -635,7 +641,7 @@ def _notes(
     guessed: bool,
     layout: Layout,
     summary: Mapping[str, Any],
-    pods: Sequence[Pod],
+    pods: Sequence[PodUsage],
     pressures: Sequence[Pressure],
     local: Sequence[LocalEviction],
     rejected: Sequence[str],
@@ -675,7 +681,7 @@ def _notes(
         yield f"a kubelet that starts under this pressure may refuse to take back {len(rejected)} pods that run now"
 
 
-def _resizes(pods: Sequence[Pod]) -> Iterator[tuple[Any, Any]]:
+def _resizes(pods: Sequence[PodUsage]) -> Iterator[tuple[Any, Any]]:
     for pod in pods:
         allocated = _allocated(pod)
         for container in pod["spec"].get("containers") or ():

@@ -20,7 +20,7 @@ from typing import Any
 
 from roles.engine.kubelet import DEFAULT_HARD, DERIVED, SIGNALS, Amount, parse_duration, parse_reclaim, parse_threshold
 from roles.engine.transaction import Refusal
-from roles.eviction.model import ABSENT, Desired, Wishes
+from roles.eviction.model import ABSENT, DesiredThresholds, ThresholdTexts
 
 HARD = "evictionHard"
 SOFT = "evictionSoft"
@@ -42,7 +42,7 @@ def shown(configuration: Mapping[str, Any]) -> dict[str, object]:
     return found
 
 
-def expected(desired: Desired, configuration: Mapping[str, Any], defaults: Mapping[str, str] = DEFAULT_HARD) -> dict[str, object]:
+def expected(desired: DesiredThresholds, configuration: Mapping[str, Any], defaults: Mapping[str, str] = DEFAULT_HARD) -> dict[str, object]:
     """What /configz must show after the change, by field as `shown` gives it, of a kubelet that shows `configuration` now.
 
     `defaults`: the hard thresholds that the kubelet has by itself; none ({}) where it runs without --config.
@@ -59,7 +59,7 @@ def expected(desired: Desired, configuration: Mapping[str, Any], defaults: Mappi
 
 
 def fields(
-    desired: Desired, configuration: Mapping[str, Any], defaults: Mapping[str, str] = DEFAULT_HARD
+    desired: DesiredThresholds, configuration: Mapping[str, Any], defaults: Mapping[str, str] = DEFAULT_HARD
 ) -> dict[str, dict[str, str] | int | str | None]:
     """The fields to write so that exactly the wanted settings change; None for one to take out of all its sources. {} when converged.
 
@@ -92,7 +92,7 @@ def fields(
     return written
 
 
-def named(desired: Desired) -> dict[tuple[str, ...], Any]:
+def named(desired: DesiredThresholds) -> dict[tuple[str, ...], Any]:
     """The settings that the data names, by where they stand in a KubeletConfiguration; None for `absent`."""
     found: dict[tuple[str, ...], Any] = {(field, signal): text for field, wishes in desired.maps.items() for signal, text in wishes.items()}
     for field, value in ((POD_GRACE, desired.eviction_max_pod_grace_period), (TRANSITION, desired.eviction_pressure_transition_period)):
@@ -111,7 +111,7 @@ def lasting(configuration: Mapping[str, Any], settings: Mapping[tuple[str, ...],
         if path[0] in MAPS:
             wishes[path[0]][path[1]] = value
     single: dict[str, Any] = {path[0]: ABSENT if value is None else value for path, value in settings.items() if path[0] not in MAPS}
-    desired = Desired.model_construct(
+    desired = DesiredThresholds.model_construct(
         eviction_hard=wishes[HARD],
         eviction_soft=wishes[SOFT],
         eviction_soft_grace_period=wishes[GRACE],
@@ -127,7 +127,7 @@ def lasting(configuration: Mapping[str, Any], settings: Mapping[tuple[str, ...],
 
 def problems(
     host: str,
-    desired: Desired,
+    desired: DesiredThresholds,
     configuration: Mapping[str, Any],
     capacity: Mapping[str, int],
     defaults: Mapping[str, str] = DEFAULT_HARD,
@@ -143,7 +143,7 @@ def problems(
 
 
 def notes(
-    desired: Desired, configuration: Mapping[str, Any], capacity: Mapping[str, int], defaults: Mapping[str, str] = DEFAULT_HARD
+    desired: DesiredThresholds, configuration: Mapping[str, Any], capacity: Mapping[str, int], defaults: Mapping[str, str] = DEFAULT_HARD
 ) -> list[str]:
     """What an operator should know of the change: what `absent` and 0% come to, what is written beside the wanted signals, and what
     the node's own settings do that nobody may have meant."""
@@ -163,7 +163,7 @@ def notes(
     return found
 
 
-def _meant(before: Mapping[str, str], wishes: Wishes, defaults: Mapping[str, str]) -> dict[str, str]:
+def _meant(before: Mapping[str, str], wishes: ThresholdTexts, defaults: Mapping[str, str]) -> dict[str, str]:
     after = dict(before)
     for signal, text in wishes.items():
         value = text if text is not None else defaults.get(signal)
@@ -239,7 +239,7 @@ def _reached_first(soft: Amount, hard: Amount, capacity: int | None) -> bool | N
     return None if capacity is None else soft.of(capacity) > hard.of(capacity)
 
 
-def _soft_problems(desired: Desired, meant: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _soft_problems(desired: DesiredThresholds, meant: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     soft, grace = texts(meant, SOFT), texts(meant, GRACE)
     for signal in SIGNALS:
         if signal in soft and signal not in grace and enabled(SOFT, {signal: soft[signal]}):
@@ -256,7 +256,7 @@ def _soft_problems(desired: Desired, meant: Mapping[str, object]) -> Iterator[tu
         )
 
 
-def _orphans(desired: Desired, meant: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _orphans(desired: DesiredThresholds, meant: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     soft = enabled(SOFT, texts(meant, SOFT))
     for signal, text in desired.eviction_soft_grace_period.items():
         if text is not None and signal not in soft:
@@ -279,7 +279,7 @@ def _orphans(desired: Desired, meant: Mapping[str, object]) -> Iterator[tuple[st
             )
 
 
-def _sizes(desired: Desired, meant: Mapping[str, object], capacity: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _sizes(desired: DesiredThresholds, meant: Mapping[str, object], capacity: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     for signal, soft, hard in _pairs(meant):
         if signal in {*desired.eviction_soft, *desired.eviction_hard} and _reached_first(soft, hard, capacity.get(signal)) is False:
             yield (
@@ -298,7 +298,7 @@ def _sizes(desired: Desired, meant: Mapping[str, object], capacity: Mapping[str,
     yield from _reclaims(desired, meant, capacity)
 
 
-def _reclaims(desired: Desired, meant: Mapping[str, object], capacity: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _reclaims(desired: DesiredThresholds, meant: Mapping[str, object], capacity: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     for signal, text in desired.eviction_minimum_reclaim.items():
         if text is None or signal not in capacity:
             continue
@@ -320,7 +320,9 @@ def _on_node(signal: str, soft: Amount, hard: Amount, capacity: Mapping[str, int
     return f" ({soft.of(capacity[signal])} and {hard.of(capacity[signal])} on this node)"
 
 
-def _absences(desired: Desired, now: Mapping[str, object], meant: Mapping[str, object], defaults: Mapping[str, str]) -> Iterator[str]:
+def _absences(
+    desired: DesiredThresholds, now: Mapping[str, object], meant: Mapping[str, object], defaults: Mapping[str, str]
+) -> Iterator[str]:
     for field, wishes in desired.maps.items():
         for signal, text in wishes.items():
             if text is None:
@@ -334,14 +336,16 @@ def _absences(desired: Desired, now: Mapping[str, object], meant: Mapping[str, o
         yield f"{TRANSITION} goes back to the kubelet's default, {_go_duration(_DEFAULT_TRANSITION)}"
 
 
-def _disabled(desired: Desired) -> Iterator[str]:
+def _disabled(desired: DesiredThresholds) -> Iterator[str]:
     for field, wishes in ((HARD, desired.eviction_hard), (SOFT, desired.eviction_soft)):
         for signal, text in wishes.items():
             if text is not None and parse_threshold(signal, text) is None:
                 yield f"{field}: {signal}={text} disables the signal"
 
 
-def _hard_notes(desired: Desired, now: Mapping[str, object], changed: Mapping[str, object], defaults: Mapping[str, str]) -> Iterator[str]:
+def _hard_notes(
+    desired: DesiredThresholds, now: Mapping[str, object], changed: Mapping[str, object], defaults: Mapping[str, str]
+) -> Iterator[str]:
     written = changed[HARD]
     if written is None:
         yield f"{HARD} is taken out: the kubelet's own defaults are all that is wanted"

@@ -11,21 +11,21 @@ from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
 from roles.engine.node import minor_of
-from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, Step, Steps, Verdicts, change_nodes, ended, from_data
-from roles.engine.proof import Cluster, NoApi, Node, Survey
+from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodeStep, Steps, Verdicts, change_nodes, ended, from_data
+from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
 from roles.feature_gates import model, skew
 from roles.feature_gates import plan as planning
-from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage, load
+from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
 from roles.feature_gates.compliance import sourced, unmet, wanted_of
 from roles.feature_gates.gate_readers import readers
-from roles.feature_gates.model import COMPONENTS, Desired, read
+from roles.feature_gates.model import COMPONENTS, DesiredGates, read
 from roles.feature_gates.plan import GatePlan, NodeGates
 from roles.feature_gates.reported_gates import overlay
 from roles.feature_gates.skew import Running
-from roles.feature_gates.verdict import Finding, Level, Subject, emulated_minor, judge
+from roles.feature_gates.verdict import GateFinding, Level, Subject, emulated_minor, judge
 from roles.kubelet_config import brings
 
 _NOTHING = "no host has feature_gates in its data; set it in group_data or with --data feature_gates=NAME=true"
@@ -45,7 +45,7 @@ def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
     return change_nodes("feature gates", fleet, gates)
 
 
-class FeatureGates(Capability[Desired, NodeGates]):
+class FeatureGates(Capability[DesiredGates, NodeGates]):
     """Gates as the engine changes them (roles/engine/node_changes/capability.py)."""
 
     columns = ("node", "component", "gate", "before", "after")
@@ -54,7 +54,7 @@ class FeatureGates(Capability[Desired, NodeGates]):
         """Versions that may not run together."""
         return _skew(basis.found)
 
-    def plan(self, basis: Basis, node: Node, wish: Desired) -> NodeGates:
+    def plan(self, basis: Basis, node: SurveyedNode, wish: DesiredGates) -> NodeGates:
         return planning.make(basis.run_id, node.seen, wish)
 
     def judge(self, basis: Basis, plan: NodeGates, verdicts: Verdicts) -> NodeGates:
@@ -206,7 +206,7 @@ def _apart(lasting: kubeadm.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm
     ]
 
 
-def _rows(cluster: Cluster, plan: NodeGates, planned: GatePlan, step: Step | None) -> list[list[str]]:
+def _rows(cluster: Cluster, plan: NodeGates, planned: GatePlan, step: NodeStep | None) -> list[list[str]]:
     before = planned.metrics or {}
     after = before
     if step is not None and step.outcome == "confirmed":
@@ -230,7 +230,7 @@ def _rows(cluster: Cluster, plan: NodeGates, planned: GatePlan, step: Step | Non
     ]
 
 
-def _after_sources(planned: GatePlan, step: Step | None) -> dict[str, bool]:
+def _after_sources(planned: GatePlan, step: NodeStep | None) -> dict[str, bool]:
     if step is None or step.outcome != "confirmed":
         return planned.sourced
     kept = {name: value for name, value in planned.sourced.items() if name not in planned.wanted}
@@ -248,11 +248,11 @@ def _value(effective: Mapping[str, GateMetric], gate: str, sourced: dict[str, bo
 __all__ = [
     "SPECIAL",
     "Catalogue",
-    "Desired",
-    "Finding",
+    "DesiredGates",
     "Gate",
+    "GateFinding",
+    "GateStage",
     "Level",
-    "Stage",
     "Subject",
     "emulated_minor",
     "feature_gates",

@@ -21,7 +21,7 @@ DEPENDENCIES_SINCE: Final = 35
 
 
 @dataclass(frozen=True)
-class Stage:
+class GateStage:
     """A gate in one minor. `locked`: the component refuses to start where it is set to anything but `default`."""
 
     stage: StageName
@@ -30,7 +30,7 @@ class Stage:
 
 
 # Each sets all gates of its stage that are not set by name; never proven by name (k8s.io/component-base/featuregate, specialFeatures).
-SPECIAL: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage("Alpha", False), "AllBeta": Stage("Beta", False)})
+SPECIAL: Final[Mapping[str, GateStage]] = MappingProxyType({"AllAlpha": GateStage("Alpha", False), "AllBeta": GateStage("Beta", False)})
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Gate:
     name: str
     added: int
     removed_in: int | None
-    steps: tuple[tuple[int, Stage], ...]
-    shipped: Mapping[int, Stage] = field(default_factory=dict, hash=False)
+    steps: tuple[tuple[int, GateStage], ...]
+    shipped: Mapping[int, GateStage] = field(default_factory=dict, hash=False)
     readers_in: int | None = None
     readers_then: frozenset[str] = frozenset()
     kep_components: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class Gate:
     needs: tuple[str, ...] = ()
     unknown_to: frozenset[str] = frozenset()
 
-    def at(self, minor: int, emulated: int | None = None) -> Stage | None:
+    def at(self, minor: int, emulated: int | None = None) -> GateStage | None:
         """The gate as a component of this minor has it; None where that does not know it: not yet, or not any more.
 
         `emulated`: the minor that the component is told to behave as; a gate that was not there then cannot be set.
@@ -132,8 +132,8 @@ def _gate(name: str, facts: Mapping[str, Any]) -> Gate:
         name=name,
         added=facts["from"],
         removed_in=facts.get("to"),
-        steps=tuple((minor, Stage(stage, default, bool(lock))) for minor, stage, default, *lock in facts["stages"]),
-        shipped=MappingProxyType({int(minor): Stage(stage, default) for minor, (stage, default) in facts.get("shipped", {}).items()}),
+        steps=tuple((minor, GateStage(stage, default, bool(lock))) for minor, stage, default, *lock in facts["stages"]),
+        shipped=MappingProxyType({int(minor): GateStage(stage, default) for minor, (stage, default) in facts.get("shipped", {}).items()}),
         readers_in=readers.get("in"),
         readers_then=frozenset(readers.get("of", ())),
         kep_components=frozenset(facts.get("kep", ())),

@@ -12,10 +12,10 @@ from roles.engine.kubelet import Kubelet
 from roles.engine.node import Process
 from roles.engine.proof import UnmetGate, unmet_gates
 from roles.feature_gates.gate_readers import needed
-from roles.feature_gates.model import Desired
+from roles.feature_gates.model import DesiredGates
 
 
-def wanted_of(host: str, component: str, process: Process, desired: Desired) -> dict[str, bool | None]:
+def wanted_of(host: str, component: str, process: Process, desired: DesiredGates) -> dict[str, bool | None]:
     """The gates that a component is to be changed for, by their bare names and in the operator's order; {} where there is none."""
     if component not in desired.components or not chosen(desired.only, host):
         return {}

@@ -61,7 +61,7 @@ def _components(value: Any) -> tuple[str, ...]:
     return tuple(component for component in COMPONENTS if component in chosen)
 
 
-class Desired(BaseModel):
+class DesiredGates(BaseModel):
     """The data keys that deploys/feature_gates.py reads for one host.
 
     `all_components` takes a gate to components that do not read it, too, as naming them in `components` does; `allow_hazards` names the
@@ -131,13 +131,13 @@ class Desired(BaseModel):
         return any(self.feature_gates.values())
 
 
-def read(host: str, data: Callable[[str], Any]) -> Desired | None:
+def read(host: str, data: Callable[[str], Any]) -> DesiredGates | None:
     """The desired gates of a host from its inventory data; None where it has none. Raises Refusal."""
-    values = {key: data(key) for key in Desired.model_fields}
+    values = {key: data(key) for key in DesiredGates.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if "feature_gates" not in values:
         return None
     try:
-        return Desired(**values)
+        return DesiredGates(**values)
     except ValidationError as error:
         raise Refusal(host, "; ".join(sentences(error, given=True))) from None

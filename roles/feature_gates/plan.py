@@ -10,7 +10,7 @@ from roles.engine.api import GateMetric
 from roles.engine.control_plane import Component, ControlPlane
 from roles.engine.control_plane import plan as control_plane_plan
 from roles.engine.editing import flags
-from roles.engine.kubeadm_config import GATES, Path
+from roles.engine.kubeadm_config import GATES, ConfigMapPath
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.kubelet import plan as kubelet_plan
 from roles.engine.node import Observation, Process
@@ -22,7 +22,7 @@ from roles.feature_gates import verdict
 from roles.feature_gates.catalogue import load
 from roles.feature_gates.compliance import sourced, wanted_of
 from roles.feature_gates.gate_readers import LeftOut
-from roles.feature_gates.model import Desired
+from roles.feature_gates.model import DesiredGates
 from roles.feature_gates.verdict import Level, Subject
 
 
@@ -47,7 +47,7 @@ class NodeGates(NodePlan[GatePlan]):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def make(run_id: str, seen: Observation, desired: Desired) -> NodeGates:
+def make(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGates:
     """The plan of one node. Raises Refusal."""
     found = kubelet.find(seen)
     control = control_plane.look(found)
@@ -79,7 +79,7 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodeGates:
             warnings += control_plane_plan.warnings(components[name])
         # A gate that is to be absent has no value to be held to.
         expected = {gate: value for gate, value in wanted.items() if value is not None}
-        lasting: dict[Path, bool | None] = {(GATES, gate): value for gate, value in wanted.items()}
+        lasting: dict[ConfigMapPath, bool | None] = {(GATES, gate): value for gate, value in wanted.items()}
         one = GatePlan(
             name,
             change,
@@ -95,7 +95,7 @@ def make(run_id: str, seen: Observation, desired: Desired) -> NodeGates:
     return NodeGates(seen.host, found, components, tuple(planned), tuple(warnings), left_out=tuple(left_out))
 
 
-def _check_known(control: ControlPlane, name: str, desired: Desired) -> None:
+def _check_known(control: ControlPlane, name: str, desired: DesiredGates) -> None:
     """A component that is to be changed must be known for sure. Raises Refusal."""
     refusal, component = control.refusals.get(name), control.components.get(name)
     if refusal is not None and (component is None or wanted_of(refusal.host, name, component.process, desired)):
@@ -155,7 +155,7 @@ UNKNOWN = "unrecognized feature gate"
 _ALWAYS = verdict.OWN | {"prefix"}
 
 
-def judge(plan: NodeGates, verdicts: Verdicts, desired: Desired, metrics: Mapping[str, Mapping[str, GateMetric]]) -> NodeGates:
+def judge(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metrics: Mapping[str, Mapping[str, GateMetric]]) -> NodeGates:
     """The plan once its binaries and its processes have spoken, with what is to be said of it; and why not to go on.
 
     A binary has the last word: what it refuses is refused, and where only the catalogue would refuse, that is a warning. An unknown gate
@@ -197,7 +197,7 @@ def _with_metrics(planned: GatePlan, metrics: Mapping[str, GateMetric] | None) -
     return replace(planned, metrics=metrics, effective=effective)
 
 
-def _always(finding: verdict.Finding) -> bool:
+def _always(finding: verdict.GateFinding) -> bool:
     return finding.level == Level.REFUSE and finding.rule in _ALWAYS
 
 
@@ -212,12 +212,12 @@ def _live(plan: NodeGates, planned: GatePlan, listed: str, metrics: Mapping[str,
     )
 
 
-def _findings(planned: GatePlan, subject: Subject, desired: Desired) -> list[verdict.Finding]:
+def _findings(planned: GatePlan, subject: Subject, desired: DesiredGates) -> list[verdict.GateFinding]:
     as_written = {name: value for name, value in desired.feature_gates.items() if name.removeprefix(flags.KUBE) in planned.wanted}
     return verdict.judge(subject, as_written, planned.sourced, desired.allow_hazards) + _unread(planned, subject)
 
 
-def _unread(planned: GatePlan, subject: Subject) -> list[verdict.Finding]:
+def _unread(planned: GatePlan, subject: Subject) -> list[verdict.GateFinding]:
     """Gates that a component is given though it does not read them."""
     found = []
     for name, value in planned.wanted.items():
@@ -225,7 +225,7 @@ def _unread(planned: GatePlan, subject: Subject) -> list[verdict.Finding]:
         if value is not None and readers is not None and planned.component not in readers:
             by = f"{' and '.join(readers)} {'do' if len(readers) > 1 else 'does'}" if readers else "none of the four components does"
             message = f"{name} has no effect in {subject.told}, which does not read it; {by}"
-            found.append(verdict.Finding(Level.ACCEPT, "other component", name, message))
+            found.append(verdict.GateFinding(Level.ACCEPT, "other component", name, message))
     return found
 
 

@@ -6,34 +6,34 @@ import re
 from collections.abc import Iterable, Mapping
 
 from roles.engine.api import GateMetric
-from roles.feature_gates.catalogue import SPECIAL, Catalogue, Stage, StageName, load
+from roles.feature_gates.catalogue import SPECIAL, Catalogue, GateStage, StageName, load
 
 # Labels of kubernetes_feature_enabled, and of --help, which lists ALPHA and BETA gates only.
 _STAGES: Mapping[str, StageName] = {"ALPHA": "Alpha", "BETA": "Beta", "": "GA", "DEPRECATED": "Deprecated"}
 _LISTED = re.compile(r"(?:kube:)?(\w+)=true\|false \((ALPHA|BETA) - default=(true|false)\)")
 
 
-def parse_help(text: str) -> dict[str, Stage]:
+def parse_help(text: str) -> dict[str, GateStage]:
     """The gates that a component lists behind --help, with stage and default."""
-    return {name: Stage(_STAGES[stage], default == "true") for name, stage, default in _LISTED.findall(text)}
+    return {name: GateStage(_STAGES[stage], default == "true") for name, stage, default in _LISTED.findall(text)}
 
 
 def overlay(
     component: str,
     minor: int,
     metrics: Mapping[str, GateMetric],
-    listed: Mapping[str, Stage],
+    listed: Mapping[str, GateStage],
     running: Mapping[str, bool],
     emulated: int | None = None,
     catalogue: Catalogue | None = None,
-) -> dict[str, Stage | None]:
+) -> dict[str, GateStage | None]:
     """Gates of which a component tells another stage or default than the catalogue has; None: it does not know that gate.
 
     `metrics` are all its gates (empty: they could not be read, and nothing is missed then); `listed` what its --help lists (empty:
     not asked); `running` the gates set on it, whose values say nothing about defaults.
     """
     table = catalogue or load()
-    found: dict[str, Stage | None] = {}
+    found: dict[str, GateStage | None] = {}
     for name in {*metrics, *listed, *table.known(minor)} - {*SPECIAL}:
         gate = table.gate(name)
         expected = gate.at(minor, emulated) if gate and component not in gate.unknown_to else None
@@ -44,8 +44,8 @@ def overlay(
 
 
 def _told(
-    name: str, metrics: Mapping[str, GateMetric], listed: Mapping[str, Stage], running: Mapping[str, bool], expected: Stage | None
-) -> Stage | None:
+    name: str, metrics: Mapping[str, GateMetric], listed: Mapping[str, GateStage], running: Mapping[str, bool], expected: GateStage | None
+) -> GateStage | None:
     metric = metrics.get(name)
     if metric is None and metrics:
         return None
@@ -59,17 +59,17 @@ def _told(
         default = expected.default if expected else False
     else:
         default = metric.enabled
-    return _with(Stage(stage, default), expected)
+    return _with(GateStage(stage, default), expected)
 
 
-def _with(told: Stage, expected: Stage | None) -> Stage:
+def _with(told: GateStage, expected: GateStage | None) -> GateStage:
     """A lock is not told; it is as expected where the rest is."""
     same = expected is not None and (told.stage, told.default) == (expected.stage, expected.default)
     return expected if same and expected is not None else told
 
 
 def differences(
-    component: str, minor: int, live: Mapping[str, Stage | None], names: Iterable[str], emulated: int | None = None
+    component: str, minor: int, live: Mapping[str, GateStage | None], names: Iterable[str], emulated: int | None = None
 ) -> list[str]:
     """The differences that concern some gates, one sentence each."""
     table = load()
@@ -84,5 +84,5 @@ def differences(
     return sentences
 
 
-def _said(stage: Stage | None) -> str:
+def _said(stage: GateStage | None) -> str:
     return "unknown" if stage is None else f"{stage.stage}, {'on' if stage.default else 'off'} by default"

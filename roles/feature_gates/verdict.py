@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Literal
 
 from roles.engine.editing import KUBE
-from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, Stage, load
+from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
 
 # The prefix `kube:` came with the registry of components (k8s.io/component-base/compatibility).
@@ -51,7 +51,7 @@ OWN: frozenset[Rule] = frozenset({"all of a stage", "hazard"})
 
 
 @dataclass(frozen=True)
-class Finding:
+class GateFinding:
     """What one rule says about one gate; `way_out` is what an operator can do."""
 
     level: Level
@@ -72,7 +72,7 @@ class Subject:
     component: str
     minor: int
     emulated: int | None = None
-    live: Mapping[str, Stage | None] = field(default_factory=dict)
+    live: Mapping[str, GateStage | None] = field(default_factory=dict)
 
     @property
     def then(self) -> int:
@@ -83,7 +83,7 @@ class Subject:
         emulated = f" that behaves as 1.{self.emulated}" if self.emulated not in (None, self.minor) else ""
         return f"{self.component} 1.{self.minor}{emulated}"
 
-    def stage(self, name: str, catalogue: Catalogue) -> Stage | None:
+    def stage(self, name: str, catalogue: Catalogue) -> GateStage | None:
         """The gate as this component has it; None where it does not know it."""
         if name in SPECIAL:
             return SPECIAL[name]
@@ -106,7 +106,7 @@ def judge(
     sourced: Mapping[str, bool],
     consent: Iterable[str] = (),
     catalogue: Catalogue | None = None,
-) -> list[Finding]:
+) -> list[GateFinding]:
     """All that is to be said about gates wanted on a component (None: taken out), whose sources set others already.
 
     `consent` names the hazards that the operator takes. Names may have the prefix `kube:`. Of a minor that the catalogue does not cover
@@ -131,27 +131,27 @@ def judge(
     return [*found, *_dependencies(subject, bare, after, table)] if table.covers(subject.minor) else found
 
 
-def level(findings: Iterable[Finding]) -> Level:
+def level(findings: Iterable[GateFinding]) -> Level:
     """What a component does with all of it together."""
     return max((finding.level for finding in findings), default=Level.ACCEPT)
 
 
-def _prefix(subject: Subject, wanted: Mapping[str, bool | None], sourced: Mapping[str, bool]) -> Iterator[Finding]:
+def _prefix(subject: Subject, wanted: Mapping[str, bool | None], sourced: Mapping[str, bool]) -> Iterator[GateFinding]:
     for name in wanted:
         if not name.startswith(KUBE):
             continue
         bare = name.removeprefix(KUBE)
         way_out = f"write {bare}: where a manifest has the prefix, daytwo keeps it"
         if subject.component == "kubelet":
-            yield Finding(Level.REFUSE, "prefix", name, f"{name}: the kubelet does not know the prefix {KUBE}", way_out)
+            yield GateFinding(Level.REFUSE, "prefix", name, f"{name}: the kubelet does not know the prefix {KUBE}", way_out)
         elif subject.minor < PREFIX_SINCE:
             message = f"{name}: {subject.told} does not know the prefix {KUBE}, which came with 1.{PREFIX_SINCE}"
-            yield Finding(Level.REFUSE, "prefix", name, message, way_out)
+            yield GateFinding(Level.REFUSE, "prefix", name, message, way_out)
         elif any(not other.startswith(KUBE) for other in wanted):
-            yield Finding(Level.REFUSE, "prefix", name, f"{name}: names with and without {KUBE} stand side by side", way_out)
+            yield GateFinding(Level.REFUSE, "prefix", name, f"{name}: names with and without {KUBE} stand side by side", way_out)
 
 
-def _one(subject: Subject, name: str, value: bool, table: Catalogue, already: bool) -> Iterator[Finding]:
+def _one(subject: Subject, name: str, value: bool, table: Catalogue, already: bool) -> Iterator[GateFinding]:
     """One gate that is set after the change. `already`: not by it; then only what stops the component is worth a word."""
     stage = subject.stage(name, table)
     written = f"{name}={_text(value)}"
@@ -161,41 +161,41 @@ def _one(subject: Subject, name: str, value: bool, table: Catalogue, already: bo
     elif stage.locked and value != stage.default:
         since = _since(table.gate(name), stage, subject)
         message = f"{written}: {subject.told} has it locked to {_text(stage.default)} ({stage.stage}{since})"
-        yield Finding(Level.REFUSE, "locked", name, message, out)
+        yield GateFinding(Level.REFUSE, "locked", name, message, out)
     elif already or name in SPECIAL:
         return
     elif stage.stage == "Deprecated":
         state = "and so already" if value == stage.default else f"{_text(stage.default)} by default"
         message = f"{written}: it is deprecated in {subject.told}, {state}{_end(table, name, subject)}"
-        yield Finding(Level.WARN, "deprecated", name, message, out)
+        yield GateFinding(Level.WARN, "deprecated", name, message, out)
     elif stage.stage == "GA":
         if value == stage.default:
             message = f"{written} has no effect: it is GA in {subject.told} and so already{_end(table, name, subject)}"
-            yield Finding(Level.WARN, "no effect", name, message, out)
+            yield GateFinding(Level.WARN, "no effect", name, message, out)
         else:
             message = f"{written}: it is GA in {subject.told} and {_text(stage.default)} by default{_end(table, name, subject)}"
-            yield Finding(Level.WARN, "GA", name, message, "plan to do without")
+            yield GateFinding(Level.WARN, "GA", name, message, "plan to do without")
     elif value == stage.default:
         message = f"{written} has no effect as long as nothing else sets it: it is the default of {subject.told} ({stage.stage})"
-        yield Finding(Level.ACCEPT, "no effect", name, message)
+        yield GateFinding(Level.ACCEPT, "no effect", name, message)
 
 
-def _stranger(subject: Subject, name: str, table: Catalogue, out: str) -> Finding:
+def _stranger(subject: Subject, name: str, table: Catalogue, out: str) -> GateFinding:
     """Why a component does not know a name, and what may have been meant."""
     gate = table.gate(name)
     if gate is not None and gate.removed_in is not None and subject.minor >= gate.removed_in:
         last = gate.at(gate.removed_in - 1) or gate.steps[-1][1]
         message = f"{name}: {subject.told} does not know it any more: it was removed in 1.{gate.removed_in}, as {last.stage}"
-        return Finding(Level.REFUSE, "removed", name, f"{message} and {_text(last.default)}", out)
+        return GateFinding(Level.REFUSE, "removed", name, f"{message} and {_text(last.default)}", out)
     if gate is not None and (subject.minor < gate.added or gate.at(subject.minor, subject.emulated) is None):
         since = gate.added if subject.minor < gate.added else gate.steps[0][0]
         expected = " (expected: that is not released yet)" if since > table.newest else ""
         message = f"{name}: {subject.told} does not know it yet: it came with 1.{since}{expected}"
-        return Finding(Level.REFUSE, "not yet there", name, message, f"{out}, or upgrade first")
+        return GateFinding(Level.REFUSE, "not yet there", name, message, f"{out}, or upgrade first")
     if gate is not None:
-        return Finding(Level.REFUSE, "unknown", name, f"{name}: {subject.told} does not know it, though other components do", out)
+        return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.told} does not know it, though other components do", out)
     if name in KUBEADM:
-        return Finding(
+        return GateFinding(
             Level.REFUSE,
             "kubeadm's own",
             name,
@@ -204,7 +204,7 @@ def _stranger(subject: Subject, name: str, table: Catalogue, out: str) -> Findin
         )
     near = alike(name, subject, table)
     meant = f"did you mean {' or '.join(near)}? Else " if near else ""
-    return Finding(Level.REFUSE, "unknown", name, f"{name}: {subject.told} does not know it, nor did any minor before", meant + out)
+    return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.told} does not know it, nor did any minor before", meant + out)
 
 
 def alike(name: str, subject: Subject, catalogue: Catalogue | None = None) -> list[str]:
@@ -214,7 +214,7 @@ def alike(name: str, subject: Subject, catalogue: Catalogue | None = None) -> li
     return [known[near] for near in difflib.get_close_matches(name.lower(), sorted(known), 2, _ALIKE)]
 
 
-def _since(gate: Gate | None, stage: Stage, subject: Subject) -> str:
+def _since(gate: Gate | None, stage: GateStage, subject: Subject) -> str:
     since = next((minor for minor, step in reversed(gate.steps) if step == stage and minor <= subject.then), None) if gate else None
     return f" since 1.{since}" if since else ""
 
@@ -227,7 +227,9 @@ def _end(table: Catalogue, name: str, subject: Subject) -> str:
     return f"; 1.{gate.removed_in} {'is to remove' if gate.removed_in > table.newest else 'removes'} it, and does not start with its name"
 
 
-def _hazards(subject: Subject, name: str, value: bool, after: Mapping[str, bool], consent: set[str], table: Catalogue) -> Iterator[Finding]:
+def _hazards(
+    subject: Subject, name: str, value: bool, after: Mapping[str, bool], consent: set[str], table: Catalogue
+) -> Iterator[GateFinding]:
     """What needs consent about a gate that goes from one value to the other."""
     own: list[tuple[Rule, str]] = []
     if name in SPECIAL:
@@ -248,9 +250,11 @@ def _hazards(subject: Subject, name: str, value: bool, after: Mapping[str, bool]
         own += [("hazard", hazard.why) for hazard in HAZARDS if hazard.gate == name and hazard.here(subject.then, value)]
     for rule, why in own:
         if name in consent:
-            yield Finding(Level.ACCEPT, rule, name, f"{name}={_text(value)}: {why} (consented to)")
+            yield GateFinding(Level.ACCEPT, rule, name, f"{name}={_text(value)}: {why} (consented to)")
         else:
-            yield Finding(Level.REFUSE, rule, name, f"{name}={_text(value)}: {why}", f"if that is meant, add --data allow_hazards={name}")
+            yield GateFinding(
+                Level.REFUSE, rule, name, f"{name}={_text(value)}: {why}", f"if that is meant, add --data allow_hazards={name}"
+            )
 
 
 def _enabled(subject: Subject, name: str, gates: Mapping[str, bool], table: Catalogue) -> bool | None:
@@ -266,7 +270,9 @@ def _enabled(subject: Subject, name: str, gates: Mapping[str, bool], table: Cata
     return stage.default
 
 
-def _dependencies(subject: Subject, wanted: Mapping[str, bool | None], after: Mapping[str, bool], table: Catalogue) -> Iterator[Finding]:
+def _dependencies(
+    subject: Subject, wanted: Mapping[str, bool | None], after: Mapping[str, bool], table: Catalogue
+) -> Iterator[GateFinding]:
     """Gates that are on after the change though one they depend on is off; what is on by default counts as well."""
     for name in table.known(subject.minor):
         gate = table.gate(name)
@@ -283,7 +289,7 @@ def _dependencies(subject: Subject, wanted: Mapping[str, bool | None], after: Ma
             off = {other: False for other in missing if other in wanted} | {name: False}
             way_out = f"turn {name} off with it: {_flag(off)}"
         message = f"{name} is on in {subject.told} and depends on {', '.join(missing)}, which would be off"
-        yield Finding(Level.REFUSE, "dependency", named, message, way_out)
+        yield GateFinding(Level.REFUSE, "dependency", named, message, way_out)
 
 
 def _stays(subject: Subject, name: str, table: Catalogue) -> bool:

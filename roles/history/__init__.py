@@ -13,9 +13,20 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.kubelet import plan as kubelet_plan
 from roles.engine.node import Observation
-from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, Wishes, change_nodes, ended
+from roles.engine.node_changes import (
+    KUBELET,
+    Basis,
+    Capability,
+    ComponentPlan,
+    DesiredByHost,
+    NodePlan,
+    Steps,
+    Verdicts,
+    change_nodes,
+    ended,
+)
 from roles.engine.object_changes import ObjectRun
-from roles.engine.proof import Cluster, NoApi, Node
+from roles.engine.proof import Cluster, NoApi, SurveyedNode
 from roles.engine.rollout import Turns, deploying, no_data, table
 from roles.engine.timeouts import patient
 from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
@@ -148,7 +159,7 @@ def _to_undo(fleet: Fleet) -> Undoing:
         return [*usual, *sorted(path for path in changed if seen.file(path) is None)], directories
 
     names = " and ".join(runs)
-    return Undoing(Wishes(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, tuple(chosen), wanted)
+    return Undoing(DesiredByHost(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, tuple(chosen), wanted)
 
 
 def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
@@ -175,11 +186,11 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
 
     runs: tuple[str, ...]
     chosen: tuple[Recorded, ...]
-    asked: model.Wanted
+    asked: model.RollbackOptions
     columns = ("node", "component", "undone")
     writes_first = True
 
-    def plan(self, basis: Basis, node: Node, wish: list[Recorded]) -> NodePlan[Undo]:
+    def plan(self, basis: Basis, node: SurveyedNode, wish: list[Recorded]) -> NodePlan[Undo]:
         return _plan(basis.run_id, node, wish, self.asked.force)
 
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
@@ -229,7 +240,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         return [[host, component, step.undoes, *ended(step, "")] for (host, component), step in steps.items()]
 
 
-def _plan(run_id: str, node: Node, chosen: Sequence[Recorded], force: bool) -> NodePlan[Undo]:
+def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bool) -> NodePlan[Undo]:
     """What undoing its changes comes to on one node."""
     reasons: list[Refusal] = []
     undos: list[Undo] = []

@@ -20,7 +20,7 @@ def _run(value: object) -> str:
     return text
 
 
-class Wanted(BaseModel):
+class RollbackOptions(BaseModel):
     """The data keys of deploys/rollback.py. `run`: None for the newest one; `force`: also where a file or a field was changed since;
     `allow_evictions`: also where pods would have to go for it; of a run on API objects `allow_restarts`, and `kubeconfig` for the API."""
 
@@ -54,10 +54,10 @@ class Wanted(BaseModel):
     ] = None
 
 
-def read(remote: Remote) -> Wanted:
+def read(remote: Remote) -> RollbackOptions:
     """Raises DeployError. The keys are those of a run: any host of it has them."""
-    values = {key: remote.data(key) for key in Wanted.model_fields}
+    values = {key: remote.data(key) for key in RollbackOptions.model_fields}
     try:
-        return Wanted(**{key: value for key, value in values.items() if value is not None})
+        return RollbackOptions(**{key: value for key, value in values.items() if value is not None})
     except ValidationError as error:
         raise refusals(sentences(error)) from None

@@ -17,7 +17,7 @@ from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo, RunRecord,
 from roles.history import model
 from roles.history import plan as planning
 from roles.history.facts import Recorded
-from roles.history.model import Wanted
+from roles.history.model import RollbackOptions
 from roles.history.sequence import Unordered
 
 Ask = Callable[[Fleet, list[Remote]], tuple[dict[str, list[Recorded]], list[str]]]
@@ -75,7 +75,7 @@ def _own(run: str) -> ObjectsRecord | None:
     return record
 
 
-def _undone(fleet: Fleet, record: ObjectsRecord, wanted: Wanted) -> ObjectRun:
+def _undone(fleet: Fleet, record: ObjectsRecord, wanted: RollbackOptions) -> ObjectRun:
     """Raises DeployError."""
     if not record.objects:
         raise bridge.refuse(f"run {record.run} changed nothing that is there to be undone ({record.capability})")

@@ -8,12 +8,12 @@ from roles.engine.bridge import Fleet, Remote
 from roles.engine.node_changes import change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.kubelet_config import model, plan
-from roles.kubelet_config.carry_out import KubeletFields, Settled, Wish, brings, restarted, state_of, unreadable
+from roles.kubelet_config.carry_out import FieldsRequest, KubeletFields, Settled, brings, restarted, state_of, unreadable
 from roles.kubelet_config.compliance import unmet
 from roles.kubelet_config.impact import Outlook, allocatable_outlook, restart_outlook
-from roles.kubelet_config.model import Desired, read
+from roles.kubelet_config.model import DesiredFields, read
 from roles.kubelet_config.plan import needs_no_more
-from roles.kubelet_config.state import State
+from roles.kubelet_config.state import KubeletState
 
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
 
@@ -32,21 +32,21 @@ def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
     return change_nodes("kubelet configuration", fleet, fields)
 
 
-def _wish(remote: Remote) -> Wish | None:
+def _wish(remote: Remote) -> FieldsRequest | None:
     desired = read(remote.name, remote.data)
     if desired is None:
         return None
     settle = partial(plan.settle, desired)
-    return Wish(desired.model_dump(), settle, restart_outlook, desired.only, desired.move_flags, desired.allow_evictions)
+    return FieldsRequest(desired.model_dump(), settle, restart_outlook, desired.only, desired.move_flags, desired.allow_evictions)
 
 
 __all__ = [
-    "Desired",
+    "DesiredFields",
+    "FieldsRequest",
     "KubeletFields",
+    "KubeletState",
     "Outlook",
     "Settled",
-    "State",
-    "Wish",
     "allocatable_outlook",
     "brings",
     "kubelet_config",

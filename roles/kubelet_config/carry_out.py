@@ -12,11 +12,11 @@ from roles.engine.api import ApiError, NotFound
 from roles.engine.kubelet import Kubelet, Pending, ask, blame, in_effect, lookup, pending_settings, settings
 from roles.engine.kubelet import plan as kubelet_plan
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
-from roles.engine.proof import Cluster, NoApi, Node, unmet_fields
+from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
 from roles.engine.transaction import Effective, Refusal
 from roles.kubelet_config import restart
 from roles.kubelet_config.impact import Outlook, check_node
-from roles.kubelet_config.state import State
+from roles.kubelet_config.state import KubeletState
 
 
 @dataclass(frozen=True)
@@ -29,39 +29,39 @@ class Settled:
     expected: Mapping[str, Any]
     summary: str
     notes: tuple[str, ...] = ()
-    named: Mapping[kubeadm.Path, Any] = field(default_factory=dict)
+    named: Mapping[kubeadm.ConfigMapPath, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Wish:
+class FieldsRequest:
     """What one host's data wants. `settle` may raise Refusal; `impact` tells what the configuration `after` would come to; `write`
     gives the fields to write for some of the named settings, to a configuration as it stands in kubeadm's ConfigMap."""
 
     data: Mapping[str, Any]
-    settle: Callable[[State], Settled]
-    impact: Callable[[State, Mapping[str, Any]], Outlook]
+    settle: Callable[[KubeletState], Settled]
+    impact: Callable[[KubeletState, Mapping[str, Any]], Outlook]
     only: tuple[str, ...] | None = None
     move_flags: bool = False
     allow_evictions: bool = False
-    write: Callable[[Mapping[str, Any], Mapping[kubeadm.Path, Any]], Mapping[kubeadm.Path, Any]] = kubeadm.as_given
+    write: Callable[[Mapping[str, Any], Mapping[kubeadm.ConfigMapPath, Any]], Mapping[kubeadm.ConfigMapPath, Any]] = kubeadm.as_given
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldsPlan(ComponentPlan):
     """Those of one kubelet. `beside`: what the restart brings besides."""
 
-    state: State
+    state: KubeletState
     settled: Settled
     outlook: Outlook
     beside: tuple[Pending, ...] = ()
 
 
-class KubeletFields(Capability[Wish, NodePlan[FieldsPlan]]):
+class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
     """Fields of the kubelets' configuration, whatever data they come from."""
 
     columns = ("node", "setting", "before", "after")
 
-    def plan(self, basis: Basis, node: Node, wish: Wish) -> NodePlan[FieldsPlan]:
+    def plan(self, basis: Basis, node: SurveyedNode, wish: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:
             return plan_node(basis.run_id, state_of(basis.found.cluster, node.seen.host, node.kubelet), wish)
         except (ApiError, NoApi) as error:
@@ -116,10 +116,10 @@ class KubeletFields(Capability[Wish, NodePlan[FieldsPlan]]):
         return rows
 
 
-def state_of(cluster: Cluster, host: str, found: Kubelet) -> State:
+def state_of(cluster: Cluster, host: str, found: Kubelet) -> KubeletState:
     """A node as it runs now, read from the API. Raises ApiError or NoApi."""
     usage = cluster.usage(found.node_name)
-    return State(host, found, cluster.configuration(found.node_name), usage.node, usage.pods, usage.summary)
+    return KubeletState(host, found, cluster.configuration(found.node_name), usage.node, usage.pods, usage.summary)
 
 
 def unreadable(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
@@ -136,7 +136,7 @@ def unreadable(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
     return Refusal(host, f"{what}: {error}")
 
 
-def _not_ready(state: State) -> list[str]:
+def _not_ready(state: KubeletState) -> list[str]:
     conditions = (state.node.get("status") or {}).get("conditions") or ()
     return [
         f"the node is not Ready ({one.get('reason') or 'no reason given'}: {one.get('message') or 'no message'}); look at that first"
@@ -145,7 +145,7 @@ def _not_ready(state: State) -> list[str]:
     ]
 
 
-def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
+def plan_node(run_id: str, state: KubeletState, wish: FieldsRequest) -> NodePlan[FieldsPlan]:
     """The plan of one node as it runs now. Raises Refusal."""
     found = state.kubelet
     check_node(state)
@@ -190,7 +190,7 @@ def plan_node(run_id: str, state: State, wish: Wish) -> NodePlan[FieldsPlan]:
     return NodePlan(state.host, found, control.components, (item,), tuple(warnings), text)
 
 
-def _in_process(state: State, wish: Wish) -> Settled:
+def _in_process(state: KubeletState, wish: FieldsRequest) -> Settled:
     """The wish where the files are as wanted already. Raises Refusal where the process is not."""
     settled = wish.settle(state)
     if wrong := unmet_fields(settled.expected, state.configuration):
@@ -202,7 +202,7 @@ def _in_process(state: State, wish: Wish) -> Settled:
     return settled
 
 
-def _foreseen(state: State, coming: State, wish: Wish, settled: Settled, beside: Sequence[Pending]) -> Outlook:
+def _foreseen(state: KubeletState, coming: KubeletState, wish: FieldsRequest, settled: Settled, beside: Sequence[Pending]) -> Outlook:
     """The look ahead. Raises Refusal; what the files say already is not blamed on the wish."""
     try:
         return wish.impact(state, after(coming.configuration, settled))
@@ -218,13 +218,13 @@ def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     return restart.put(configuration, settled.expected)
 
 
-def restarted(state: State, fields: Mapping[str, Any], impact: Callable[[State, Mapping[str, Any]], Outlook]) -> Outlook:
+def restarted(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Outlook]) -> Outlook:
     """What a restart with these fields set would do to a node, with what it brings besides. Raises Refusal."""
     return impact(state, restart.put(restart.with_brought(state, restart.brought(state)).configuration, fields))
 
 
 def brings(
-    cluster: Cluster, plan: NodePlan[Any], impact: Callable[[State, Mapping[str, Any]], Outlook], named: restart.Named = ()
+    cluster: Cluster, plan: NodePlan[Any], impact: Callable[[KubeletState, Mapping[str, Any]], Outlook], named: restart.Named = ()
 ) -> list[str]:
     """For a deploy that is not about the configuration: what a restart of its kubelet brings of it, as warnings. Raises Refusal where pods
     would have to go for that, or where it cannot be proven."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from roles.engine.kubelet import Kubelet
 from roles.engine.proof import UnmetField, unmet_fields
-from roles.kubelet_config.model import Desired
+from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
-from roles.kubelet_config.state import State
+from roles.kubelet_config.state import KubeletState
 
 
-def unmet(desired: Desired, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
+def unmet(desired: DesiredFields, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
     """The fields that a kubelet which shows `configuration` at /configz has otherwise. Raises Refusal for what it could not have at all."""
-    settled = settle(desired, State(kubelet.seen.host, kubelet, dict(configuration), {}, [], {}))
+    settled = settle(desired, KubeletState(kubelet.seen.host, kubelet, dict(configuration), {}, [], {}))
     return unmet_fields(settled.expected, configuration)

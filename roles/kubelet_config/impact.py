@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.engine.kubelet import allocatable, thresholds
 from roles.engine.transaction import Refusal
-from roles.kubelet_config.state import State
+from roles.kubelet_config.state import KubeletState
 
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -27,7 +27,7 @@ class Outlook:
         return "\n".join(f"    {line}" for line in (*self.lines, *(f"EVICTS: {reason}" for reason in self.evicts)))
 
 
-def restart_outlook(state: State, after: Mapping[str, Any]) -> Outlook:
+def restart_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
     """As allocatable_outlook; and what the restart itself may do to the pods of a node that is short of something already."""
     made = allocatable_outlook(state, after)
     conditions = (state.node.get("status") or {}).get("conditions") or ()
@@ -38,7 +38,7 @@ def restart_outlook(state: State, after: Mapping[str, Any]) -> Outlook:
     return Outlook(made.lines, (*made.evicts, why), made.may_go | pod_names(state))
 
 
-def allocatable_outlook(state: State, after: Mapping[str, Any]) -> Outlook:
+def allocatable_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
     """What becomes of the node's Allocatable, and which of its pods the kubelet would not take back. Raises Refusal where it would
     not start."""
     check_node(state)
@@ -61,7 +61,7 @@ def allocatable_outlook(state: State, after: Mapping[str, Any]) -> Outlook:
     return Outlook(lines, (*(f"no longer fits: {pod}" for pod in unfit), *crowded), may_go)
 
 
-def check_node(state: State) -> None:
+def check_node(state: KubeletState) -> None:
     """Raises Refusal where the node has not told what it has yet, so that nothing can be foreseen."""
     capacity = (state.node.get("status") or {}).get("capacity") or {}
     if missing := [resource for resource in ("cpu", "memory", "pods") if resource not in capacity]:
@@ -72,12 +72,12 @@ def check_node(state: State) -> None:
         )
 
 
-def pod_names(state: State) -> frozenset[str]:
+def pod_names(state: KubeletState) -> frozenset[str]:
     """All pods of the node, as NAMESPACE/NAME."""
     return frozenset(f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}" for pod in state.pods)
 
 
-def _crowded(state: State, after: Mapping[str, Any]) -> Iterator[str]:
+def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:
     """All pods together may use capacity without what is reserved (pkg/kubelet/cm: enforceNodeAllocatableCgroups); where they use more
     now, the kernel kills some, and close to it the kubelet evicts (allocatableMemory.available)."""
     if "pods" not in (after.get("enforceNodeAllocatable") or ()):
@@ -100,5 +100,5 @@ def _crowded(state: State, after: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _limit(state: State, configuration: Mapping[str, Any]) -> int:
+def _limit(state: KubeletState, configuration: Mapping[str, Any]) -> int:
     return allocatable.allocatable({**configuration, "evictionHard": {}}, state.node)["memory"]

@@ -64,7 +64,7 @@ def _pair(item: str) -> tuple[str, Any]:
         raise ValueError(f"kubelet_config: the value of {name.strip()} is not YAML: {text} ({problem})") from None
 
 
-class Desired(BaseModel):
+class DesiredFields(BaseModel):
     """The data keys that deploys/kubelet_config.py reads for one host.
 
     `kubelet_config`: fields of a KubeletConfiguration (v1beta1), nested or with dots between their parts; `absent` takes one out.
@@ -91,13 +91,13 @@ class Desired(BaseModel):
     allow_evictions: Annotated[Boolean, Field(description="consent: go on where pods would have to go", examples=[True])] = False
 
 
-def read(host: str, data: Callable[[str], Any]) -> Desired | None:
+def read(host: str, data: Callable[[str], Any]) -> DesiredFields | None:
     """The desired fields of a host from its inventory data; None where it has none. Raises Refusal."""
-    values = {key: data(key) for key in Desired.model_fields}
+    values = {key: data(key) for key in DesiredFields.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if "kubelet_config" not in values:
         return None
     try:
-        return Desired(**values)
+        return DesiredFields(**values)
     except ValidationError as error:
         raise Refusal(host, "; ".join(sentences(error))) from None

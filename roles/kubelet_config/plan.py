@@ -11,11 +11,11 @@ from roles.engine.proof import unmet_fields
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import model
 from roles.kubelet_config.carry_out import Settled, after
-from roles.kubelet_config.model import Desired
-from roles.kubelet_config.state import State
+from roles.kubelet_config.model import DesiredFields
+from roles.kubelet_config.state import KubeletState
 
 
-def settle(desired: Desired, state: State) -> Settled:
+def settle(desired: DesiredFields, state: KubeletState) -> Settled:
     """The fields of this kubelet that are to be written. Raises Refusal with all that is wrong with them."""
     minor = state.kubelet.minor
     known = schema.fields(minor)
@@ -65,7 +65,7 @@ def settle(desired: Desired, state: State) -> Settled:
     return Settled(fields, expected, settled.summary, tuple(notes), named)
 
 
-def _read_otherwise(values: Mapping[str, Any], known: Mapping[str, schema.Field]) -> Iterator[str]:
+def _read_otherwise(values: Mapping[str, Any], known: Mapping[str, schema.KubeletField]) -> Iterator[str]:
     """Values that a kubelet takes and reads as others (pkg/kubelet/apis/config/v1beta1/defaults.go, validation.go)."""
     for name, value in values.items():
         default = known[name].default
@@ -81,7 +81,7 @@ def _read_otherwise(values: Mapping[str, Any], known: Mapping[str, schema.Field]
         yield f"maxPods: {pods} is negative, and the kubelet would not start; write how many pods the node may have"
 
 
-def needs_no_more(state: State, settled: Settled) -> tuple[str, ...]:
+def needs_no_more(state: KubeletState, settled: Settled) -> tuple[str, ...]:
     """What a restart of the kubelet does not bring to all that runs, to be told. Raises Refusal for what it cannot rightly change."""
     changed = [one.name for one in unmet_fields(settled.expected, state.configuration)]
     both = (state.configuration, after(state.configuration, settled))
@@ -91,11 +91,11 @@ def needs_no_more(state: State, settled: Settled) -> tuple[str, ...]:
     return tuple(f"{more.path}: {more.reason}; {more.way_out}" for more in found)
 
 
-def _refusal(state: State, problems: list[str]) -> Refusal:
+def _refusal(state: KubeletState, problems: list[str]) -> Refusal:
     return Refusal(state.host, f"kubelet {state.kubelet.process.version}: " + "; ".join(dict.fromkeys(problems)))
 
 
-def _leaves(wanted: Mapping[str, Any], known: Mapping[str, schema.Field], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(wanted: Mapping[str, Any], known: Mapping[str, schema.KubeletField], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Fields that hold a value, by their whole name: nested data and dotted names come to the same."""
     for key, value in wanted.items():
         name = f"{prefix}{key}"
@@ -105,7 +105,7 @@ def _leaves(wanted: Mapping[str, Any], known: Mapping[str, schema.Field], prefix
             yield name, value
 
 
-def _map_of(name: str, known: Mapping[str, schema.Field]) -> str | None:
+def _map_of(name: str, known: Mapping[str, schema.KubeletField]) -> str | None:
     """The map that a dotted name is a key of; keys have dots themselves (`evictionHard.memory.available`)."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):

@@ -13,20 +13,20 @@ from typing import Any
 
 from roles.engine.kubelet import Pending, pending_settings, schema
 from roles.engine.transaction import Refusal
-from roles.kubelet_config.state import State
+from roles.kubelet_config.state import KubeletState
 
 # A setting's parts: its field, dots between its parts, and the key where it is an entry of a map.
 Named = Collection[tuple[str, ...]]
 
 
-def brought(state: State) -> tuple[Pending, ...]:
+def brought(state: KubeletState) -> tuple[Pending, ...]:
     """What a restart of this kubelet brings by itself. Raises Refusal as `check` does."""
     found = tuple(pending_settings(state.kubelet, state.configuration))
     check(state, found)
     return found
 
 
-def check(state: State, found: Sequence[Pending]) -> None:
+def check(state: KubeletState, found: Sequence[Pending]) -> None:
     """Raises Refusal where a restart alone does not rightly change one of the settings."""
     names = [one.name for one in found]
     after = with_brought(state, found).configuration
@@ -36,13 +36,13 @@ def check(state: State, found: Sequence[Pending]) -> None:
         raise refusal(state, found, f"{more.path}: {more.reason}", more.way_out)
 
 
-def refusal(state: State, found: Sequence[Pending], why: str, way_out: str) -> Refusal:
+def refusal(state: KubeletState, found: Sequence[Pending], why: str, way_out: str) -> Refusal:
     """Why a kubelet is not restarted with what its files say."""
     edited = f"the restart would bring what its files say since the kubelet started ({'; '.join(map(str, found))})"
     return Refusal(state.host, f"{edited}, and {why}", f"{way_out}, or put the file back" if way_out else "put the file back")
 
 
-def with_brought(state: State, found: Sequence[Pending]) -> State:
+def with_brought(state: KubeletState, found: Sequence[Pending]) -> KubeletState:
     """The node as it would be after a restart."""
     return replace(state, configuration=put(state.configuration, {one.name: one.brought for one in found}))
 

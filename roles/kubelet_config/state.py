@@ -9,7 +9,7 @@ from roles.engine.kubelet import Kubelet
 
 
 @dataclass(frozen=True)
-class State:
+class KubeletState:
     """`configuration` is the running kubelet's (/configz); `node` and `pods` are API objects, `summary` is /stats/summary, all as
     plain JSON."""
 

@@ -14,15 +14,15 @@ from roles.engine.object_changes import (
     FieldWriter,
     NotDone,
     Object,
+    ObjectPath,
+    ObjectPlan,
     ObjectRun,
-    Path,
-    Plan,
     Request,
     Session,
+    connect_cluster,
     dry_run,
     field_way_back,
     is_ending,
-    reach,
     show_plan,
     uid,
 )
@@ -63,7 +63,7 @@ def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -
     """
     options, desired = asked
     force, _, kubeconfig = next(iter(desired.values())).of_run
-    reached = reach(fleet, kubeconfig)
+    reached = connect_cluster(fleet, kubeconfig)
     names = {host: reached.names[host] for host in desired}
     nodes, pods = _look(reached.session, map(planning.node_path, names.values()))
     plan = planning.make(desired, names, nodes, pods)
@@ -74,7 +74,7 @@ def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """The run that undoes a run of this deploy; shown. Raises DeployError where somebody else has changed the same since."""
-    session = reach(fleet, consents.kubeconfig).session
+    session = connect_cluster(fleet, consents.kubeconfig).session
     nodes, pods = _look(session, (one.path for one in record.objects))
     back = field_way_back(record, nodes, planning.values, planning.others, force=consents.force)
     plan = planning.undone(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
@@ -96,7 +96,7 @@ def _pods(session: Session, node: Object) -> list[dict[str, Any]]:
 
 
 def _run(
-    fleet: Fleet, options: Options, plan: Plan[NodeChange], writer: NodeWriter, wanted: Mapping[str, object], undoes: str = ""
+    fleet: Fleet, options: Options, plan: ObjectPlan[NodeChange], writer: NodeWriter, wanted: Mapping[str, object], undoes: str = ""
 ) -> ObjectRun:  # fmt: skip
     """Shown. Raises DeployError where the plan or the API server refuses it."""
     bridge.stop(plan.refusals)
@@ -120,13 +120,13 @@ def _run(
 class NodeWriter(FieldWriter[NodeChange]):
     """Of labels and taints."""
 
-    def values(self, item: Object) -> Mapping[Path, Any]:
+    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
         return planning.values(item)
 
-    def requests(self, item: Object, wanted: Mapping[Path, Any]) -> list[Request]:
+    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
         return planning.requests(item, wanted)
 
-    def managers(self, item: Object, path: Path) -> list[str]:
+    def managers(self, item: Object, path: ObjectPath) -> list[str]:
         return planning.owners(item, path)
 
     def look(self, change: NodeChange) -> str:

@@ -16,8 +16,8 @@ from roles.engine.api import FIELD_MANAGER
 from roles.engine.object_changes import (
     FieldChange,
     Object,
-    Path,
-    Plan,
+    ObjectPath,
+    ObjectPlan,
     Request,
     field_changes,
     is_ending,
@@ -56,36 +56,36 @@ def taints(node: Object) -> list[Mapping[str, Any]]:
     return list((node.get("spec") or {}).get("taints") or ())
 
 
-def _path_of(taint: Mapping[str, Any]) -> Path:
+def _path_of(taint: Mapping[str, Any]) -> ObjectPath:
     return (*TAINTS, str(taint["key"]), str(taint["effect"]))
 
 
-def values(node: Object) -> dict[Path, str]:
+def values(node: Object) -> dict[ObjectPath, str]:
     """All labels and taints, by path: `metadata labels KEY`, `spec taints KEY EFFECT`."""
     labels = {(*LABELS, key): str(value) for key, value in (node["metadata"].get("labels") or {}).items()}
     return labels | {_path_of(taint): str(taint.get("value") or "") for taint in taints(node)}
 
 
-def owners(node: Object, path: Path) -> list[str]:
+def owners(node: Object, path: ObjectPath) -> list[str]:
     """The managers of a label; of a taint those of the list."""
     return managers(node, *(f"f:{part}" for part in (path if path[:2] == LABELS else TAINTS)))
 
 
-def others(node: Object, path: Path) -> list[str]:
+def others(node: Object, path: ObjectPath) -> list[str]:
     """Without daytwo."""
     return [name for name in owners(node, path) if name.partition(" ")[0] != FIELD_MANAGER]
 
 
-def wanted(desired: DesiredLabels, node: Object) -> dict[Path, str | None]:
+def wanted(desired: DesiredLabels, node: Object) -> dict[ObjectPath, str | None]:
     """The value that each named label and taint is to have; None: it goes."""
-    found: dict[Path, str | None] = {(*LABELS, key): value for key, value in desired.node_labels.items()}
+    found: dict[ObjectPath, str | None] = {(*LABELS, key): value for key, value in desired.node_labels.items()}
     for key, effects in desired.node_taints.items():
         found |= {_path_of(taint): None for taint in taints(node) if taint["key"] == key}
         found |= {(*TAINTS, key, effect): value for effect, value in effects.items()}
     return found
 
 
-def requests(node: Object, wanted: Mapping[Path, str | None]) -> list[Request]:
+def requests(node: Object, wanted: Mapping[ObjectPath, str | None]) -> list[Request]:
     """What makes the node so."""
     now = values(node)
     wanted = {path: value for path, value in wanted.items() if now.get(path) != value}
@@ -107,11 +107,11 @@ def requests(node: Object, wanted: Mapping[Path, str | None]) -> list[Request]:
     return found
 
 
-def _field(path: Path) -> tuple[str, ...]:
+def _field(path: ObjectPath) -> tuple[str, ...]:
     return tuple(f"f:{part}" for part in path)
 
 
-def _list(node: Object, tainted: Mapping[Path, str | None]) -> list[dict[str, Any]]:
+def _list(node: Object, tainted: Mapping[ObjectPath, str | None]) -> list[dict[str, Any]]:
     """All taints, those of others as they are."""
     kept = [dict(taint) for taint in taints(node) if _path_of(taint) not in tainted]
     new = [
@@ -122,7 +122,7 @@ def _list(node: Object, tainted: Mapping[Path, str | None]) -> list[dict[str, An
     return kept + new
 
 
-def evicted(pods: Sequence[Object], after: Mapping[Path, str | None]) -> tuple[Evicted, ...]:
+def evicted(pods: Sequence[Object], after: Mapping[ObjectPath, str | None]) -> tuple[Evicted, ...]:
     """The pods of a node that go for these taints (pkg/controller/tainteviction/taint_eviction.go, processPodOnNode).
 
     A static pod tolerates all (pkg/kubelet/config/common.go). Lt and Gt (KEP-5471) count as not tolerated: an eviction too many is named.
@@ -160,10 +160,10 @@ def _tolerates(one: Mapping[str, Any], key: str, value: str) -> bool:
 
 def make(
     desired: Mapping[str, DesiredLabels], names: Mapping[str, str], nodes: Mapping[str, Object], pods: Mapping[str, Sequence[Object]]
-) -> Plan[NodeChange]:
+) -> ObjectPlan[NodeChange]:
     """The plan: `names` of the nodes by host, `nodes` and their `pods` by the path of the node. What only the API server knows (conflicts
     of labels, admission) its dry run adds later."""
-    plan = Plan[NodeChange]()
+    plan = ObjectPlan[NodeChange]()
     for host, one in desired.items():
         name = f"Node {names[host]}"
         node = nodes.get(node_path(names[host]))
@@ -205,10 +205,12 @@ def with_evictions(change: FieldChange, pods: Sequence[Object], consent: bool, r
     return NodeChange(**{**vars(change), "notes": (*change.notes, *note)}, evicted=going)
 
 
-def undone(plan: Plan[FieldChange], pods: Mapping[str, Sequence[Object]], *, force: bool, allow_evictions: bool) -> Plan[NodeChange]:
+def undone(
+    plan: ObjectPlan[FieldChange], pods: Mapping[str, Sequence[Object]], *, force: bool, allow_evictions: bool
+) -> ObjectPlan[NodeChange]:
     """The way back of a run: a label that somebody else owns by now stays, and pods go only with consent. `pods` by the path of their
     node. A taint is as that run made it, whoever has written the list since."""
-    found = Plan[NodeChange](unchanged=plan.unchanged, refusals=plan.refusals)
+    found = ObjectPlan[NodeChange](unchanged=plan.unchanged, refusals=plan.refusals)
     for change in plan.actions:
         labels = replace(change, fields=tuple(one for one in change.fields if one.path[:2] == LABELS))
         found.refusals += [] if force else _owned(labels)

@@ -12,7 +12,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiError, Conflict, Forbidden, NotFound, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.kubelet import allocatable
-from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, ObjectRun, Reached, RevertFailed, reach
+from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage, Turns, deploying, table
 from roles.engine.rollout import options as run_options
@@ -23,7 +23,7 @@ from roles.pod_resize import facts, model, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.engine import Engine, Watcher
-from roles.pod_resize.model import Probe
+from roles.pod_resize.model import ProbeOptions
 
 # Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
 START_SECONDS = 90.0
@@ -34,7 +34,7 @@ _NAMESPACES = "/api/v1/namespaces"
 
 
 @dataclass
-class Row:
+class ProbeRow:
     """One stage on one node. `allocated` is what the node's pods are allocated, before and after."""
 
     node: str
@@ -49,10 +49,10 @@ class NodeCheck:
 
     name: str
     image: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ProbeRow] = field(default_factory=list)
 
 
-def _read(fleet: Fleet) -> tuple[Options, Probe]:
+def _read(fleet: Fleet) -> tuple[Options, ProbeOptions]:
     options = run_options.read(fleet.targets)
     try:
         return options, model.read_probe([(one.name, one.data) for one in fleet.inventory])
@@ -61,14 +61,14 @@ def _read(fleet: Fleet) -> tuple[Options, Probe]:
 
 
 @deploying("Check of resizing pods in place", _read, of_cluster=True)
-def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
+def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns:
     """Resize a probe pod on each node of the run, and take it away again.
 
-    Data keys: those of roles/pod_resize/model.py (Probe), and take_over (roles/engine/rollout/options.py). Raises DeployError, before
-    anything is made, where the cluster cannot do it: it says what is missing.
+    Data keys: those of roles/pod_resize/model.py (ProbeOptions), and take_over (roles/engine/rollout/options.py). Raises
+    DeployError, before anything is created, where the cluster cannot do it: it says what is missing.
     """
     options, wish = asked
-    reached = reach(fleet, wish.kubeconfig, API_WAIT)
+    reached = connect_cluster(fleet, wish.kubeconfig, API_WAIT)
     session = reached.session
     targets = {remote.name for remote in fleet.targets}
     names = [name for name, remote in reached.nodes.items() if remote.name in targets]
@@ -91,7 +91,7 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, Probe]) -> Turns:
     return Turns.of(run, fleet, "check", "resize a probe pod on each node")
 
 
-def _nodes(wish: Probe, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
+def _nodes(wish: ProbeOptions, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
     by_name = {str(item["metadata"]["name"]): item for item in items}
     nodes, problems = [], []
     for name in names:
@@ -123,7 +123,8 @@ class CheckRun(ObjectRun):
     """The probes of all nodes. Whatever happens, the namespace goes at the end, so that there is nothing to undo."""
 
     def __init__(
-        self, info: RunInfo, fleet: Fleet, reached: Reached, ability: Ability, nodes: list[NodeCheck], wish: Probe, take_over: str
+        self, info: RunInfo, fleet: Fleet, reached: ConnectedCluster, ability: Ability, nodes: list[NodeCheck], wish: ProbeOptions,
+        take_over: str
     ) -> None:  # fmt: skip
         self.nodes = nodes
         self.namespace = f"{probe.PREFIX}{info.id}"
@@ -214,10 +215,10 @@ class CheckRun(ObjectRun):
             try:
                 proof = str(self._engine.resize(step))
             except (NotDone, RevertFailed) as error:
-                node.rows.append(Row(node.name, stage, "failed", str(error)))
+                node.rows.append(ProbeRow(node.name, stage, "failed", str(error)))
                 raise
             moved = self._moved(node.name, before, step.after)
-            node.rows.append(Row(node.name, stage, "done", f"{proof}; {moved}"))
+            node.rows.append(ProbeRow(node.name, stage, "done", f"{proof}; {moved}"))
             show(f"  {node.name}: {stage}: done: {proof}; {moved}")
         return f"{len(node.rows)} resizes, each proven"
 

@@ -17,7 +17,7 @@ from roles.pod_resize.compliance import NEEDED, Drift, find
 DRIFT = 2
 
 
-def _read(fleet: Fleet) -> model.Listed:
+def _read(fleet: Fleet) -> model.DriftOptions:
     try:
         return model.read_listed([(remote.name, remote.data) for remote in fleet.targets])
     except Refusal as refusal:
@@ -25,7 +25,7 @@ def _read(fleet: Fleet) -> model.Listed:
 
 
 @deploying("Drift of resized pods", _read)
-def resize_drift(fleet: Fleet, wish: model.Listed) -> int | None:
+def resize_drift(fleet: Fleet, wish: model.DriftOptions) -> int | None:
     """List the workloads whose pods differ from their template.
 
     Data keys: `format` (table, or json: one document on standard output), `kubeconfig`. Leaves with 2 where there are some; raises

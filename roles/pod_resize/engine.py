@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, Conflict, NotFound, list_objects, node_lease
 from roles.engine.bridge import Lock, Remote, RemoteError
-from roles.engine.object_changes import LOOK_AGAIN, REFUSED, Foreign, Gone, NotDone, Refused, RevertFailed, Session, Undone
+from roles.engine.object_changes import LOOK_AGAIN, REFUSED, Foreign, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline, patient
 from roles.pod_resize import cgroup
 from roles.pod_resize import resources as facts
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.cgroup import Held
-from roles.pod_resize.plan import Step
+from roles.pod_resize.plan import PodStep
 from roles.pod_resize.resources import Identity, Object, Resources
 
 # Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, and
@@ -84,7 +84,7 @@ class Engine:
     tell: Callable[[str], None]
     known: Mapping[str, Held] = field(default_factory=dict)
 
-    def resize(self, step: Step) -> Proven:
+    def resize(self, step: PodStep) -> Proven:
         """Raises Gone, Undone, Foreign, RevertFailed, and Refused, where nothing was changed."""
         # What the API made of the request; until it says so, what was asked for.
         made: Mapping[str, Resources] = step.after
@@ -93,7 +93,7 @@ class Engine:
             made = _resources(pod, step)
             _as_asked(pod, step)
             return self._seen(step, pod, self.timeout)
-        except (Gone, Refused):
+        except (Gone, WriteRefused):
             raise
         except Exception as error:
             why = str(error) or repr(error)
@@ -102,7 +102,7 @@ class Engine:
 
     # ---- there
 
-    def _ask_for(self, step: Step, version: str = "") -> Object:
+    def _ask_for(self, step: PodStep, version: str = "") -> Object:
         """The pod right after the request. With `version`, only where that is still its resourceVersion.
 
         Raises Gone; Refused where nothing was changed; and NotDone, ApiError or NoApi where it may have been: a request whose answer was
@@ -130,12 +130,12 @@ class Engine:
                     ) from error
             if version and isinstance(error, Conflict):
                 raise
-            raise Refused(str(error)) from error
+            raise WriteRefused(str(error)) from error
         if str(pod["metadata"].get("uid")) != step.uid:
             raise Gone("another pod of that name is there by now")
         return pod
 
-    def _seen(self, step: Step, before: Object, timeout: float, *, back: bool = False) -> Proven:
+    def _seen(self, step: PodStep, before: Object, timeout: float, *, back: bool = False) -> Proven:
         """Wait until the kubelet says so, then look for oneself. Raises NotDone, Gone, ApiError, NoApi, RemoteError, ObservationError."""
         names = [str(one.get("name")) for one in facts.containers(before)]
         restarting = tuple(name for name, change in step.changes.items() if change.restarts)
@@ -174,13 +174,13 @@ class Engine:
                     self.tell(f"{step.where}: {line}")
             clock.pause(LOOK_AGAIN)
 
-    def _late(self, state: facts.Progress, left: list[str], timeout: float) -> str:
+    def _late(self, state: facts.ResizeProgress, left: list[str], timeout: float) -> str:
         if state.state == "Deferred":
             return f"still Deferred after {timeout:g} s: {state.message or 'there is no room for it now'}"
         detail = ", ".join(left) or "it did not say that it has seen it"
         return f"the API took the request, and it was not carried out within {timeout:g} s ({str(state) or 'no word of it'}; {detail})"
 
-    def _there(self, step: Step) -> Object:
+    def _there(self, step: PodStep) -> Object:
         pod = self.watcher.look().get(step.uid)
         if pod is None:
             raise Gone("it was deleted in the middle of its resize; its successor has what the template says")
@@ -197,7 +197,7 @@ class Engine:
             if now != was:
                 raise NotDone(f"its container {name} was restarted, which was not to be: it was {was}, and is {now}")
 
-    def _files(self, step: Step, pod: Object, restarted: tuple[str, ...]) -> Proven:
+    def _files(self, step: PodStep, pod: Object, restarted: tuple[str, ...]) -> Proven:
         """The containers' own cgroups, read on the node."""
         remote = self.nodes.get(step.node)
         if remote is None:
@@ -243,7 +243,7 @@ class Engine:
 
     # ---- and back
 
-    def _put_back(self, step: Step, made: Mapping[str, Resources], why: str) -> Exception:
+    def _put_back(self, step: PodStep, made: Mapping[str, Resources], why: str) -> Exception:
         """How it ended. Only what this run made of the pod's resources (`made`) is written over, and that very version of the pod."""
         back = step.back()
         hand = f"kubectl patch pod -n {step.namespace} {step.name}" + (
@@ -269,7 +269,7 @@ class Engine:
             return RevertFailed(f"{why}; its spec has again what it had, but that was not seen to be so on {step.node}: {error}")
         return Undone(f"{why}; put back: {seen}")
 
-    def _ask_back(self, back: Step, made: Mapping[str, Resources]) -> Object:
+    def _ask_back(self, back: PodStep, made: Mapping[str, Resources]) -> Object:
         """The pod whose spec has again what it had. Raises Foreign, and as _ask_for does."""
         deadline = Deadline(BACK_SECONDS)
         while True:
@@ -291,23 +291,23 @@ class Engine:
             return pod
 
 
-def _resources(pod: Object, step: Step) -> dict[str, Resources]:
+def _resources(pod: Object, step: PodStep) -> dict[str, Resources]:
     """Of the containers that a step is about, as the pod's spec has them."""
     return {name: facts.of(facts.container(pod, name) or {}) for name in step.changes}
 
 
-def _has(pod: Object, step: Step, wanted: Mapping[str, Resources]) -> bool:
+def _has(pod: Object, step: PodStep, wanted: Mapping[str, Resources]) -> bool:
     return all(facts.alike(now, wanted[name]) for name, now in _resources(pod, step).items())
 
 
-def _as_asked(pod: Object, step: Step) -> None:
+def _as_asked(pod: Object, step: PodStep) -> None:
     """Raises NotDone where the API took a request and made something else of it."""
     short = [one for name, now in _resources(pod, step).items() for one in facts.differences(now, step.after[name])]
     if short:
         raise NotDone(f"the API took the request, and its spec has {', '.join(short)}: an admission webhook changes it")
 
 
-def _failure(state: facts.Progress, node: str) -> str:
+def _failure(state: facts.ResizeProgress, node: str) -> str:
     """Why the kubelet will not carry it out; "": it may."""
     if state.state == "Infeasible":
         return f"Infeasible: {state.message or f'node {node} can never take it'}"

@@ -17,7 +17,7 @@ from roles.pod_resize import cgroup
 from roles.pod_resize import resources as pods
 from roles.pod_resize.ability import Ability, NodeAbility
 from roles.pod_resize.cgroup import Held
-from roles.pod_resize.model import Desired
+from roles.pod_resize.model import DesiredResources
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def label_selector(selector: Mapping[str, object]) -> str:
     return ",".join(parts)
 
 
-def select(api: Api, desired: Desired) -> Selected:
+def select(api: Api, desired: DesiredResources) -> Selected:
     """Raises Refusal where there is no such workload, ApiError."""
     namespace, name = desired.place
     base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"

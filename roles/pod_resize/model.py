@@ -80,7 +80,7 @@ _Kubeconfig = Annotated[
 ]
 
 
-class Desired(BaseModel):
+class DesiredResources(BaseModel):
     """The data keys of deploys/resize.py.
 
     One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS). `cpu` and
@@ -181,7 +181,7 @@ class Desired(BaseModel):
         return found
 
 
-class Probe(BaseModel):
+class ProbeOptions(BaseModel):
     """The data keys of deploys/pod_resize_check.py. `image`: what the probe pods run; by default a pause image that the node has."""
 
     model_config = ConfigDict(frozen=True)
@@ -200,7 +200,7 @@ class Probe(BaseModel):
         return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
 
 
-class Listed(BaseModel):
+class DriftOptions(BaseModel):
     """The data keys of deploys/resize_drift.py."""
 
     model_config = ConfigDict(frozen=True)
@@ -211,10 +211,10 @@ class Listed(BaseModel):
     kubeconfig: _Kubeconfig = None
 
 
-M = TypeVar("M", Desired, Probe, Listed)
+M = TypeVar("M", DesiredResources, ProbeOptions, DriftOptions)
 
 
-def _consistent(desired: Desired) -> list[str]:
+def _consistent(desired: DesiredResources) -> list[str]:
     problems = []
     if len(desired.chosen) != 1:
         given = f"{' and '.join(desired.chosen)} are given" if desired.chosen else "none is given"
@@ -236,22 +236,22 @@ def _consistent(desired: Desired) -> list[str]:
     return problems
 
 
-def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired:
+def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredResources:
     """What is wanted, from the inventory data of all hosts. Raises Refusal with every problem."""
-    host, desired = _read(hosts, Desired)
+    host, desired = _read(hosts, DesiredResources)
     if problems := _consistent(desired):
         raise Refusal(host, "; ".join(problems))
     return desired
 
 
-def read_probe(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Probe:
+def read_probe(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> ProbeOptions:
     """Raises Refusal."""
-    return _read(hosts, Probe)[1]
+    return _read(hosts, ProbeOptions)[1]
 
 
-def read_listed(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Listed:
+def read_listed(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DriftOptions:
     """Raises Refusal."""
-    return _read(hosts, Listed)[1]
+    return _read(hosts, DriftOptions)[1]
 
 
 def _read(hosts: Iterable[tuple[str, Callable[[str], Any]]], model: type[M]) -> tuple[str, M]:

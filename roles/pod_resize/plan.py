@@ -10,7 +10,7 @@ from roles.pod_resize import ability as abilities
 from roles.pod_resize import resources as facts
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.cgroup import Held, bare_id
-from roles.pod_resize.model import ALL, AMOUNTS, Desired
+from roles.pod_resize.model import ALL, AMOUNTS, DesiredResources
 from roles.pod_resize.resources import KINDS, RESOURCES, Object, Resources
 
 _NAMED = 5
@@ -19,7 +19,7 @@ DONE, FOREIGN = "done", "foreign"
 
 
 @dataclass(frozen=True)
-class Change:
+class ResourceChange:
     """One container's resources: all of CPU and memory before and after. `restarts`: its resizePolicy makes it anew for this."""
 
     before: Resources
@@ -30,19 +30,19 @@ class Change:
     def told(self) -> str:
         return f"{facts.told(self.before)} -> {facts.told(self.after)}" + (" (restarts it, by its resizePolicy)" if self.restarts else "")
 
-    def back(self) -> Change:
-        return Change(self.after, self.before, self.restarts)
+    def back(self) -> ResourceChange:
+        return ResourceChange(self.after, self.before, self.restarts)
 
 
 @dataclass(frozen=True)
-class Step:
+class PodStep:
     """One pod. `changes` by container."""
 
     namespace: str
     name: str
     uid: str
     node: str
-    changes: Mapping[str, Change]
+    changes: Mapping[str, ResourceChange]
 
     @property
     def where(self) -> str:
@@ -56,9 +56,9 @@ class Step:
     def after(self) -> dict[str, Resources]:
         return {name: change.after for name, change in self.changes.items()}
 
-    def back(self) -> Step:
+    def back(self) -> PodStep:
         """The way back."""
-        return Step(self.namespace, self.name, self.uid, self.node, {name: change.back() for name, change in self.changes.items()})
+        return PodStep(self.namespace, self.name, self.uid, self.node, {name: change.back() for name, change in self.changes.items()})
 
     def path(self, minor: int) -> str:
         """Where the change is asked for: the pod until 1.31, its resize subresource from 1.32 on."""
@@ -82,23 +82,25 @@ class Step:
 
 
 @dataclass
-class Plan:
+class ResizePlan:
     """`steps` in their order; `unchanged` are (pod, why) that need nothing; `refusals` why not to go on."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PodStep] = field(default_factory=list)
     unchanged: list[tuple[str, str]] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-class Refused(Exception):
+class ResizeRefused(Exception):
     """Why one pod cannot be resized as wanted, with the way out."""
 
 
-def make(desired: Desired, pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str]) -> Plan:
+def make(
+    desired: DesiredResources, pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str]
+) -> ResizePlan:
     """The plan for pods of one workload or selector. `held`: the cgroups of their containers by id, as far as they could be read;
     `reachable`: the nodes whose cgroups can be read."""
-    plan = Plan()
+    plan = ResizePlan()
     refused: dict[str, list[str]] = {}
     alive = []
     for pod in sorted(pods, key=facts.where):
@@ -116,7 +118,7 @@ def make(desired: Desired, pods: Iterable[Object], ability: Ability, held: Mappi
                 plan.steps.append(_step(pod, changes))
             else:
                 plan.unchanged.append((facts.where(pod), f"has it: {_has(pod)}"))
-        except Refused as error:
+        except ResizeRefused as error:
             refused.setdefault(str(error), []).append(facts.where(pod))
         except ValueError as error:
             refused.setdefault(f"its resources cannot be read: {error}", []).append(facts.where(pod))
@@ -128,19 +130,19 @@ def make(desired: Desired, pods: Iterable[Object], ability: Ability, held: Mappi
 
 
 def undo(
-    steps: Iterable[Step],
+    steps: Iterable[PodStep],
     pods: Iterable[Object],
     ability: Ability,
     held: Mapping[str, Held],
     reachable: Collection[str],
-    desired: Desired,
+    desired: DesiredResources,
     outcomes: Mapping[str, str] | None = None,
     *,
     force: bool = False,
-) -> Plan:
+) -> ResizePlan:
     """Back to what each pod had before a run whose `steps` these were, the last one first. Pods that are gone need nothing; one that
     somebody else has resized since is refused, unless `force`. `outcomes`: how they ended in that run, by UID, where that is known."""
-    plan = Plan()
+    plan = ResizePlan()
     by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
     for step in reversed(list(steps)):
         pod = by_uid.get(step.uid)
@@ -167,10 +169,10 @@ def undo(
                     "delete the pod: its successor has what the template says"
                 )
             if not facts.alike(now, change.before):
-                changes[name] = Change(now, change.before, facts.restarts(spec, now, change.before))
+                changes[name] = ResourceChange(now, change.before, facts.restarts(spec, now, change.before))
         try:
             _check(pod, changes, ability, held, reachable, desired, again=True)
-        except Refused as error:
+        except ResizeRefused as error:
             plan.refusals.append(f"{step.where}: {error}")
             continue
         if changes:
@@ -181,7 +183,7 @@ def undo(
     return plan
 
 
-def _changed_since(pod: Object, step: Step) -> str:
+def _changed_since(pod: Object, step: PodStep) -> str:
     """What containers have that is neither what they had before a resize nor what they had after it."""
     now = {name: facts.of(facts.container(pod, name) or {}) for name in step.changes}
     return "; ".join(
@@ -191,12 +193,12 @@ def _changed_since(pod: Object, step: Step) -> str:
     )
 
 
-def _step(pod: Object, changes: Mapping[str, Change]) -> Step:
+def _step(pod: Object, changes: Mapping[str, ResourceChange]) -> PodStep:
     meta = pod["metadata"]
-    return Step(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), facts.node_of(pod), changes)
+    return PodStep(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), facts.node_of(pod), changes)
 
 
-def _chosen(desired: Desired) -> str:
+def _chosen(desired: DesiredResources) -> str:
     namespace, name = desired.place
     return f"{desired.kind or 'selector'} {namespace}/{name}"
 
@@ -212,22 +214,22 @@ def some(names: Sequence[str]) -> str:
 # ---- one pod
 
 
-def _changes(desired: Desired, pod: Object) -> dict[str, Change]:
+def _changes(desired: DesiredResources, pod: Object) -> dict[str, ResourceChange]:
     changes = {}
     for spec in _chosen_containers(desired, pod):
         before = facts.of(spec)
         after = _after(desired, before, str(spec.get("name")))
         if not facts.alike(before, after):
-            changes[str(spec.get("name"))] = Change(before, after, facts.restarts(spec, before, after))
+            changes[str(spec.get("name"))] = ResourceChange(before, after, facts.restarts(spec, before, after))
     return changes
 
 
-def _chosen_containers(desired: Desired, pod: Object) -> list[Object]:
+def _chosen_containers(desired: DesiredResources, pod: Object) -> list[Object]:
     there = facts.containers(pod)
     known = [str(one.get("name")) for one in there]
     if desired.container is None:
         if len(there) > 1:
-            raise Refused(
+            raise ResizeRefused(
                 f"it has several containers ({', '.join(known)}); name one, or all of them: --data container={known[0]}, container=all"
             )
         return there
@@ -236,13 +238,13 @@ def _chosen_containers(desired: Desired, pod: Object) -> list[Object]:
     starting = {str(one.get("name")) for one in (pod.get("spec") or {}).get("initContainers") or ()}
     for name in desired.container:
         if name in starting:
-            raise Refused(f"{name} is an init container, which is not resized by this; its containers are {', '.join(known)}")
+            raise ResizeRefused(f"{name} is an init container, which is not resized by this; its containers are {', '.join(known)}")
         if name not in known:
-            raise Refused(f"it has no container {name}; it has {', '.join(known)}")
+            raise ResizeRefused(f"it has no container {name}; it has {', '.join(known)}")
     return [one for one in there if one.get("name") in desired.container]
 
 
-def _after(desired: Desired, before: Resources, name: str) -> dict[str, dict[str, str]]:
+def _after(desired: DesiredResources, before: Resources, name: str) -> dict[str, dict[str, str]]:
     new: dict[str, dict[str, str]] = {"requests": {}, "limits": {}}
     for resource in RESOURCES:
         both = desired.both(resource)
@@ -261,7 +263,7 @@ def _after(desired: Desired, before: Resources, name: str) -> dict[str, dict[str
     for resource in RESOURCES:
         request, most = (after.get(kind, {}).get(resource) for kind in KINDS)
         if request and most and facts.quantity(request) > facts.quantity(most):
-            raise Refused(
+            raise ResizeRefused(
                 f"{name}: its {resource} request would be {request}, above its limit {most}; "
                 f"give the limit too (--data {resource}_limit=...), or both by --data {resource}=..."
             )
@@ -270,56 +272,56 @@ def _after(desired: Desired, before: Resources, name: str) -> dict[str, dict[str
 
 def _check(
     pod: Object,
-    changes: Mapping[str, Change],
+    changes: Mapping[str, ResourceChange],
     ability: Ability,
     held: Mapping[str, Held],
     reachable: Collection[str],
-    desired: Desired,
+    desired: DesiredResources,
     *,
     again: bool = False,
 ) -> None:
     """Raises Refused."""
     windows = [name for name, node in ability.nodes.items() if node.system == "windows"]
     if facts.is_static(pod):
-        raise Refused("it is a static pod, which only its manifest on the node changes; edit that, and its kubelet makes it anew")
+        raise ResizeRefused("it is a static pod, which only its manifest on the node changes; edit that, and its kubelet makes it anew")
     if facts.is_windows(pod, windows):
-        raise Refused("it is a Windows pod, and no kubelet resizes those in place; change its template instead")
+        raise ResizeRefused("it is a Windows pod, and no kubelet resizes those in place; change its template instead")
     phase = (pod.get("status") or {}).get("phase")
     if phase != "Running":
-        raise Refused(f"it does not run (phase {phase}); what does not run is changed by its template; wait for it, or mend it first")
+        raise ResizeRefused(f"it does not run (phase {phase}); what does not run is changed by its template; wait for it, or mend it first")
     if (pod.get("spec") or {}).get("resources"):
-        raise Refused("it has resources of its own as a whole (pod level), which this does not weigh; change its template instead")
+        raise ResizeRefused("it has resources of its own as a whole (pod level), which this does not weigh; change its template instead")
     if not changes:
         return
     for name in changes:
         if not facts.identity(pod, name).started:
             waiting = (facts.state_of(pod, name).get("state") or {}).get("waiting") or {}
-            raise Refused(f"its container {name} does not run ({waiting.get('reason') or 'not started'}); fix that first")
+            raise ResizeRefused(f"its container {name} does not run ({waiting.get('reason') or 'not started'}); fix that first")
     was, becomes = facts.qos_of(pod), facts.qos_of(pod, {name: change.after for name, change in changes.items()})
     if was != becomes:
-        raise Refused(
+        raise ResizeRefused(
             f"its QoS class would change from {was} to {becomes}, which no running pod's can ({_of_qos(was)}); give requests and limits "
             f"apart: {', '.join(key for key in AMOUNTS if '_' in key)}; or change the template"
         )
     state = facts.progress(pod)
     if state.state and not again:
-        raise Refused(f"a resize of it is under way already ({state}); wait for its end, or take it back first")
+        raise ResizeRefused(f"a resize of it is under way already ({state}); wait for its end, or take it back first")
     node = facts.node_of(pod)
     if node not in reachable:
-        raise Refused(
+        raise ResizeRefused(
             f"it runs on {node}, and no host of the inventory that can be reached is that node, so its cgroup could not be read; "
             "add it to the inventory, or mend the connection"
         )
     _check_memory(pod, changes, ability, held)
     restarting = [name for name, change in changes.items() if change.restarts]
     if restarting and not desired.allow_restarts:
-        raise Refused(
+        raise ResizeRefused(
             f"{', '.join(restarting)} would be restarted, as its resizePolicy says (RestartContainer); "
             "allow it by --data allow_restarts=true"
         )
     seen = ability.nodes.get(node)
     if seen is not None and (why := abilities.infeasible(seen, pod, {name: (one.before, one.after) for name, one in changes.items()})):
-        raise Refused("; ".join(why))
+        raise ResizeRefused("; ".join(why))
 
 
 def _of_qos(qos: str) -> str:
@@ -330,7 +332,7 @@ def _of_qos(qos: str) -> str:
     }[qos]
 
 
-def _check_memory(pod: Object, changes: Mapping[str, Change], ability: Ability, held: Mapping[str, Held]) -> None:
+def _check_memory(pod: Object, changes: Mapping[str, ResourceChange], ability: Ability, held: Mapping[str, Held]) -> None:
     for name, change in changes.items():
         old, new = ((one.get("limits") or {}).get("memory") for one in (change.before, change.after))
         spec = facts.container(pod, name) or {}
@@ -338,7 +340,7 @@ def _check_memory(pod: Object, changes: Mapping[str, Change], ability: Ability, 
             continue
         lower = old is not None and facts.quantity(new) < facts.quantity(old)
         if lower and abilities.minor_of(ability.version) == abilities.NO_LOWER_MEMORY:
-            raise Refused(
+            raise ResizeRefused(
                 f"{name}: 1.{abilities.NO_LOWER_MEMORY} lowers no memory limit without a restart (resizePolicy RestartContainer); "
                 "1.34 and later do"
             )
@@ -346,9 +348,11 @@ def _check_memory(pod: Object, changes: Mapping[str, Change], ability: Ability, 
         usage = found.usage if found else None
         if usage is None:
             if lower:
-                raise Refused(f"{name}: its memory limit would be lowered, and what it uses now could not be read on {facts.node_of(pod)}")
+                raise ResizeRefused(
+                    f"{name}: its memory limit would be lowered, and what it uses now could not be read on {facts.node_of(pod)}"
+                )
         elif usage > facts.quantity(new):
-            raise Refused(
+            raise ResizeRefused(
                 f"{name}: the memory limit {new} is below what it uses now, {mebibytes(usage)}: cgroup v1 refuses that, v2 kills the "
                 f"container; give {mebibytes(usage)} at least"
             )

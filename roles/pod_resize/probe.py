@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from roles.engine.scripts import templates
 from roles.pod_resize import ability as abilities
 from roles.pod_resize import resources as facts
-from roles.pod_resize.plan import Change, Step
+from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.resources import NO_RESTART, RESTART, Object, Resources
 
 KEEP, RESTARTED = "keep", "restart"
@@ -50,7 +50,7 @@ def image_of(node: Object) -> str:
     return next((name for name in pauses if "@" not in name), pauses[0] if pauses else "")
 
 
-def stages(probe: Object, minor: int) -> list[tuple[str, Step]]:
+def stages(probe: Object, minor: int) -> list[tuple[str, PodStep]]:
     """Up, and down again, each container on its own, so that one that may not be restarted is never where another is. 1.33 lowers no
     memory limit without a restart: there the limit stays up."""
     found = []
@@ -63,7 +63,7 @@ def stages(probe: Object, minor: int) -> list[tuple[str, Step]]:
     return found
 
 
-def _step(probe: Object, container: str, before: Resources, after: Resources, policy: str) -> Step:
+def _step(probe: Object, container: str, before: Resources, after: Resources, policy: str) -> PodStep:
     meta: Mapping[str, Any] = probe["metadata"]
-    change = Change(before, after, policy == RESTART)
-    return Step(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), facts.node_of(probe), {container: change})
+    change = ResourceChange(before, after, policy == RESTART)
+    return PodStep(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), facts.node_of(probe), {container: change})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError, find_object
 from roles.engine.bridge import Fleet, show
-from roles.engine.object_changes import Consents, Object, ObjectRun, Reached, RollOuts, Session, reach
+from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, RollOuts, Session, connect_cluster
 from roles.engine.object_changes import report as object_report
 from roles.engine.object_changes import workload as rollout
 from roles.engine.proof import NoApi
@@ -24,8 +24,8 @@ from roles.pod_resize import template as templates
 from roles.pod_resize.ability import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.facts import Selected
-from roles.pod_resize.model import Desired
-from roles.pod_resize.plan import Plan, Step
+from roles.pod_resize.model import DesiredResources
+from roles.pod_resize.plan import PodStep, ResizePlan
 from roles.pod_resize.resources import Resources
 from roles.pod_resize.run import ResizeRecord
 from roles.pod_resize.template import Template
@@ -36,7 +36,7 @@ CAPABILITY = "resize"
 API_WAIT = 60.0
 
 
-def _read(fleet: Fleet) -> tuple[Options, Desired]:
+def _read(fleet: Fleet) -> tuple[Options, DesiredResources]:
     options = run_options.read(fleet.targets)
     try:
         return options, model.read([(one.name, one.data) for one in fleet.inventory])
@@ -45,7 +45,7 @@ def _read(fleet: Fleet) -> tuple[Options, Desired]:
 
 
 @deploying("Resize pods", _read, of_cluster=True)
-def resize(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
+def resize(fleet: Fleet, asked: tuple[Options, DesiredResources]) -> Turns:
     """Give the pods of a workload, or of a selector, other CPU and memory while they run.
 
     Data keys: those of roles/pod_resize/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError, before anything is
@@ -61,7 +61,7 @@ class _Aim:
     """What a run is about, from the data or from the record of the run that it undoes (`force`: over what others set since, too).
     `title` is shown before the plan."""
 
-    desired: Desired
+    desired: DesiredResources
     undoes: ResizeRecord | None = None
     force: bool = False
     title: str = ""
@@ -81,7 +81,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
     try:
         earlier = running.recorded(record)
-        desired = Desired(
+        desired = DesiredResources(
             selector=f"{earlier.about['namespace']}/{earlier.about['labels']}",
             allow_restarts=consents.allow_restarts,
             kubeconfig=consents.kubeconfig,
@@ -95,7 +95,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
 
 def _run(fleet: Fleet, options: Options, aim: _Aim, wanted: Mapping[str, object], undoes: str = "") -> ObjectRun:
     desired = aim.desired
-    reached = reach(fleet, desired.kubeconfig, min(API_WAIT, desired.resize_seconds))
+    reached = connect_cluster(fleet, desired.kubeconfig, min(API_WAIT, desired.resize_seconds))
     session = reached.session
     there = _look(session, aim, reached)
     held, problems = facts.read_held(fleet, reached.nodes, there.selected.pods)
@@ -134,7 +134,7 @@ def _run(fleet: Fleet, options: Options, aim: _Aim, wanted: Mapping[str, object]
     return run
 
 
-def _look(session: Session, aim: _Aim, reached: Reached) -> _There:
+def _look(session: Session, aim: _Aim, reached: ConnectedCluster) -> _There:
     """Raises DeployError."""
     try:
         selected = session.asked(lambda api: facts.select(api, aim.desired), "plan")
@@ -164,7 +164,7 @@ def _workload(api: Api, aim: _Aim, selected: Selected) -> tuple[str, Object] | N
     return (place[0], found) if found is not None else None
 
 
-def _template(aim: _Aim, there: _There, plan: Plan) -> Template | None:
+def _template(aim: _Aim, there: _There, plan: ResizePlan) -> Template | None:
     """The change of the template that this run ends with. What stands against it goes to the plan's refusals."""
     wanted: Mapping[str, Resources] = {}
     if aim.undoes is not None:
@@ -184,7 +184,7 @@ def _template(aim: _Aim, there: _There, plan: Plan) -> Template | None:
     return found
 
 
-def _common(desired: Desired, selected: Selected, plan: Plan) -> dict[str, Resources]:
+def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> dict[str, Resources]:
     """What all pods have at the end, by container; a container of which pods will have different things stays out of it."""
     steps = {step.uid: step for step in plan.steps}
     chosen = desired.container
@@ -210,7 +210,7 @@ def _common(desired: Desired, selected: Selected, plan: Plan) -> dict[str, Resou
     return common
 
 
-def _dry_run(steps: list[Step], session: Session, minor: int) -> list[str]:
+def _dry_run(steps: list[PodStep], session: Session, minor: int) -> list[str]:
     """What the API server refuses, its admission included, in its own words."""
     refused: dict[str, list[str]] = {}
     for step in steps:
@@ -231,7 +231,7 @@ def _dry_template(template: Template, session: Session) -> list[str]:
     return []
 
 
-def _show_plan(run: ObjectRun, plan: Plan, aim: _Aim, template: Template | None, there: _There, unsure: list[str]) -> None:
+def _show_plan(run: ObjectRun, plan: ResizePlan, aim: _Aim, template: Template | None, there: _There, unsure: list[str]) -> None:
     count, desired = len(plan.steps), aim.desired
     if aim.title:
         show(f"\n{aim.title}")
@@ -270,7 +270,7 @@ def _keeps(workload: tuple[str, Object]) -> str:
     )
 
 
-def _finish(run: ObjectRun, plan: Plan, workload: tuple[str, Object] | None, session: Session) -> None:
+def _finish(run: ObjectRun, plan: ResizePlan, workload: tuple[str, Object] | None, session: Session) -> None:
     calls = session.calls
     counts = (
         f"{len(plan.steps)} pods in {run.seconds:.0f} s; requests to the API: {calls['dry run']} dry runs, {calls['patch']} changes, "
@@ -282,6 +282,6 @@ def _finish(run: ObjectRun, plan: Plan, workload: tuple[str, Object] | None, ses
         show(_keeps(workload))
 
 
-def _rest(plan: Plan) -> list[list[str]]:
+def _rest(plan: ResizePlan) -> list[list[str]]:
     """The rows of the pods that this run has nothing to do with."""
     return [[f"pod {name}", "none", "no change", "-", why] for name, why in plan.unchanged]

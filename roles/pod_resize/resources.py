@@ -23,14 +23,14 @@ PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 NO_RESTART, RESTART = "NotRequired", "RestartContainer"
 
 #: What a resize does when the state of the pod says so.
-State = Literal["", "Proposed", "Deferred", "Infeasible", "InProgress", "Error"]
+ResizeState = Literal["", "Proposed", "Deferred", "Infeasible", "InProgress", "Error"]
 
 
 @dataclass(frozen=True)
-class Progress:
+class ResizeProgress:
     """Where a resize is: `state` "" where nothing is left of one, `message` in the kubelet's own words."""
 
-    state: State
+    state: ResizeState
     message: str = ""
 
     def __str__(self) -> str:
@@ -159,7 +159,7 @@ def merged(before: Resources, changes: Resources) -> dict[str, dict[str, str]]:
     return {kind: {**(before.get(kind) or {}), **(changes.get(kind) or {})} for kind in KINDS if before.get(kind) or changes.get(kind)}
 
 
-def progress(pod: Object) -> Progress:
+def progress(pod: Object) -> ResizeProgress:
     """How far the kubelet is with a resize: conditions (1.33 and later), or status.resize before.
 
     PodResizePending counts before PodResizeInProgress: it is about what is wanted now.
@@ -170,23 +170,23 @@ def progress(pod: Object) -> Progress:
         found = conditions[PENDING]
         reason = str(found.get("reason") or "")
         # To be safe for the future, an unknown one is a Deferred (KEP-1287).
-        return Progress("Infeasible" if reason == "Infeasible" else "Deferred", str(found.get("message") or ""))
+        return ResizeProgress("Infeasible" if reason == "Infeasible" else "Deferred", str(found.get("message") or ""))
     if IN_PROGRESS in conditions:
         found = conditions[IN_PROGRESS]
-        return Progress("Error" if found.get("reason") == "Error" else "InProgress", str(found.get("message") or ""))
+        return ResizeProgress("Error" if found.get("reason") == "Error" else "InProgress", str(found.get("message") or ""))
     match str(status.get("resize") or ""):
         case "":
-            return Progress("")
+            return ResizeProgress("")
         case "Proposed":
-            return Progress("Proposed")
+            return ResizeProgress("Proposed")
         case "InProgress":
-            return Progress("InProgress")
+            return ResizeProgress("InProgress")
         case "Infeasible":
-            return Progress("Infeasible")
+            return ResizeProgress("Infeasible")
         case "Error":
-            return Progress("Error")
+            return ResizeProgress("Error")
         case _:
-            return Progress("Deferred")
+            return ResizeProgress("Deferred")
 
 
 def seen_by_kubelet(pod: Object) -> bool:

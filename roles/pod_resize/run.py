@@ -15,7 +15,7 @@ from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.pod_resize import resources as facts
 from roles.pod_resize.engine import Engine
-from roles.pod_resize.plan import Change, Step
+from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.template import Template
 
 # Seconds: a template is put back beside a controller that writes the workload's status all the time.
@@ -23,7 +23,9 @@ CONFLICTS = 30.0
 RESIZE, UPDATE = "resize", "update template"
 
 
-def stages(engine: Engine, steps: Sequence[Step], at_once: int, rolling: RollOuts, template: Template | None) -> list[Stage[ClusterStep]]:
+def stages(
+    engine: Engine, steps: Sequence[PodStep], at_once: int, rolling: RollOuts, template: Template | None
+) -> list[Stage[ClusterStep]]:
     """At most `at_once` pods at a time; the template once all of them have it."""
     pods = [
         ClusterStep(
@@ -41,7 +43,7 @@ def stages(engine: Engine, steps: Sequence[Step], at_once: int, rolling: RollOut
     return [Stage(tuple(pods), at_once), Stage(tuple(last))]
 
 
-def _resized(engine: Engine, step: Step, begin: Callable[[Fields], None]) -> str:
+def _resized(engine: Engine, step: PodStep, begin: Callable[[Fields], None]) -> str:
     begin([_field(("spec", "containers", name, "resources"), one.before, one.after) for name, one in step.changes.items()])
     return str(engine.resize(step))
 
@@ -147,7 +149,7 @@ class ResizeRecord:
     """A run as its record has it. `about`: namespace, labels, workload, at_once and timeouts; `template` as it was changed, or None;
     `outcomes` how its pods ended, by UID, as far as that was written."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PodStep, ...]
     about: Mapping[str, Any]
     template: ChangedObject | None
     outcomes: Mapping[str, str] = field(default_factory=dict)
@@ -167,9 +169,9 @@ def recorded(record: ObjectsRecord) -> ResizeRecord:
     return ResizeRecord(steps, about, template, {one.uid: one.outcome for one in pods if one.outcome})
 
 
-def _step(one: ChangedObject) -> Step:
-    changes = {field.path[2]: Change(dict(field.before), dict(field.after)) for field in one.fields}
-    return Step(str(one.about["namespace"]), str(one.about["pod"]), str(one.about["uid"]), str(one.about["node"]), changes)
+def _step(one: ChangedObject) -> PodStep:
+    changes = {field.path[2]: ResourceChange(dict(field.before), dict(field.after)) for field in one.fields}
+    return PodStep(str(one.about["namespace"]), str(one.about["pod"]), str(one.about["uid"]), str(one.about["node"]), changes)
 
 
 def of_template(changed: ChangedObject, side: str) -> dict[str, facts.Resources]:

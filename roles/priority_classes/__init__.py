@@ -7,7 +7,7 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.object_changes import Consents, ObjectRun, Plan, Session, api_object, dry_run, open_session, show_plan
+from roles.engine.object_changes import Consents, ObjectPlan, ObjectRun, Session, api_object, dry_run, open_session, show_plan
 from roles.engine.object_changes import report as object_report
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options, Stage, Turns, deploying
@@ -18,7 +18,7 @@ from roles.priority_classes import plan as planning
 from roles.priority_classes import way_back
 from roles.priority_classes.class_facts import LiveClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
-from roles.priority_classes.model import Desired, read
+from roles.priority_classes.model import DesiredClasses, read
 from roles.priority_classes.plan import Action
 from roles.priority_classes.write import Writer, read_live
 
@@ -26,7 +26,7 @@ from roles.priority_classes.write import Writer, read_live
 CAPABILITY = "priority_classes"
 
 
-def _read(fleet: Fleet) -> tuple[Options, Desired]:
+def _read(fleet: Fleet) -> tuple[Options, DesiredClasses]:
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
     options = run_options.read(fleet.targets)
@@ -42,7 +42,7 @@ def _read(fleet: Fleet) -> tuple[Options, Desired]:
 
 
 @deploying("Priority classes", _read, all_reachable=True, of_cluster=True)
-def priority_classes(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
+def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Turns:
     """Make the cluster's PriorityClasses as the inventory's data has them, and give workloads theirs.
 
     Data keys: priority_classes, workloads, replace, prune, force, only, rollout_timeout, kubeconfig, and take_over
@@ -51,7 +51,7 @@ def priority_classes(fleet: Fleet, asked: tuple[Options, Desired]) -> Turns:
     return Turns.of(_prepare(fleet, *asked), fleet, "priority classes", "apply, and read back")
 
 
-def _prepare(fleet: Fleet, options: Options, desired: Desired) -> ObjectRun:
+def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectRun:
     api = _session(fleet, desired.kubeconfig)
     plan = planning.make(desired, _live(api))
     bridge.stop(plan.refusals)
@@ -67,7 +67,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
     api = _session(fleet, consents.kubeconfig)
     asked = record.about.get("rollout_timeout")
-    seconds = unless_set(asked or Desired.model_fields["rollout_timeout"].default, asked is not None)
+    seconds = unless_set(asked or DesiredClasses.model_fields["rollout_timeout"].default, asked is not None)
     plan = way_back.make(record, _live(api), force=consents.force, rollout_seconds=seconds)
     bridge.stop(plan.refusals)
     plan.actions = dry_run(plan.actions, api, partial(_shown, force=consents.force))
@@ -95,7 +95,7 @@ def _live(api: Session) -> LiveClasses:
 def _run(
     fleet: Fleet,
     options: Options,
-    plan: Plan[Action],
+    plan: ObjectPlan[Action],
     writer: Writer,
     wanted: dict[str, object],
     rollout_timeout: int | None,
@@ -132,7 +132,7 @@ def _shown(action: Action, api: Api, *, force: bool) -> str:
 
 __all__ = [
     "CAPABILITY",
-    "Desired",
+    "DesiredClasses",
     "LiveClasses",
     "priority_classes",
     "read",

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from roles.engine.api import FIELD_MANAGER
-from roles.engine.object_changes import Object, Path, api_object
+from roles.engine.object_changes import Object, ObjectPath, api_object
 from roles.priority_classes import class_facts
 from roles.priority_classes.compliance import default_after, wanted_policy
 from roles.priority_classes.model import PREEMPTS, PriorityClass
 from roles.priority_classes.plan import Action
 
 #: Where a workload names the class of its pods.
-CLASS_OF_PODS: Path = ("spec", "template", "spec", "priorityClassName")
+CLASS_OF_PODS: ObjectPath = ("spec", "template", "spec", "priorityClassName")
 _VALUE, _POLICY, _DESCRIPTION, _DEFAULT = (("value",), ("preemptionPolicy",), ("description",), ("globalDefault",))
 _MAPS = ("labels", "annotations")
 
@@ -33,11 +33,11 @@ def changed(action: Action) -> list[dict[str, Any]]:
     ]
 
 
-def values(found: Object | None) -> dict[Path, Any]:
+def values(found: Object | None) -> dict[ObjectPath, Any]:
     """What a class says, by the path of each field; what is not set, or says nothing, is left out. None: there is no class."""
     if found is None:
         return {}
-    said: dict[Path, Any] = {_VALUE: class_facts.value_of(found), _POLICY: class_facts.policy_of(found)}
+    said: dict[ObjectPath, Any] = {_VALUE: class_facts.value_of(found), _POLICY: class_facts.policy_of(found)}
     if found.get("description"):
         said[_DESCRIPTION] = str(found["description"])
     if class_facts.is_default(found):
@@ -47,7 +47,7 @@ def values(found: Object | None) -> dict[Path, Any]:
     return said
 
 
-def expected(action: Action) -> dict[Path, Any]:
+def expected(action: Action) -> dict[ObjectPath, Any]:
     """What the class of an action will say once it is carried out: others' fields stay, and those that daytwo alone had set, and that are
     wanted no more, go."""
     item, found = action.wanted, action.before
@@ -69,7 +69,7 @@ def expected(action: Action) -> dict[Path, Any]:
     return said
 
 
-def as_class(name: str, said: Mapping[Path, Any]) -> PriorityClass:
+def as_class(name: str, said: Mapping[ObjectPath, Any]) -> PriorityClass:
     """The class that says this. Raises ValueError (pydantic) where the API would refuse it."""
     policy = said.get(_POLICY)
     return PriorityClass(
@@ -84,7 +84,7 @@ def as_class(name: str, said: Mapping[Path, Any]) -> PriorityClass:
     )
 
 
-def owned(found: Object) -> dict[Path, Any]:
+def owned(found: Object) -> dict[ObjectPath, Any]:
     """Those of its values that daytwo owns, alone or with others: what an apply leaves out of these goes."""
     own = {}
     for path, value in values(found).items():
@@ -93,6 +93,6 @@ def owned(found: Object) -> dict[Path, Any]:
     return own
 
 
-def owners(found: Object, path: Path) -> list[str]:
+def owners(found: Object, path: ObjectPath) -> list[str]:
     """The field managers of one field, but for daytwo."""
     return [one for one in api_object.managers(found, *(f"f:{part}" for part in path)) if one != FIELD_MANAGER]

@@ -216,7 +216,7 @@ def _twice(names: Iterable[str]) -> list[tuple[str, int]]:
     return [(name, count) for name, count in counts.items() if count > 1]
 
 
-class Desired(BaseModel):
+class DesiredClasses(BaseModel):
     """The data keys of deploys/priority_classes.py.
 
     `priority_classes`: None where the data has none (nothing counts as dropped then); empty: all were dropped. `replace`: an
@@ -303,7 +303,7 @@ def workload_key(text: str) -> str:
     return f"{parts[0]}/{KINDS.get(parts[1].lower(), parts[1]).lower()}/{parts[2]}" if len(parts) == 3 else text
 
 
-def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired | None:
+def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredClasses | None:
     """What is wanted, from the inventory data of all hosts: (name, data by key). None where no host has any of it.
 
     Raises Refusal with every problem: the objects are the cluster's, so hosts that say something must say the same.
@@ -312,7 +312,7 @@ def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired | None:
     origin: dict[str, str] = {}
     problems: list[str] = []
     for host, data in hosts:
-        for key in Desired.model_fields:
+        for key in DesiredClasses.model_fields:
             value = data(key)
             if value is None:
                 continue
@@ -326,7 +326,7 @@ def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> Desired | None:
     if problems:
         raise Refusal(where, "; ".join(problems))
     try:
-        return Desired(**values)
+        return DesiredClasses(**values)
     except ValidationError as error:
         raise Refusal(where, "; ".join(_sentence(item, values) for item in error.errors())) from None
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.object_changes import Object, Plan, api_object, class_of, managers, meant
+from roles.engine.object_changes import Object, ObjectPlan, api_object, class_of, managers, meant
 from roles.engine.object_changes import workload as rollout
 from roles.priority_classes.class_facts import LiveClasses, Usage, is_default, is_ours, policy_of, value_of
 from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload
-from roles.priority_classes.model import CLASSES_PATH, SYSTEM_PREFIX, Desired, PriorityClass, Workload, workload_key
+from roles.priority_classes.model import CLASSES_PATH, SYSTEM_PREFIX, DesiredClasses, PriorityClass, Workload, workload_key
 
 What = Literal["create", "update", "replace", "remove", "assign"]
 _API_VERSIONS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1"}
@@ -37,9 +37,9 @@ class Action:
     shown: str = ""
 
 
-def make(desired: Desired, live: LiveClasses) -> Plan[Action]:
+def make(desired: DesiredClasses, live: LiveClasses) -> ObjectPlan[Action]:
     """The plan. What only the API server knows (conflicts of managers, admission) its dry run adds to the refusals later."""
-    plan = Plan[Action]()
+    plan = ObjectPlan[Action]()
     _check_only(desired, live, plan)
     moving = {
         api_object.uid(found)
@@ -54,7 +54,7 @@ def make(desired: Desired, live: LiveClasses) -> Plan[Action]:
     return plan
 
 
-def _check_only(desired: Desired, live: LiveClasses, plan: Plan[Action]) -> None:
+def _check_only(desired: DesiredClasses, live: LiveClasses, plan: ObjectPlan[Action]) -> None:
     if desired.only is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
@@ -73,7 +73,7 @@ def _list(names: Collection[str]) -> str:
 # ---- classes
 
 
-def _class(item: PriorityClass, desired: Desired, live: LiveClasses, plan: Plan[Action]) -> Action | None:
+def _class(item: PriorityClass, desired: DesiredClasses, live: LiveClasses, plan: ObjectPlan[Action]) -> Action | None:
     found = live.classes.get(item.name)
     name = f"PriorityClass {item.name}"
     notes = _default_notes(item, found)
@@ -102,7 +102,13 @@ def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]
 
 
 def _replace(
-    item: PriorityClass, found: Object, fixed: list[str], desired: Desired, live: LiveClasses, plan: Plan[Action], notes: tuple[str, ...]
+    item: PriorityClass,
+    found: Object,
+    fixed: list[str],
+    desired: DesiredClasses,
+    live: LiveClasses,
+    plan: ObjectPlan[Action],
+    notes: tuple[str, ...],
 ) -> Action | None:
     name, usage = f"PriorityClass {item.name}", live.users(item.name)
     why = f"{name}: {' and '.join(fixed)}: Kubernetes never changes these in place; it is {usage}"
@@ -139,7 +145,7 @@ def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], **{key: value for key, value in metadata.items() if value}}}
 
 
-def _one_default(desired: Desired, live: LiveClasses, removed: Mapping[str, Action], plan: Plan[Action]) -> None:
+def _one_default(desired: DesiredClasses, live: LiveClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]) -> None:
     """A second globalDefault is refused here, with the first one's name; the API server does too, but for a race."""
     wanted = {item.name: item for item in desired.classes}
     defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
@@ -158,7 +164,7 @@ def _one_default(desired: Desired, live: LiveClasses, removed: Mapping[str, Acti
 # ---- dropped classes
 
 
-def _removals(desired: Desired, live: LiveClasses, moving: Collection[str], plan: Plan[Action]) -> dict[str, Action]:
+def _removals(desired: DesiredClasses, live: LiveClasses, moving: Collection[str], plan: ObjectPlan[Action]) -> dict[str, Action]:
     removed = {}
     for name, found in sorted(live.classes.items()):
         if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
@@ -199,7 +205,9 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
 # ---- workloads
 
 
-def _workload(item: Workload, desired: Desired, live: LiveClasses, removed: Mapping[str, Action], plan: Plan[Action]) -> Action | None:
+def _workload(
+    item: Workload, desired: DesiredClasses, live: LiveClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]
+) -> Action | None:
     name = f"{item.kind} {item.namespace}/{item.name}"
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from roles.engine.object_changes import NotUndone, Object, Path, Plan, api_object, judged, refuse_foreign
+from roles.engine.object_changes import NotUndone, Object, ObjectPath, ObjectPlan, api_object, judged, refuse_foreign
 from roles.engine.object_changes import workload as rollout
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.priority_classes import class_facts, fields
@@ -21,9 +21,9 @@ from roles.priority_classes.model import Workload
 from roles.priority_classes.plan import Action
 
 
-def make(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> Plan[Action]:
+def make(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[Action]:
     """What undoing a run comes to. `rollout_seconds`: how long each roll-out is waited for."""
-    plan, changing, assigning, removing = Plan[Action](), list[Action](), list[Action](), list[Action]()
+    plan, changing, assigning, removing = ObjectPlan[Action](), list[Action](), list[Action](), list[Action]()
     workloads = [one for one in record.objects if one.action == "assign"]
     classes = [one for one in record.objects if one.action != "assign"]
     coming = {_name(one) for one in classes if one.action == "remove"}
@@ -43,7 +43,7 @@ def _name(one: ChangedObject) -> str:
     return one.path.rpartition("/")[2]
 
 
-def _foreign(one: ChangedObject, now: Mapping[Path, Any], found: Object, force: bool) -> None:
+def _foreign(one: ChangedObject, now: Mapping[ObjectPath, Any], found: Object, force: bool) -> None:
     """Raises NotUndone where somebody else has changed it since."""
     refuse_foreign(one.fields, now, partial(fields.owners, found), force)
 

@@ -20,7 +20,7 @@ from roles.feature_gates import sourced
 
 
 @dataclass
-class _Node:
+class _StatusNode:
     seen: Observation
     kubelet: Kubelet
     components: dict[str, Component]
@@ -31,7 +31,7 @@ class _Node:
 def status(fleet: Fleet, _: None) -> None:
     """Show all nodes of the run in tables. Raises DeployError where a node could not be looked at or is not supported."""
     observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted))
-    nodes: list[_Node] = []
+    nodes: list[_StatusNode] = []
     cluster = Cluster()
     failures = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     asides: list[str] = []
@@ -40,7 +40,7 @@ def status(fleet: Fleet, _: None) -> None:
         try:
             if isinstance(seen, Exception):
                 raise Refusal(remote.name, str(seen).removeprefix(f"{remote.name}: "))
-            node = _Node(seen, kubelet.find(seen), {})
+            node = _StatusNode(seen, kubelet.find(seen), {})
             nodes.append(node)
             control = control_plane.look(node.kubelet)
             node.components = control.components
@@ -76,7 +76,7 @@ def status(fleet: Fleet, _: None) -> None:
         raise bridge.refuse("not all nodes could be shown:", failures)
 
 
-def _versions(fleet: Fleet, nodes: list[_Node], cluster: Cluster) -> None:
+def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> None:
     """The same nodes with the versions of their processes."""
     remotes = {remote.name: remote for remote in fleet.targets}
     looked = [Looked(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
@@ -87,7 +87,7 @@ def _versions(fleet: Fleet, nodes: list[_Node], cluster: Cluster) -> None:
         node.components = control_plane.look(node.kubelet).components
 
 
-def _ignored(host: str, seen: Observation | Exception, nodes: list[_Node]) -> list[str]:
+def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode]) -> list[str]:
     """What has a component's name on a host and is none of the node's, or is left alone."""
     node = next((node for node in nodes if node.seen.host == host), None)
     if node is not None:
@@ -97,7 +97,7 @@ def _ignored(host: str, seen: Observation | Exception, nodes: list[_Node]) -> li
     return [f"{host}: {sentence}" for sentence in told]
 
 
-def _effective(nodes: list[_Node], cluster: Cluster) -> list[str]:
+def _effective(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
     """Fill in what the running processes say of their gates; what could not be read comes back as notes."""
     notes: list[str] = []
     for node in nodes:
@@ -111,7 +111,7 @@ def _effective(nodes: list[_Node], cluster: Cluster) -> list[str]:
     return notes
 
 
-def _components(node: _Node) -> list[list[str]]:
+def _components(node: _StatusNode) -> list[list[str]]:
     seen, found = node.seen, node.kubelet
     unit = seen.unit
     state = f"{unit.first('ActiveState')}, {unit.first('NRestarts')} restarts" if unit else "unknown"
@@ -122,7 +122,7 @@ def _components(node: _Node) -> list[list[str]]:
     return rows
 
 
-def _row(node: _Node, name: str, process: Process, state: str, reads: str) -> list[str]:
+def _row(node: _StatusNode, name: str, process: Process, state: str, reads: str) -> list[str]:
     age = node.seen.uptime - process.start_ticks / node.seen.ticks_per_second
     return [node.seen.host, node.kubelet.style, name, process.version or "unknown", str(process.pid), _age(age), state, reads]
 
@@ -134,7 +134,7 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _gates(node: _Node) -> list[list[str]]:
+def _gates(node: _StatusNode) -> list[list[str]]:
     found = node.kubelet
     where: dict[str, str] = {}
     for path in (*([found.config_path] if found.config_path else []), *found.dropin_paths):
@@ -151,7 +151,7 @@ def _gates(node: _Node) -> list[list[str]]:
     return rows
 
 
-def _of_component(node: _Node, component: str, gates: Mapping[str, bool], where: Mapping[str, str]) -> list[list[str]]:
+def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], where: Mapping[str, str]) -> list[list[str]]:
     effective = node.effective.get(component, {})
     effect = {name: str(metric.enabled).lower() for name, metric in effective.items()}
     effect |= {one.gate: f"{effect[one.gate]} (DIFFERS)" for one in unmet_gates(component, gates, effective) if one.gate in effect}
@@ -161,7 +161,7 @@ def _of_component(node: _Node, component: str, gates: Mapping[str, bool], where:
     ]
 
 
-def _lasting(nodes: list[_Node], cluster: Cluster, notes: list[str]) -> str:
+def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> str:
     """Where kubeadm's ConfigMaps, the files of the nodes that it made, and the running processes are not the same."""
     try:
         lasting = kubeadm.read(cluster.api(), wait=API_WAIT_SECONDS)
@@ -196,7 +196,7 @@ def _lasting(nodes: list[_Node], cluster: Cluster, notes: list[str]) -> str:
     return table.render(headers, rows) if rows else "nothing: kubeadm-config and kubelet-config say what the nodes have"
 
 
-def _sources(node: _Node) -> list[list[str]]:
+def _sources(node: _StatusNode) -> list[list[str]]:
     found = node.kubelet
     paths = [unit.path for unit in (found.sources.fragment, *found.sources.dropins)]
     paths += [file.path for file in found.service.environment_files]

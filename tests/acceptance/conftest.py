@@ -15,7 +15,7 @@ from testinfra.host import Host
 
 from roles.checks import gather, judge
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import Wishes, of_the_cluster, wishes
+from roles.checks.model import NodeDesired, of_the_cluster, wishes
 from roles.engine import control_plane
 from roles.engine.bridge.hosts import Answer, Fleet, Remote, open_inventory, pyinfra_keys
 from roles.engine.harmless import harmless
@@ -150,8 +150,8 @@ class Nodes:
             raise pytest.UsageError(f"{', '.join(strangers)}: no such host in {self._inventory}; it has {', '.join(known)}")
         return known
 
-    def _wishes(self, name: str, remote: Remote | None) -> Wishes:
-        wanted = wishes(name, remote.data) if remote else Wishes()
+    def _wishes(self, name: str, remote: Remote | None) -> NodeDesired:
+        wanted = wishes(name, remote.data) if remote else NodeDesired()
         more: dict[str, dict[str, bool | None]] = {}
         for gate in self._gates:
             more.setdefault(gate.component, {})[gate.name] = gate.value

@@ -40,7 +40,7 @@ def api(request: pytest.FixtureRequest, lab: Lab, ssh: paramiko.SSHClient) -> fa
     return made
 
 
-def _runner(ssh: paramiko.SSHClient) -> face.Run:
+def _runner(ssh: paramiko.SSHClient) -> face.RunCommand:
     def run(command: str) -> tuple[bool, str, str]:
         _, out, err = ssh.exec_command(command)
         text, errors = out.read().decode(), err.read().decode()

@@ -67,7 +67,7 @@ def groups(inventory: Inventory) -> dict[str, list[str]]:
     return {**named, "all": [host.name for host in inventory]}
 
 
-def desired(inventory: Inventory, host: str) -> model.Desired | None:
+def desired(inventory: Inventory, host: str) -> model.DesiredGates | None:
     return model.read(host, inventory.get_host(host).data.get)
 
 
@@ -79,16 +79,16 @@ def uncommented(project: Path) -> None:
         path.write_text(text)
 
 
-def eviction(inventory: Inventory, host: str) -> eviction_model.Desired | None:
+def eviction(inventory: Inventory, host: str) -> eviction_model.DesiredThresholds | None:
     data = inventory.get_host(host).data
     return eviction_model.read(host, data.get)
 
 
-def fields(inventory: Inventory, host: str) -> kubelet_config_model.Desired | None:
+def fields(inventory: Inventory, host: str) -> kubelet_config_model.DesiredFields | None:
     return kubelet_config_model.read(host, inventory.get_host(host).data.get)
 
 
-def of_the_cluster(inventory: Inventory) -> objects_model.Desired | None:
+def of_the_cluster(inventory: Inventory) -> objects_model.DesiredClasses | None:
     return objects_model.read([(host.name, host.data.get) for host in inventory])
 
 
@@ -223,10 +223,10 @@ def test_the_examples_of_fields_can_be_used(project: Path) -> None:
     }
 
 
-def settled(found: kubelet_config_model.Desired) -> Mapping[str, Any]:
+def settled(found: kubelet_config_model.DesiredFields) -> Mapping[str, Any]:
     """What is written on a node with a kubelet 1.36; a field that a restart does not rightly change would be refused."""
     running = {"systemReserved": {"cpu": "100m", "memory": "500Mi"}}
-    state = kubelet_config.State("w1", find(parse("w1", node.answer())), running, {}, [], {})
+    state = kubelet_config.KubeletState("w1", find(parse("w1", node.answer())), running, {}, [], {})
     made = kubelet_config_plan.settle(found, state)
     return made.fields
 
@@ -256,9 +256,9 @@ def test_priority_classes_of_a_group_alone_are_refused(project: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "keys"),
     [
-        ("eviction.md", eviction_model.Desired),
-        ("kubelet-config.md", kubelet_config_model.Desired),
-        ("priority-classes.md", objects_model.Desired),
+        ("eviction.md", eviction_model.DesiredThresholds),
+        ("kubelet-config.md", kubelet_config_model.DesiredFields),
+        ("priority-classes.md", objects_model.DesiredClasses),
     ],
 )
 def test_the_tables_for_operators_have_every_key_and_its_default(page: str, keys: type[BaseModel]) -> None:

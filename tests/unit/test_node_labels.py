@@ -21,7 +21,7 @@ from roles.engine.api.errors import Conflict, Invalid, Owner
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.inputs import registry
 from roles.engine.object_changes import carry_out
-from roles.engine.object_changes.planned import Plan, field_way_back
+from roles.engine.object_changes.planned import ObjectPlan, field_way_back
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
 from roles.engine.rollout import locked_run
@@ -184,12 +184,12 @@ def pods_of(server: Server) -> dict[str, Any]:
     return {PATH: [one for path, one in server.objects.items() if "/pods/" in path]}
 
 
-def planned(server: Nodes, **data: Any) -> Plan[NodeChange]:
+def planned(server: Nodes, **data: Any) -> ObjectPlan[NodeChange]:
     nodes = {PATH: copy.deepcopy(server.item)} if PATH in server.objects else {}
     return planning.make(wanted(**data), {"w1": "w1"}, nodes, pods_of(server))
 
 
-def carried_out(server: Nodes, plan: Plan[NodeChange], force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
+def carried_out(server: Nodes, plan: ObjectPlan[NodeChange], force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
     """To its end, and the record that is left of it."""
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
@@ -212,7 +212,7 @@ def done(server: Nodes, **data: Any) -> ObjectsRecord:
     return record
 
 
-def back(server: Nodes, record: ObjectsRecord, force: bool = False, allow_evictions: bool = False) -> Plan[NodeChange]:
+def back(server: Nodes, record: ObjectsRecord, force: bool = False, allow_evictions: bool = False) -> ObjectPlan[NodeChange]:
     found = field_way_back(record, {PATH: copy.deepcopy(server.item)}, planning.values, planning.others, force=force)
     return planning.undone(found, pods_of(server), force=force, allow_evictions=allow_evictions)
 

@@ -1,11 +1,11 @@
 """The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
-from roles.engine.api.client import FIELD_MANAGER, TIMEOUT, TLS_SERVER_NAME, Api, Run
+from roles.engine.api.client import FIELD_MANAGER, TIMEOUT, TLS_SERVER_NAME, Api, RunCommand
 from roles.engine.api.errors import (
     TLS,
+    ApiConnectionLost,
     ApiError,
     Conflict,
-    ConnectionLost,
     Forbidden,
     ForwardingForbidden,
     Invalid,
@@ -18,15 +18,15 @@ from roles.engine.api.errors import (
     Unreachable,
     Unusable,
 )
-from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Member, Members, etcd_access
+from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, EtcdMember, Members, etcd_access
 from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF, KubectlApi
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.api.read import (
-    Container,
+    ContainerStatus,
     NodeLease,
     NodeUsage,
-    Pod,
+    PodStatus,
     component_metrics,
     find_object,
     kubelet_config,
@@ -45,30 +45,30 @@ __all__ = [
     "TLS",
     "TLS_SERVER_NAME",
     "Api",
+    "ApiConnectionLost",
     "ApiError",
     "Conflict",
-    "ConnectionLost",
-    "Container",
+    "ContainerStatus",
     "Credentials",
     "EtcdAccess",
     "EtcdError",
     "EtcdHealth",
+    "EtcdMember",
     "Forbidden",
     "ForwardingForbidden",
     "GateMetric",
     "Invalid",
     "KubeconfigError",
     "KubectlApi",
-    "Member",
     "Members",
     "MetricsError",
     "NodeLease",
     "NodeUsage",
     "NotFound",
     "Owner",
-    "Pod",
+    "PodStatus",
     "RbacRefusal",
-    "Run",
+    "RunCommand",
     "Timeout",
     "TunnelApi",
     "Unauthorized",

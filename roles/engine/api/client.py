@@ -17,7 +17,7 @@ from roles.engine.api import errors
 from roles.engine.timeouts import patient
 
 #: Runs one command line in the node's shell, as root: (exit status was 0, stdout, stderr).
-Run = Callable[[str], tuple[bool, str, str]]
+RunCommand = Callable[[str], tuple[bool, str, str]]
 
 #: In every kubeadm serving certificate, whatever the node's names and addresses (kubeadm: pkiutil.GetAPIServerAltNames).
 TLS_SERVER_NAME = "kubernetes"

@@ -46,7 +46,7 @@ class Timeout(ApiError):
     passing = True
 
 
-class ConnectionLost(ApiError):
+class ApiConnectionLost(ApiError):
     """The SSH connection underneath is gone: waiting does not bring it back, connecting anew does."""
 
 
@@ -86,7 +86,7 @@ class Conflict(ApiError):
     owners: tuple[Owner, ...] = ()
 
 
-class Gone(ApiError):
+class Expired(ApiError):
     """HTTP 410: a list was asked to go on from a state that the API has forgotten."""
 
 
@@ -173,7 +173,7 @@ def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
     if status == 409:
         return _conflict(host, path, said, body)
     if status == 410:
-        return Gone(host, path, f"410 Gone ({said})", "ask from the beginning")
+        return Expired(host, path, f"410 Gone ({said})", "ask from the beginning")
     if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
         return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "mend what it names")
     if status in _BUSY:

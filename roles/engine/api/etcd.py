@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from roles.engine.api import errors
-from roles.engine.api.client import Run
+from roles.engine.api.client import RunCommand
 from roles.engine.api.kubeconfig import Credentials, tls_context
 from roles.engine.api.kubectl import curl_answer, curl_command
 from roles.engine.api.tunnel import Peer, Tunnel
@@ -76,7 +76,7 @@ class EtcdAccess:
 
 
 @dataclass(frozen=True)
-class Member:
+class EtcdMember:
     """One member of an etcd cluster. A learner has no vote; one that never started has no name and no URLs."""
 
     id: int
@@ -93,8 +93,8 @@ class Member:
 class EtcdHealth:
     """The members of a cluster, and what is wrong with those that vote and are not healthy."""
 
-    members: tuple[Member, ...]
-    unhealthy: tuple[tuple[Member, EtcdError], ...] = ()
+    members: tuple[EtcdMember, ...]
+    unhealthy: tuple[tuple[EtcdMember, EtcdError], ...] = ()
 
     @property
     def voting(self) -> int:
@@ -146,7 +146,7 @@ class Members:
     node's own files. Raises EtcdError where the certificates cannot be used.
     """
 
-    def __init__(self, access: EtcdAccess, transport: Transport | None, run: Run | None = None) -> None:
+    def __init__(self, access: EtcdAccess, transport: Transport | None, run: RunCommand | None = None) -> None:
         self._access = access
         self._transport = transport
         self._run = run
@@ -156,7 +156,7 @@ class Members:
         except errors.KubeconfigError as error:
             raise _unreadable(access.host, f"the files of {_FLAGS} cannot be used ({str(error).rpartition(': ')[2]})") from None
 
-    def list(self, timeout: float = TIMEOUT) -> tuple[Member, ...]:
+    def list(self, timeout: float = TIMEOUT) -> tuple[EtcdMember, ...]:
         """All members, sorted by name, as the first of the API server's endpoints that answers has them. Raises EtcdError."""
         failed = []
         for url in self._access.servers:
@@ -178,7 +178,7 @@ class Members:
                     unhealthy.append((member, error))
         return EtcdHealth(members, tuple(unhealthy))
 
-    def check(self, member: Member, timeout: float = TIMEOUT) -> None:
+    def check(self, member: EtcdMember, timeout: float = TIMEOUT) -> None:
         """Raises EtcdError unless the member itself answers at one of its client URLs that it is healthy."""
         if not member.client_urls:
             raise EtcdError(
@@ -195,7 +195,7 @@ class Members:
                 failed.append(error)
         raise EtcdError.joined(failed)
 
-    def _check_at(self, url: str, member: Member, timeout: float) -> None:
+    def _check_at(self, url: str, member: EtcdMember, timeout: float) -> None:
         status, body = self._ask(url, _HEALTH, timeout)
         told = _object(body)
         if status != http.HTTPStatus.OK or str(told.get("health")).lower() != "true":
@@ -218,7 +218,7 @@ class Members:
                 "set its --advertise-client-urls to an address that only it has",
             )
 
-    def _listing(self, url: str, timeout: float) -> tuple[int, tuple[Member, ...]]:
+    def _listing(self, url: str, timeout: float) -> tuple[int, tuple[EtcdMember, ...]]:
         """ID of the member that answers at `url`, and the members as it has them."""
         status, body = self._ask(url, _LIST, timeout, b"{}")
         if status != http.HTTPStatus.OK:
@@ -233,7 +233,7 @@ class Members:
             found = json.loads(body)
             # Go's gateway leaves out what is empty, and writes 64-bit numbers as text.
             members = (
-                Member(int(one["ID"]), one.get("name") or "", tuple(one.get("clientURLs") or ()), bool(one.get("isLearner")))
+                EtcdMember(int(one["ID"]), one.get("name") or "", tuple(one.get("clientURLs") or ()), bool(one.get("isLearner")))
                 for one in found["members"]
             )
             return int(found["header"]["member_id"]), tuple(sorted(members, key=lambda member: (member.name, member.id)))
@@ -260,7 +260,7 @@ class Members:
         except EtcdError:
             raise
         except errors.ApiError as error:
-            unproven = not error.passing and not isinstance(error, errors.ConnectionLost)
+            unproven = not error.passing and not isinstance(error, errors.ApiConnectionLost)
             raise EtcdError(host, error.rule, error.way_out, passing=error.passing, unproven=unproven) from error
 
     def _through(self, transport: Transport, url: str) -> Tunnel:
@@ -278,7 +278,7 @@ class Members:
                 raise _unreadable(self._access.host, f"{url} speaks TLS, and --etcd-servers does not")
         return Tunnel(transport, (parts.hostname, port), self._access.host, context=context, name=parts.hostname, peer=_PEER)
 
-    def _by_curl(self, run: Run, url: str, path: str, timeout: float, body: bytes | None) -> tuple[int, bytes]:
+    def _by_curl(self, run: RunCommand, url: str, path: str, timeout: float, body: bytes | None) -> tuple[int, bytes]:
         if not url.startswith(("http://", "https://")):
             raise _odd_url(self._access.host, url)
         arguments: list[str] = []

@@ -6,7 +6,7 @@ import base64
 import shlex
 
 from roles.engine.api import errors
-from roles.engine.api.client import CA_WAY_OUT, DONE, TLS_SERVER_NAME, Base, Run, tls_way_out
+from roles.engine.api.client import CA_WAY_OUT, DONE, TLS_SERVER_NAME, Base, RunCommand, tls_way_out
 
 ADMIN_CONF = "/etc/kubernetes/admin.conf"
 
@@ -34,7 +34,7 @@ class KubectlApi(Base):
 
     def __init__(
         self,
-        run: Run,
+        run: RunCommand,
         server: tuple[str, int],
         host: str,
         kubeconfig_path: str = ADMIN_CONF,

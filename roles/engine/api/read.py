@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from roles.engine.api.client import TIMEOUT, Api
-from roles.engine.api.errors import Gone, NotFound, Unusable
+from roles.engine.api.errors import Expired, NotFound, Unusable
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 
 CONFIG_HASH = "kubernetes.io/config.hash"
@@ -46,7 +46,7 @@ class NodeUsage:
 
 
 @dataclass(frozen=True)
-class Container:
+class ContainerStatus:
     """One container of a pod. `id` is the running or last container's; `running_since` None where it does not run."""
 
     name: str
@@ -57,7 +57,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodStatus:
     """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID.
 
     `put_out`: its kubelet ended it. Such a pod is not always Failed: one whose containers end with 0 is Succeeded, without a reason.
@@ -76,7 +76,7 @@ class Pod:
     deleted: bool
     mirror: bool
     config_hash: str
-    containers: tuple[Container, ...]
+    containers: tuple[ContainerStatus, ...]
     put_out: bool = False
     controller: str = ""
     controller_uid: str = ""
@@ -120,7 +120,7 @@ def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
         raise _odd(api, path, error) from error
 
 
-def node_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> list[Pod]:
+def node_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> list[PodStatus]:
     """All pods that are bound to a node, of all namespaces, sorted by namespace and name."""
     path = f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"
     found = api.get_json(path, timeout, wait=wait)
@@ -152,7 +152,7 @@ def list_objects(
             found = api.get_json(whole, timeout, wait=wait)
             items += found["items"] or []
             after = (found.get("metadata") or {}).get("continue") or ""
-        except Gone:
+        except Expired:
             if not after:
                 raise
             items, after, page = [], "", 0  # 0 is no limit: the second time all at once
@@ -173,7 +173,7 @@ def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0
     return NodeUsage(summary, list(pods.get("items") or ()), api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait))
 
 
-def _pod(item: dict[str, Any]) -> Pod:
+def _pod(item: dict[str, Any]) -> PodStatus:
     meta, status = item["metadata"], item.get("status") or {}
     disrupted = any(
         (condition.get("type"), condition.get("status"), condition.get("reason")) == ("DisruptionTarget", "True", "TerminationByKubelet")
@@ -182,7 +182,7 @@ def _pod(item: dict[str, Any]) -> Pod:
     restarted = (item.get("spec") or {}).get("restartPolicy") == "Always"
     annotations = meta.get("annotations") or {}
     owner: dict[str, Any] = next((one for one in meta.get("ownerReferences") or [] if one.get("controller")), {})
-    return Pod(
+    return PodStatus(
         namespace=meta["namespace"],
         name=meta["name"],
         uid=meta["uid"],
@@ -202,9 +202,9 @@ def _pod(item: dict[str, Any]) -> Pod:
     )
 
 
-def _container(entry: dict[str, Any]) -> Container:
+def _container(entry: dict[str, Any]) -> ContainerStatus:
     running = (entry.get("state") or {}).get("running") or {}
-    return Container(
+    return ContainerStatus(
         name=entry["name"],
         id=entry.get("containerID") or "",
         ready=bool(entry.get("ready")),

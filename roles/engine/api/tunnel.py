@@ -101,7 +101,15 @@ class Tunnel:
         return self._exchange(self._open(path, deadline), deadline, verb, path, body, content)
 
     def _exchange(
-        self, stream: _Stream, deadline: float, verb: str, path: str, body: bytes | None = None, content: str = "", *, keep: bool = False
+        self,
+        stream: _ChannelSocket,
+        deadline: float,
+        verb: str,
+        path: str,
+        body: bytes | None = None,
+        content: str = "",
+        *,
+        keep: bool = False,
     ) -> tuple[int, bytes]:
         stream.deadline = deadline
         connection = http.client.HTTPConnection(self._server[0], self._server[1])
@@ -127,12 +135,12 @@ class Tunnel:
             if not kept:
                 stream.channel.close()
 
-    def _kept(self) -> _Stream | None:
+    def _kept(self) -> _ChannelSocket | None:
         """The connection of the read before, for this one alone: who reads at the same time gets another."""
         owner, _ = KEPT.get(self._transport, (None, None))
         return KEPT.pop(self._transport)[1] if owner is self else None
 
-    def _keep(self, stream: _Stream) -> None:
+    def _keep(self, stream: _ChannelSocket) -> None:
         for transport in [self._transport, *(other for other in KEPT if not other.is_active())]:
             if transport in KEPT:
                 KEPT.pop(transport)[1].channel.close()
@@ -166,7 +174,7 @@ class Tunnel:
                 raise self._lost(path, error) from error
             raise self._closed(path, error) from error
 
-    def _open(self, path: str, deadline: float) -> _Stream:
+    def _open(self, path: str, deadline: float) -> _ChannelSocket:
         try:
             channel = self._transport.open_channel(
                 "direct-tcpip", self._server, ("127.0.0.1", 0), timeout=max(deadline - time.monotonic(), 0.1)
@@ -191,10 +199,10 @@ class Tunnel:
             if "timeout" in str(error).lower():
                 raise self._timeout(path, "to connect") from error
             raise errors.Unreachable(self._host, path, f"no channel to {self._where} ({error})", "try again") from error
-        return _Stream(channel, self._context, self._name)
+        return _ChannelSocket(channel, self._context, self._name)
 
-    def _lost(self, path: str, error: object) -> errors.ConnectionLost:
-        return errors.ConnectionLost(self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again")
+    def _lost(self, path: str, error: object) -> errors.ApiConnectionLost:
+        return errors.ApiConnectionLost(self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again")
 
     def _timeout(self, path: str, what: str) -> errors.Timeout:
         return errors.Timeout(
@@ -265,7 +273,7 @@ def _verifies(context: ssl.SSLContext | None) -> bool:
     return context is not None and context.verify_mode == ssl.CERT_REQUIRED and context.check_hostname
 
 
-class _Stream(io.RawIOBase):
+class _ChannelSocket(io.RawIOBase):
     """A channel as http.client uses a socket, times out at `deadline`. TLS is in memory: a channel has no file descriptor for ssl to wrap.
 
     Uses nothing but the channel's own recv and send, so it yields where those do: to threads, or to gevent's hub.
@@ -340,4 +348,4 @@ class _Stream(io.RawIOBase):
 
 #: The one connection of each SSH transport that is kept for reading, and whose it is. Held here, it is closed by a call, and never by the
 #: garbage collector in the middle of a message (Channel.__del__ sends one, and waits for the lock that its own thread may hold).
-KEPT: dict[Transport, tuple[Tunnel, _Stream]] = {}
+KEPT: dict[Transport, tuple[Tunnel, _ChannelSocket]] = {}

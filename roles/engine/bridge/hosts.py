@@ -408,7 +408,7 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
         result.set_exception(error)
 
 
-class Refused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
+class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
     """A refusal is no accident: pyinfra would tell in which file and line it was raised, which is one of gevent's."""
 
     @property
@@ -422,7 +422,7 @@ class Refused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, under -y too; `reasons` are told below the message, one by one."""
-    return Refused("\n".join([one_line(message), *(f"  - {within(str(reason))}" for reason in reasons)]))
+    return RunRefused("\n".join([one_line(message), *(f"  - {within(str(reason))}" for reason in reasons)]))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:

@@ -37,7 +37,7 @@ class _Log(logging.Filter):
         return True
 
 
-class _Stream:
+class _StandardError:
     """Standard error as it is at the time, for tracebacks."""
 
     def write(self, text: str) -> int:
@@ -54,7 +54,7 @@ def guard() -> None:
         pyinfra.logger.addFilter(_Log())
     if output.is_output_active() and not hasattr(output._echo, "guarded"):
         output.set_echo(_guarded(output._echo))
-    gevent.get_hub().exception_stream = _Stream()
+    gevent.get_hub().exception_stream = _StandardError()
     errors = sys.modules.get("pyinfra_cli.exceptions")  # to import it would change how the interpreter runs (gevent's monkey)
     if errors is not None and not hasattr(errors.UnexpectedMixin, "guarded"):
         mixin: Any = errors.UnexpectedMixin

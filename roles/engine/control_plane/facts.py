@@ -40,7 +40,7 @@ class Component:
     host: str
     name: str
     file: File
-    pod: manifest.Pod
+    pod: manifest.ManifestPod
     argv: tuple[str, ...]
     process: Process
     node_name: str
@@ -93,7 +93,7 @@ class _Entry:
 
     path: str
     file: File
-    pod: manifest.Pod | None
+    pod: manifest.ManifestPod | None
     why: str = ""
 
     @property
@@ -105,11 +105,11 @@ class _Entry:
         """The kubelet keeps one pod of this name (cache.MetaNamespaceKeyFunc)."""
         return f"{self.pod.namespace}/{self.pod.name}" if self.pod else ""
 
-    def runs(self, program: str) -> list[manifest.Container]:
+    def runs(self, program: str) -> list[manifest.ManifestContainer]:
         """The containers whose command begins with a program."""
         return [container for container in self.pod.containers if container.program == program] if self.pod else []
 
-    def wraps(self, program: str) -> list[manifest.Container]:
+    def wraps(self, program: str) -> list[manifest.ManifestContainer]:
         """The containers that may start a program in another way."""
         return [container for container in self.pod.containers if container.wraps(program)] if self.pod else []
 
@@ -156,7 +156,7 @@ def look(kubelet: Kubelet) -> ControlPlane:
             warnings.append(f"{name} is left as it is: {refusal.message}")
             if running:
                 nowhere = File(kubelet.manifests, "none")
-                pod = manifest.Pod("kube-system", name, (manifest.Container(name),))
+                pod = manifest.ManifestPod("kube-system", name, (manifest.ManifestContainer(name),))
                 process = running[0]
                 components[name] = Component(seen.host, name, nowhere, pod, process.argv, process, kubelet.node_name, name)
             continue
@@ -183,7 +183,7 @@ def _entries(kubelet: Kubelet, folder: str) -> Iterator[_Entry]:
             yield _Entry(path, file, None, told(str(error)))
 
 
-def _pod(file: File) -> manifest.Pod:
+def _pod(file: File) -> manifest.ManifestPod:
     """Raises FormatError for what is no manifest, or none that is worth a look."""
     if file.data is None:
         raise FormatError(_UNREAD.get(file.kind, "is over 1 MiB, or cannot be read"))

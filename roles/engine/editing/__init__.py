@@ -6,7 +6,7 @@ from roles.engine.editing.flags import KUBE, GateChanges, flag_values, last_flag
 from roles.engine.editing.known_hosts import KnownKey, fingerprint, keys_of, lists_key, verdict
 from roles.engine.editing.kubelet_config import ABSENT, Absent
 from roles.engine.editing.mapped import Mapped, line_of
-from roles.engine.editing.yaml_text import Node
+from roles.engine.editing.yaml_text import YamlNode
 
 __all__ = [
     "ABSENT",
@@ -16,7 +16,7 @@ __all__ = [
     "GateChanges",
     "KnownKey",
     "Mapped",
-    "Node",
+    "YamlNode",
     "cluster_configuration",
     "envfile",
     "fingerprint",

@@ -17,7 +17,7 @@ from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import FEATURE_GATES, GateChanges
 from roles.engine.editing.kubelet_config import ABSENT, edit_fields
 from roles.engine.editing.mapped import Mapped, Splice, apply
-from roles.engine.editing.yaml_text import Document, Edit, Node
+from roles.engine.editing.yaml_text import Document, TextEdit, YamlNode
 
 KIND = "ClusterConfiguration"
 #: Where a component's arguments stand.
@@ -147,7 +147,7 @@ def _edit(data: bytes, component: str, changes: GateChanges) -> bytes:
     return after
 
 
-def _sequence(document: Document, component: str) -> Node | None:
+def _sequence(document: Document, component: str) -> YamlNode | None:
     """extraArgs, to be edited."""
     section = document.child(document.root, SECTIONS[component])
     extra = document.child(section, _EXTRA) if section is not None and section.kind == "map" else None
@@ -156,7 +156,7 @@ def _sequence(document: Document, component: str) -> Node | None:
     return extra
 
 
-def _value(document: Document, component: str, argument: _Argument) -> tuple[Node, bool]:
+def _value(document: Document, component: str, argument: _Argument) -> tuple[YamlNode, bool]:
     """An argument's value, to be edited, and whether it stands within brackets."""
     extra = _sequence(document, component)
     assert extra is not None  # the argument was found there
@@ -168,7 +168,7 @@ def _value(document: Document, component: str, argument: _Argument) -> tuple[Nod
     return value, holder.flow
 
 
-def _rewrite(value: Node, flow: bool, text: str) -> Edit:
+def _rewrite(value: YamlNode, flow: bool, text: str) -> TextEdit:
     if value.style not in (None, *_QUOTES):
         raise FormatError(f"{FEATURE_GATES} is written as a block of text", line=value.line, way_out="write it on one line")
     # In a flow map a comma would part a plain text in two.
@@ -179,7 +179,7 @@ def _rewrite(value: Node, flow: bool, text: str) -> Edit:
 # ---- the list of v1beta4
 
 
-def _edit_list(document: Document, component: str, edits: list[Edit], gone: list[_Argument], new: list[str]) -> bytes:
+def _edit_list(document: Document, component: str, edits: list[TextEdit], gone: list[_Argument], new: list[str]) -> bytes:
     path = (SECTIONS[component], _EXTRA)
     sequence = _sequence(document, component)
     if new and (sequence is None or sequence.kind != "list"):
@@ -206,7 +206,7 @@ def _edit_list(document: Document, component: str, edits: list[Edit], gone: list
     return yaml_text.splice(document.text, edits)
 
 
-def _lines(sequence: Node, indexes: set[int]) -> list[tuple[int, int]]:
+def _lines(sequence: YamlNode, indexes: set[int]) -> list[tuple[int, int]]:
     """The parts of block items that go with their lines: each field's, or a flow map as a whole."""
     parts: list[tuple[int, int]] = []
     for index in indexes:
@@ -215,7 +215,7 @@ def _lines(sequence: Node, indexes: set[int]) -> list[tuple[int, int]]:
     return parts
 
 
-def _add(document: Document, sequence: Node, value: str) -> Edit:
+def _add(document: Document, sequence: YamlNode, value: str) -> TextEdit:
     text = document.text
     entry = f'{{"name": "{FEATURE_GATES}", "value": "{value}"}}' if document.is_json else f'{{name: {FEATURE_GATES}, value: "{value}"}}'
     if sequence.flow:

@@ -42,7 +42,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Ignored:
+class IgnoredLine:
     """A line that names a variable and does not set it."""
 
     line: int
@@ -183,15 +183,15 @@ class _Reader:
         self.state = self._pre_key if byte in _NEWLINE and self.systemd >= COMMENTS_END else self._comment
 
 
-def ignored(data: bytes, variable: str, systemd: int = 257) -> list[Ignored]:
+def ignored(data: bytes, variable: str, systemd: int = 257) -> list[IgnoredLine]:
     """The lines that name `variable` and that systemd does not take for an assignment of it. Raises FormatError as `parse` does."""
     read = parse(data, systemd)
-    found = [Ignored(item.line, why_ignored(item.key, item.equals)) for item in read.dropped if names(item.key, variable)]
+    found = [IgnoredLine(item.line, why_ignored(item.key, item.equals)) for item in read.dropped if names(item.key, variable)]
     begun = {item.line for item in read.assignments} | {item.line for item in read.dropped}
     for start in _looks_set(data, variable):
         number = line_of(data, start)
         if number not in begun:
-            found.append(Ignored(number, _part_of(read, start)))
+            found.append(IgnoredLine(number, _part_of(read, start)))
     return sorted(found, key=lambda one: one.line)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 #: Of a key: it is the known one; another one is known; none is known; it was declared invalid.
-Verdict = Literal["known", "changed", "new", "revoked"]
+KeyVerdict = Literal["known", "changed", "new", "revoked"]
 
 _MARKERS = ("@cert-authority", "@revoked")
 
@@ -40,7 +40,7 @@ def keys_of(text: str, name: str, path: str) -> Iterator[KnownKey]:
             yield KnownKey(words[1], blob, marker, f"{path}:{number}")
 
 
-def verdict(known: Sequence[KnownKey], blob: bytes) -> tuple[Verdict, str]:
+def verdict(known: Sequence[KnownKey], blob: bytes) -> tuple[KeyVerdict, str]:
     """What these lines say of a key, and the line that says so ("" for none)."""
     for key in known:
         if key.marker == "@revoked" and key.blob == blob:

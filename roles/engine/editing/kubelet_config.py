@@ -14,7 +14,7 @@ from typing import Any, Final
 from roles.engine.editing import words, yaml_text
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import GateChanges
-from roles.engine.editing.yaml_text import Document, Edit, Node
+from roles.engine.editing.yaml_text import Document, TextEdit, YamlNode
 
 KIND = "KubeletConfiguration"
 _KEY = "featureGates"
@@ -27,7 +27,7 @@ _NULLS = ("null", "~", "", "Null", "NULL")
 # Other things than strings to some reader of YAML 1.1.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 
 class Absent(Enum):
@@ -71,11 +71,11 @@ def _merge(base: Any, over: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def lines(data: bytes) -> dict[Path, int]:
+def lines(data: bytes) -> dict[FieldPath, int]:
     """The line (1-based) of each field's key, of maps within maps too: ("evictionHard", "memory.available"): 7. Raises FormatError."""
-    found: dict[Path, int] = {}
+    found: dict[FieldPath, int] = {}
 
-    def walk(node: Node, path: Path) -> None:
+    def walk(node: YamlNode, path: FieldPath) -> None:
         for key, value in node.pairs:
             here = (*path, yaml_text.key_name(key))
             found[here] = key.line
@@ -118,7 +118,7 @@ def edit_gates(data: bytes, changes: GateChanges) -> bytes:
     return edit_fields(data, {(_KEY, name): ABSENT if value is None else value for name, value in changes.items()})
 
 
-def edit_fields(data: bytes, changes: Mapping[Path, object], kind: str = KIND) -> bytes:
+def edit_fields(data: bytes, changes: Mapping[FieldPath, object], kind: str = KIND) -> bytes:
     """The file, which holds a `kind`, with fields set, or (ABSENT) taken out; the same bytes where all is so already.
 
     `changes` is by path, such as ("evictionHard", "memory.available"): "500Mi", ("maxPods",): 200, ("clusterDNS",): ["10.0.0.10"] or
@@ -145,9 +145,9 @@ def edit_fields(data: bytes, changes: Mapping[Path, object], kind: str = KIND) -
     return after
 
 
-def _parted(cuts: Sequence[Edit], places: set[int]) -> list[Edit]:
+def _parted(cuts: Sequence[TextEdit], places: set[int]) -> list[TextEdit]:
     """Cuts, in two where something new comes in between: the last field of one map goes, and the first of the next."""
-    made: list[Edit] = []
+    made: list[TextEdit] = []
     for start, end, _ in cuts:
         edges = [start, *sorted(place for place in places if start < place < end), end]
         made += [(one, other, "") for one, other in pairwise(edges)]
@@ -157,7 +157,7 @@ def _parted(cuts: Sequence[Edit], places: set[int]) -> list[Edit]:
 # ---- what is meant
 
 
-def _meant(document: Document, changes: Mapping[Path, object]) -> dict[str, Any]:
+def _meant(document: Document, changes: Mapping[FieldPath, object]) -> dict[str, Any]:
     """The file's content as it is to be. Raises FormatError for changes that cannot be told together."""
     for path in changes:
         if not path:
@@ -175,7 +175,7 @@ def _meant(document: Document, changes: Mapping[Path, object]) -> dict[str, Any]
     return content
 
 
-def _plain(value: object, path: Path) -> Any:
+def _plain(value: object, path: FieldPath) -> Any:
     """A value as YAML and JSON can have it. Raises FormatError for any other."""
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(inner, (*path, key)) for key, inner in value.items()}
@@ -190,7 +190,7 @@ def _plain(value: object, path: Path) -> Any:
     raise FormatError("a value that no configuration file can hold", value=f"{'.'.join(path)}: {value!r}")
 
 
-def _set(document: Document, content: dict[str, Any], path: Path, value: Any) -> None:
+def _set(document: Document, content: dict[str, Any], path: FieldPath, value: Any) -> None:
     for length, name in enumerate(path[:-1], 1):
         if content.get(name) is None:
             content[name] = {}
@@ -202,7 +202,7 @@ def _set(document: Document, content: dict[str, Any], path: Path, value: Any) ->
     content[path[-1]] = value
 
 
-def _take_out(document: Document, content: dict[str, Any], path: Path) -> None:
+def _take_out(document: Document, content: dict[str, Any], path: FieldPath) -> None:
     maps = [content]
     for name in path[:-1]:
         inner = maps[-1].get(name)
@@ -222,14 +222,14 @@ def _take_out(document: Document, content: dict[str, Any], path: Path) -> None:
         del maps[length - 1][path[length - 1]]
 
 
-def _node(document: Document, path: Path) -> Node | None:
-    node: Node | None = document.root
+def _node(document: Document, path: FieldPath) -> YamlNode | None:
+    node: YamlNode | None = document.root
     for name in path:
         node = next((value for key, value in node.pairs if yaml_text.key_name(key) == name), None) if node else None
     return node
 
 
-def _line(document: Document, path: Path) -> int | None:
+def _line(document: Document, path: FieldPath) -> int | None:
     """The line of a field's key."""
     parent = _node(document, path[:-1])
     return next((key.line for key, _ in parent.pairs if yaml_text.key_name(key) == path[-1]), None) if parent else None
@@ -238,11 +238,11 @@ def _line(document: Document, path: Path) -> int | None:
 # ---- how it is written
 
 
-def _opened(document: Document, node: Node) -> int:
+def _opened(document: Document, node: YamlNode) -> int:
     return document.text.index("{", node.start) + 1
 
 
-def _was_empty(document: Document, node: Node | None) -> str | None:
+def _was_empty(document: Document, node: YamlNode | None) -> str | None:
     """What stood in the place of a map before `_Changer` put its first field in, which left blanks to tell: `{}`, or a null as it was
     written; None for any other map."""
     if node is None or not node.flow or not node.pairs:
@@ -255,7 +255,7 @@ def _was_empty(document: Document, node: Node | None) -> str | None:
     return _NULLS[len(lead) - 2] if known else None
 
 
-def _end(document: Document, key: Node, value: Node) -> int:
+def _end(document: Document, key: YamlNode, value: YamlNode) -> int:
     """Where the text of a field ends. (The end of a block's node is where the next thing begins, behind comments.)"""
     if value.start < key.start:
         # An alias: the node is that of its anchor.
@@ -273,7 +273,7 @@ def _end(document: Document, key: Node, value: Node) -> int:
     return value.end
 
 
-def _item_end(document: Document, sequence: Node) -> int:
+def _item_end(document: Document, sequence: YamlNode) -> int:
     last = sequence.items[-1]
     _check_item(last)
     if last.kind == "map" and not last.flow:
@@ -281,7 +281,7 @@ def _item_end(document: Document, sequence: Node) -> int:
     return _item_end(document, last) if last.kind == "list" and not last.flow else last.end
 
 
-def _check_item(item: Node) -> None:
+def _check_item(item: YamlNode) -> None:
     """Refuse an item of a block list that tells nothing of where it stands. Raises FormatError."""
     yaml_text.own(item)
     if item.start == item.end:
@@ -295,10 +295,10 @@ class _Changer:
         self.document = document
         self.text = document.text
         self.json = document.root.flow
-        self.edits: list[Edit] = []
+        self.edits: list[TextEdit] = []
         self.lines: list[tuple[int, int]] = []
 
-    def change_map(self, node: Node, old: dict[str, Any], new: dict[str, Any]) -> None:
+    def change_map(self, node: YamlNode, old: dict[str, Any], new: dict[str, Any]) -> None:
         yaml_text.own(node)
         if node.merges:
             raise FormatError("a map is put together with `<<`", line=node.line, way_out="write its keys out")
@@ -322,7 +322,7 @@ class _Changer:
             stop = self.document.end if is_root else self._line_stop(_end(self.document, *node.pairs[-1]))
             self._add_lines(stop, self._block(added, node.pairs[0][0].column))
 
-    def _change(self, key: Node, value: Node, old: Any, new: Any) -> None:
+    def _change(self, key: YamlNode, value: YamlNode, old: Any, new: Any) -> None:
         """One field's value."""
         before = _was_empty(self.document, value) if value.kind == "map" else None
         if value.kind == "map" and isinstance(new, dict) and (new or before is not None):
@@ -357,7 +357,7 @@ class _Changer:
         line_end = yaml_text.line_end_of(self.text) if self.text[value.end - 1] == "\n" else ""
         self.edits.append((value.start, value.end, written + line_end))
 
-    def _cut(self, key: Node, value: Node) -> None:
+    def _cut(self, key: YamlNode, value: YamlNode) -> None:
         """A field goes, with the lines it takes up; comments between them stay."""
         if value.kind == "scalar" or value.flow:
             self.lines.append((key.start, _end(self.document, key, value)))
@@ -365,7 +365,7 @@ class _Changer:
             self.lines.append((key.start, self.text.index(":", key.end) + 1))
             self._cut_inside(value)
 
-    def _cut_inside(self, value: Node) -> None:
+    def _cut_inside(self, value: YamlNode) -> None:
         for key, inner in value.pairs:
             self._cut(key, inner)
         for item in value.items:
@@ -384,7 +384,7 @@ class _Changer:
         new = "".join(line + end for line in lines) if self.text[stop - 1] == "\n" else "".join(end + line for line in lines)
         self.edits.append((stop, stop, new))
 
-    def _change_flow(self, node: Node, gone: set[int], added: Mapping[str, Any]) -> None:
+    def _change_flow(self, node: YamlNode, gone: set[int], added: Mapping[str, Any]) -> None:
         spans = [(key.start, _end(self.document, key, value)) for key, value in node.pairs]
         kept = [index for index in range(len(spans)) if index not in gone]
         opened = _opened(self.document, node)
@@ -441,7 +441,7 @@ class _Changer:
         return json.dumps(value)
 
 
-def _own_all(*nodes: Node) -> None:
+def _own_all(*nodes: YamlNode) -> None:
     for node in nodes:
         for part in yaml_text.walk(node):
             yaml_text.own(part)

@@ -13,13 +13,13 @@ from roles.engine.editing import flags, yaml_text
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import GateChanges
 from roles.engine.editing.mapped import Mapped, Splice
-from roles.engine.editing.yaml_text import Document, Edit, Node
+from roles.engine.editing.yaml_text import Document, TextEdit, YamlNode
 
 _QUOTES = ("'", '"')
 
 
 @dataclass(frozen=True)
-class Container:
+class ManifestContainer:
     """A container's name, and its words as they stand, each as a text."""
 
     name: str
@@ -44,26 +44,26 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Pod:
+class ManifestPod:
     """What a manifest says of its pod."""
 
     namespace: str
     name: str
-    containers: tuple[Container, ...]
+    containers: tuple[ManifestContainer, ...]
 
 
-def read(data: bytes) -> Pod:
+def read(data: bytes) -> ManifestPod:
     """The pod of a manifest. Raises FormatError for what is no pod."""
     content = yaml_text.load(data)
-    if content.get("kind") != "Pod":
+    if content.get("kind") != "ManifestPod":
         raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
     metadata = _map(content, "metadata")
     containers = tuple(
-        Container(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
+        ManifestContainer(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
         for item in _containers(content)
     )
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
-    return Pod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), containers)
+    return ManifestPod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), containers)
 
 
 def container_argv(data: bytes, container: str) -> list[str]:
@@ -135,8 +135,8 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
     lists = _argument_lists(document, container)
     items = [(sequence, item) for sequence in lists for item in sequence.items]
     words = [_word(document, item, str(number)) for number, (_, item) in enumerate(items)]
-    edits: list[Edit] = []
-    taken: list[Node] = []
+    edits: list[TextEdit] = []
+    taken: list[YamlNode] = []
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
         taken.extend(items[int(word.source)][1] for word in gone)
@@ -165,7 +165,7 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
     return after
 
 
-def _argument_lists(document: Document, container: str) -> list[Node]:
+def _argument_lists(document: Document, container: str) -> list[YamlNode]:
     """command and args of the container, those that have items."""
     spec = document.child(document.root, "spec")
     listed = document.child(spec, "containers") if spec else None
@@ -177,13 +177,13 @@ def _argument_lists(document: Document, container: str) -> list[Node]:
     return []
 
 
-def _inner(item: Node) -> tuple[int, int]:
+def _inner(item: YamlNode) -> tuple[int, int]:
     """Where the text of an item lies, without its quotes."""
     quoted = item.style in _QUOTES
     return item.start + quoted, item.end - quoted
 
 
-def _word(document: Document, item: Node, source: str) -> Mapped:
+def _word(document: Document, item: YamlNode, source: str) -> Mapped:
     """An item as a word whose bytes lead back to the text; where it is written with escapes, folds or an anchor, to all of it."""
     start = _inner(item)[0]
     text = item.text.encode("utf-8")
@@ -194,12 +194,12 @@ def _word(document: Document, item: Node, source: str) -> Mapped:
     return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), (item.start, item.end), source)
 
 
-def _is_literal(document: Document, item: Node) -> bool:
+def _is_literal(document: Document, item: YamlNode) -> bool:
     start, end = _inner(item)
     return document.text[start:end] == item.text and item.text.isascii()
 
 
-def _rewrite(document: Document, sequence: Node, item: Node, splices: Sequence[Splice]) -> Edit:
+def _rewrite(document: Document, sequence: YamlNode, item: YamlNode, splices: Sequence[Splice]) -> TextEdit:
     """The edit of one item."""
     yaml_text.own(item)
     if not _is_literal(document, item):
@@ -217,7 +217,7 @@ def _rewrite(document: Document, sequence: Node, item: Node, splices: Sequence[S
     return start, end, text
 
 
-def _remove_items(document: Document, sequence: Node, taken: Sequence[Node]) -> list[Edit]:
+def _remove_items(document: Document, sequence: YamlNode, taken: Sequence[YamlNode]) -> list[TextEdit]:
     gone = {index for index, item in enumerate(sequence.items) if any(item is other for other in taken)}
     spans = [(item.start, item.end) for item in sequence.items]
     for index in gone:
@@ -227,7 +227,7 @@ def _remove_items(document: Document, sequence: Node, taken: Sequence[Node]) -> 
     return yaml_text.cut_lines(document.text, (spans[index] for index in gone))
 
 
-def _add_item(document: Document, sequence: Node, flag: str) -> Edit:
+def _add_item(document: Document, sequence: YamlNode, flag: str) -> TextEdit:
     text = document.text
     last = sequence.items[-1]
     yaml_text.own(last)

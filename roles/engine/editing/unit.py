@@ -78,7 +78,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Setting:
+class UnitVariable:
     """A variable of the service: the value that counts, and where it is written."""
 
     value: Mapped
@@ -94,7 +94,7 @@ class EnvironmentFile:
 
 
 @dataclass(frozen=True)
-class Ignored:
+class IgnoredVariable:
     """A line that is about a variable of the command line (or all of a file, `line` None), and that systemd passes over."""
 
     path: str
@@ -116,11 +116,11 @@ class Service:
     argv: tuple[Word, ...]
     command: Entry
     command_path: str
-    environment: dict[str, Setting]
+    environment: dict[str, UnitVariable]
     environment_files: tuple[EnvironmentFile, ...]
     split_variables: tuple[str, ...]
     unset: frozenset[str] = frozenset()
-    ignored: tuple[Ignored, ...] = ()
+    ignored: tuple[IgnoredVariable, ...] = ()
 
     @property
     def known_argv(self) -> tuple[str, ...] | None:
@@ -286,7 +286,7 @@ class _Assigned:
     def __init__(self, known: Mapping[str, str]) -> None:
         self.known = known
         self.commands: list[tuple[UnitFile, Entry]] = []
-        self.variables: list[tuple[str, Setting]] = []
+        self.variables: list[tuple[str, UnitVariable]] = []
         self.listed: list[tuple[str, bool]] = []
         self.passed: list[str] = []
         self.unset: list[tuple[str, UnitFile, Entry]] = []
@@ -312,17 +312,17 @@ class _Assigned:
         try:
             for assignment in envfile.parse(data, systemd, source=path).assignments:
                 origin = Origin("environment_file", path, assignment.line, assignment.name)
-                self.variables.append((assignment.name, Setting(assignment.value, origin)))
+                self.variables.append((assignment.name, UnitVariable(assignment.value, origin)))
         except FormatError as error:
             if not optional:
                 raise error.in_file(path) from None
             # Behind a `-` systemd goes on without a file that it cannot read (src/core/exec-invoke.c, exec_context_load_environment).
             self.passed_over.file(path, error)
 
-    def environment(self) -> tuple[dict[str, Setting], dict[str, tuple[Setting, UnitFile, Entry]]]:
+    def environment(self) -> tuple[dict[str, UnitVariable], dict[str, tuple[UnitVariable, UnitFile, Entry]]]:
         """The variables that are set, and those that an UnsetEnvironment= takes away again."""
         environment = dict(self.variables)  # the last one counts
-        taken: dict[str, tuple[Setting, UnitFile, Entry]] = {}
+        taken: dict[str, tuple[UnitVariable, UnitFile, Entry]] = {}
         for name, where, entry in self.unset:
             bare, equals, value = name.partition("=")
             setting = environment.get(bare)
@@ -337,51 +337,53 @@ class _PassedOver:
 
     def __init__(self) -> None:
         self._words: list[tuple[UnitFile, Entry, bytes, str, frozenset[str]]] = []
-        self._reset: dict[str, tuple[Setting, UnitFile, Entry]] = {}
-        self._whole: list[Ignored] = []
+        self._reset: dict[str, tuple[UnitVariable, UnitFile, Entry]] = {}
+        self._whole: list[IgnoredVariable] = []
 
     def word(self, unit: UnitFile, entry: Entry, text: bytes, why: str, beside: frozenset[str]) -> None:
         """One word of an Environment=; `beside`: the variables that the same line does set."""
         self._words.append((unit, entry, text, why, beside))
 
-    def reset(self, variables: Sequence[tuple[str, Setting]], unit: UnitFile, entry: Entry) -> None:
+    def reset(self, variables: Sequence[tuple[str, UnitVariable]], unit: UnitFile, entry: Entry) -> None:
         self._reset |= {name: (setting, unit, entry) for name, setting in variables}
 
     def file(self, path: str, error: FormatError) -> None:
-        self._whole.append(Ignored(path, error.line, "", f"{error.rule}"))
+        self._whole.append(IgnoredVariable(path, error.line, "", f"{error.rule}"))
 
     def path(self, unit: UnitFile, entry: Entry) -> None:
         why = f"EnvironmentFile={entry.value.string} is no absolute path without quotes, and systemd does not read that file"
-        self._whole.append(Ignored(unit.path, entry.line, "", why))
+        self._whole.append(IgnoredVariable(unit.path, entry.line, "", why))
 
     def of(
         self,
         used: Sequence[str],
-        environment: Mapping[str, Setting],
-        taken: Mapping[str, tuple[Setting, UnitFile, Entry]],
+        environment: Mapping[str, UnitVariable],
+        taken: Mapping[str, tuple[UnitVariable, UnitFile, Entry]],
         files: Mapping[str, bytes],
         systemd: int,
-    ) -> list[Ignored]:
+    ) -> list[IgnoredVariable]:
         """What of it is about variables that the command line uses."""
         found = list(self._whole)
         unread = {one.path for one in self._whole}
         for variable in used:
             for unit, entry, text, why, beside in self._words:
                 if variable in beside:
-                    found.append(Ignored(unit.path, entry.line, f"all of {variable}", f"{why}; quotes are missing around the assignment"))
+                    found.append(
+                        IgnoredVariable(unit.path, entry.line, f"all of {variable}", f"{why}; quotes are missing around the assignment")
+                    )
                 elif envfile.names(text.partition(b"=")[0], variable):
-                    found.append(Ignored(unit.path, entry.line, variable, why))
+                    found.append(IgnoredVariable(unit.path, entry.line, variable, why))
             for path, data in files.items():
                 if path not in unread:
-                    found += [Ignored(path, one.line, variable, one.why) for one in envfile.ignored(data, variable, systemd)]
+                    found += [IgnoredVariable(path, one.line, variable, one.why) for one in envfile.ignored(data, variable, systemd)]
             if variable in taken:
                 setting, unit, entry = taken[variable]
                 why = f"UnsetEnvironment= takes it away again ({unit.path}, line {entry.line})"
-                found.append(Ignored(setting.origin.path, setting.origin.line, variable, why))
+                found.append(IgnoredVariable(setting.origin.path, setting.origin.line, variable, why))
             elif variable in self._reset and variable not in environment:
                 setting, unit, entry = self._reset[variable]
                 why = f"an empty Environment= takes it back ({unit.path}, line {entry.line})"
-                found.append(Ignored(setting.origin.path, setting.origin.line, variable, why))
+                found.append(IgnoredVariable(setting.origin.path, setting.origin.line, variable, why))
         return list(dict.fromkeys(found))
 
 
@@ -400,7 +402,7 @@ def _names(entry: Entry) -> list[str]:
     return [word.string for word in words.split(entry.value, c_escapes=True)]
 
 
-def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, Setting]]:
+def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, UnitVariable]]:
     found = []
     dropped: list[tuple[bytes, str]] = []
     for word in words.split(entry.value, c_escapes=True):
@@ -419,7 +421,7 @@ def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_
         # The quotes of the whole word belong to the value's place too: a flag is added inside them.
         extent = (resolved.spans[begin - 1][1], word.extent[1])
         value = Mapped(resolved.text[begin:], resolved.spans[begin:], extent, resolved.source)
-        found.append((name, Setting(value, Origin("environment", unit.path, entry.line, name), known=complete)))
+        found.append((name, UnitVariable(value, Origin("environment", unit.path, entry.line, name), known=complete)))
     for text, why in dropped:
         passed_over.word(unit, entry, text, why, frozenset(name for name, _ in found))
     return found
@@ -437,7 +439,7 @@ def _listed(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over:
 
 
 def _command_line(
-    unit: UnitFile, command: Entry, environment: Mapping[str, Setting], foreign: Set[str], known: Mapping[str, str]
+    unit: UnitFile, command: Entry, environment: Mapping[str, UnitVariable], foreign: Set[str], known: Mapping[str, str]
 ) -> tuple[tuple[Word, ...], tuple[str, ...], tuple[str, ...]]:
     """The words, and the variables split into words and put in whole. `foreign`: those that may come from outside the unit."""
     origin = Origin("exec", unit.path, command.line)
@@ -495,7 +497,7 @@ def _prefixes(first: Mapped) -> tuple[str, Mapped]:
     return first.string[:count], first.slice(count, len(first.text))
 
 
-def _braces(text: str, environment: Mapping[str, Setting]) -> tuple[str, list[str]]:
+def _braces(text: str, environment: Mapping[str, UnitVariable]) -> tuple[str, list[str]]:
     used: list[str] = []
 
     def put(found: re.Match[str]) -> str:
@@ -693,7 +695,7 @@ class _Places:
         copied = _copied_from(self.sources, self.service)
         return MADE + b"\n" + copied + b"[Service]\n" + _command_again(self.sources, self.service, written) + b"\n"
 
-    def _into(self, variable: str, setting: Setting, flag: str) -> Splice:
+    def _into(self, variable: str, setting: UnitVariable, flag: str) -> Splice:
         """At the end of a variable that is set."""
         path = setting.origin.path
         if setting.origin.kind == "environment_file":

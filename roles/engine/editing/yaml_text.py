@@ -32,7 +32,7 @@ from ruamel.yaml.events import (
 from roles.engine.editing.errors import FormatError
 
 # (start, end, replacement) in characters of the text.
-Edit = tuple[int, int, str]
+TextEdit = tuple[int, int, str]
 
 _TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"])
 _FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
@@ -55,7 +55,7 @@ _REMEMBERED = 64
 
 
 @dataclass(eq=False)
-class Node:
+class YamlNode:
     """A part of the text. `aliased`: it is referred to from elsewhere too, so that an edit here would be an edit there."""
 
     kind: Literal["scalar", "list", "map"]
@@ -67,8 +67,8 @@ class Node:
     style: str | None = None
     tag: str | None = None
     flow: bool = False
-    items: list[Node] = field(default_factory=list)
-    pairs: list[tuple[Node, Node]] = field(default_factory=list)
+    items: list[YamlNode] = field(default_factory=list)
+    pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
     aliased: bool = False
     nodes: int = 1
 
@@ -92,24 +92,24 @@ class Document:
     or with the text."""
 
     text: str
-    root: Node
+    root: YamlNode
     content: dict[str, Any]
     is_json: bool
     end: int
 
-    def child(self, parent: Node, key: str) -> Node | None:
+    def child(self, parent: YamlNode, key: str) -> YamlNode | None:
         """The value of a key, to be edited. Raises FormatError where it would change elsewhere too, or can come from a merge."""
         if parent.merges:
             raise FormatError("a map is put together with `<<`", value=key, line=parent.line, way_out="write its keys out")
         own(parent)
         return next((value for name, value in parent.pairs if name.text == key), None)
 
-    def raw(self, node: Node) -> str:
+    def raw(self, node: YamlNode) -> str:
         """A node as it is written."""
         return self.text[node.start : node.end]
 
 
-def own(node: Node) -> None:
+def own(node: YamlNode) -> None:
     """Refuse to edit what stands behind an alias. Raises FormatError."""
     if node.aliased:
         raise FormatError("is used in several places by an anchor and aliases", line=node.line, way_out="write it out at each place")
@@ -143,7 +143,7 @@ def load(data: bytes) -> dict[str, Any]:
     return parse(data).content
 
 
-def tops(text: str) -> list[Node]:
+def tops(text: str) -> list[YamlNode]:
     """The top nodes of all documents of a text, whatever they are, tags and all: to be looked at, and not to be edited.
 
     Characters that YAML does not have count as letters. Raises FormatError for what is no YAML.
@@ -178,7 +178,7 @@ def _json(text: str) -> dict[str, Any]:
     return content
 
 
-def _compose_yaml(text: str) -> tuple[Node, int]:
+def _compose_yaml(text: str) -> tuple[YamlNode, int]:
     try:
         return _compose(text)
     except FormatError:
@@ -206,7 +206,7 @@ def _cut(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[bool, re.Match[s
         yield False, rest
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: YamlNode) -> Iterator[YamlNode]:
     """A node and all below it, what aliases refer to once for each time."""
     yield node
     for child in (*node.items, *(part for pair in node.pairs for part in pair)):
@@ -215,7 +215,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 # A file is asked for its values, its gates and its lines, each time with all of its text. Nobody changes a node once it is composed.
 @lru_cache(_REMEMBERED)
-def _compose(text: str) -> tuple[Node, int]:
+def _compose(text: str) -> tuple[YamlNode, int]:
     """The top node of a text, and where its document ends."""
     events = _events(text)
     starts = [number for number, event in enumerate(events) if isinstance(event, DocumentStartEvent)]
@@ -278,26 +278,26 @@ class _Composer:
     def __init__(self, events: Iterable[Event], tags: bool = False) -> None:
         self.events = iter(events)
         self.tags = tags
-        self.anchors: dict[str, Node] = {}
+        self.anchors: dict[str, YamlNode] = {}
         self.open: set[int] = set()
 
-    def node(self) -> Node:
+    def node(self) -> YamlNode:
         return self._node(next(self.events))
 
-    def _node(self, event: Event) -> Node:
+    def _node(self, event: Event) -> YamlNode:
         if isinstance(event, AliasEvent):
             return self._alias(event)
         assert isinstance(event, NodeEvent)  # only these stand where a node is due
         place = (event.start_mark.index, event.end_mark.index, line := _line(event), event.start_mark.column)
         if isinstance(event, ScalarEvent):
             tag = str(event.tag) if event.tag else None
-            node = Node("scalar", *place, text=str(event.value), style=event.style or None, tag=tag)
+            node = YamlNode("scalar", *place, text=str(event.value), style=event.style or None, tag=tag)
             if tag not in (None, _STRING_TAG) and not self.tags:
                 raise FormatError("a YAML tag", value=tag, line=line, way_out="write the value without it")
             self._name(event, node)
             return node
         kind: Literal["list", "map"] = "list" if isinstance(event, SequenceStartEvent) else "map"
-        node = Node(kind, *place, flow=bool(getattr(event, "flow_style", False)))
+        node = YamlNode(kind, *place, flow=bool(getattr(event, "flow_style", False)))
         if (tag := getattr(event, "tag", None)) and not self.tags:
             raise FormatError("a YAML tag", value=str(tag), line=line, way_out="write the value without it")
         self._name(event, node)
@@ -319,11 +319,11 @@ class _Composer:
         self.open.remove(id(node))
         return node
 
-    def _name(self, event: Any, node: Node) -> None:
+    def _name(self, event: Any, node: YamlNode) -> None:
         if event.anchor:
             self.anchors[str(event.anchor)] = node
 
-    def _alias(self, event: Any) -> Node:
+    def _alias(self, event: Any) -> YamlNode:
         node = self.anchors.get(str(event.anchor))
         if node is None:
             raise FormatError("an alias to an anchor that is not there", value=str(event.anchor), line=_line(event))
@@ -333,11 +333,11 @@ class _Composer:
         return node
 
 
-def _is_merge(key: Node) -> bool:
+def _is_merge(key: YamlNode) -> bool:
     return key.plain and key.text == "<<"
 
 
-def _map(node: Node) -> dict[str, Any]:
+def _map(node: YamlNode) -> dict[str, Any]:
     content: dict[str, Any] = {}
     written: set[str] = set()
     for key, value in node.pairs:
@@ -356,7 +356,7 @@ def _map(node: Node) -> dict[str, Any]:
     return content
 
 
-def key_name(key: Node) -> str:
+def key_name(key: YamlNode) -> str:
     """A key as JSON has it: `on` is "true". Raises FormatError for what cannot be one."""
     value = _value(key) if key.kind == "scalar" else None
     if isinstance(value, bool):
@@ -366,7 +366,7 @@ def key_name(key: Node) -> str:
     return str(value)
 
 
-def _value(node: Node) -> Any:
+def _value(node: YamlNode) -> Any:
     if node.kind == "map":
         return _map(node)
     if node.kind == "list":
@@ -376,7 +376,7 @@ def _value(node: Node) -> Any:
     return _scalar(node) if node.plain else node.text
 
 
-def _scalar(node: Node) -> Any:
+def _scalar(node: YamlNode) -> Any:
     """What go-yaml v2 makes of a plain scalar."""
     text = node.text
     if text in _TRUE or text in _FALSE:
@@ -403,7 +403,7 @@ def _scalar(node: Node) -> Any:
 # ---- writing
 
 
-def splice(text: str, edits: Iterable[Edit]) -> bytes:
+def splice(text: str, edits: Iterable[TextEdit]) -> bytes:
     """The text with edits made, as bytes; those at one spot keep their order."""
     result = []
     position = 0
@@ -432,7 +432,7 @@ def line_stop(text: str, position: int) -> int:
     return len(text) if found < 0 else found + 1
 
 
-def cut_lines(text: str, parts: Iterable[tuple[int, int]]) -> list[Edit]:
+def cut_lines(text: str, parts: Iterable[tuple[int, int]]) -> list[TextEdit]:
     """Take out the lines that each part (start, end) takes up, with a comment behind it.
 
     Raises FormatError where something else stands on them.
@@ -456,7 +456,7 @@ def cut_lines(text: str, parts: Iterable[tuple[int, int]]) -> list[Edit]:
     return [(begin, stop, "") for begin, stop in blocks]
 
 
-def add_lines(text: str, position: int, lines: Iterable[str]) -> Edit:
+def add_lines(text: str, position: int, lines: Iterable[str]) -> TextEdit:
     """Put lines behind the line that `position` lies in, or that it stands at the end of."""
     stop = position if text[position - 1] == "\n" else line_stop(text, position)
     place = _content_end(text, stop)
@@ -469,13 +469,13 @@ def _content_end(text: str, stop: int) -> int:
     return stop - len(_LAST_END.search(text, 0, stop)[0])  # type: ignore[index]  # it always matches
 
 
-def flow_cut(text: str, spans: Sequence[tuple[int, int]], gone: set[int]) -> list[Edit]:
+def flow_cut(text: str, spans: Sequence[tuple[int, int]], gone: set[int]) -> list[TextEdit]:
     """Take entries out of a flow list or map, with the commas and blanks that parted them from their neighbours.
 
     Raises FormatError where a comment would go along.
     """
     kept = [index for index in range(len(spans)) if index not in gone]
-    edits: list[Edit] = []
+    edits: list[TextEdit] = []
     if not kept:
         comma = re.compile(r"\s*,").match(text, spans[-1][1])
         edits.append((spans[0][0], comma.end() if comma else spans[-1][1], ""))
@@ -491,7 +491,7 @@ def flow_cut(text: str, spans: Sequence[tuple[int, int]], gone: set[int]) -> lis
     return edits
 
 
-def flow_add(text: str, spans: Sequence[tuple[int, int]], opened: int, entries: Iterable[str]) -> Edit:
+def flow_add(text: str, spans: Sequence[tuple[int, int]], opened: int, entries: Iterable[str]) -> TextEdit:
     """Put entries behind the last one of a flow list or map, parted as its neighbours are. `opened`: behind its bracket."""
     between = text[spans[-2][1] : spans[-1][0]] if len(spans) > 1 else "," + text[opened : spans[0][0]]
     if len(spans) == 1 and "\n" not in between:

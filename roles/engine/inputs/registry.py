@@ -62,22 +62,22 @@ class Own(BaseModel):
 
 # One line for each model.
 DECLARED = (
-    Declared("roles.feature_gates.model:Desired", ("feature_gates",)),
-    Declared("roles.eviction.model:Desired", ("eviction",)),
-    Declared("roles.eviction.order_deploy:Wish", ("eviction_order",)),
-    Declared("roles.kubelet_config.model:Desired", ("kubelet_config",)),
-    Declared("roles.priority_classes.model:Desired", ("priority_classes",), undo="roles.priority_classes:undo"),
-    Declared("roles.pod_resize.model:Desired", ("resize",), undo="roles.pod_resize:undo"),
-    Declared("roles.pod_resize.model:Listed", ("resize_drift",)),
-    Declared("roles.pod_resize.model:Probe", ("pod_resize_check",)),
+    Declared("roles.feature_gates.model:DesiredGates", ("feature_gates",)),
+    Declared("roles.eviction.model:DesiredThresholds", ("eviction",)),
+    Declared("roles.eviction.order_deploy:OrderOptions", ("eviction_order",)),
+    Declared("roles.kubelet_config.model:DesiredFields", ("kubelet_config",)),
+    Declared("roles.priority_classes.model:DesiredClasses", ("priority_classes",), undo="roles.priority_classes:undo"),
+    Declared("roles.pod_resize.model:DesiredResources", ("resize",), undo="roles.pod_resize:undo"),
+    Declared("roles.pod_resize.model:DriftOptions", ("resize_drift",)),
+    Declared("roles.pod_resize.model:ProbeOptions", ("pod_resize_check",)),
     Declared("roles.node_labels.model:DesiredLabels", ("node_labels",), undo="roles.node_labels:undo"),
-    Declared("roles.history.model:Wanted", ("rollback",)),
+    Declared("roles.history.model:RollbackOptions", ("rollback",)),
     Declared(
         "roles.engine.rollout.options:Options",
         ("feature_gates", "eviction", "kubelet_config", "priority_classes", "resize", "pod_resize_check", "node_labels", "rollback"),
     ),
-    Declared("roles.audit.options:Asked", ("audit",)),
-    Declared("roles.checks.model:Asked", ("checks",)),
+    Declared("roles.audit.options:AuditOptions", ("audit",)),
+    Declared("roles.checks.model:CheckOptions", ("checks",)),
     Declared("roles.engine.inputs.registry:Own", (EVERY_DEPLOY,)),
 )
 

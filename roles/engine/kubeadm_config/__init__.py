@@ -1,6 +1,6 @@
 """What lasts on clusters that kubeadm made: its ConfigMaps, from which `kubeadm upgrade` writes a node's files anew."""
 
-from roles.engine.kubeadm_config.plan import GATES, Member, Path, as_given
+from roles.engine.kubeadm_config.plan import GATES, ComponentDesired, ConfigMapPath, as_given
 from roles.engine.kubeadm_config.steps import ClusterWrites, last, undo
 from roles.engine.kubeadm_config.stored import (
     CLUSTER,
@@ -22,11 +22,11 @@ __all__ = [
     "KUBELET",
     "NAMESPACE",
     "ClusterWrites",
+    "ComponentDesired",
+    "ConfigMapPath",
     "Difference",
     "Found",
     "Lasting",
-    "Member",
-    "Path",
     "as_given",
     "gate_differences",
     "kubelet_differences",

@@ -13,19 +13,19 @@ from roles.engine.kubelet import same_setting
 from roles.engine.transaction import Refusal, mask_manifest
 
 #: Where a setting stands: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part.
-Path = tuple[str, ...]
+ConfigMapPath = tuple[str, ...]
 GATES = "featureGates"
 _KUBELET = "kubelet"
 _HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
-def as_given(configuration: Mapping[str, Any], settings: Mapping[Path, Any]) -> Mapping[Path, Any]:
+def as_given(configuration: Mapping[str, Any], settings: Mapping[ConfigMapPath, Any]) -> Mapping[ConfigMapPath, Any]:
     """Settings are written where they stand, whatever stands around them."""
     return settings
 
 
 @dataclass(frozen=True)
-class Member:
+class ComponentDesired:
     """One component of one node of a run: what its data wants (None: absent). `by_kubeadm`: kubeadm made it, and gives it anew what its
     ConfigMaps say. `write` gives the fields of a KubeletConfiguration that has `configuration` now for some of its settings."""
 
@@ -33,8 +33,8 @@ class Member:
     node: str
     component: str
     by_kubeadm: bool
-    settings: Mapping[Path, Any]
-    write: Callable[[Mapping[str, Any], Mapping[Path, Any]], Mapping[Path, Any]] = as_given
+    settings: Mapping[ConfigMapPath, Any]
+    write: Callable[[Mapping[str, Any], Mapping[ConfigMapPath, Any]], Mapping[ConfigMapPath, Any]] = as_given
 
     @property
     def map(self) -> str:
@@ -45,15 +45,15 @@ class Member:
 class Shared:
     """`wanted`: by component, what all of its nodes have in common; `told`: what does not last, why, and what to do."""
 
-    wanted: Mapping[str, Mapping[Path, Any]]
+    wanted: Mapping[str, Mapping[ConfigMapPath, Any]]
     told: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Field:
+class ConfigMapField:
     """One value of a ConfigMap's YAML that changes; None where there is none. Of kubeadm-config the path is (component, gate)."""
 
-    path: Path
+    path: ConfigMapPath
     before: Any
     after: Any
 
@@ -70,11 +70,11 @@ class Edited:
     """The YAML after an edit, and what changed in it: nothing where it was so already."""
 
     after: bytes
-    fields: tuple[Field, ...]
+    fields: tuple[ConfigMapField, ...]
 
 
 #: YAML as it stands now -> as it is to be. Raises FormatError or Refusal.
-Edit = Callable[[bytes], Edited]
+ConfigMapEdit = Callable[[bytes], Edited]
 
 
 def shown(value: Any) -> str:
@@ -90,13 +90,13 @@ def shown(value: Any) -> str:
 # ---- what is the cluster's own
 
 
-def share(members: Sequence[Member], nodes: Mapping[str, bool], lasting: Lasting) -> Shared:
+def share(members: Sequence[ComponentDesired], nodes: Mapping[str, bool], lasting: Lasting) -> Shared:
     """Settings that all nodes of a component have in common. `nodes` are the cluster's, by name: True for a control-plane node.
 
     A node that the run leaves out, or does not know of, has none of them: what it has was not looked at. Nodes that kubeadm did not
     make must be in the run, and have no part in what kubeadm gives.
     """
-    wanted: dict[str, dict[Path, Any]] = {}
+    wanted: dict[str, dict[ConfigMapPath, Any]] = {}
     told: list[str] = []
     for component in dict.fromkeys(member.component for member in members):
         own = [member for member in members if member.component == component]
@@ -117,7 +117,7 @@ def share(members: Sequence[Member], nodes: Mapping[str, bool], lasting: Lasting
     return Shared(wanted, tuple(told))
 
 
-def _alike(made: Sequence[Member], path: Path) -> bool:
+def _alike(made: Sequence[ComponentDesired], path: ConfigMapPath) -> bool:
     return all(path in member.settings and _same(member.settings[path], made[0].settings.get(path)) for member in made)
 
 
@@ -125,22 +125,22 @@ def _same(one: Any, other: Any) -> bool:
     return one is other if one is None or other is None else same_setting(one, other)
 
 
-def _kept(lasting: Lasting, component: str, path: Path, value: Any) -> bool:
+def _kept(lasting: Lasting, component: str, path: ConfigMapPath, value: Any) -> bool:
     """The ConfigMap says so already."""
     if path[0] == GATES and len(path) == 2:
         return _same(lasting.gates.get(component, {}).get(path[1]), value)
     return component == _KUBELET and _same(_at(lasting.kubelet, path), value)
 
 
-def name_of(path: Path) -> str:
+def name_of(path: ConfigMapPath) -> str:
     return path[1] if path[0] == GATES and len(path) == 2 else ".".join(path)
 
 
-def _names(member: Member, paths: Iterable[Path]) -> str:
+def _names(member: ComponentDesired, paths: Iterable[ConfigMapPath]) -> str:
     return ", ".join(f"{name_of(path)}={shown(member.settings[path])}" for path in paths if path in member.settings)
 
 
-def _narrow(component: str, made: Sequence[Member], paths: Sequence[Path], missing: Sequence[str]) -> str:
+def _narrow(component: str, made: Sequence[ComponentDesired], paths: Sequence[ConfigMapPath], missing: Sequence[str]) -> str:
     named = dict.fromkeys(f"{name_of(path)}={shown(member.settings[path])}" for path in paths for member in made if path in member.settings)
     hosts = ", ".join(member.host for member in made)
     verb = "is" if len(missing) == 1 else "are"
@@ -150,7 +150,7 @@ def _narrow(component: str, made: Sequence[Member], paths: Sequence[Path], missi
     )
 
 
-def _per_node(component: str, made: Sequence[Member], paths: Sequence[Path], lasting: Lasting) -> Iterator[str]:
+def _per_node(component: str, made: Sequence[ComponentDesired], paths: Sequence[ConfigMapPath], lasting: Lasting) -> Iterator[str]:
     """Each different patch once, with the hosts that it is for."""
     patches: dict[tuple[str, str], list[str]] = {}
     for member in made:
@@ -171,26 +171,26 @@ def _per_node(component: str, made: Sequence[Member], paths: Sequence[Path], las
         yield f"{where}; give kubeadm a patch there, `kubeadm upgrade node --patches DIR` with this as DIR/{name}:\n{body}"
 
 
-def _patch(component: str, settings: Mapping[Path, Any]) -> str:
+def _patch(component: str, settings: Mapping[ConfigMapPath, Any]) -> str:
     """A kubeadm patch (cmd/kubeadm/app/util/patches): a JSON merge patch for the kubelet's configuration, one of JSON operations for a
     static pod, whose arguments are a list. "" where it would be empty."""
     if component != _KUBELET:
         gates = ",".join(f"{path[1]}={shown(value)}" for path, value in settings.items() if value is not None)
         # A further --feature-gates adds to those before it.
         return f"- op: add\n  path: /spec/containers/0/command/-\n  value: --feature-gates={gates}\n" if gates else ""
-    fields: dict[Path, Any] = {path: None if value is ABSENT else value for path, value in settings.items()}
+    fields: dict[ConfigMapPath, Any] = {path: None if value is ABSENT else value for path, value in settings.items()}
     return kubelet_config.edit_fields(_HEAD.encode(), fields).decode() if fields else ""
 
 
 # ---- edits
 
 
-def edit(name: str, data: bytes, wanted: Mapping[Path, Any]) -> Edited:
+def edit(name: str, data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> Edited:
     """One ConfigMap's YAML with values as wanted (None: none). Raises FormatError."""
     if name == CLUSTER:
         gates = cluster_configuration.gates(data)
         fields = tuple(
-            Field(path, gates.get(path[0], {}).get(path[1]), value)
+            ConfigMapField(path, gates.get(path[0], {}).get(path[1]), value)
             for path, value in wanted.items()
             if gates.get(path[0], {}).get(path[1]) is not value
         )
@@ -204,19 +204,19 @@ def edit(name: str, data: bytes, wanted: Mapping[Path, Any]) -> Edited:
     return Edited(kubelet_config.edit_fields(data, values), fields)
 
 
-def _fields(path: Path, before: Any, after: Any) -> Iterator[Field]:
+def _fields(path: ConfigMapPath, before: Any, after: Any) -> Iterator[ConfigMapField]:
     """What differs; of a map that stays one, key by key: what others do to its other keys is theirs."""
     if isinstance(before, Mapping) and isinstance(after, Mapping) and before and after:
         for key in dict.fromkeys([*before, *after]):
             yield from _fields((*path, key), before.get(key), after.get(key))
     elif not _same(before, after):
-        yield Field(path, before, after)
+        yield ConfigMapField(path, before, after)
 
 
-def editor(name: str, wanted: Mapping[str, Mapping[Path, Any]], members: Sequence[Member]) -> Edit:
+def editor(name: str, wanted: Mapping[str, Mapping[ConfigMapPath, Any]], members: Sequence[ComponentDesired]) -> ConfigMapEdit:
     """The edit that makes a ConfigMap give what all nodes have in common (`wanted` of `share`)."""
     if name == CLUSTER:
-        gates: dict[Path, Any] = {
+        gates: dict[ConfigMapPath, Any] = {
             (component, path[1]): value for component, paths in wanted.items() if component != _KUBELET for path, value in paths.items()
         }
         return lambda data: edit(CLUSTER, data, gates)
@@ -230,7 +230,7 @@ def editor(name: str, wanted: Mapping[str, Mapping[Path, Any]], members: Sequenc
     return of_kubelets
 
 
-def _at(content: Mapping[str, Any], path: Path) -> Any:
+def _at(content: Mapping[str, Any], path: ConfigMapPath) -> Any:
     found: Any = content
     for part in path:
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -247,9 +247,9 @@ def diff(name: str, before: bytes, after: bytes) -> str:
 # ---- undoing
 
 
-def undoing(records: Sequence[Sequence[Mapping[str, Any]]]) -> dict[Path, tuple[Any, tuple[Any, ...]]]:
+def undoing(records: Sequence[Sequence[Mapping[str, Any]]]) -> dict[ConfigMapPath, tuple[Any, tuple[Any, ...]]]:
     """From the fields of the records to undo, the newest first: by path what is to be again, and all values that daytwo found or put."""
-    found: dict[Path, tuple[Any, tuple[Any, ...]]] = {}
+    found: dict[ConfigMapPath, tuple[Any, tuple[Any, ...]]] = {}
     for fields in records:
         for field in fields:
             path = tuple(map(str, field["path"]))
@@ -258,7 +258,7 @@ def undoing(records: Sequence[Sequence[Mapping[str, Any]]]) -> dict[Path, tuple[
     return found
 
 
-def undo(name: str, fields: Mapping[Path, tuple[Any, tuple[Any, ...]]], force: bool) -> Edit:
+def undo(name: str, fields: Mapping[ConfigMapPath, tuple[Any, tuple[Any, ...]]], force: bool) -> ConfigMapEdit:
     """The edit that puts values back. It raises Refusal where somebody else changed one since, unless `force`."""
 
     def put_back(data: bytes) -> Edited:
@@ -280,4 +280,18 @@ def undo(name: str, fields: Mapping[Path, tuple[Any, tuple[Any, ...]]], force: b
     return put_back
 
 
-__all__ = ["Edit", "Edited", "Field", "FormatError", "Member", "Path", "Shared", "diff", "edit", "editor", "share", "undo", "undoing"]
+__all__ = [
+    "ComponentDesired",
+    "ConfigMapEdit",
+    "ConfigMapField",
+    "ConfigMapPath",
+    "Edited",
+    "FormatError",
+    "Shared",
+    "diff",
+    "edit",
+    "editor",
+    "share",
+    "undo",
+    "undoing",
+]

@@ -12,7 +12,7 @@ from roles.engine.api import ApiError, list_objects
 from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.editing import FormatError
 from roles.engine.kubeadm_config import plan as planning
-from roles.engine.kubeadm_config.plan import Edited, Member
+from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting, read
 from roles.engine.kubeadm_config.write import API_WAIT, write
 from roles.engine.kubelet import ask
@@ -56,7 +56,7 @@ class ClusterWrites:
         return made
 
 
-def last(found: Survey, fleet: Fleet, members: Sequence[Member], options: Options) -> ClusterWrites:
+def last(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], options: Options) -> ClusterWrites:
     """What makes the settings of a run last. Raises DeployError where that cannot be told, or not be written, with the way out."""
     connect = found.cluster.api
     try:
@@ -129,7 +129,7 @@ def _refused(found: Survey, candidate: bytes) -> str:
     return ""
 
 
-def _names(wanted: Mapping[str, Mapping[planning.Path, Any]]) -> str:
+def _names(wanted: Mapping[str, Mapping[planning.ConfigMapPath, Any]]) -> str:
     told = (f"{planning.name_of(path)}={planning.shown(value)}" for paths in wanted.values() for path, value in paths.items())
     return ", ".join(dict.fromkeys(told))
 

@@ -8,7 +8,7 @@ from typing import Any
 from roles.engine.api import FIELD_MANAGER, Conflict
 from roles.engine.bridge import show
 from roles.engine.editing import FormatError
-from roles.engine.kubeadm_config.plan import Edit
+from roles.engine.kubeadm_config.plan import ConfigMapEdit
 from roles.engine.kubeadm_config.stored import KEYS, NAMESPACE, ConfigMap, config_map, path_of
 from roles.engine.object_changes import Object, Session, Unknown
 from roles.engine.rollout import Fields
@@ -24,7 +24,7 @@ class NotWritten(Exception):
     """What was to last does not; says why."""
 
 
-def write(session: Session, name: str, edit: Edit, begin: Callable[[Fields], None]) -> str:
+def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fields], None]) -> str:
     """Make the edit in the ConfigMap as it is now, whoever wrote it last; how it was proven, in words.
 
     `begin` is called with the fields before each write that differs from the one before.
@@ -72,7 +72,7 @@ def write(session: Session, name: str, edit: Edit, begin: Callable[[Fields], Non
     return _proven(session, name, edit, bool(noted))
 
 
-def _proven(session: Session, name: str, edit: Edit, written: bool) -> str:
+def _proven(session: Session, name: str, edit: ConfigMapEdit, written: bool) -> str:
     item = _item(session, name)
     if wrong := edit(config_map(item).data).fields:
         raise NotWritten(f"it was written, and when read back {'.'.join(wrong[0].path)} is another: somebody else changes it")

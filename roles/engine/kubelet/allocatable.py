@@ -24,7 +24,7 @@ from roles.engine.transaction import Refusal
 
 # A node's resource -> how much of it: cpu in thousandths, all others whole (bytes, pods, devices).
 Amounts = Mapping[str, int]
-Pod = Mapping[str, Any]
+PodRequests = Mapping[str, Any]
 
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _EVICTION = {"memory": MEMORY, "ephemeral-storage": NODEFS}
@@ -139,7 +139,7 @@ def problems(host: str, configuration: Mapping[str, Any], node: Mapping[str, Any
     return found + [Refusal(host, message, way_out) for message, way_out in memory]
 
 
-def which_no_longer_fit(pods: Iterable[Pod], before: Amounts, after: Amounts) -> tuple[Unfit, ...]:
+def which_no_longer_fit(pods: Iterable[PodRequests], before: Amounts, after: Amounts) -> tuple[Unfit, ...]:
     """The node's pods (raw JSON) that a starting kubelet would take back with the allocatable `before`, and not with `after`.
 
     In the order in which it admits them. When it does so: its first status update may come after it has admitted its pods, which then
@@ -150,12 +150,12 @@ def which_no_longer_fit(pods: Iterable[Pod], before: Amounts, after: Amounts) ->
     return tuple(unfit for unfit in unfit_pods(pods, after) if unfit.pod not in known)
 
 
-def unfit_pods(pods: Iterable[Pod], room: Amounts) -> tuple[Unfit, ...]:
+def unfit_pods(pods: Iterable[PodRequests], room: Amounts) -> tuple[Unfit, ...]:
     """The pods that a kubelet with this allocatable would not take back when it starts.
 
     Static pods come first, they do not wait for the API; then the oldest. A critical pod that does not fit makes others go.
     """
-    admitted: dict[str, Pod] = {}
+    admitted: dict[str, PodRequests] = {}
     found: list[Unfit] = []
     for pod in sorted(pods, key=lambda pod: (not _static(pod), pod["metadata"].get("creationTimestamp") or "")):
         if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
@@ -176,7 +176,7 @@ def unfit_pods(pods: Iterable[Pod], room: Amounts) -> tuple[Unfit, ...]:
     return tuple(found)
 
 
-def requests(pod: Pod, *, actuated: bool = False) -> dict[str, Fraction]:
+def requests(pod: PodRequests, *, actuated: bool = False) -> dict[str, Fraction]:
     """What a pod asks for of each resource: containers and sidecars together, or an init container where that is more; pod-level
     requests instead where there are some; and the overhead of its runtime class.
 
@@ -185,7 +185,7 @@ def requests(pod: Pod, *, actuated: bool = False) -> dict[str, Fraction]:
     return _sum(_own(pod, actuated) | _pod_level(pod, "requests"), _overhead(pod))
 
 
-def _own(pod: Pod, actuated: bool = False) -> dict[str, Fraction]:
+def _own(pod: PodRequests, actuated: bool = False) -> dict[str, Fraction]:
     spec = pod["spec"]
     status = pod.get("status") or {}
     states = {state["name"]: state for key in ("containerStatuses", "initContainerStatuses") for state in status.get(key) or ()}
@@ -210,11 +210,11 @@ def _own(pod: Pod, actuated: bool = False) -> dict[str, Fraction]:
     return _most(total, start)
 
 
-def _overhead(pod: Pod) -> dict[str, Fraction]:
+def _overhead(pod: PodRequests) -> dict[str, Fraction]:
     return _list(pod["spec"].get("overhead"))
 
 
-def _pod_level(pod: Pod, kind: str) -> dict[str, Fraction]:
+def _pod_level(pod: PodRequests, kind: str) -> dict[str, Fraction]:
     """The requests or limits of the pod as a whole, of what they can be for (KEP-2837)."""
     found = _list((pod["spec"].get("resources") or {}).get(kind))
     return {resource: amount for resource, amount in found.items() if resource in ("cpu", "memory") or resource.startswith(_HUGE_PAGES)}
@@ -337,23 +337,23 @@ def _memory_manager(configuration: Mapping[str, Any], parts: Mapping[str, Sequen
     return found
 
 
-def _name(pod: Pod) -> str:
+def _name(pod: PodRequests) -> str:
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
 
 
-def _static(pod: Pod) -> bool:
+def _static(pod: PodRequests) -> bool:
     return _MIRROR in (pod["metadata"].get("annotations") or {})
 
 
-def _priority(pod: Pod) -> int:
+def _priority(pod: PodRequests) -> int:
     return int(pod["spec"].get("priority") or 0)
 
 
-def _critical(pod: Pod) -> bool:
+def _critical(pod: PodRequests) -> bool:
     return _static(pod) or _priority(pod) >= _CRITICAL
 
 
-def _lacks(pod: Pod, others: Iterable[Pod], room: Amounts) -> tuple[Lack, ...]:
+def _lacks(pod: PodRequests, others: Iterable[PodRequests], room: Amounts) -> tuple[Lack, ...]:
     others = list(others)
     found = []
     if len(others) + 1 > room.get("pods", 0):
@@ -373,7 +373,7 @@ def _lacks(pod: Pod, others: Iterable[Pod], room: Amounts) -> tuple[Lack, ...]:
     return tuple(found)
 
 
-def _preempted(pod: Pod, admitted: Sequence[Pod], lacks: Sequence[Lack]) -> list[Pod] | None:
+def _preempted(pod: PodRequests, admitted: Sequence[PodRequests], lacks: Sequence[Lack]) -> list[PodRequests] | None:
     """Which pods the kubelet kills to take a critical one; None where all of them together would not be enough."""
     needed = {lack.resource: lack.requested - (lack.allocatable - lack.used) for lack in lacks}
     classes = {
@@ -389,11 +389,11 @@ def _preempted(pod: Pod, admitted: Sequence[Pod], lacks: Sequence[Lack]) -> list
     return [*_nearest(best_effort, _left(needed, [*from_burstable, *from_guaranteed])), *from_burstable, *from_guaranteed]
 
 
-def _preemptable(pod: Pod, other: Pod) -> bool:
+def _preemptable(pod: PodRequests, other: PodRequests) -> bool:
     return not _critical(other) or _priority(pod) > _priority(other)
 
 
-def _asks(pod: Pod, resource: str) -> int:
+def _asks(pod: PodRequests, resource: str) -> int:
     """What a pod that goes counts for. A kubelet does not see its containers' requests here where the pod as a whole has some, nor its
     overhead of what it does not ask for (pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity)."""
     if resource == "pods":
@@ -403,15 +403,15 @@ def _asks(pod: Pod, resource: str) -> int:
     return _units(resource, own + _overhead(pod).get(resource, Fraction(0)) if own else own)
 
 
-def _left(needed: Mapping[str, int], goers: Iterable[Pod]) -> dict[str, int]:
+def _left(needed: Mapping[str, int], goers: Iterable[PodRequests]) -> dict[str, int]:
     goers = list(goers)
     left = {resource: amount - sum(_asks(goer, resource) for goer in goers) for resource, amount in needed.items()}
     return {resource: amount for resource, amount in left.items() if amount > 0}
 
 
-def _nearest(pods: Iterable[Pod], needed: Mapping[str, int]) -> list[Pod]:
+def _nearest(pods: Iterable[PodRequests], needed: Mapping[str, int]) -> list[PodRequests]:
     """One pod after the other, each the one that leaves least to be wished for, of those the smallest; of equals the kubelet takes any."""
-    pods, chosen = list(pods), list[Pod]()
+    pods, chosen = list(pods), list[PodRequests]()
     while needed:
         best = min(pods, key=lambda pod: (_distance(pod, needed), _asks(pod, "memory"), _asks(pod, "cpu")))
         pods.remove(best)
@@ -420,6 +420,6 @@ def _nearest(pods: Iterable[Pod], needed: Mapping[str, int]) -> list[Pod]:
     return chosen
 
 
-def _distance(pod: Pod, needed: Mapping[str, int]) -> float:
+def _distance(pod: PodRequests, needed: Mapping[str, int]) -> float:
     rests = ((amount - _asks(pod, resource)) / amount for resource, amount in needed.items())
     return sum(rest**2 for rest in rests if rest > 0)

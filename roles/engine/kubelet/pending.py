@@ -79,7 +79,7 @@ def pending_sentences(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]
     return [str(one) for one in pending_settings(kubelet, running)]
 
 
-def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.Field, younger: bool) -> Pending | None:
+def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.KubeletField, younger: bool) -> Pending | None:
     name, flag, now = known.path, known.flag, lookup(running, known.path)
     argv = [word.text for word in kubelet.service.argv]
     text = on_flags(kubelet.minor, flag, argv) if flag and name != GATES else None
@@ -123,7 +123,7 @@ def _over_defaults(kubelet: Kubelet) -> bool:
     return any(kubelet_config.read(kubelet.seen.data(path) or b"").get(_HARD) is not None for path in kubelet.dropin_paths)
 
 
-def reads_as_unset(known: schema.Field, value: Any) -> bool:
+def reads_as_unset(known: schema.KubeletField, value: Any) -> bool:
     """True for what a kubelet takes for not set: nothing, an empty map, list or text; and 0 where it cannot tell that from none."""
     if value is None or (not isinstance(value, (bool, int, float)) and not value):
         return True
@@ -167,5 +167,5 @@ def not_compared(kubelet: Kubelet) -> list[str]:
     return found
 
 
-def _not_compared(name: str, known: schema.Field | None) -> bool:
+def _not_compared(name: str, known: schema.KubeletField | None) -> bool:
     return f"{name}.".startswith(_TOLD_OTHERWISE) or (known is not None and known.kind == "list[object]")

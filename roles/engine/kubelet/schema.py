@@ -32,7 +32,7 @@ _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uint
 
 
 @dataclass(frozen=True)
-class Field:
+class KubeletField:
     """One field of KubeletConfiguration v1beta1, as one minor release has it.
 
     `path` is dotted, with `[]` for the items of a list of objects ("registerWithTaints[].key"). `kind` is one of string, bool, int32,
@@ -55,7 +55,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Flag:
+class KubeletFlag:
     """One flag of the kubelet, without its dashes. `kind`: string, bool, int32, int64, float, duration, list or map. `field`: the path of
     the field it sets, None where the configuration has none."""
 
@@ -118,7 +118,7 @@ def _known(minor: int) -> None:
 
 
 @cache
-def fields(minor: int) -> Mapping[str, Field]:
+def fields(minor: int) -> Mapping[str, KubeletField]:
     """Every field of a minor release (36 for 1.36) by its path, nested ones too. Raises LookupError for a minor that the table has not."""
     _known(minor)
     by_field: dict[str, str] = {}
@@ -130,7 +130,7 @@ def fields(minor: int) -> Mapping[str, Field]:
     for path, entry in _table()["fields"].items():
         since = entry["kind"][0][0]
         if since <= minor <= entry.get("to", minor):
-            found[path] = Field(
+            found[path] = KubeletField(
                 path,
                 _at(entry["kind"], minor),
                 since,
@@ -146,12 +146,12 @@ def fields(minor: int) -> Mapping[str, Field]:
 
 
 @cache
-def flags(minor: int) -> Mapping[str, Flag]:
+def flags(minor: int) -> Mapping[str, KubeletFlag]:
     """Every flag of a minor release by its name. Raises LookupError for a minor that is not in the table."""
     _known(minor)
     return MappingProxyType(
         {
-            name: Flag(name, entry["kind"], _at(entry.get("field", []), minor))
+            name: KubeletFlag(name, entry["kind"], _at(entry.get("field", []), minor))
             for name, entry in _table()["flags"].items()
             if entry.get("from", OLDEST) <= minor <= entry.get("to", minor)
         }
@@ -238,7 +238,7 @@ def _nested(path: str) -> str:
     return first + "".join(f": {{{part}" for part in rest) + ": ..." + "}" * len(rest)
 
 
-def _value(minor: int, field: Field, kind: str, value: object, path: str, shown: str) -> Iterator[Problem]:
+def _value(minor: int, field: KubeletField, kind: str, value: object, path: str, shown: str) -> Iterator[Problem]:
     if value is None:
         yield Problem(shown, value, "has no value (null): a kubelet takes it as not set, or stops", "leave the field out")
         return
@@ -295,7 +295,7 @@ def _called(value: object) -> str:
     return "a map" if isinstance(value, Mapping) else "a list" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"
 
 
-def _scalar(field: Field, kind: str, value: object, shown: str) -> Iterator[Problem]:
+def _scalar(field: KubeletField, kind: str, value: object, shown: str) -> Iterator[Problem]:
     if kind in _RANGES:
         low, high = _RANGES[kind]
         if isinstance(value, bool) or not isinstance(value, int):
@@ -328,7 +328,7 @@ def _scalar(field: Field, kind: str, value: object, shown: str) -> Iterator[Prob
         yield from _text(field, {"duration_or_int": "duration"}.get(kind, kind), value, shown)
 
 
-def _text(field: Field, kind: str, value: str, shown: str) -> Iterator[Problem]:
+def _text(field: KubeletField, kind: str, value: str, shown: str) -> Iterator[Problem]:
     kind = field.text or kind
     if kind == "duration" and not _is_duration(value):
         yield Problem(shown, value, f"is no duration: {value!r}", "write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)")

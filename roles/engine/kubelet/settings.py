@@ -35,7 +35,7 @@ _MERGED_RIGHT = 32
 FORMS_OF_THEIR_OWN = ("list[object]", "map[list[string]]")
 
 # Field, dots between its parts -> value, or formats.ABSENT to take it out of all sources.
-Wanted = Mapping[str, Any]
+WantedSettings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SettingEdits:
     argv: tuple[str, ...] = ()
 
 
-def edits(kubelet: Kubelet, wanted: Wanted, *, move_flags: bool = False) -> SettingEdits:
+def edits(kubelet: Kubelet, wanted: WantedSettings, *, move_flags: bool = False) -> SettingEdits:
     """The files that must change so that the kubelet's sources set `wanted`; a flag that beats the file is changed where it stands,
     or, with `move_flags`, taken out and written to the file. Raises Refusal."""
     if kubelet.dropin_folder and kubelet.minor <= _FILLED_UP:
@@ -117,7 +117,7 @@ class _Editor:
         self.notes: list[str] = []
         self.argv = list(kubelet.process.argv)
 
-    def edit(self, wanted: Wanted) -> SettingEdits:
+    def edit(self, wanted: WantedSettings) -> SettingEdits:
         for name, value in wanted.items():
             self._edit(name, value)
         self._verify(wanted)
@@ -247,7 +247,7 @@ class _Editor:
         for path, data in changed.items():
             self.sources = self.sources.with_file(path, data)
 
-    def _verify(self, wanted: Wanted) -> None:
+    def _verify(self, wanted: WantedSettings) -> None:
         """The sources are read again as the kubelet would: what was meant must come out. Raises Refusal."""
         order = self._order()
         main = next((self.configs[path] for path in order if not self.kubelet.is_dropin(path)), None)

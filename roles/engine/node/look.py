@@ -11,13 +11,13 @@ from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
 # Files and directories that a first look showed to be needed and did not read.
-Wanted = Callable[[Observation], tuple[list[str], list[str]]]
+FilesWanted = Callable[[Observation], tuple[list[str], list[str]]]
 LOOK_SECONDS = 60
 # Of processes that only have a component's name so many are told: anybody may start thousands.
 MOST_STRANGERS = 20
 
 
-class Answer(Protocol):
+class ShellAnswer(Protocol):
     """What a command printed, as lines, and its exit status."""
 
     @property
@@ -28,15 +28,15 @@ class Answer(Protocol):
     def stderr(self) -> list[str]: ...
 
 
-class Remote(Protocol):
+class Shell(Protocol):
     """A host of the inventory: it runs a POSIX sh script, and raises an error of its own where it does not answer."""
 
     @property
     def name(self) -> str: ...
-    def run(self, script: str, *, timeout: float | None = None) -> Answer: ...
+    def run(self, script: str, *, timeout: float | None = None) -> ShellAnswer: ...
 
 
-def look(remote: Remote, wanted: Wanted) -> Observation:
+def look(remote: Shell, wanted: FilesWanted) -> Observation:
     """Observe a node: one command, and a second one only where the first guessed a path wrong.
 
     Raises ObservationError where the node gives no whole answer, and the remote's own error where it does not answer.
@@ -48,7 +48,7 @@ def look(remote: Remote, wanted: Wanted) -> Observation:
     return seen
 
 
-def _ask(remote: Remote, files: list[str], directories: list[str]) -> Observation:
+def _ask(remote: Shell, files: list[str], directories: list[str]) -> Observation:
     script = rendered(files, directories)
     answer = remote.run(script, timeout=patient(LOOK_SECONDS))
     if answer.code != 0 or not answer.stdout:

@@ -102,7 +102,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Stranger:
+class OtherProcess:
     """A process that has a component's name and is not the node's own. It is left alone: nothing of it is read, run or believed.
     `why` is a key of `_STRANGERS`."""
 
@@ -165,7 +165,7 @@ class Observation:
     directories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     changes: dict[str, dict[str, str]] = field(default_factory=dict)
     programs: dict[str, str] = field(default_factory=dict)
-    strangers: tuple[Stranger, ...] = ()
+    strangers: tuple[OtherProcess, ...] = ()
     strangers_in_all: int = 0
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
-from roles.engine.node.model import File, FileKind, Observation, Process, Stranger, Unit
+from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
 
 # NAMESPACE_NAME, both as Kubernetes takes them (RFC 1123).
 _POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
@@ -71,7 +71,7 @@ class _Records:
         self.markers: list[str] = []
         self.processes: list[Process] = []
         self.static: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self.strangers: list[Stranger] = []
+        self.strangers: list[OtherProcess] = []
         self.programs: dict[str, str] = {}
         self.unit: Unit | None = None
         self.files: dict[str, File] = {}
@@ -140,9 +140,9 @@ def _in_pod(process: Process, static: Mapping[str, tuple[str, tuple[str, ...]]])
     return replace(process, pod_uid=uid, pods=pods)
 
 
-def _stranger(fields: list[str]) -> Stranger:
+def _stranger(fields: list[str]) -> OtherProcess:
     name, pid, uid, why = fields
-    found = Stranger(name, int(pid), int(uid), why)
+    found = OtherProcess(name, int(pid), int(uid), why)
     str(found)  # its reason is one that is known
     return found
 

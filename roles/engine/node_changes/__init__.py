@@ -1,21 +1,21 @@
 """The engine for changes of nodes. A capability gives pure functions; the engine surveys, asks, refuses, arranges, runs and shows."""
 
 from roles.engine.node_changes import report
-from roles.engine.node_changes.capability import Basis, Capability, Steps, Wishes, change_nodes, ended, from_data
+from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
-from roles.engine.node_changes.run import Run, Step, arrange
+from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
 
 __all__ = [
     "KUBELET",
     "Basis",
     "Capability",
     "ComponentPlan",
+    "DesiredByHost",
     "NodePlan",
-    "Run",
-    "Step",
+    "NodeRun",
+    "NodeStep",
     "Steps",
     "Verdicts",
-    "Wishes",
     "arrange",
     "change_nodes",
     "ended",

@@ -16,11 +16,11 @@ from roles.engine import kubeadm_config as kubeadm
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
-from roles.engine.node import Wanted
+from roles.engine.node import FilesWanted
 from roles.engine.node_changes import report as node_report
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
-from roles.engine.node_changes.run import Run, Step, arrange
-from roles.engine.proof import Node, Owed, Prover, Survey, survey
+from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
+from roles.engine.proof import Owed, Prover, Survey, SurveyedNode, survey
 from roles.engine.rollout import Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal, new_run_id, this_run
@@ -33,13 +33,13 @@ N = TypeVar("N", bound=NodePlan[Any])
 
 
 @dataclass(frozen=True)
-class Wishes(Generic[W]):
+class DesiredByHost(Generic[W]):
     """What is wanted: `by_host`, of the hosts that are to be changed, and of all hosts as plain data, for the record of the run.
     `wanted` is what the look reads of a node; `heading` stands above the plan."""
 
     by_host: Mapping[str, W]
     recorded: Mapping[str, Any]
-    wanted: Wanted = kubelet.wanted
+    wanted: FilesWanted = kubelet.wanted
     heading: str = ""
 
 
@@ -55,7 +55,7 @@ class HostData(Protocol):
 D = TypeVar("D", bound=HostData)
 
 
-def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) -> Wishes[D]:
+def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) -> DesiredByHost[D]:
     """What the hosts' data wants. `read` gives that of one (None: it wants nothing) and may raise Refusal; `nothing` is what to say
     where no host wants anything. Raises DeployError with all refusals."""
     refusals: list[object] = [*unreachable(fleet)]
@@ -73,7 +73,7 @@ def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) ->
     asked = {name for wish in found.values() for name in wish.only or ()}
     bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names))
     chosen = {host: wish for host, wish in found.items() if wish.only is None or host in wish.only}
-    return Wishes(chosen, {host: wish.data for host, wish in found.items()})
+    return DesiredByHost(chosen, {host: wish.data for host, wish in found.items()})
 
 
 # ---- what a capability gives
@@ -90,7 +90,7 @@ class Basis:
 
 
 # The steps of a run by host and component, in their order.
-Steps = Mapping[tuple[str, str], Step]
+Steps = Mapping[tuple[str, str], NodeStep]
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Capability(ABC, Generic[W, N]):
     the cluster's own objects comes before any node is touched, and not last.
     """
 
-    wishes: Wishes[W]
+    wishes: DesiredByHost[W]
     columns: ClassVar[tuple[str, ...]]
     writes_first: ClassVar[bool] = False
 
     @abstractmethod
-    def plan(self, basis: Basis, node: Node, wish: W) -> N:
+    def plan(self, basis: Basis, node: SurveyedNode, wish: W) -> N:
         """The plan of one node, from what was seen. Raises Refusal."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class Capability(ABC, Generic[W, N]):
     def writes(self, basis: Basis, plans: Sequence[N]) -> kubeadm.ClusterWrites:
         """What is written to kubeadm's ConfigMaps, so that it lasts. Raises DeployError."""
         members = [
-            kubeadm.Member(
+            kubeadm.ComponentDesired(
                 plan.host, plan.kubelet.node_name, planned.component, plan.kubelet.style == "kubeadm", planned.lasting, planned.write
             )
             for plan in plans
@@ -149,7 +149,7 @@ class Capability(ABC, Generic[W, N]):
         return []
 
 
-def ended(step: Step | None, unchanged: str) -> tuple[str, str, str]:
+def ended(step: NodeStep | None, unchanged: str) -> tuple[str, str, str]:
     """Outcome, seconds and proof, the last cells of a row. `unchanged`: how it is known that no change is needed (no step)."""
     if step is None:
         return "no change", "0", unchanged
@@ -169,7 +169,7 @@ def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name
     return Turns.of(prepare(fleet, capability), fleet, what, name)
 
 
-def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> Run:
+def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:
     """The run, with its plan shown. Raises DeployError."""
     asked = options.read(fleet.targets)
     wishes = capability.wishes
@@ -224,7 +224,7 @@ def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Excepti
     return basis.fleet.each(remotes, lambda remote: remote.run("sh -s", stdin=scripts[remote.name], timeout=patient(ask.ALL_SECONDS)))
 
 
-def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> Run:
+def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> NodeRun:
     found = basis.found
     changing, on = capability.order(basis, plans)
     apiservers = any(planned.component == "kube-apiserver" for planned in changing)
@@ -234,12 +234,12 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     info = this_run(basis.run_id, capability.wishes.recorded)
     writes = capability.writes(basis, plans)
 
-    def finish(run: Run) -> None:
+    def finish(run: NodeRun) -> None:
         _show_results(capability, basis, plans, writes, run)
         node_report.show_end(run)
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
-    run = Run(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
+    run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
     notes = [f"WARNING {', '.join(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += capability.notes(basis, plans)
     notes += [f"{plan.host}:\n{plan.outlook}" for plan in plans if plan.outlook]
@@ -254,7 +254,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     return run
 
 
-def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: ComponentPlan, apiservers: bool) -> Step:
+def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: ComponentPlan, apiservers: bool) -> NodeStep:
     assert planned.change is not None
     owed = Owed(
         plan.host,
@@ -273,7 +273,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
     def ready() -> str | None:
         return prover.ready() or capability.still(basis, plan, planned)
 
-    return Step(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
+    return NodeStep(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
 
 
 def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:
@@ -285,7 +285,7 @@ def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:
     return found
 
 
-def _show_results(capability: Capability[W, N], basis: Basis, plans: Sequence[N], writes: kubeadm.ClusterWrites, run: Run) -> None:
+def _show_results(capability: Capability[W, N], basis: Basis, plans: Sequence[N], writes: kubeadm.ClusterWrites, run: NodeRun) -> None:
     headers = [*capability.columns, "outcome", "s", "proof"]
     of_nodes = capability.rows(basis, plans, {(step.change.node, step.change.component): step for step in run.steps})
     of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 from roles.engine.control_plane import Component, places
-from roles.engine.kubeadm_config import Path, as_given
+from roles.engine.kubeadm_config import ConfigMapPath, as_given
 from roles.engine.kubelet import Kubelet, ask, blame
 from roles.engine.node import Process
 from roles.engine.transaction import Change, Effective, Refusal
@@ -36,8 +36,8 @@ class ComponentPlan:
     may_go: frozenset[str] = frozenset()
     effective: Effective = field(default_factory=Effective)
     undoes: str = ""
-    lasting: Mapping[Path, Any] = field(default_factory=dict)
-    write: Callable[[Mapping[str, Any], Mapping[Path, Any]], Mapping[Path, Any]] = as_given
+    lasting: Mapping[ConfigMapPath, Any] = field(default_factory=dict)
+    write: Callable[[Mapping[str, Any], Mapping[ConfigMapPath, Any]], Mapping[ConfigMapPath, Any]] = as_given
 
 
 P = TypeVar("P", bound=ComponentPlan)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.engine.bridge import show, show_lines
-from roles.engine.node_changes.run import Run, Step
+from roles.engine.node_changes.run import NodeRun, NodeStep
 from roles.engine.rollout import ClusterStep, counted
 from roles.engine.transaction import STABLE_SECONDS, Change, directory
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
 
-def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
+def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
     """Every change in its order: diff, restarts, what will be proven; then `notes`."""
     nodes = {step.change.node for step in run.steps}
     show(f"\nPlan of run {run.info.id}: {counted(len(run.steps), 'change')} on {counted(len(nodes), 'node')}{_beside(run)}")
@@ -31,7 +31,7 @@ def show_plan(run: Run, apiservers: int, notes: Sequence[str]) -> None:
         show_lines(f"\n{note}")
 
 
-def _beside(run: Run) -> str:
+def _beside(run: NodeRun) -> str:
     names = ", ".join(step.name for step in run.cluster_steps)
     return f", and of {names}" if names else ""
 
@@ -60,7 +60,7 @@ def _told(change: Change, apiservers: int) -> list[str]:
     return lines
 
 
-def show_end(run: Run) -> None:
+def show_end(run: NodeRun) -> None:
     """Where a run halted, why, the evidence, and what to type next."""
     show(f"\nRecord of the run: {run.record.path}")
     if not run.halted:
@@ -84,7 +84,7 @@ def show_end(run: Run) -> None:
         show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")
 
 
-def _show_failure(step: Step) -> None:
+def _show_failure(step: NodeStep) -> None:
     change, status = step.change, step.status
     if not step.touched:
         return

@@ -35,7 +35,7 @@ LAST_ANSWER_SECONDS = 30
 
 
 @dataclass
-class Step:
+class NodeStep:
     """One change in its turn. `ready` is asked right before it (a text: why not), `watch` sees each line of its log, `prove`
     judges it once it is applied. For the record: `effective`, the values in effect before and after; `undoes`, the change it undoes."""
 
@@ -54,7 +54,7 @@ class Step:
     touched: bool = False
 
 
-def arrange(steps: Sequence[Step], control_plane: Collection[str], pace: Pace, on: bool) -> list[Stage[Step]]:
+def arrange(steps: Sequence[NodeStep], control_plane: Collection[str], pace: Pace, on: bool) -> list[Stage[NodeStep]]:
     """The stages of a run from its steps in their wanted order; `control_plane` are hosts. The first worker, the canary, soaks."""
     components = [step for step in steps if step.change.kind != "kubelet"]
     kubelets = [step for step in steps if step.change.kind == "kubelet"]
@@ -64,7 +64,7 @@ def arrange(steps: Sequence[Step], control_plane: Collection[str], pace: Pace, o
     return stages(components, workers, [step for step in kubelets if step not in workers], pace, on)
 
 
-class Run(LockedRun):
+class NodeRun(LockedRun):
     """Drives the steps of all stages, in greenlets of its own; every host waits for its own result.
 
     `first` and `last` are the cluster's own: before any node is touched, and after every one of them is confirmed. The first failure
@@ -76,10 +76,10 @@ class Run(LockedRun):
     def __init__(
         self,
         info: RunInfo,
-        stages: Sequence[Stage[Step]],
+        stages: Sequence[Stage[NodeStep]],
         fleet: Fleet,
         take_over: str,
-        finish: Callable[[Run], None],
+        finish: Callable[[NodeRun], None],
         *,
         first: Sequence[ClusterStep] = (),
         last: Sequence[ClusterStep] = (),
@@ -95,7 +95,7 @@ class Run(LockedRun):
         targets = [remote.name for remote in fleet.targets]
         self._speaker = self.steps[-1].change.node if self.steps else self._keeper.name if self._keeper.name in targets else targets[0]
         self._done = {step.change.node: Event() for step in self.steps}
-        self.failed: list[Step] = []
+        self.failed: list[NodeStep] = []
 
     @property
     def cluster_steps(self) -> list[ClusterStep]:
@@ -155,7 +155,7 @@ class Run(LockedRun):
         state = "confirmed" if step.outcome == "confirmed" else "staged"
         self._keep(self._cluster_id(step), state, [planned, ended] if ended else [planned])
 
-    def _carry_out(self, step: Step) -> None:
+    def _carry_out(self, step: NodeStep) -> None:
         begun = time.monotonic()
         show(f"\n[{step.order}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
         own = current_task()
@@ -184,7 +184,7 @@ class Run(LockedRun):
         if all(other.outcome == "confirmed" for other in self.steps if other.change.node == step.change.node):
             self._done[step.change.node].set()
 
-    def _transact(self, step: Step, planned: Mapping[str, Any]) -> None:
+    def _transact(self, step: NodeStep, planned: Mapping[str, Any]) -> None:
         """Lay the change down, apply it, prove it, and let the node keep it or put it back."""
         change = step.change
         remote = self._remotes[change.node]
@@ -244,7 +244,7 @@ class Run(LockedRun):
             with contextlib.suppress(RemoteError):
                 remote.run(f'sh "{script(change.id)}" record {encoded}', timeout=patient(CONFIRM_SECONDS))
 
-    def _prove(self, step: Step, status: Status) -> Proof:
+    def _prove(self, step: NodeStep, status: Status) -> Proof:
         self._say(step, "proving")
         proof = step.prove(status)
         if step.change.soak and not proof.problems:
@@ -305,10 +305,10 @@ class Run(LockedRun):
             raise RemoteError(f"{remote.name}: change.sh gave no status: {said}")
         return status
 
-    def _end_of(self, step: Step) -> dict[str, object]:
+    def _end_of(self, step: NodeStep) -> dict[str, object]:
         return end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
 
-    def _say(self, step: Step, text: str) -> None:
+    def _say(self, step: NodeStep, text: str) -> None:
         show(f"  {step.change.node} {step.change.component}: {text}")
 
 
@@ -316,12 +316,12 @@ def _refusal(proof: Proof) -> str:
     return "not proven: " + "; ".join(proof.problems)
 
 
-def _encoded(step: Step, proof: Proof, seconds: float) -> str:
+def _encoded(step: NodeStep, proof: Proof, seconds: float) -> str:
     record = end_record(step.change.id, "confirmed", "", proof.how, seconds)
     return base64.b64encode(json.dumps(record).encode()).decode()
 
 
-def _verdict(step: Step, proof: Proof, seconds: float) -> str:
+def _verdict(step: NodeStep, proof: Proof, seconds: float) -> str:
     if proof.problems:
         return f"revert {' '.join(_refusal(proof).split())}\n"
     return f"confirm {_encoded(step, proof, seconds)}\n"

@@ -29,12 +29,12 @@ from roles.engine.object_changes.names import (
     object_name,
     value_problem,
 )
-from roles.engine.object_changes.outcome import Foreign, Gone, NotDone, Refused, RevertFailed, Undone, Unknown
+from roles.engine.object_changes.outcome import Foreign, Gone, NotDone, RevertFailed, Undone, Unknown, WriteRefused
 from roles.engine.object_changes.planned import (
     FieldChange,
     NotUndone,
-    Path,
-    Plan,
+    ObjectPath,
+    ObjectPlan,
     field_changes,
     field_way_back,
     judged,
@@ -43,7 +43,7 @@ from roles.engine.object_changes.planned import (
 )
 from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
 from roles.engine.object_changes.run import Consents, ObjectRun
-from roles.engine.object_changes.session import API_WAIT, REFUSED, Reached, Session, open_session, reach
+from roles.engine.object_changes.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
 
 __all__ = [
     "API_WAIT",
@@ -52,6 +52,7 @@ __all__ = [
     "LOOK_AGAIN",
     "REFUSED",
     "RESOURCES_OF_KINDS",
+    "ConnectedCluster",
     "Consents",
     "FieldChange",
     "FieldWriter",
@@ -61,19 +62,19 @@ __all__ = [
     "NotDone",
     "NotUndone",
     "Object",
+    "ObjectPath",
+    "ObjectPlan",
     "ObjectRun",
-    "Path",
-    "Plan",
-    "Reached",
-    "Refused",
     "Request",
     "RevertFailed",
     "RollOuts",
     "Session",
     "Undone",
     "Unknown",
+    "WriteRefused",
     "api_object",
     "class_of",
+    "connect_cluster",
     "controller",
     "dry_run",
     "field_changes",
@@ -92,7 +93,6 @@ __all__ = [
     "object_name",
     "only_ours",
     "open_session",
-    "reach",
     "refuse_foreign",
     "replicas",
     "report",

@@ -19,7 +19,7 @@ from roles.engine.object_changes import api_object
 from roles.engine.object_changes import report as object_report
 from roles.engine.object_changes.api_object import Object
 from roles.engine.object_changes.outcome import Foreign, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.object_changes.planned import FieldChange, Path, Plan, W, told
+from roles.engine.object_changes.planned import FieldChange, ObjectPath, ObjectPlan, W, told
 from roles.engine.object_changes.rolling import LOOK_AGAIN
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
@@ -50,7 +50,7 @@ def dry_run(writes: Sequence[W], session: Session, ask: Callable[[W, Api], str])
     return shown
 
 
-def show_plan(run: ObjectRun, plan: Plan[W]) -> None:
+def show_plan(run: ObjectRun, plan: ObjectPlan[W]) -> None:
     """The writes with their diffs and notes, and what was dropped; where there is nothing to do, the table."""
     show(f"\nPlan of run {run.info.id}: {len(plan.actions)} changes of the cluster's objects")
     for number, action in enumerate(plan.actions, 1):
@@ -74,7 +74,7 @@ class Request:
 
     verb: Literal["apply", "patch"]
     body: Mapping[str, Any]
-    paths: Collection[Path]
+    paths: Collection[ObjectPath]
 
     def send(self, api: Api, path: str, there: Object, *, force: bool, dry_run: bool = False) -> dict[str, Any]:
         """To that very version of the object: nothing that came after the look is written over unseen. Raises ApiError."""
@@ -99,15 +99,15 @@ class FieldWriter(ABC, Generic[C]):
     # ---- what the capability says
 
     @abstractmethod
-    def values(self, item: Object) -> Mapping[Path, Any]:
+    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
         """All fields of an object that the capability knows, by path; what is not set is left out."""
 
     @abstractmethod
-    def requests(self, item: Object, wanted: Mapping[Path, Any]) -> list[Request]:
+    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
         """What gives an object these fields, None: not set. The fields of others stay."""
 
     @abstractmethod
-    def managers(self, item: Object, path: Path) -> list[str]:
+    def managers(self, item: Object, path: ObjectPath) -> list[str]:
         """Who owns a field (roles/priority_classes/live.py, managers)."""
 
     @abstractmethod
@@ -212,7 +212,7 @@ class FieldWriter(ABC, Generic[C]):
             raise Foreign(f"somebody else changed it meanwhile ({seen}): it is left as they have it")
         return found
 
-    def _send(self, change: C, request: Request, there: Object, wanted: Mapping[Path, Any]) -> Object:
+    def _send(self, change: C, request: Request, there: Object, wanted: Mapping[ObjectPath, Any]) -> Object:
         """Raises as Session.written."""
         part = {path: wanted[path] for path in request.paths}
 
@@ -221,7 +221,7 @@ class FieldWriter(ABC, Generic[C]):
 
         return self.session.written(change.path, lambda api: request.send(api, change.path, there, force=self._force), done)
 
-    def _differ(self, found: Object, wanted: Mapping[Path, Any]) -> list[Path]:
+    def _differ(self, found: Object, wanted: Mapping[ObjectPath, Any]) -> list[ObjectPath]:
         now = self.values(found)
         return [path for path, value in wanted.items() if now.get(path) != value]
 

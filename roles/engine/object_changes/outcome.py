@@ -19,7 +19,7 @@ class Unknown(NotDone):
     outcome = "unknown"
 
 
-class Refused(NotDone):
+class WriteRefused(NotDone):
     """The API server refused the request, so nothing was changed; says why."""
 
 

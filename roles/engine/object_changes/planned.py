@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from roles.engine.object_changes.api_object import Object, uid
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 
-Path = tuple[str, ...]
+ObjectPath = tuple[str, ...]
 
 #: How an object ended in a run that then has nothing of that run, by its outcome.
 _LEFT = {
@@ -38,7 +38,7 @@ W = TypeVar("W", bound=Write)
 
 
 @dataclass
-class Plan(Generic[W]):
+class ObjectPlan(Generic[W]):
     """`actions` in their order; `unchanged` are (object, why), `kept` dropped objects that stay, `refusals` why not to go on."""
 
     actions: list[W] = field(default_factory=list)
@@ -67,11 +67,11 @@ class FieldChange:
     shown: str = ""
 
     @property
-    def after(self) -> dict[Path, Any]:
+    def after(self) -> dict[ObjectPath, Any]:
         return {one.path: one.after for one in self.fields}
 
 
-def field_changes(before: Mapping[Path, Any], wanted: Mapping[Path, Any]) -> tuple[ChangedField, ...]:
+def field_changes(before: Mapping[ObjectPath, Any], wanted: Mapping[ObjectPath, Any]) -> tuple[ChangedField, ...]:
     """Those of the wanted fields that are not so yet."""
     return tuple(ChangedField(path, before.get(path), after) for path, after in wanted.items() if before.get(path) != after)
 
@@ -83,7 +83,7 @@ class NotUndone(Exception):
     """Why an object cannot be put back, with the way out."""
 
 
-def judged(plan: Plan[Any], one: ChangedObject, judge: Callable[[ChangedObject], W | str]) -> W | None:
+def judged(plan: ObjectPlan[Any], one: ChangedObject, judge: Callable[[ChangedObject], W | str]) -> W | None:
     """The write that puts one object of a record back; or why there is none, noted in the plan. `judge` gives the one or the other, and
     raises NotUndone or ValueError."""
     if one.outcome in _LEFT:
@@ -110,7 +110,7 @@ def judged(plan: Plan[Any], one: ChangedObject, judge: Callable[[ChangedObject],
 
 
 def refuse_foreign(
-    changed: Sequence[ChangedField], now: Mapping[Path, Any], owners: Callable[[Path], Sequence[str]], force: bool
+    changed: Sequence[ChangedField], now: Mapping[ObjectPath, Any], owners: Callable[[ObjectPath], Sequence[str]], force: bool
 ) -> None:  # fmt: skip
     """Raises NotUndone where a field is neither what it was before the run nor what the run made of it. `owners` of a field: the others."""
     other = [
@@ -133,14 +133,14 @@ def as_said(value: Any) -> str:
 def field_way_back(
     record: ObjectsRecord,
     objects: Mapping[str, Object],
-    values: Callable[[Object], Mapping[Path, Any]],
-    owners: Callable[[Object, Path], Sequence[str]],
+    values: Callable[[Object], Mapping[ObjectPath, Any]],
+    owners: Callable[[Object, ObjectPath], Sequence[str]],
     *,
     force: bool,
-) -> Plan[FieldChange]:
+) -> ObjectPlan[FieldChange]:
     """What undoing a run on fields comes to. `objects` by path, as they are now; `values` are all fields that the capability knows of one,
     `owners` the managers of a field other than daytwo."""
-    plan = Plan[FieldChange]()
+    plan = ObjectPlan[FieldChange]()
 
     def judge(one: ChangedObject) -> FieldChange | str:
         found = objects.get(one.path)

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from roles.engine import bridge
 from roles.engine.api import (
     Api,
+    ApiConnectionLost,
     ApiError,
     Conflict,
-    ConnectionLost,
     Forbidden,
     ForwardingForbidden,
     Invalid,
@@ -66,7 +66,7 @@ class Session:
             try:
                 return self._once(ask, what)
             except (ApiError, NoApi) as error:
-                passing = isinstance(error, (NoApi, ConnectionLost)) or error.passing
+                passing = isinstance(error, (NoApi, ApiConnectionLost)) or error.passing
                 # An API server that just came back answers 403 until it has read its RBAC rules.
                 if not passing and not (settling and isinstance(error, Forbidden)):
                     raise
@@ -166,7 +166,7 @@ def _raise_refused(refused: ApiError | None, deadline: Deadline) -> None:
 
 
 @dataclass(frozen=True)
-class Reached:
+class ConnectedCluster:
     """`nodes` and `units` (of their kubelets) by the name of the node in the cluster, `names` of those nodes by host."""
 
     found: Survey
@@ -176,7 +176,7 @@ class Reached:
     names: dict[str, str]
 
 
-def reach(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> Reached:
+def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> ConnectedCluster:
     """The nodes looked at, whether --limit left them out or not (those of the inventory that answer), and a way to the API, which may be
     away for `wait` seconds. Raises DeployError."""
     bridge.stop(unreachable(fleet))
@@ -184,7 +184,7 @@ def reach(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> Reach
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
     found = survey(fleet, [remote for remote in fleet.inventory if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
-    return Reached(
+    return ConnectedCluster(
         found,
         open_session(fleet, found, kubeconfig, wait),
         {node.kubelet.node_name: node.remote for node in found.nodes.values()},

@@ -27,11 +27,11 @@ REVISIONS = {"Deployment": "replicasets", "DaemonSet": "controllerrevisions"}
 #: spec.terminationGracePeriodSeconds where it is not set (pkg/apis/core/v1/defaults.go).
 _GRACE = 30
 
-Verdict = Literal["", "done", "left", "failed"]
+RolloutVerdict = Literal["", "done", "left", "failed"]
 
 
 @dataclass(frozen=True)
-class Progress:
+class RolloutProgress:
     """`done`: every pod is of the newest template and available; `failed`: why its own controller gave up, or ""."""
 
     done: bool
@@ -39,21 +39,21 @@ class Progress:
     failed: str = ""
 
 
-def progress(kind: str, item: Object) -> Progress:
+def progress(kind: str, item: Object) -> RolloutProgress:
     """Of a Deployment, StatefulSet or DaemonSet."""
     status = item.get("status") or {}
     if int(status.get("observedGeneration") or 0) < int(item["metadata"].get("generation") or 0):
-        return Progress(False, "its controller has not seen the change yet")
+        return RolloutProgress(False, "its controller has not seen the change yet")
     wanted = replicas(kind, item)
     if kind == "DaemonSet":
         updated, available = _count(status, "updatedNumberScheduled"), _count(status, "numberAvailable")
-        return Progress(updated >= wanted and available >= wanted, _told(updated, available, wanted))
+        return RolloutProgress(updated >= wanted and available >= wanted, _told(updated, available, wanted))
     updated, available = _count(status, "updatedReplicas"), _count(status, "availableReplicas")
     told = _told(updated, available, wanted)
     if kind == "StatefulSet":
         same = status.get("updateRevision") == status.get("currentRevision")
         # A set that never changed counts its pods as current only.
-        return Progress(same and _count(status, "readyReplicas") >= wanted and available >= wanted, told)
+        return RolloutProgress(same and _count(status, "readyReplicas") >= wanted and available >= wanted, told)
     old = _count(status, "replicas") - updated
     failed = next(
         (str(found.get("message") or _TIMED_OUT) for found in conditions(item) if found.get("reason") == _TIMED_OUT),
@@ -61,7 +61,7 @@ def progress(kind: str, item: Object) -> Progress:
     )
     if old > 0:
         told += f", {old} old ones still there"
-    return Progress(not failed and updated >= wanted and old <= 0 and available >= updated, told, failed)
+    return RolloutProgress(not failed and updated >= wanted and old <= 0 and available >= updated, told, failed)
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Wait:
             return self.timeout
         return self.served + min(self._grace + self.margin, self.timeout)
 
-    def judge(self, passed: float, state: Progress, old: Collection[Object]) -> Verdict:
+    def judge(self, passed: float, state: RolloutProgress, old: Collection[Object]) -> RolloutVerdict:
         """ "": go on; done; left: the new pods all serve, and old ones are still there when the wait is over; failed."""
         if state.done:
             self.served = passed if self.served is None else self.served

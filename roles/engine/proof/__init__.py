@@ -3,7 +3,7 @@
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates
 from roles.engine.proof.prover import Owed, Proof, Prover
-from roles.engine.proof.survey import Node, Survey, survey
+from roles.engine.proof.survey import Survey, SurveyedNode, survey
 from roles.engine.proof.versions import Looked, with_versions
 
 __all__ = [
@@ -11,11 +11,11 @@ __all__ = [
     "Cluster",
     "Looked",
     "NoApi",
-    "Node",
     "Owed",
     "Proof",
     "Prover",
     "Survey",
+    "SurveyedNode",
     "UnmetField",
     "UnmetGate",
     "survey",

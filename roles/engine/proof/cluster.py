@@ -13,8 +13,8 @@ from urllib.parse import quote
 from roles.engine.api import (
     TIMEOUT,
     Api,
+    ApiConnectionLost,
     ApiError,
-    ConnectionLost,
     Credentials,
     EtcdAccess,
     EtcdError,
@@ -27,8 +27,8 @@ from roles.engine.api import (
     Members,
     NodeUsage,
     NotFound,
-    Pod,
-    Run,
+    PodStatus,
+    RunCommand,
     TunnelApi,
     Unusable,
     component_metrics,
@@ -71,7 +71,7 @@ class NoApi(Exception):
 
 
 @dataclass(frozen=True)
-class _Node:
+class _ApiNode:
     remote: Remote
     credentials: Credentials
     kubeconfig_path: str
@@ -104,7 +104,7 @@ class Cluster:
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, _ApiNode] = {}
         self._servers: dict[str, _Server] = {}
         self._forbidden: dict[tuple[str, tuple[str, int]], ForwardingForbidden] = {}
         self._why: list[str] = []
@@ -126,7 +126,7 @@ class Cluster:
             for path, file in seen.files.items():
                 if path.endswith(f"/{name}") and file.data is not None and remote.name not in self._nodes:
                     try:
-                        self._nodes[remote.name] = _Node(remote, parse_kubeconfig(file.data), path, components)
+                        self._nodes[remote.name] = _ApiNode(remote, parse_kubeconfig(file.data), path, components)
                     except KubeconfigError as error:
                         self._why.append(f"{remote.name}: {path}: {error}")
         if remote.name not in self._nodes:
@@ -137,20 +137,20 @@ class Cluster:
         node = self._nodes[host]
         return self._through(node, node.components[component].address, component == "kube-apiserver")
 
-    def _through(self, node: _Node, address: tuple[str, int], verify: bool = True, timeout: float = TIMEOUT) -> Api:
+    def _through(self, node: _ApiNode, address: tuple[str, int], verify: bool = True, timeout: float = TIMEOUT) -> Api:
         """What serves at `address` as seen from a node; without `verify` no apiserver, and kubectl is no way to it."""
         host = node.remote.name
         try:
             # One that was lost while others were worked on.
             node.remote.ensure_connected()
         except RemoteError as error:
-            raise ConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "connect to the node again") from error
+            raise ApiConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "connect to the node again") from error
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
             if transport is None and verify and not node.remote.by_ssh:
                 return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None or not transport.is_active():
-                raise ConnectionLost(host, "/", "there is no SSH connection to go through", "connect to the node again")
+                raise ApiConnectionLost(host, "/", "there is no SSH connection to go through", "connect to the node again")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
             try:
                 tunnel.probe(timeout)
@@ -176,7 +176,7 @@ class Cluster:
                     return api  # it serves; what may be read shows with each request
                 except ApiError as error:
                     tried.append(str(error))
-                    lost = lost or isinstance(error, ConnectionLost)
+                    lost = lost or isinstance(error, ApiConnectionLost)
             if not lost or time.monotonic() >= until:
                 break
             time.sleep(LOOK_AGAIN_SECONDS)
@@ -188,7 +188,7 @@ class Cluster:
         while True:
             try:
                 return ask((find or self.api)())
-            except ConnectionLost:
+            except ApiConnectionLost:
                 if time.monotonic() >= until:
                     raise
                 time.sleep(LOOK_AGAIN_SECONDS)
@@ -252,7 +252,7 @@ class Cluster:
         """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiError or NoApi."""
         return self._asked(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
 
-    def pods(self, node_name: str) -> list[Pod]:
+    def pods(self, node_name: str) -> list[PodStatus]:
         """The pods on a node, as the API has them. Raises ApiError or NoApi."""
         return self._asked(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
 
@@ -339,7 +339,7 @@ class Cluster:
             what = f"the kube-apiserver at {address[0]}:{address[1]}, which no node of the inventory has (default/kubernetes names it),"
             yield from self._not_ready(self._nodes[asked], address, what)
 
-    def _not_ready(self, node: _Node, address: tuple[str, int], what: str) -> Iterator[_Problem]:
+    def _not_ready(self, node: _ApiNode, address: tuple[str, int], what: str) -> Iterator[_Problem]:
         try:
             node.remote.ensure_connected()
             self._through(node, address, timeout=LOOK_SECONDS).get_raw("/readyz", LOOK_SECONDS)
@@ -379,7 +379,7 @@ def put_out(metrics: str) -> dict[str, int]:
 def _problem(text: str, error: ApiError) -> _Problem:
     # An apiserver that has just started answers 403 until it has read its RBAC rules.
     passing = error.passing or isinstance(error, Forbidden)
-    return _Problem(text, passing, not error.passing and not isinstance(error, ConnectionLost))
+    return _Problem(text, passing, not error.passing and not isinstance(error, ApiConnectionLost))
 
 
 def _addresses(api: Api, slices: dict[str, Any]) -> list[tuple[str, int]]:
@@ -413,7 +413,7 @@ def _node_addresses(api: Api, node_name: str) -> set[str]:
     return {str(entry.get("address")) for entry in (found.get("status") or {}).get("addresses") or ()}
 
 
-def _runner(remote: Remote) -> Run:
+def _runner(remote: Remote) -> RunCommand:
     def run(command: str) -> tuple[bool, str, str]:
         answer = remote.run(command, timeout=patient(RUN_SECONDS))
         return answer.code == 0, "\n".join(answer.stdout), "\n".join(answer.stderr)

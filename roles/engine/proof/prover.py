@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from roles.engine.api import ApiError, Pod
+from roles.engine.api import ApiError, PodStatus
 from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.proof.cluster import Cluster, NoApi
@@ -57,7 +57,7 @@ class Prover:
     def __init__(self, cluster: Cluster, owed: Owed) -> None:
         self._cluster = cluster
         self._owed = owed
-        self._pods: list[Pod] | None = None
+        self._pods: list[PodStatus] | None = None
         self._lease: datetime | None = None
 
     def ready(self) -> str | None:

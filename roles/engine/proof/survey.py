@@ -9,14 +9,14 @@ from roles.engine import control_plane, kubelet
 from roles.engine.bridge import Fleet, Remote, stop
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet
-from roles.engine.node import Observation, Wanted, look
+from roles.engine.node import FilesWanted, Observation, look
 from roles.engine.proof.cluster import Cluster
 from roles.engine.proof.versions import Looked, with_versions
 from roles.engine.transaction import Refusal, in_flight
 
 
 @dataclass(frozen=True)
-class Node:
+class SurveyedNode:
     """One node as it was seen."""
 
     remote: Remote
@@ -30,14 +30,14 @@ class Survey:
     """The nodes that are to be changed, by host; all that were looked at; the cluster; why not to go on, over all nodes; and what has a
     component's name and is none."""
 
-    nodes: dict[str, Node] = field(default_factory=dict)
-    looked_at: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, SurveyedNode] = field(default_factory=dict)
+    looked_at: dict[str, SurveyedNode] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
     refusals: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
 
 
-def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wanted) -> Survey:
+def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubelet.wanted) -> Survey:
     """Look at `targets`, and at the control-plane nodes of the inventory. Raises DeployError where one of those is unreachable.
 
     A node that is in the middle of a change is refused.
@@ -72,7 +72,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: Wanted = kubelet.wan
         # As it was found before, with the versions in their places.
         its_kubelet = kubelet.find(known[one.remote.name])
         components = control_plane.find(its_kubelet)
-        found.looked_at[one.remote.name] = node = Node(one.remote, its_kubelet.seen, its_kubelet, components)
+        found.looked_at[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet.seen, its_kubelet, components)
         if one.remote in targets:
             found.nodes[one.remote.name] = node
     return found

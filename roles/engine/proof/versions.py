@@ -21,7 +21,7 @@ SECONDS = 5
 ALL_SECONDS = 60
 
 
-class Api(Protocol):
+class VersionSource(Protocol):
     """Of roles.engine.proof.Cluster what is asked here."""
 
     def nodes(self) -> dict[str, dict[str, Any]]: ...
@@ -38,10 +38,10 @@ class Looked:
     components: Mapping[str, Component] = field(default_factory=dict)
 
 
-Each = Callable[[Sequence[Remote], Callable[[Remote], dict[int, str]]], Mapping[str, dict[int, str] | Exception]]
+AskEach = Callable[[Sequence[Remote], Callable[[Remote], dict[int, str]]], Mapping[str, dict[int, str] | Exception]]
 
 
-def with_versions(cluster: Api, looked: Sequence[Looked], each: Each) -> dict[str, Observation]:
+def with_versions(cluster: VersionSource, looked: Sequence[Looked], each: AskEach) -> dict[str, Observation]:
     """The observations, by host, with the versions of the kubelet and the components; None stays where nobody told one.
 
     `each` does something on many nodes at once. A binary is asked only where the API did not tell (roles.engine.kubelet.ask.ask_version).
@@ -87,7 +87,7 @@ def _certain(answer: dict[int, str] | Exception) -> dict[int, str]:
     return answer
 
 
-def _by_api(cluster: Api, one: Looked) -> dict[int, str]:
+def _by_api(cluster: VersionSource, one: Looked) -> dict[int, str]:
     found: dict[int, str] = {}
     for name, component in one.components.items():
         try:

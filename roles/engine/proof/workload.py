@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from roles.engine.api import Container, Pod
+from roles.engine.api import ContainerStatus, PodStatus
 
 # Why a kubelet fails pods that it puts out, or does not take back when it starts (pkg/kubelet/eviction: Reason;
 # pkg/kubelet/preemption; pkg/kubelet/lifecycle/predicate.go).
@@ -15,7 +15,7 @@ _NO_ROOM = "OutOf"
 _OVER = ("Succeeded", "Failed")
 
 
-def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str], may_go: Collection[str] = ()) -> list[str]:
+def hurt(before: Iterable[PodStatus], after: Iterable[PodStatus], announced: Collection[str], may_go: Collection[str] = ()) -> list[str]:
     """What happened to pods that the plan had not announced.
 
     `announced` are the names of pods that may be restarted; `may_go` those (as NAMESPACE/NAME) of which the plan told, with consent,
@@ -38,7 +38,7 @@ def hurt(before: Iterable[Pod], after: Iterable[Pod], announced: Collection[str]
     return problems
 
 
-def gone(before: Iterable[Pod], after: Iterable[Pod], may_go: Collection[str] = ()) -> list[str]:
+def gone(before: Iterable[PodStatus], after: Iterable[PodStatus], may_go: Collection[str] = ()) -> list[str]:
     """Pods that failed between the two or that their kubelet put out, as NAMESPACE/NAME (REASON).
 
     One of `may_go` that ended with 0 is among them, though a job's pod may have done so by itself.
@@ -69,7 +69,7 @@ class Count:
         return "; ".join(parts)
 
 
-def count(before: Iterable[Pod], after: Collection[Pod], announced: Collection[str], may_go: Collection[str] = ()) -> Count:
+def count(before: Iterable[PodStatus], after: Collection[PodStatus], announced: Collection[str], may_go: Collection[str] = ()) -> Count:
     """What became of each pod that ran. A pod that is not there any more is no harm by itself, since anybody may delete one at any time;
     but it was not seen unharmed either. `announced` and `may_go` as for `hurt`; those that were restarted, or went, are named elsewhere.
     """
@@ -95,7 +95,7 @@ def count(before: Iterable[Pod], after: Collection[Pod], announced: Collection[s
     return Count(unharmed, tuple(completed), tuple(missing))
 
 
-def _why_missing(pod: Pod, new: Collection[Pod]) -> str:
+def _why_missing(pod: PodStatus, new: Collection[PodStatus]) -> str:
     if pod.mirror:
         changed = any(_where(other) == _where(pod) and other.mirror for other in new)
         return "a static pod, whose manifest was changed meanwhile" if changed else "a static pod, whose manifest is gone"
@@ -104,7 +104,7 @@ def _why_missing(pod: Pod, new: Collection[Pod]) -> str:
     return _by_whom(pod, new)
 
 
-def _by_whom(pod: Pod, new: Collection[Pod]) -> str:
+def _by_whom(pod: PodStatus, new: Collection[PodStatus]) -> str:
     if not pod.controller:
         return "nothing replaces it"
     for other in new:
@@ -113,34 +113,34 @@ def _by_whom(pod: Pod, new: Collection[Pod]) -> str:
     return f"of {pod.controller}, which has not replaced it on this node"
 
 
-def _key(pod: Pod) -> tuple[str, str]:
+def _key(pod: PodStatus) -> tuple[str, str]:
     """What makes it the same pod. The API's picture of a static pod is created again by its kubelet, and gets another UID; what it is a
     picture of has its config hash (pkg/kubelet/types: ConfigHashAnnotationKey)."""
     return (_where(pod), pod.config_hash) if pod.mirror and pod.config_hash else ("", pod.uid)
 
 
-def _ended(pod: Pod) -> bool:
+def _ended(pod: PodStatus) -> bool:
     """Not by itself, and not by somebody who deleted it: what ends of an old roll-out, or is scaled down, tells its last phase before it
     is gone. A kubelet that fails a pod gives its reason (pkg/kubelet: rejectPod, eviction), and one that is over is deleted at once."""
     return pod.put_out or (pod.phase == "Failed" and not (pod.deleted and not pod.reason))
 
 
-def _how(pod: Pod) -> str:
+def _how(pod: PodStatus) -> str:
     return f"failed ({_reason(pod)})" if pod.phase == "Failed" else f"was {_reason(pod)}"
 
 
-def _reason(pod: Pod) -> str:
+def _reason(pod: PodStatus) -> str:
     return pod.reason or ("put out by its kubelet" if pod.put_out else "ended" if pod.phase == "Succeeded" else "no reason given")
 
 
-def _where(pod: Pod) -> str:
+def _where(pod: PodStatus) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _found_no_room(pod: Pod) -> bool:
+def _found_no_room(pod: PodStatus) -> bool:
     return pod.put_out or (pod.phase == "Failed" and (pod.reason in _PUT_OUT or pod.reason.startswith(_NO_ROOM)))
 
 
-def _ran(container: Container) -> bool:
+def _ran(container: ContainerStatus) -> bool:
     """One that waits to be started again (CrashLoopBackOff) is not hurt by being started."""
     return container.ready or container.running_since is not None

@@ -48,7 +48,7 @@ class Turns:
 
 
 #: How a deploy goes on once its work is done: with its hosts' turns, with an exit status of its own, or (None) no further.
-Outcome = Turns | int | None
+Continuation = Turns | int | None
 
 
 def no_data(_: Fleet) -> None:
@@ -57,7 +57,7 @@ def no_data(_: Fleet) -> None:
 
 def deploying(
     title: str, read: Callable[[Fleet], W], *, all_reachable: bool = False, of_cluster: bool = False
-) -> Callable[[Callable[[Fleet, W], Outcome]], Callable[[], None]]:
+) -> Callable[[Callable[[Fleet, W], Continuation]], Callable[[], None]]:
     """Makes a deploy of a function that gets the hosts and what `read` makes of their data, and returns how to go on.
 
     `all_reachable`: a host that is unreachable is refused. (Without, the work shows it as not read.) `of_cluster`: the data of all hosts
@@ -65,8 +65,8 @@ def deploying(
     any host, where a host's data has a key that no deploy reads.
     """
 
-    def decorate(work: Callable[[Fleet, W], Outcome]) -> Callable[[], None]:
-        def prepare(fleet: Fleet) -> Outcome:
+    def decorate(work: Callable[[Fleet, W], Continuation]) -> Callable[[], None]:
+        def prepare(fleet: Fleet) -> Continuation:
             bridge.stop(unknown_key_refusals(fleet, of_cluster))
             bridge.stop(unreachable(fleet) if all_reachable else ())
             return work(fleet, read(fleet))

@@ -92,7 +92,7 @@ _NAME = r"""\\*["']?[\w./-]+\\*["']?[ \t]*:"""
 _MAP = re.compile(rf"\{{[ \t]*(?:\}}|$|{_NAME})", re.MULTILINE)
 _NO_PROSE = re.compile(rf"[\[{{#-]|{_NAME}(?:\s|$)", re.MULTILINE)
 
-Span = tuple[int, int]
+SecretSpan = tuple[int, int]
 
 
 def mask_text(text: str) -> str:
@@ -206,7 +206,7 @@ def _masked_spans(text: str) -> str:
     return "".join(shown) + text[done:]
 
 
-def _secret(match: re.Match[str], text: str) -> Span | None:
+def _secret(match: re.Match[str], text: str) -> SecretSpan | None:
     kind = match.lastgroup or ""
     if kind == "key":
         return _value_of_key(_Key(text, *match.span(kind)))
@@ -254,7 +254,7 @@ def _line_end(text: str, start: int) -> int:
     return len(text) if found < 0 else found
 
 
-def _value_of_key(key: _Key) -> Span | None:
+def _value_of_key(key: _Key) -> SecretSpan | None:
     text = key.text
     if not is_secret(key.name):
         return None
@@ -279,7 +279,7 @@ def _value_of_key(key: _Key) -> Span | None:
     return _value(key, start, key.line_end, whole_line=whole_line)
 
 
-def _value_of_flag(key: _Key) -> Span | None:
+def _value_of_flag(key: _Key) -> SecretSpan | None:
     """The value in the next word, or in the next item of a list."""
     text = key.text
     if _is_switch(key.name):
@@ -296,7 +296,7 @@ def _value_of_flag(key: _Key) -> Span | None:
     return None
 
 
-def _value(key: _Key, start: int, end: int, whole_line: bool = False, in_flow: bool = False) -> Span | None:
+def _value(key: _Key, start: int, end: int, whole_line: bool = False, in_flow: bool = False) -> SecretSpan | None:
     """The value that begins at `start`; it ends before `end`."""
     text = key.text
     if start >= end or (key.around and text.startswith(key.around, start)):
@@ -327,7 +327,7 @@ def _reach(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
     return match.end() if match else start
 
 
-def _kept_plain(text: str, start: int, end: int) -> Span | None:
+def _kept_plain(text: str, start: int, end: int) -> SecretSpan | None:
     """The span without blanks at its end; None where it holds nothing to hide."""
     end = start + len(text[start:end].rstrip())
     return None if start == end or PLAIN.fullmatch(text, start, end) else (start, end)
@@ -341,7 +341,7 @@ def _closing(text: str, quote: str, start: int, end: int) -> int | None:
     return None if found < 0 else found
 
 
-def _quoted(text: str, start: int, end: int) -> Span | None:
+def _quoted(text: str, start: int, end: int) -> SecretSpan | None:
     """What is between the quotes that open at `start`; to the end of the line where they do not close there."""
     opening = _QUOTE.match(text, start)
     assert opening is not None  # the caller has seen one
@@ -360,7 +360,7 @@ def _quoted(text: str, start: int, end: int) -> Span | None:
     return _kept_plain(text, inner, closing)
 
 
-def _yaml_value(key: _Key, start: int) -> Span | None:
+def _yaml_value(key: _Key, start: int) -> SecretSpan | None:
     """The value of a key that begins a line. As YAML has it, it may go on below, where lines are indented further."""
     text = key.text
     if _BLOCK.match(text, start, key.line_end):
@@ -376,7 +376,7 @@ def _yaml_value(key: _Key, start: int) -> Span | None:
     return (span[0], scalar[1]) if span and scalar else span
 
 
-def _below(key: _Key, stop: re.Pattern[str] | None = None) -> Span | None:
+def _below(key: _Key, stop: re.Pattern[str] | None = None) -> SecretSpan | None:
     """The lines after the key's that are indented further, from the first sign to the last; as far as none begins with `stop`."""
     text, end = key.text, key.line_end
     marks = " \t+-" if text[key.line] in "+-" else " \t"
@@ -391,7 +391,7 @@ def _below(key: _Key, stop: re.Pattern[str] | None = None) -> Span | None:
     return (end - len(block.lstrip()), key.line_end + len(block.rstrip())) if block.strip() else None
 
 
-def _items_below(key: _Key) -> Span | None:
+def _items_below(key: _Key) -> SecretSpan | None:
     """The items of the list below a key, if they are scalars. In YAML they may stand in the key's own column."""
     text, end = key.text, key.line_end
     first: int | None = None

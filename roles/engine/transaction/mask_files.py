@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import PurePosixPath
 
-from roles.engine.editing import FormatError, Mapped, Node, envfile, unit, words, yaml_text
+from roles.engine.editing import FormatError, Mapped, YamlNode, envfile, unit, words, yaml_text
 from roles.engine.transaction.mask import (
     MASKED,
     PLAIN,
@@ -223,7 +223,7 @@ class _Manifest:
         self.text = text
         self.parts: list[_Part] = []
 
-    def look(self, node: Node, parent: str) -> None:
+    def look(self, node: YamlNode, parent: str) -> None:
         """`parent`: the key whose value it is, or an item of it."""
         if node.kind == "scalar":
             self._text(node)
@@ -243,7 +243,7 @@ class _Manifest:
             if item.kind != "scalar":
                 self.look(item, parent)
 
-    def _text(self, node: Node) -> None:
+    def _text(self, node: YamlNode) -> None:
         start, end = self._inner(node)
         if node.style == '"' and "\\" in self.text[start:end]:
             # With its escapes it is not the text that it stands for, so that nothing can be left of it.
@@ -254,7 +254,7 @@ class _Manifest:
     def _put(self, start: int, end: int, show: Callable[[str], str]) -> None:
         self.parts.append((start, end, show(self.text[start:end])))
 
-    def _hide(self, key: Node, node: Node, variable: bool) -> bool:
+    def _hide(self, key: YamlNode, node: YamlNode, variable: bool) -> bool:
         """Mask a value whole; False where it has nothing to hide, or, under the name of a secret, is a map or a list of maps."""
         if node.kind == "scalar":
             start, end = self._inner(node)
@@ -275,7 +275,7 @@ class _Manifest:
         self._put(start, end, _whole)
         return True
 
-    def _inner(self, node: Node) -> tuple[int, int]:
+    def _inner(self, node: YamlNode) -> tuple[int, int]:
         """Where a scalar's text stands: without its anchor, tag and quotes, without the head of a block."""
         found = _PROPERTIES.match(self.text, node.start, node.end)
         start, end = found.end() if found else node.start, node.end
@@ -285,6 +285,6 @@ class _Manifest:
         return (head.end() if head else start), end
 
 
-def _is_gates(item: Node, parent: str) -> bool:
+def _is_gates(item: YamlNode, parent: str) -> bool:
     names = [value.text for key, value in item.pairs if key.text == "name"]
     return parent == _ARGUMENTS and [name.replace("_", "-") for name in names] == [_GATES]

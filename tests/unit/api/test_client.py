@@ -296,7 +296,7 @@ def test_with_patience_a_slow_answer_is_waited_for(api: face.Api, server: ApiSer
 def test_a_lost_ssh_connection_is_not_waited_on(api: face.Api, ssh: SshServer, clock: Clock) -> None:
     ssh.close()
     begun = clock.now
-    with pytest.raises(face.ConnectionLost, match="connect to the node again"):
+    with pytest.raises(face.ApiConnectionLost, match="connect to the node again"):
         api.get_raw("/", wait=30)
     assert clock.now - begun < 5
 

@@ -123,7 +123,7 @@ def test_results() -> None:
     assert (failed.phase, failed.reason, failed.containers) == ("Failed", "Evicted", ())
     assert failed.put_out and not running.put_out
     assert running.config_hash == "h"
-    assert running.containers == (face.Container("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
+    assert running.containers == (face.ContainerStatus("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from roles.engine import api as face
 from roles.engine.api.client import tls_way_out
-from roles.engine.api.errors import Gone, owners, rbac_refusal
+from roles.engine.api.errors import Expired, owners, rbac_refusal
 from roles.engine.api.tunnel import Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 
@@ -147,7 +147,7 @@ def test_a_list_that_was_forgotten_is_asked_for_anew_as_a_whole(api: face.Api, s
     assert face.list_objects(api, "/api/v1/pods", page=1) == [{"n": 1}, {"n": 2}]
     assert len(asked) == 3
     server.answer = lambda path, who: (410, b"")
-    with pytest.raises(Gone):
+    with pytest.raises(Expired):
         face.list_objects(api, "/api/v1/pods")
 
 

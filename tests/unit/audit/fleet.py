@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roles.audit.drift import Wishes
+from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.model import Report
 from roles.audit.view import View, view
@@ -114,7 +114,7 @@ def many(count: int = 300) -> tuple[Report, list[order.NodeOrder]]:
         views.append(make(host, **changes, configuration=configuration))
     orders = [_order(view.host, number) for number, view in enumerate(views)]
     found = report(
-        views, {view.host: Wishes() for view in views}, None, load(), made=MADE, target=37, orders=orders, not_known=(), failures=()
+        views, {view.host: HostDesired() for view in views}, None, load(), made=MADE, target=37, orders=orders, not_known=(), failures=()
     )
     return found, orders
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.audit import configmaps, drift, stale, strays, text, versions
-from roles.audit.drift import Wishes
+from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.model import Finding
 from roles.audit.view import View
@@ -48,7 +48,7 @@ def one(found: Iterable[Finding]) -> Finding:
 
 def test_a_clean_cluster_has_no_findings() -> None:
     views = [make("cp1", groups=("control_plane",), **control_plane()), make("w1"), make("w2")]
-    wishes = {view.host: Wishes(gates_model.read(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
+    wishes = {view.host: HostDesired(gates_model.read(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
     found = report(views, wishes, _lasting(), load(), made=MADE, target=37)
     assert found.findings == () and found.code == 0
 
@@ -314,8 +314,8 @@ def test_targets_that_are_not_known(value: Any, words: str) -> None:
 # ---- the inventory
 
 
-def _wishes(**values: Any) -> Wishes:
-    return Wishes(
+def _wishes(**values: Any) -> HostDesired:
+    return HostDesired(
         gates_model.read("w1", values.get), fields_model.read("w1", values.get), eviction_model.read("w1", values.get)
     )  # fmt: skip
 
@@ -353,7 +353,7 @@ def test_the_same_in_other_words_is_no_drift() -> None:
 
 
 def test_data_that_cannot_be_meant() -> None:
-    assert of(drift.findings(make(), Wishes(problems=("feature_gates: x",)))) == [("warning", "inventory", None, None)]
+    assert of(drift.findings(make(), HostDesired(problems=("feature_gates: x",)))) == [("warning", "inventory", None, None)]
     assert of(drift.findings(make(), _wishes(kubelet_config="maxPodz=1"))) == [("warning", "inventory", None, None)]
 
 
@@ -363,7 +363,7 @@ def test_data_that_cannot_be_meant() -> None:
 def test_flags_that_beat_a_file() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     flags = b'KUBELET_EXTRA_ARGS="--max-pods=50 --feature-gates=NodeSwap=true --eviction-hard=memory.available<100Mi,nodefs.available<5%"\n'
-    found = list(drift.findings(make(files={CONFIG: data, EXTRA: flags}), Wishes()))
+    found = list(drift.findings(make(files={CONFIG: data, EXTRA: flags}), HostDesired()))
     assert {(each.kind, each.file, each.line, each.name) for each in found} == {
         ("flag-beats-file", CONFIG, line(data, "NodeSwap"), "NodeSwap"),
         ("flag-beats-file", CONFIG, line(data, "maxPods"), "maxPods"),
@@ -373,7 +373,7 @@ def test_flags_that_beat_a_file() -> None:
 
 
 def test_a_flag_that_says_what_the_file_says() -> None:
-    assert of(drift.findings(make(files={CONFIG: config(), EXTRA: b"KUBELET_EXTRA_ARGS=--max-pods=110\n"}), Wishes())) == []
+    assert of(drift.findings(make(files={CONFIG: config(), EXTRA: b"KUBELET_EXTRA_ARGS=--max-pods=110\n"}), HostDesired())) == []
 
 
 # ---- siblings

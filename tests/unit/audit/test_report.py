@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.audit.drift import Wishes
+from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.matrix import group, matrix
 from roles.audit.model import TITLES, Finding, Kind, Report, Severity, in_order, schema
@@ -29,7 +29,7 @@ def fleet() -> tuple[Report, list[NodeOrder]]:
 
 
 def made(*views: View, failures: tuple[str, ...] = ()) -> Report:
-    return report(views, {view.host: Wishes() for view in views}, None, load(), made=MADE, failures=failures)
+    return report(views, {view.host: HostDesired() for view in views}, None, load(), made=MADE, failures=failures)
 
 
 def finding(severity: Severity = Severity.note, node: str = "w1", kind: Kind = "gate", **more: object) -> Finding:

@@ -13,7 +13,7 @@ from roles import priority_classes as objects
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import Wishes, of_the_cluster, wishes
+from roles.checks.model import NodeDesired, of_the_cluster, wishes
 from roles.engine.api.metrics import GateMetric
 from roles.engine.control_plane.facts import COMPONENTS
 from roles.priority_classes.class_facts import LiveClasses
@@ -25,7 +25,7 @@ SCHEDULER = ("kube-scheduler",)
 CONTROL_PLANE = {"kube-apiserver": APISERVER, "kube-scheduler": SCHEDULER}
 
 
-def wanting(**data: Any) -> Wishes:
+def wanting(**data: Any) -> NodeDesired:
     return wishes("w1", data.get)
 
 
@@ -244,7 +244,7 @@ def test_workloads_and_their_class() -> None:
 
 def test_the_cluster_without_an_api_or_without_wishes() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
-    assert isinstance(desired, objects.Desired)
+    assert isinstance(desired, objects.DesiredClasses)
     assert [one.outcome for one in judge.cluster(desired, "the API is away")] == ["unknown", "skip"]
     assert {one.outcome for one in judge.cluster(None, LiveClasses())} == {"skip"}
 

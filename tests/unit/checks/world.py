@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.checks import judge
 from roles.checks.evidence import KUBELET, Evidence, Health, Moment, of_observation
-from roles.checks.model import Wishes
+from roles.checks.model import NodeDesired
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -53,10 +53,10 @@ def evidence(
     )
 
 
-def verdicts(found: Evidence, wishes: Wishes | None = None) -> dict[str, tuple[str, str]]:
-    return {result.check: (result.outcome, result.why) for result in judge.node(found, wishes or Wishes())}
+def verdicts(found: Evidence, wishes: NodeDesired | None = None) -> dict[str, tuple[str, str]]:
+    return {result.check: (result.outcome, result.why) for result in judge.node(found, wishes or NodeDesired())}
 
 
-def failed(found: Evidence, wishes: Wishes | None = None) -> dict[str, str]:
+def failed(found: Evidence, wishes: NodeDesired | None = None) -> dict[str, str]:
     """Why each check that fails does."""
     return {check: why for check, (outcome, why) in verdicts(found, wishes).items() if outcome == "fail"}

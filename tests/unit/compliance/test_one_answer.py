@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roles.audit import drift
-from roles.audit.drift import Wishes
+from roles.audit.drift import HostDesired
 from roles.audit.view import view
 from roles.checks.model import wishes
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
@@ -42,7 +42,7 @@ def answers(
         seen = replace(seen, effective=dict.fromkeys(effective, "the API is away"), configuration="the API is away")
     looked = replace(view(seen.seen), **({"running": effective, "configuration": configuration} if asked else {}))
     wanted = wishes("w1", data.get)
-    found = drift.findings(looked, Wishes(wanted.gates, wanted.fields, wanted.eviction))
+    found = drift.findings(looked, HostDesired(wanted.gates, wanted.fields, wanted.eviction))
     told = {str(each.name) for each in found if each.kind == "drift"}
     about = ("-gates", "kubelet-settings", "eviction-thresholds")
     return told, {check for check, (outcome, _) in verdicts(seen, wanted).items() if outcome == "fail" and check.endswith(about)}

@@ -13,17 +13,17 @@ from roles.engine import control_plane, kubelet
 from roles.engine.control_plane.facts import COMPONENTS, ControlPlane
 from roles.engine.node import parse
 from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.proof.survey import Node
+from roles.engine.proof.survey import SurveyedNode
 from roles.engine.transaction.model import FileEdit
 from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
-from roles.feature_gates.model import Desired
+from roles.feature_gates.model import DesiredGates
 from roles.history.plan import Undo
 from tests.unit.history.test_history import change, recorded
 from tests.unit.node import node
 
 FOLDER = "/etc/kubernetes/manifests"
-ON = Desired(feature_gates={"A": True}, all_components=True)
+ON = DesiredGates(feature_gates={"A": True}, all_components=True)
 RUNNING = {name: (name, "--v=2") for name in COMPONENTS}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in RUNNING.items()}
 FLAG = "--feature-gates=A=true"
@@ -64,7 +64,7 @@ def look(manifests: Mapping[str, bytes], running: Mapping[str, Sequence[str]] = 
     return control_plane.look(kubelet.find(parse("n1", node.answer(manifests=manifests, components=running, **answer))))
 
 
-def plan(manifests: Mapping[str, bytes], desired: Desired = ON, **answer: Any) -> planning.NodeGates:
+def plan(manifests: Mapping[str, bytes], desired: DesiredGates = ON, **answer: Any) -> planning.NodeGates:
     return planning.make("r1", parse("n1", node.answer(**{"manifests": manifests, "components": RUNNING, **answer})), desired)
 
 
@@ -168,7 +168,7 @@ def test_one_that_is_started_through_something_else_is_named_and_left(way: str) 
     assert warning.startswith(f"kube-scheduler is left as it is: {FOLDER}/kube-scheduler.yaml starts kube-scheduler {way}")
     with pytest.raises(Refusal, match=re.escape(way) + ".* begin with kube-scheduler itself, or leave kube-scheduler out with components="):
         plan(manifests)
-    others = Desired(feature_gates={"A": True}, all_components=True, components=("kube-apiserver", "kubelet"))
+    others = DesiredGates(feature_gates={"A": True}, all_components=True, components=("kube-apiserver", "kubelet"))
     assert list(edited(plan(manifests, others))) == ["kube-apiserver.yaml"]
 
 
@@ -184,7 +184,7 @@ def test_one_whose_manifest_is_unknown_is_refused_only_where_it_is_to_be_changed
         with pytest.raises(Refusal, match=r"kube-apiserver runs as a static pod, and no manifest in .* has such a container"):
             plan(manifests)
         for component in ("kubelet", "kube-scheduler"):
-            narrowed = Desired(feature_gates={"A": True}, all_components=True, components=(component,))
+            narrowed = DesiredGates(feature_gates={"A": True}, all_components=True, components=(component,))
             assert plan(manifests, narrowed).planned[0].change is not None
 
 
@@ -272,7 +272,7 @@ def test_where_it_is_not_clear_which_is_the_nodes_own_nothing_of_it_is_edited(ca
     assert list(look(manifests).components) == list(COMPONENTS)
     with pytest.raises(Refusal, match=words):
         plan(manifests)
-    narrowed = Desired(feature_gates={"A": True}, all_components=True, components=("kubelet", "kube-apiserver"))
+    narrowed = DesiredGates(feature_gates={"A": True}, all_components=True, components=("kubelet", "kube-apiserver"))
     made = plan(manifests, narrowed)
     assert list(edited(made)) == ["kube-apiserver.yaml"]
     assert any(warning.startswith("kube-scheduler is left as it is: ") for warning in made.warnings)
@@ -292,7 +292,7 @@ def test_nothing_is_undone_where_another_file_makes_the_same_pod_by_now(force: b
         manifests = {**MANIFESTS, "kube-scheduler.yaml": new, **more}
         seen = parse("w1", node.answer(manifests=manifests, components=RUNNING))
         there = kubelet.find(seen)
-        node_seen = Node(None, seen, there, control_plane.find(there))  # type: ignore[arg-type]  # nothing is run there
+        node_seen = SurveyedNode(None, seen, there, control_plane.find(there))  # type: ignore[arg-type]  # nothing is run there
         return history._plan("r2", node_seen, [made], force)
 
     def put_back(plan: NodePlan[Undo]) -> bytes | None:

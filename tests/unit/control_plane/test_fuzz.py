@@ -16,14 +16,14 @@ from roles.engine.editing.errors import FormatError
 from roles.engine.node import parse
 from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
-from roles.feature_gates.model import Desired
+from roles.feature_gates.model import DesiredGates
 from tests.unit.control_plane.test_company import COMPANY, FOLDER, pod
 from tests.unit.node import node
 
 Files = dict[str, bytes]
 Running = dict[str, tuple[str, ...]]
-ON = Desired(feature_gates={"Alpha": True}, all_components=True)
-ABSENT = Desired(feature_gates={"Alpha": "absent"}, all_components=True)
+ON = DesiredGates(feature_gates={"Alpha": True}, all_components=True)
+ABSENT = DesiredGates(feature_gates={"Alpha": "absent"}, all_components=True)
 
 _components = st.sampled_from(COMPONENTS)
 _names = st.sampled_from(
@@ -112,13 +112,13 @@ def test_any_directory(data: st.DataObject, files: Files) -> None:
     assert found.components.keys() == running.keys(), "what runs is known, whatever its file is like"
     assert all(len(warning) < 1500 and warning.isascii() and warning.isprintable() for warning in found.warnings)
     # What is not clear keeps nobody from changing the kubelet alone.
-    alone = Desired(feature_gates={"Alpha": True}, all_components=True, components=("kubelet",))
+    alone = DesiredGates(feature_gates={"Alpha": True}, all_components=True, components=("kubelet",))
     assert _edits(planning.make("r1", seen, alone)) == {}
     for name in COMPONENTS:
-        _check(files, running, name, Desired(feature_gates={"Alpha": True}, all_components=True, components=(name,)))
+        _check(files, running, name, DesiredGates(feature_gates={"Alpha": True}, all_components=True, components=(name,)))
 
 
-def _check(files: Files, running: Running, name: str, wanted: Desired) -> None:
+def _check(files: Files, running: Running, name: str, wanted: DesiredGates) -> None:
     try:
         edits = _edits(planning.make("r1", _look(files, running), wanted))
     except Refusal as refusal:

@@ -264,9 +264,9 @@ def test_a_refusal_names_the_containers_there_are() -> None:
 
 
 def test_read() -> None:
-    container = manifest.Container("kube-apiserver", ("kube-apiserver", "--v=2"))
-    assert manifest.read(pod(COMMAND).encode()) == manifest.Pod("kube-system", "kube-apiserver", (container,))
-    assert manifest.read(b"kind: Pod\nmetadata: {name: a}\n") == manifest.Pod("default", "a", ())
+    container = manifest.ManifestContainer("kube-apiserver", ("kube-apiserver", "--v=2"))
+    assert manifest.read(pod(COMMAND).encode()) == manifest.ManifestPod("kube-system", "kube-apiserver", (container,))
+    assert manifest.read(b"kind: Pod\nmetadata: {name: a}\n") == manifest.ManifestPod("default", "a", ())
     for text, rule in ((b"kind: List\n", "is not a Pod"), (b"a\n", "no map"), (b"[]", "no map"), (b"", "is empty")):
         with pytest.raises(FormatError, match=rule):
             manifest.read(text)

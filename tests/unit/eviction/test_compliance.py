@@ -12,7 +12,7 @@ from roles.engine.kubelet.facts import find
 from roles.engine.kubelet.thresholds import DEFAULT_HARD, SIGNALS
 from roles.eviction import wanted
 from roles.eviction.compliance import unmet
-from roles.eviction.model import Desired
+from roles.eviction.model import DesiredThresholds
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -29,7 +29,7 @@ RUNNING: dict[str, Any] = {"evictionHard": dict(DEFAULT_HARD), "evictionPressure
 
 
 def told(data: dict[str, Any], running: dict[str, Any] = RUNNING) -> list[str]:
-    return [str(one) for one in unmet(Desired(**data), KUBELET, running)]
+    return [str(one) for one in unmet(DesiredThresholds(**data), KUBELET, running)]
 
 
 def test_signal_by_signal() -> None:
@@ -60,7 +60,7 @@ def test_other_fields() -> None:
     st.dictionaries(st.sampled_from(SIGNALS), st.sampled_from(["100Mi", "1Gi", "5%", "0%"])),
 )
 def test_nothing_is_unmet_exactly_where_nothing_is_to_be_written(hard: dict[str, str], running: dict[str, str]) -> None:
-    desired = Desired(eviction_hard=hard)  # type: ignore[arg-type]
+    desired = DesiredThresholds(eviction_hard=hard)  # type: ignore[arg-type]
     found = unmet(desired, KUBELET, {"evictionHard": running})
     assert bool(found) == bool(wanted.fields(desired, {"evictionHard": running}))
     assert {one.key for one in found} <= {*hard}
@@ -68,4 +68,4 @@ def test_nothing_is_unmet_exactly_where_nothing_is_to_be_written(hard: dict[str,
 
 @pytest.mark.parametrize(("kubelet", "missed"), [(KUBELET, True), (FLAGS_ONLY, False)])
 def test_without_a_configuration_file_there_are_no_defaults(kubelet: Any, missed: bool) -> None:
-    assert bool(unmet(Desired(eviction_hard={"memory.available": "absent"}), kubelet, {})) is missed  # type: ignore[dict-item]
+    assert bool(unmet(DesiredThresholds(eviction_hard={"memory.available": "absent"}), kubelet, {})) is missed  # type: ignore[dict-item]

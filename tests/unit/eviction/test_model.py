@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from roles.engine.kubelet.thresholds import SIGNALS, parse_reclaim, parse_threshold
 from roles.engine.transaction.refusal import Refusal
 from roles.eviction import model
-from roles.eviction.model import Desired
+from roles.eviction.model import DesiredThresholds
 
 
-def read(**data: Any) -> Desired | None:
+def read(**data: Any) -> DesiredThresholds | None:
     return model.read("w1", data.get)
 
 

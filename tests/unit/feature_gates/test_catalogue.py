@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roles.feature_gates import catalogue, refresh
-from roles.feature_gates.catalogue import SPECIAL, Gate, Stage
+from roles.feature_gates.catalogue import SPECIAL, Gate, GateStage
 from roles.feature_gates.model import COMPONENTS
 
 TEXT = resources.files("roles.feature_gates").joinpath("gates.json").read_text(encoding="utf-8")
@@ -26,39 +26,39 @@ def gate(name: str) -> Gate:
     ("name", "minor", "stage"),
     [
         ("InPlacePodVerticalScaling", 26, None),
-        ("InPlacePodVerticalScaling", 27, Stage("Alpha", False)),
-        ("InPlacePodVerticalScaling", 32, Stage("Alpha", False)),
-        ("InPlacePodVerticalScaling", 33, Stage("Beta", True)),
-        ("InPlacePodVerticalScaling", 35, Stage("GA", True, True)),
-        ("HPAScaleToZero", 21, Stage("Alpha", False)),
-        ("HPAScaleToZero", 36, Stage("Alpha", False)),
-        ("AdmissionWebhookMatchConditions", 32, Stage("GA", True, True)),
+        ("InPlacePodVerticalScaling", 27, GateStage("Alpha", False)),
+        ("InPlacePodVerticalScaling", 32, GateStage("Alpha", False)),
+        ("InPlacePodVerticalScaling", 33, GateStage("Beta", True)),
+        ("InPlacePodVerticalScaling", 35, GateStage("GA", True, True)),
+        ("HPAScaleToZero", 21, GateStage("Alpha", False)),
+        ("HPAScaleToZero", 36, GateStage("Alpha", False)),
+        ("AdmissionWebhookMatchConditions", 32, GateStage("GA", True, True)),
         ("AdmissionWebhookMatchConditions", 33, None),
         # The versions listed since say PreAlpha; the release had it as Alpha.
-        ("MutatingAdmissionPolicy", 31, Stage("Alpha", False)),
+        ("MutatingAdmissionPolicy", 31, GateStage("Alpha", False)),
         ("MutatingAdmissionPolicy", 29, None),
         # Locked by the versions listed in 1.36, and not by the releases before.
-        ("TopologyManagerPolicyOptions", 35, Stage("GA", True)),
-        ("TopologyManagerPolicyOptions", 36, Stage("GA", True, True)),
+        ("TopologyManagerPolicyOptions", 35, GateStage("GA", True)),
+        ("TopologyManagerPolicyOptions", 36, GateStage("GA", True, True)),
         # As it was before the gate existed: no component of that time knows it.
         ("AggregatedDiscoveryRemoveBetaType", 32, None),
-        ("AggregatedDiscoveryRemoveBetaType", 33, Stage("Deprecated", True)),
+        ("AggregatedDiscoveryRemoveBetaType", 33, GateStage("Deprecated", True)),
         # The next minor, which is not released.
-        ("HPAScaleToZero", 37, Stage("Beta", True)),
+        ("HPAScaleToZero", 37, GateStage("Beta", True)),
         ("AnyVolumeDataSource", 37, None),
         ("APIServerWebhookAuthenticationToken", 36, None),
-        ("APIServerWebhookAuthenticationToken", 37, Stage("Alpha", False)),
+        ("APIServerWebhookAuthenticationToken", 37, GateStage("Alpha", False)),
     ],
 )
-def test_stages(name: str, minor: int, stage: Stage | None) -> None:
+def test_stages(name: str, minor: int, stage: GateStage | None) -> None:
     assert gate(name).at(minor) == stage
 
 
 def test_a_gate_is_emulated_as_the_newer_binary_lists_it() -> None:
     mutating = gate("MutatingAdmissionPolicy")
     assert mutating.at(36, 31) is None, "a 1.36 binary does not know it at 1.31, though 1.31 did"
-    assert mutating.at(36, 32) == Stage("Alpha", False)
-    assert gate("AggregatedDiscoveryRemoveBetaType").at(36, 32) == Stage("GA", False)
+    assert mutating.at(36, 32) == GateStage("Alpha", False)
+    assert gate("AggregatedDiscoveryRemoveBetaType").at(36, 32) == GateStage("GA", False)
     assert gate("AdmissionWebhookMatchConditions").at(36, 32) is None, "what the binary no longer has it cannot emulate"
 
 

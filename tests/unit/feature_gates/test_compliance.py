@@ -11,7 +11,7 @@ from roles.engine.api.metrics import GateMetric
 from roles.engine.control_plane.facts import Component
 from roles.engine.kubelet.facts import Kubelet
 from roles.feature_gates.compliance import sourced, unmet, wanted_of
-from roles.feature_gates.model import Desired
+from roles.feature_gates.model import DesiredGates
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -98,5 +98,5 @@ def test_a_manifest_that_cannot_be_read_sets_nothing() -> None:
     ],
 )
 def test_what_is_wanted_of_a_kubelet(data: dict[str, Any], expected: dict[str, bool | None]) -> None:
-    desired = Desired(feature_gates={"kube:NodeSwap": True, "HPAScaleToZero": "absent"}, **data)  # type: ignore[dict-item]
+    desired = DesiredGates(feature_gates={"kube:NodeSwap": True, "HPAScaleToZero": "absent"}, **data)  # type: ignore[dict-item]
     assert wanted_of("w1", "kubelet", its_kubelet().process, desired) == expected

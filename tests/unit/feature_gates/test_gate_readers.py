@@ -7,7 +7,7 @@ import pytest
 from roles.engine.api.metrics import GateMetric
 from roles.feature_gates import gate_readers as reach
 from roles.feature_gates import reported_gates as told
-from roles.feature_gates.catalogue import Stage, load
+from roles.feature_gates.catalogue import GateStage, load
 from roles.feature_gates.gate_readers import LeftOut
 from roles.feature_gates.model import COMPONENTS
 
@@ -73,9 +73,9 @@ HELP = """
 
 def test_help_is_read() -> None:
     assert told.parse_help(HELP) == {
-        "HPAScaleToZero": Stage("Alpha", False),
-        "APIResponseCompression": Stage("Beta", True),
-        "Fresh": Stage("Beta", True),
+        "HPAScaleToZero": GateStage("Alpha", False),
+        "APIResponseCompression": GateStage("Beta", True),
+        "Fresh": GateStage("Beta", True),
     }
 
 
@@ -100,7 +100,7 @@ def test_differences() -> None:
     metrics["HPAScaleToZero"] = GateMetric("BETA", True)
     del metrics["APIResponseCompression"]
     live = told.overlay("kube-apiserver", 36, metrics, {}, {})
-    assert live == {"Fresh": Stage("Beta", True), "HPAScaleToZero": Stage("Beta", True), "APIResponseCompression": None}
+    assert live == {"Fresh": GateStage("Beta", True), "HPAScaleToZero": GateStage("Beta", True), "APIResponseCompression": None}
     sentences = told.differences("kube-apiserver", 36, live, ["Fresh", "HPAScaleToZero", "APIResponseCompression", "StorageVersionAPI"])
     assert sentences == [
         "Fresh: the catalogue of gates says unknown for 1.36, this kube-apiserver says Beta, on by default: its word counts",
@@ -112,5 +112,5 @@ def test_differences() -> None:
 def test_help_tells_the_default_of_a_gate_that_is_set() -> None:
     metrics = metrics_as_the_catalogue_has(36)
     metrics["HPAScaleToZero"] = GateMetric("BETA", False)
-    live = told.overlay("kubelet", 36, metrics, {"HPAScaleToZero": Stage("Beta", True)}, {"HPAScaleToZero": False})
-    assert live == {"HPAScaleToZero": Stage("Beta", True)}
+    live = told.overlay("kubelet", 36, metrics, {"HPAScaleToZero": GateStage("Beta", True)}, {"HPAScaleToZero": False})
+    assert live == {"HPAScaleToZero": GateStage("Beta", True)}

@@ -14,18 +14,18 @@ from roles.engine.node_changes.node_plan import Verdicts, question, question_pre
 from roles.engine.proof.effective import unmet_gates
 from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
-from roles.feature_gates.model import COMPONENTS, Desired, read
+from roles.feature_gates.model import COMPONENTS, DesiredGates, read
 from roles.feature_gates.verdict import Subject
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
-ON = Desired(feature_gates={"A": True})
-ABSENT = Desired(feature_gates={"A": "absent"})  # type: ignore[dict-item]
+ON = DesiredGates(feature_gates={"A": True})
+ABSENT = DesiredGates(feature_gates={"A": "absent"})  # type: ignore[dict-item]
 CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
 
 
-def plan(desired: Desired, **changes: Any) -> planning.NodeGates:
+def plan(desired: DesiredGates, **changes: Any) -> planning.NodeGates:
     return planning.make("r1", parse("n1", node.answer(**changes)), desired)
 
 
@@ -45,7 +45,7 @@ def edits(made: planning.NodeGates) -> dict[str, bytes | None]:
     ],
 )
 def test_gates_are_read(value: Any, gates: dict[str, bool | None]) -> None:
-    assert Desired(feature_gates=value).feature_gates == gates
+    assert DesiredGates(feature_gates=value).feature_gates == gates
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_host_without_gates_wants_nothing() -> None:
 
 
 def test_components_may_be_given_short_and_come_in_the_order_of_a_roll_out() -> None:
-    assert Desired(feature_gates={"A": True}, components="kubelet,scheduler,apiserver").components == (  # type: ignore[arg-type]
+    assert DesiredGates(feature_gates={"A": True}, components="kubelet,scheduler,apiserver").components == (  # type: ignore[arg-type]
         "kube-apiserver",
         "kube-scheduler",
         "kubelet",
@@ -225,7 +225,7 @@ def test_a_control_plane_node_is_changed_component_by_component() -> None:
 
 
 def test_components_narrow_the_plan() -> None:
-    desired = Desired(feature_gates={"A": True}, components=("kube-scheduler",))
+    desired = DesiredGates(feature_gates={"A": True}, components=("kube-scheduler",))
     made = plan(desired, manifests=MANIFESTS, components=CONTROL_PLANE)
     assert [planned.component for planned in made.planned] == ["kube-scheduler"]
 
@@ -296,7 +296,7 @@ def test_a_binary_that_gave_no_answer_in_time_was_not_asked(code: int) -> None:
     assert ask.listed([f"listed kubelet {said[:3]}"]) == {}
 
 
-def judged(made: planning.NodeGates, answers: dict[str, str], desired: Desired = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:
+def judged(made: planning.NodeGates, answers: dict[str, str], desired: DesiredGates = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:
     """Warnings and refusals."""
     metrics = more.pop("metrics", {})
     plan = planning.judge(made, Verdicts(answers, **more), desired, metrics)
@@ -305,7 +305,7 @@ def judged(made: planning.NodeGates, answers: dict[str, str], desired: Desired =
 
 def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
     made = plan(ON)
-    allowing = Desired(feature_gates={"A": True}, allow_unknown_gates=True)
+    allowing = DesiredGates(feature_gates={"A": True}, allow_unknown_gates=True)
     assert "n1: kubelet v1.36.3 refuses A=true: cannot set A" in judged(made, {"kubelet": "cannot set A"}, allowing)[1][0]
     assert "could not be asked" in judged(made, {})[1][0]
     unknown = {"kubelet": "unrecognized feature gate: A"}
@@ -339,7 +339,7 @@ CLASHING = {
 def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed(said: str, where: str) -> None:
     made = plan(ON, **CLASHING)
     assert question_present(made, {"kubelet": ""}) == "" and "answer kubelet" in question_present(made, {"kubelet": said})
-    for desired in (ON, Desired(feature_gates={"A": True}, allow_unknown_gates=True)):
+    for desired in (ON, DesiredGates(feature_gates={"A": True}, allow_unknown_gates=True)):
         (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
         assert "refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
         assert "A=true" not in refusal and "take it out of the data" not in refusal and "-1 must" not in refusal
@@ -370,7 +370,7 @@ def test_a_manifest_that_is_refused_as_it_is_is_named() -> None:
 
 # ---- the catalogue beside the binary
 
-HAZARD = Desired(feature_gates={"AllAlpha": True})
+HAZARD = DesiredGates(feature_gates={"AllAlpha": True})
 
 
 def test_what_only_the_catalogue_would_refuse_is_a_warning() -> None:
@@ -382,13 +382,13 @@ def test_what_only_the_catalogue_would_refuse_is_a_warning() -> None:
 
 
 def test_what_only_the_binary_refuses_is_refused() -> None:
-    known = Desired(feature_gates={"PodAndContainerStatsFromCRI": True})
+    known = DesiredGates(feature_gates={"PodAndContainerStatsFromCRI": True})
     warnings, refusals = judged(plan(known), {"kubelet": "unrecognized feature gate: PodAndContainerStatsFromCRI"}, known)
     assert warnings == () and "kubelet v1.36.3 refuses PodAndContainerStatsFromCRI=true: unrecognized" in refusals[0]
 
 
 def test_a_refusal_tells_the_way_out_of_the_rule() -> None:
-    slip = Desired(feature_gates={"PodAndContainerStatsFromCR": True})
+    slip = DesiredGates(feature_gates={"PodAndContainerStatsFromCR": True})
     assert "did you mean PodAndContainerStatsFromCRI?" in judged(plan(slip), {"kubelet": "unrecognized feature gate: x"}, slip)[1][0]
 
 
@@ -400,7 +400,7 @@ def test_a_hazard_is_refused_though_the_binary_takes_it() -> None:
 
 
 def test_the_kubelet_is_not_given_a_prefix() -> None:
-    prefixed = Desired(feature_gates="kube:PodAndContainerStatsFromCRI=true")  # type: ignore[arg-type]
+    prefixed = DesiredGates(feature_gates="kube:PodAndContainerStatsFromCRI=true")  # type: ignore[arg-type]
     assert edits(plan(prefixed))["/var/lib/kubelet/config.yaml"] == node.CONFIG + b"featureGates:\n  PodAndContainerStatsFromCRI: true\n"
     assert "the kubelet does not know the prefix" in judged(plan(prefixed), {"kubelet": ""}, prefixed)[1][0]
 
@@ -412,7 +412,7 @@ def test_all_refusals_of_a_node_come_together() -> None:
 
 
 def test_a_component_s_own_list_and_metrics_are_held_against_the_catalogue() -> None:
-    known = Desired(feature_gates={"PodAndContainerStatsFromCRI": True})
+    known = DesiredGates(feature_gates={"PodAndContainerStatsFromCRI": True})
     listed = {"kubelet": "PodAndContainerStatsFromCRI=true|false (BETA - default=false)"}
     warnings, refusals = judged(plan(known), {"kubelet": ""}, known, listed=listed)
     assert refusals == [] and "this kubelet says Beta, off by default: its word counts" in warnings[0]
@@ -433,14 +433,14 @@ def test_a_version_that_the_catalogue_does_not_know_is_told(version: str, words:
 
 
 def test_components_that_do_not_read_a_gate_are_left_out() -> None:
-    made = plan(Desired(feature_gates={"PodAndContainerStatsFromCRI": True}), manifests=MANIFESTS, components=CONTROL_PLANE)
+    made = plan(DesiredGates(feature_gates={"PodAndContainerStatsFromCRI": True}), manifests=MANIFESTS, components=CONTROL_PLANE)
     assert [planned.component for planned in made.planned] == ["kubelet"]
     assert [(item.component, item.gate) for item in made.left_out] == [(name, "PodAndContainerStatsFromCRI") for name in COMPONENTS[:3]]
 
 
 @pytest.mark.parametrize("more", [{"all_components": True}, {"components": "kube-scheduler"}])
 def test_unless_they_are_named_or_all_are_wanted(more: dict[str, Any]) -> None:
-    desired = Desired(feature_gates={"PodAndContainerStatsFromCRI": True}, **more)
+    desired = DesiredGates(feature_gates={"PodAndContainerStatsFromCRI": True}, **more)
     made = plan(desired, manifests=MANIFESTS, components=CONTROL_PLANE)
     assert {planned.component for planned in made.planned} == {*desired.components} and made.left_out == ()
     warnings, refusals = judged(made, dict.fromkeys(COMPONENTS, ""), desired)
@@ -451,7 +451,7 @@ def test_unless_they_are_named_or_all_are_wanted(more: dict[str, Any]) -> None:
 def test_a_source_that_is_left_as_it_is_is_told() -> None:
     environment = b"KUBELET_EXTRA_ARGS=--feature-gates=HPAScaleToZero=true\n"
     argv = (*node.KUBEADM_ARGV, "--feature-gates=HPAScaleToZero=true")
-    made = plan(Desired(feature_gates={"HPAScaleToZero": "absent"}), files={"/etc/default/kubelet": environment}, argv=argv)  # type: ignore[dict-item]
+    made = plan(DesiredGates(feature_gates={"HPAScaleToZero": "absent"}), files={"/etc/default/kubelet": environment}, argv=argv)  # type: ignore[dict-item]
     assert made.planned == () and made.left_out[0].set_to is True
 
 
@@ -485,7 +485,7 @@ def test_what_the_binaries_list_is_read() -> None:
 
 
 def test_what_the_process_says_is_held_against_what_is_wanted() -> None:
-    (planned,) = plan(Desired(feature_gates={"A": True, "B": False, "C": "absent"})).planned  # type: ignore[dict-item]
+    (planned,) = plan(DesiredGates(feature_gates={"A": True, "B": False, "C": "absent"})).planned  # type: ignore[dict-item]
     assert (
         unmet_gates(
             planned.component, planned.gates, {"A": GateMetric("ALPHA", True), "B": GateMetric("", False), "C": GateMetric("", True)}

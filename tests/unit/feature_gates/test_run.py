@@ -12,10 +12,10 @@ from roles.engine.api.read import NodeUsage
 from roles.engine.node_changes.capability import by_warning
 from roles.engine.node_changes.node_plan import Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi
-from roles.engine.proof.survey import Node, Survey
+from roles.engine.proof.survey import Survey, SurveyedNode
 from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates import plan as planning
-from roles.feature_gates.model import COMPONENTS, Desired
+from roles.feature_gates.model import COMPONENTS, DesiredGates
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -23,11 +23,11 @@ CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
 
 
-def made(desired: Desired, host: str = "n1", **changes: Any) -> planning.NodeGates:
+def made(desired: DesiredGates, host: str = "n1", **changes: Any) -> planning.NodeGates:
     return planning.make("r1", parse(host, node.answer(**changes)), desired)
 
 
-def control(desired: Desired) -> planning.NodeGates:
+def control(desired: DesiredGates) -> planning.NodeGates:
     return made(desired, "cp1", manifests=MANIFESTS, components=CONTROL_PLANE)
 
 
@@ -46,7 +46,7 @@ class Versions:
 def survey(others: dict[str, str] | None) -> Survey:
     seen = parse("cp1", node.answer(manifests=MANIFESTS, components=CONTROL_PLANE))
     its = kubelet.find(seen)
-    looked_at = {"cp1": Node(cast(Any, None), seen, its, control_plane.find(its))}
+    looked_at = {"cp1": SurveyedNode(cast(Any, None), seen, its, control_plane.find(its))}
     return Survey(looked_at=looked_at, cluster=cast(Cluster, Versions(others)))
 
 
@@ -71,7 +71,7 @@ def test_a_node_that_was_looked_at_counts_as_it_was_seen() -> None:
 
 
 def test_a_run_that_nobody_would_read_is_refused() -> None:
-    gate = Desired(feature_gates={"HPAScaleToZero": True})
+    gate = DesiredGates(feature_gates={"HPAScaleToZero": True})
     (refusal,) = feature_gates._nobody([made(gate)])
     assert "HPAScaleToZero: no component of the chosen nodes reads it (kube-apiserver, kube-controller-manager would)" in refusal
     assert "all_components=true" in refusal
@@ -79,23 +79,23 @@ def test_a_run_that_nobody_would_read_is_refused() -> None:
 
 
 def test_left_out_is_told_once_for_all_nodes() -> None:
-    gate = Desired(feature_gates={"HPAScaleToZero": True})
+    gate = DesiredGates(feature_gates={"HPAScaleToZero": True})
     (told,) = feature_gates._left_out([control(gate), made(gate), made(gate, "n2")])
     assert "LEFT OUT cp1, n1, n2: kubelet is left as it is for HPAScaleToZero: it does not read it" in told
     assert "LEFT OUT cp1: kube-scheduler" in told and "kube-apiserver is left" not in told
-    assert feature_gates._left_out([control(Desired(feature_gates={"NoSuchGate": True}))]) == []
+    assert feature_gates._left_out([control(DesiredGates(feature_gates={"NoSuchGate": True}))]) == []
 
 
 def test_a_source_that_keeps_the_gate_is_told() -> None:
     environment = b"KUBELET_EXTRA_ARGS=--feature-gates=HPAScaleToZero=true\n"
     argv = (*node.KUBEADM_ARGV, "--feature-gates=HPAScaleToZero=true")
-    desired = Desired(feature_gates={"HPAScaleToZero": "absent"})  # type: ignore[dict-item]
+    desired = DesiredGates(feature_gates={"HPAScaleToZero": "absent"})  # type: ignore[dict-item]
     (told,) = feature_gates._left_out([made(desired, files={"/etc/default/kubelet": environment}, argv=argv)])
     assert "its sources set it to true all the same, and keep that" in told
 
 
 def test_warnings_that_are_the_same_are_told_once() -> None:
-    gate = Desired(feature_gates={"A": True})
+    gate = DesiredGates(feature_gates={"A": True})
     plans = [planning.judge(made(gate, host), Verdicts({"kubelet": ""}), gate, {}) for host in ("n1", "n2")]
     assert [*by_warning(plans).values()] == [["n1", "n2"]]
 
@@ -135,7 +135,8 @@ class Running(Cluster):
 
 def test_a_restart_for_a_gate_brings_what_the_files_say_as_with_every_other_deploy() -> None:
     plan = made(
-        Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 20\nfeatureGates: {B: true}\n"}
+        DesiredGates(feature_gates={"A": True}),
+        files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 20\nfeatureGates: {B: true}\n"},
     )
     (one, two) = feature_gates._beside(Running({"maxPods": 110}), plan).warnings
     assert {one, two} == {
@@ -147,7 +148,7 @@ def test_a_restart_for_a_gate_brings_what_the_files_say_as_with_every_other_depl
 
 
 def test_pods_that_would_go_for_somebody_s_edit_stop_a_change_of_gates() -> None:
-    plan = made(Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
+    plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
     with pytest.raises(
         Refusal,
         match=r"would bring what its files say .*maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart",
@@ -157,7 +158,7 @@ def test_pods_that_would_go_for_somebody_s_edit_stop_a_change_of_gates() -> None
 
 def test_a_node_without_a_change_is_not_restarted_and_brings_nothing() -> None:
     config = node.CONFIG + b"maxPods: 1\nfeatureGates: {A: true}\n"
-    plan = made(Desired(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": config})
+    plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": config})
     assert feature_gates._beside(Running(None), plan).warnings == ()
 
 
@@ -172,6 +173,6 @@ def test_a_node_without_a_change_is_not_restarted_and_brings_nothing() -> None:
     ],
 )
 def test_one_run_goes_one_way(components: tuple[str, ...], ways: list[set[bool]], refused: bool) -> None:
-    plan = control(Desired(feature_gates={"NoSuchGate": True}))
+    plan = control(DesiredGates(feature_gates={"NoSuchGate": True}))
     changing = [planned for planned in plan.planned if planned.component in components]
     assert bool(feature_gates._both_ways(changing, ways)) is refused

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.feature_gates.catalogue import SPECIAL, Stage, load
+from roles.feature_gates.catalogue import SPECIAL, GateStage, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
 from roles.feature_gates.model import COMPONENTS
-from roles.feature_gates.verdict import Finding, Level, Subject, alike, emulated_minor, judge, level
+from roles.feature_gates.verdict import GateFinding, Level, Subject, alike, emulated_minor, judge, level
 
 TABLE = load()
 
 
-def said(wanted: Mapping[str, bool | None], minor: int = 36, component: str = "kube-apiserver", **more: object) -> list[Finding]:
+def said(wanted: Mapping[str, bool | None], minor: int = 36, component: str = "kube-apiserver", **more: object) -> list[GateFinding]:
     sourced = more.pop("sourced", {})
     consent = more.pop("consent", ())
     return judge(Subject(component, minor, **more), wanted, sourced, consent)  # type: ignore[arg-type]
 
 
-def only(found: list[Finding]) -> Finding:
+def only(found: list[GateFinding]) -> GateFinding:
     assert len(found) == 1, [str(finding) for finding in found]
     return found[0]
 
@@ -189,7 +189,7 @@ def test_an_emulated_minor_knows_what_was_there_then() -> None:
 
 
 def test_a_component_s_own_word_counts() -> None:
-    live: dict[str, Stage | None] = {"NoSuchGate": Stage("Alpha", False), "HPAScaleToZero": None}
+    live: dict[str, GateStage | None] = {"NoSuchGate": GateStage("Alpha", False), "HPAScaleToZero": None}
     assert said({"NoSuchGate": True}, live=live) == []
     assert only(said({"HPAScaleToZero": True}, live=live)).level == Level.REFUSE
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 
 from roles.engine.editing import cluster_configuration, kubelet_config
 from roles.engine.kubeadm_config import plan
-from roles.engine.kubeadm_config.plan import GATES, Member, as_given
+from roles.engine.kubeadm_config.plan import GATES, ComponentDesired, as_given
 from roles.engine.kubeadm_config.stored import CLUSTER, KUBELET, Lasting
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.transaction.refusal import Refusal
 from roles.eviction import wanted
-from roles.eviction.model import Desired
+from roles.eviction.model import DesiredThresholds
 from tests.unit.kubeadm_config.test_stored import CLUSTER_TEXT, KUBELET_TEXT, lasting
 
 NODES = {"cp1": True, "w1": False, "w2": False}
@@ -27,11 +27,11 @@ def gate(**values: bool | None) -> Settings:
     return {(GATES, name): value for name, value in values.items()}
 
 
-def member(host: str, settings: Settings, component: str = "kubelet", by_kubeadm: bool = True, write: Any = as_given) -> Member:
-    return Member(host, host, component, by_kubeadm, settings, write)
+def member(host: str, settings: Settings, component: str = "kubelet", by_kubeadm: bool = True, write: Any = as_given) -> ComponentDesired:
+    return ComponentDesired(host, host, component, by_kubeadm, settings, write)
 
 
-def kubelets(settings: Settings, **others: Settings) -> list[Member]:
+def kubelets(settings: Settings, **others: Settings) -> list[ComponentDesired]:
     return [member(host, others.get(host, settings)) for host in NODES]
 
 
@@ -117,7 +117,7 @@ def test_only_what_differs_is_written() -> None:
 
 
 def test_thresholds_are_written_for_what_the_configmap_has() -> None:
-    desired = Desired(eviction_hard={"nodefs.available": "5%"})
+    desired = DesiredThresholds(eviction_hard={"nodefs.available": "5%"})
     wish = wanted.named(desired)
     assert wanted.lasting({}, wish) == {("evictionHard",): {**DEFAULT_HARD, "nodefs.available": "5%"}}
     configuration = {"evictionHard": {"memory.available": "50Mi"}}

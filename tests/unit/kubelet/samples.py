@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from roles.engine.kubelet.schema import Field, fields
+from roles.engine.kubelet.schema import KubeletField, fields
 
 _GOOD: dict[str, Any] = {
     "string": "text",
@@ -49,12 +49,12 @@ def limits(quantity: object) -> dict[str, Any]:
 _KEYS = {"featureGates": "ContextualLogging"}
 
 
-def good(field: Field) -> Any:
+def good(field: KubeletField) -> Any:
     """A value of the right type."""
     return _good(field, field.kind)
 
 
-def _good(field: Field, kind: str) -> Any:
+def _good(field: KubeletField, kind: str) -> Any:
     outer, _, inner = kind.partition("[")
     if outer == "list":
         return [_good(field, inner.removesuffix("]"))]
@@ -65,7 +65,7 @@ def _good(field: Field, kind: str) -> Any:
     return _GOOD[kind]
 
 
-def mistyped(field: Field) -> list[Any]:
+def mistyped(field: KubeletField) -> list[Any]:
     """Values of other types: each is one that a decoder refuses, whatever the field's meaning."""
     return _mistyped(field.kind)
 

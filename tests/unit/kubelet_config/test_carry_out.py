@@ -13,7 +13,7 @@ from roles.engine.api.read import NodeUsage
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.editing.kubelet_config import ABSENT
 from roles.engine.kubelet.facts import find
-from roles.engine.node_changes.capability import Basis, Wishes
+from roles.engine.node_changes.capability import Basis, DesiredByHost
 from roles.engine.node_changes.node_plan import NodePlan, Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.survey import Survey
@@ -21,11 +21,11 @@ from roles.engine.rollout.options import Options
 from roles.engine.transaction.refusal import Refusal
 from roles.eviction.impact import eviction_impact
 from roles.kubelet_config import carry_out
-from roles.kubelet_config.carry_out import FieldsPlan, KubeletFields, Settled, Wish
+from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest, KubeletFields, Settled
 from roles.kubelet_config.impact import allocatable_outlook, restart_outlook
-from roles.kubelet_config.model import Desired
+from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
-from roles.kubelet_config.state import State
+from roles.kubelet_config.state import KubeletState
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -46,7 +46,9 @@ def pod(name: str, cpu: str = "100m", **spec: Any) -> dict[str, Any]:
     }
 
 
-def state(config: str = "", conditions: tuple[tuple[str, str], ...] = (("Ready", "True"),), pods_use: int = GIB, **running: Any) -> State:
+def state(
+    config: str = "", conditions: tuple[tuple[str, str], ...] = (("Ready", "True"),), pods_use: int = GIB, **running: Any
+) -> KubeletState:
     """A node of 4 CPUs and 8 GiB whose kubelet's file says `config`, and two pods."""
     found = find(parse("n1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config.encode()})))
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
@@ -58,16 +60,16 @@ def state(config: str = "", conditions: tuple[tuple[str, str], ...] = (("Ready",
     }
     stats = {"availableBytes": 8 * GIB - pods_use, "workingSetBytes": pods_use}
     summary = {"node": {"memory": stats, "systemContainers": [{"name": "pods", "memory": stats}]}, "pods": []}
-    return State("n1", found, {**RUNNING, **running}, {"metadata": {"name": "n1"}, "status": status}, [pod("a"), pod("bb")], summary)
+    return KubeletState("n1", found, {**RUNNING, **running}, {"metadata": {"name": "n1"}, "status": status}, [pod("a"), pod("bb")], summary)
 
 
-def node_plan(given: State, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
+def node_plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
     expected = {name: None if value is ABSENT else value for name, value in fields.items()}
-    wish = Wish({}, lambda _: Settled(fields, expected, "as wished"), restart_outlook, allow_evictions=allow_evictions)
+    wish = FieldsRequest({}, lambda _: Settled(fields, expected, "as wished"), restart_outlook, allow_evictions=allow_evictions)
     return carry_out.plan_node("r1", given, wish)
 
 
-def plan(given: State, fields: dict[str, Any], *, allow_evictions: bool = False) -> FieldsPlan:
+def plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> FieldsPlan:
     (made,) = node_plan(given, fields, allow_evictions=allow_evictions).planned
     return made
 
@@ -108,8 +110,8 @@ def test_an_edit_that_a_restart_alone_does_not_rightly_bring_is_refused() -> Non
 def test_the_rest_of_a_map_stays_as_the_files_have_it() -> None:
     """A map is written whole: what somebody has edited in it, and what does not run yet, is not put back on the quiet."""
     given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
-    desired = Desired(kubelet_config={"systemReserved.memory": "2Gi"})
-    whole = carry_out.plan_node("r1", given, Wish({}, partial(settle, desired), restart_outlook))
+    desired = DesiredFields(kubelet_config={"systemReserved.memory": "2Gi"})
+    whole = carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, desired), restart_outlook))
     (made,) = whole.planned
     assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
     (told,) = whole.warnings
@@ -188,7 +190,7 @@ def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed
     words = "failed to load kubelet config file, path: /run/daytwo-ask.x1/config, error: ContainerLogMaxSize: quantities must match"
 
     def judged(*verdicts: dict[str, str]) -> str:
-        fields = KubeletFields(Wishes({}, {}))
+        fields = KubeletFields(DesiredByHost({}, {}))
         return "; ".join(map(str, fields.judge(cast(Basis, None), made, Verdicts(*verdicts)).refusals))
 
     told = judged({"kubelet": words}, {"kubelet": words})
@@ -204,7 +206,7 @@ def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed
 class Now(Cluster):
     """The node as it is when its turn comes."""
 
-    def __init__(self, given: State) -> None:
+    def __init__(self, given: KubeletState) -> None:
         super().__init__()
         self.given = given
 
@@ -217,12 +219,12 @@ class Now(Cluster):
 
 def test_the_look_is_taken_again_when_the_node_s_turn_comes() -> None:
     fields = {"evictionHard": {"memory.available": "1Gi"}}
-    wish = Wish({}, lambda _: Settled(fields, fields, "as wished"), eviction_impact)
+    wish = FieldsRequest({}, lambda _: Settled(fields, fields, "as wished"), eviction_impact)
     made = carry_out.plan_node("r1", state(), wish)
 
-    def why(given: State, wish: Wish = wish) -> str | None:
+    def why(given: KubeletState, wish: FieldsRequest = wish) -> str | None:
         basis = Basis("r1", cast(Fleet, None), Options(), Survey(cluster=Now(given)))
-        return KubeletFields(Wishes({"n1": wish}, {})).still(basis, made, made.planned[0])
+        return KubeletFields(DesiredByHost({"n1": wish}, {})).still(basis, made, made.planned[0])
 
     assert why(state()) is None
     fuller = state(pods_use=8 * GIB - GIB // 2)

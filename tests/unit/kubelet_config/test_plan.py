@@ -17,7 +17,7 @@ from roles.engine.proof.effective import unmet_fields
 from roles.engine.transaction.refusal import Refusal
 from roles.kubelet_config import model, plan
 from roles.kubelet_config.carry_out import Settled, after
-from roles.kubelet_config.state import State
+from roles.kubelet_config.state import KubeletState
 from tests.unit.kubelet import samples
 from tests.unit.node import node
 from tests.unit.node.node import parse
@@ -32,7 +32,7 @@ RUNNING: dict[str, Any] = {
 
 
 def settle(text: Any, running: dict[str, Any] = RUNNING) -> Settled:
-    state = State("n1", find(parse("n1", node.answer())), running, {}, [], {})
+    state = KubeletState("n1", find(parse("n1", node.answer())), running, {}, [], {})
     desired = model.read("n1", {"kubelet_config": text}.get)
     assert desired is not None
     return plan.settle(desired, state)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roles.engine.bridge.hosts import Answer, Feed, Fleet
-from roles.engine.node_changes.run import Run, Step
+from roles.engine.node_changes.run import NodeRun, NodeStep
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep, Fields
@@ -83,7 +83,7 @@ def writes(name: str, log: list[str], error: Exception | None = None) -> Cluster
     return ClusterStep(name, "A=true", "", write, "it does not last")
 
 
-def on_node(host: str, log: list[str]) -> Step:
+def on_node(host: str, log: list[str]) -> NodeStep:
     """A step that is never ready."""
 
     def ready() -> str | None:
@@ -94,15 +94,15 @@ def on_node(host: str, log: list[str]) -> Step:
         id=f"{INFO.id}-{host}-kubelet", node=host, component="kubelet", kind="kubelet", unit="kubelet.service", summary="A=true",
         files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
     )  # fmt: skip
-    return Step(change, ready, lambda status: Proof("seen"))
+    return NodeStep(change, ready, lambda status: Proof("seen"))
 
 
-def drive(hosts: Fleet, steps: list[Step], **more: list[ClusterStep]) -> tuple[Run, dict[str, bool]]:
-    run = Run(INFO, [Stage(tuple(steps))] if steps else [], hosts, "", lambda run: None, **more)
+def drive(hosts: Fleet, steps: list[NodeStep], **more: list[ClusterStep]) -> tuple[NodeRun, dict[str, bool]]:
+    run = NodeRun(INFO, [Stage(tuple(steps))] if steps else [], hosts, "", lambda run: None, **more)
     return run, {remote.name: run.result(remote.name) for remote in hosts.targets if run.involves(remote.name)}
 
 
-def events(run: Run) -> list[dict[str, Any]]:
+def events(run: NodeRun) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run.record.path.read_text().splitlines()]
 
 
@@ -156,7 +156,7 @@ def test_without_a_record_nothing_is_written() -> None:
 def test_an_interrupted_run_writes_nothing_more() -> None:
     log: list[str] = []
     step = writes("one", log)
-    run = Run(INFO, [], fleet("cp1"), "", lambda run: None, last=[step, writes("other", log)])
+    run = NodeRun(INFO, [], fleet("cp1"), "", lambda run: None, last=[step, writes("other", log)])
     once = step.write
 
     def interrupted(begin: Callable[[Fields], None]) -> str:

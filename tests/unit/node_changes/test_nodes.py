@@ -17,8 +17,8 @@ from roles.engine.kubelet import plan as kubelet_plan
 from roles.engine.node_changes import capability as nodes
 from roles.engine.node_changes.capability import Basis, Capability, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
-from roles.engine.node_changes.run import Run
-from roles.engine.proof.survey import Node
+from roles.engine.node_changes.run import NodeRun
+from roles.engine.proof.survey import SurveyedNode
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.record import this_run
 from roles.engine.transaction.refusal import Refusal
@@ -77,7 +77,7 @@ class Texts(Capability[Text, Plan]):
     not_any_more: str | None = None
     columns = ("node", "component", "text")
 
-    def plan(self, basis: Basis, node: Node, wish: Text) -> Plan:
+    def plan(self, basis: Basis, node: SurveyedNode, wish: Text) -> Plan:
         self.said.append(f"plan {node.seen.host}")
         if wish.text == "never":
             raise Refusal(node.seen.host, "never")
@@ -133,7 +133,7 @@ def texts(kind: type[Texts] = Texts, **more: Any) -> Callable[[Fleet], Texts]:
     return lambda hosts: kind(from_data(hosts, read, "no host has a text"), **more)
 
 
-def prepare(hosts: Fleet, read_texts: Callable[[Fleet], Texts]) -> Run:
+def prepare(hosts: Fleet, read_texts: Callable[[Fleet], Texts]) -> NodeRun:
     return nodes.prepare(hosts, read_texts(hosts))
 
 

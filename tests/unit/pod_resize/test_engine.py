@@ -9,7 +9,7 @@ import gevent
 import pytest
 
 from roles.engine.api.client import Api
-from roles.engine.api.errors import ConnectionLost, Forbidden, Invalid, Unreachable
+from roles.engine.api.errors import ApiConnectionLost, Forbidden, Invalid, Unreachable
 from roles.engine.object_changes import session
 from roles.engine.object_changes.session import Session
 from roles.engine.proof.cluster import NoApi
@@ -49,7 +49,7 @@ def unreachable() -> Unreachable:
 
 
 def test_what_passes_is_waited_for_over_a_new_connection() -> None:
-    api = Scripted(unreachable(), ConnectionLost("cp1", "/", "gone", "again"), {"a": 1})
+    api = Scripted(unreachable(), ApiConnectionLost("cp1", "/", "gone", "again"), {"a": 1})
     made = []
     found = line(api, lambda: made.append(1) or api)
     assert found.asked(lambda one: one.get_json("/x")) == {"a": 1}

@@ -12,18 +12,18 @@ from roles.engine import timeouts
 from roles.engine.api.client import Api
 from roles.engine.api.errors import Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
 from roles.engine.bridge.hosts import Answer, Remote, RemoteError
-from roles.engine.object_changes.outcome import Foreign, Gone, Refused, RevertFailed, Undone
+from roles.engine.object_changes.outcome import Foreign, Gone, RevertFailed, Undone, WriteRefused
 from roles.engine.object_changes.session import Session
 from roles.pod_resize import engine
 from roles.pod_resize import resources as facts
 from roles.pod_resize.engine import Engine, Watcher
-from roles.pod_resize.plan import Change, Step
+from roles.pod_resize.plan import PodStep, ResourceChange
 from tests.unit.clock import Clock
 from tests.unit.pod_resize.world import ID, MI, SMALL, ability, container, pod, state
 from tests.unit.priority_classes.apiserver import lost_answers
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
-STEP = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
+STEP = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE)})
 
 
 class World:
@@ -268,7 +268,7 @@ def test_a_restart_that_was_not_to_be() -> None:
 
 
 def test_a_restart_that_was_to_be_and_was_not() -> None:
-    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE, restarts=True)})
+    step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE, restarts=True)})
     with pytest.raises((Undone, RevertFailed), match="not carried out within"):
         World(World.actuate).engine().resize(step)
 
@@ -307,7 +307,7 @@ def test_a_pod_that_goes() -> None:
 def test_what_the_api_refuses_was_not_changed() -> None:
     world = World()
     world.lose = [Invalid("cp1", "/", "422", "mend")]
-    with pytest.raises(Refused, match="422"):
+    with pytest.raises(WriteRefused, match="422"):
         world.engine().resize(STEP)
     assert len(world.patches) == 1
 

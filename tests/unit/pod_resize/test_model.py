@@ -8,10 +8,10 @@ import pytest
 
 from roles.engine.transaction.refusal import Refusal
 from roles.pod_resize import model
-from roles.pod_resize.model import Desired
+from roles.pod_resize.model import DesiredResources
 
 
-def read(*hosts: dict[str, Any]) -> Desired:
+def read(*hosts: dict[str, Any]) -> DesiredResources:
     return model.read([(f"w{number}", values.get) for number, values in enumerate(hosts, 1)])
 
 

@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 
 from roles.pod_resize import plan as planning
 from roles.pod_resize import resources as facts
-from roles.pod_resize.plan import Change, Plan, Step
+from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange
 from tests.unit.pod_resize.world import MI, SMALL, ability, container, desired, held, node, pod, state
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
 BOTH = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"cpu": "200m", "memory": "300Mi"}}
 
 
-def make(*pods: dict[str, Any], version: str = "v1.36.3", usage: int = 10 * MI, **values: Any) -> Plan:
+def make(*pods: dict[str, Any], version: str = "v1.36.3", usage: int = 10 * MI, **values: Any) -> ResizePlan:
     return planning.make(desired(**values), pods, ability(version), held(usage), ["w1"])
 
 
-def refusal(plan: Plan) -> str:
+def refusal(plan: ResizePlan) -> str:
     assert len(plan.refusals) == 1 and plan.steps == [], plan
     return plan.refusals[0]
 
 
 def test_the_amounts_are_request_and_limit_where_there_is_one() -> None:
     (step,) = make(pod(), cpu="300m", memory="600Mi").steps
-    assert step == Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
+    assert step == PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE)})
     assert step.told == "app: cpu 100m/-, memory 200Mi/200Mi -> cpu 300m/-, memory 600Mi/600Mi"
 
 
@@ -148,9 +148,9 @@ def test_a_node_that_cannot() -> None:
 
 
 def test_undo() -> None:
-    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
-    gone = Step("shop", "web-9", "u-web-9", "w1", {"app": Change(SMALL, LARGE)})
-    other = Step("shop", "web-2", "u-web-2", "w1", {"app": Change(SMALL, LARGE)})
+    step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE)})
+    gone = PodStep("shop", "web-9", "u-web-9", "w1", {"app": ResourceChange(SMALL, LARGE)})
+    other = PodStep("shop", "web-2", "u-web-2", "w1", {"app": ResourceChange(SMALL, LARGE)})
     now = [pod(f"web-{number}", container("app", LARGE), status={"containerStatuses": [state("app", LARGE)]}) for number in (1, 2)]
     plan = planning.undo([step, gone, other], now, ability(), held(), ["w1"], desired())
     assert [one.name for one in plan.steps] == ["web-2", "web-1"], "the last one first"
@@ -160,11 +160,11 @@ def test_undo() -> None:
 
 
 def test_undo_is_not_over_what_others_have_set_since() -> None:
-    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(SMALL, LARGE)})
+    step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE)})
     theirs = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
     now = pod("web-1", container("app", theirs), status={"containerStatuses": [state("app", theirs)]})
 
-    def undo(outcome: str) -> planning.Plan:
+    def undo(outcome: str) -> planning.ResizePlan:
         return planning.undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": outcome})
 
     assert "shop/web-1: its resources were changed since that run (app: " in undo("done").refusals[0] and undo("done").steps == []
@@ -177,7 +177,7 @@ def test_undo_is_not_over_what_others_have_set_since() -> None:
 def test_undo_of_what_was_added_says_why_not() -> None:
     before = {"requests": {"cpu": "100m"}}
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
-    step = Step("shop", "web-1", "u-web-1", "w1", {"app": Change(before, after)})
+    step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(before, after)})
     plan = planning.undo([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
     assert "app had no limits.cpu before, and none can be taken out of a running pod" in plan.refusals[0]
 

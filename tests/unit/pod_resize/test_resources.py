@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.pod_resize import resources as facts
-from roles.pod_resize.resources import Identity, Progress
+from roles.pod_resize.resources import Identity, ResizeProgress
 from tests.unit.pod_resize.world import ID, SMALL, container, pod, state
 
 quantities = st.one_of(
@@ -74,21 +74,21 @@ def condition(kind: str, reason: str = "", message: str = "", status: str = "Tru
 @pytest.mark.parametrize(
     ("status", "progress"),
     [
-        ({}, Progress("")),
-        ({"resize": ""}, Progress("")),
-        ({"resize": "Proposed"}, Progress("Proposed")),
-        ({"resize": "InProgress"}, Progress("InProgress")),
-        ({"resize": "Infeasible"}, Progress("Infeasible")),
-        ({"resize": "SomethingNew"}, Progress("Deferred")),
-        (condition("PodResizePending", "Deferred", "no room"), Progress("Deferred", "no room")),
-        (condition("PodResizePending", "Infeasible", "too big"), Progress("Infeasible", "too big")),
-        (condition("PodResizePending", "Later"), Progress("Deferred")),
-        (condition("PodResizePending", "Deferred", status="False"), Progress("")),
-        (condition("PodResizeInProgress"), Progress("InProgress")),
-        (condition("PodResizeInProgress", "Error", "below usage"), Progress("Error", "below usage")),
+        ({}, ResizeProgress("")),
+        ({"resize": ""}, ResizeProgress("")),
+        ({"resize": "Proposed"}, ResizeProgress("Proposed")),
+        ({"resize": "InProgress"}, ResizeProgress("InProgress")),
+        ({"resize": "Infeasible"}, ResizeProgress("Infeasible")),
+        ({"resize": "SomethingNew"}, ResizeProgress("Deferred")),
+        (condition("PodResizePending", "Deferred", "no room"), ResizeProgress("Deferred", "no room")),
+        (condition("PodResizePending", "Infeasible", "too big"), ResizeProgress("Infeasible", "too big")),
+        (condition("PodResizePending", "Later"), ResizeProgress("Deferred")),
+        (condition("PodResizePending", "Deferred", status="False"), ResizeProgress("")),
+        (condition("PodResizeInProgress"), ResizeProgress("InProgress")),
+        (condition("PodResizeInProgress", "Error", "below usage"), ResizeProgress("Error", "below usage")),
     ],
 )
-def test_how_far_a_resize_is(status: Any, progress: Progress) -> None:
+def test_how_far_a_resize_is(status: Any, progress: ResizeProgress) -> None:
     assert facts.progress(pod(status=status)) == progress
 
 

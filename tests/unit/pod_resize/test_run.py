@@ -18,7 +18,7 @@ from roles.pod_resize import facts, probe
 from roles.pod_resize import resources as res
 from roles.pod_resize import run as runs
 from roles.pod_resize.engine import Engine
-from roles.pod_resize.plan import Change, Step
+from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.template import Template
 from tests.unit.pod_resize.world import SMALL, workload
 
@@ -49,14 +49,17 @@ def read(events: Sequence[Mapping[str, object]]) -> runs.ResizeRecord:
 
 def test_a_record_is_read_again() -> None:
     found = read(EVENTS)
-    assert found.steps == (Step("shop", "web-1", "u-1", "w1", {"app": Change(SMALL, LARGE)}),)
+    assert found.steps == (PodStep("shop", "web-1", "u-1", "w1", {"app": ResourceChange(SMALL, LARGE)}),)
     assert found.about["labels"] == "app=web" and found.template and runs.of_template(found.template, "before") == {"app": SMALL}
     assert found.template.uid == "u-web" and read(EVENTS[:2]).steps == ()
 
 
 def test_what_a_run_records_is_what_its_undoing_reads() -> None:
     """Each step is begun, and not carried out: the engine fails."""
-    steps = [Step("shop", name, f"u-{name}", "w1", {"app": Change(SMALL, LARGE), "side": Change(LARGE, SMALL)}) for name in ("a", "b")]
+    steps = [
+        PodStep("shop", name, f"u-{name}", "w1", {"app": ResourceChange(SMALL, LARGE), "side": ResourceChange(LARGE, SMALL)})
+        for name in ("a", "b")
+    ]
     template = Template("Deployment", workload(), "/path", {"app": SMALL}, {"app": LARGE}, 30)
     pods, last = runs.stages(cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None))), template)
     assert pods.at_once == 2

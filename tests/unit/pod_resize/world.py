@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.pod_resize.ability import GATE, Ability, NodeAbility
 from roles.pod_resize.cgroup import Held
-from roles.pod_resize.model import Desired
+from roles.pod_resize.model import DesiredResources
 
 ID = "a" * 64
 SMALL = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
@@ -80,5 +80,5 @@ def held(usage: int = 10 * MI, identifier: str = ID) -> dict[str, Held]:
     return {identifier: Held(identifier, 7, 99, "v1", {"memory.usage_in_bytes": str(usage), "inactive_file": "0"})}
 
 
-def desired(**values: Any) -> Desired:
-    return Desired(**{"deployment": "shop/web", **values})
+def desired(**values: Any) -> DesiredResources:
+    return DesiredResources(**{"deployment": "shop/web", **values})

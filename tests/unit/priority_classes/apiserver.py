@@ -9,8 +9,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from roles.engine.api.client import Api
-from roles.engine.api.errors import Conflict, Invalid, NotFound, Timeout, Unreachable
-from roles.engine.api.errors import ConnectionLost as ApiConnectionLost
+from roles.engine.api.errors import ApiConnectionLost, Conflict, Invalid, NotFound, Timeout, Unreachable
 from roles.engine.bridge.hosts import Answer, ConnectionLost, Feed, RemoteError
 from roles.engine.object_changes.api_object import COLLECTIONS
 from roles.engine.proof.cluster import NoApi

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roles.engine.transaction.refusal import Refusal
-from roles.priority_classes.model import Desired, read
+from roles.priority_classes.model import DesiredClasses, read
 from tests.unit.priority_classes.world import wanted
 
 
@@ -178,4 +178,4 @@ def test_only_narrows_classes_workloads_and_what_is_dropped() -> None:
 def test_defaults() -> None:
     found = wanted(priority_classes={"a": 1})
     assert (found.replace, found.prune, found.force, found.rollout_timeout) == (False, False, False, 300)
-    assert set(Desired.model_fields) >= {"replace", "prune", "force", "only", "rollout_timeout"}
+    assert set(DesiredClasses.model_fields) >= {"replace", "prune", "force", "only", "rollout_timeout"}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.object_changes.api_object import class_of, diff, managers
-from roles.engine.object_changes.planned import Plan
+from roles.engine.object_changes.planned import ObjectPlan
 from roles.priority_classes.class_facts import LiveClasses, is_ours
 from roles.priority_classes.plan import Action, assignment, make
 from tests.unit.priority_classes.world import applied, cluster, entry, owned, pod, priority_class, wanted, workload
@@ -29,11 +29,11 @@ fields = st.fixed_dictionaries(
 data = st.dictionaries(names, fields, max_size=4)
 
 
-def planned(live: LiveClasses, **values: Any) -> Plan[Action]:
+def planned(live: LiveClasses, **values: Any) -> ObjectPlan[Action]:
     return make(wanted(**values), live)
 
 
-def whats(plan: Plan[Action]) -> list[tuple[str, str]]:
+def whats(plan: ObjectPlan[Action]) -> list[tuple[str, str]]:
     assert not plan.refusals, plan.refusals
     return [(action.what, action.name) for action in plan.actions]
 

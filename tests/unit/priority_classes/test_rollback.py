@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from roles.engine import timeouts
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.object_changes import rolling
-from roles.engine.object_changes.planned import Plan
+from roles.engine.object_changes.planned import ObjectPlan
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
 from roles.engine.rollout import locked_run
@@ -48,7 +48,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     yield
 
 
-def carry_out(server: Server, plan: Plan[Action], force: bool = False) -> ObjectsRecord:
+def carry_out(server: Server, plan: ObjectPlan[Action], force: bool = False) -> ObjectsRecord:
     """To its end; the record that is left of it."""
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
@@ -73,7 +73,7 @@ def live(server: Server) -> Any:
     return Session(lambda: server.api).asked(read_live)
 
 
-def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> Plan[Action]:
+def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> ObjectPlan[Action]:
     return way_back.make(record, live(server), force=force, rollout_seconds=30)
 
 
@@ -81,7 +81,7 @@ def undone(server: Server, record: ObjectsRecord, *, force: bool = False) -> Obj
     return carry_out(server, back(server, record, force=force), force)
 
 
-def refused(plan: Plan[Action], *words: str) -> None:
+def refused(plan: ObjectPlan[Action], *words: str) -> None:
     assert plan.actions == []
     (refusal,) = plan.refusals
     for word in words:

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.object_changes.workload import Progress, Wait, complaints, grace, old_pods, progress, told_old, what_to_do, wrong_pods
+from roles.engine.object_changes.workload import (
+    RolloutProgress,
+    Wait,
+    complaints,
+    grace,
+    old_pods,
+    progress,
+    told_old,
+    what_to_do,
+    wrong_pods,
+)
 from tests.unit.priority_classes.world import ending, hashed, pod, revision, workload
 
 
@@ -94,7 +104,7 @@ def test_pods_must_have_the_class_and_its_number() -> None:
 # ---- old pods
 
 
-SERVES, STARTS = Progress(True, "all new"), Progress(False, "some new")
+SERVES, STARTS = RolloutProgress(True, "all new"), RolloutProgress(False, "some new")
 
 
 def names(pods: list[Any]) -> list[str]:
@@ -219,7 +229,7 @@ def test_no_grace_period_holds_a_run_up_for_ever() -> None:
 
 def test_new_pods_that_do_not_come_are_a_failure() -> None:
     assert Wait(300, 30).judge(300, STARTS, []) == "" and Wait(300, 30).judge(301, STARTS, []) == "failed"
-    assert Wait(300, 30).judge(1, Progress(False, "", "gave up"), []) == "failed"
+    assert Wait(300, 30).judge(1, RolloutProgress(False, "", "gave up"), []) == "failed"
 
 
 def test_new_pods_that_served_and_do_not_now_have_as_long_again() -> None:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from roles.priority_classes.class_facts import LiveClasses
-from roles.priority_classes.model import Desired, PriorityClass, read
+from roles.priority_classes.model import DesiredClasses, PriorityClass, read
 
 
-def wanted(**data: Any) -> Desired:
+def wanted(**data: Any) -> DesiredClasses:
     found = read([("cp1", data.get)])
     assert found is not None
     return found

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from roles.engine.api.read import Container, Pod
+from roles.engine.api.read import ContainerStatus, PodStatus
 from roles.engine.proof.cluster import Cluster, put_out
 from roles.engine.proof.effective import unmet_fields
 from roles.engine.proof.prover import Owed, Prover
 from roles.engine.transaction.report import Status
 
-APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
+APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
 OTHER = replace(APP, name="other", uid="u2")
 APPLIED = Status("applied", identity=("2", "20"), old_identity=("1", "10"), health="200")
 METRICS = """# TYPE kubelet_evictions counter
@@ -28,14 +28,14 @@ kubelet_evictions_other{x="y"} 4
 class Node(Cluster):
     """One node as the API shows it; each look at its lease finds it renewed."""
 
-    def __init__(self, running: dict[str, Any], *pods: list[Pod], went: dict[str, int] | None = None) -> None:
+    def __init__(self, running: dict[str, Any], *pods: list[PodStatus], went: dict[str, int] | None = None) -> None:
         super().__init__()
         self.running, self.looks, self.went, self.renewals = running, list(pods), went or {}, 0
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         return self.running
 
-    def pods(self, node_name: str) -> list[Pod]:
+    def pods(self, node_name: str) -> list[PodStatus]:
         return self.looks.pop(0)
 
     def lease_renewed(self, node_name: str) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from roles.engine.api.read import Container, Pod
+from roles.engine.api.read import ContainerStatus, PodStatus
 from roles.engine.proof.workload import Count, count, gone, hurt
 
-APP = Pod("default", "app", "u1", "Running", "", False, False, "", (Container("c", "id1", True, 0, None),))
+APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
 
 
 def test_nothing_happened() -> None:
@@ -34,8 +34,8 @@ def test_another_pod_of_the_name_is_its_controller_s_doing() -> None:
 
 
 def test_one_that_was_waiting_to_be_started_again_is_not_hurt_by_it() -> None:
-    crashing = replace(APP, containers=(Container("c", "id1", False, 7, None),))
-    assert hurt([crashing], [replace(APP, containers=(Container("c", "id2", False, 8, None),))], ()) == []
+    crashing = replace(APP, containers=(ContainerStatus("c", "id1", False, 7, None),))
+    assert hurt([crashing], [replace(APP, containers=(ContainerStatus("c", "id2", False, 8, None),))], ()) == []
 
 
 def test_only_who_was_announced_may_go() -> None:

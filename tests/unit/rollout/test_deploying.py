@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from roles.engine.bridge.hosts import Refused
+from roles.engine.bridge.hosts import RunRefused
 from roles.engine.rollout.deploying import one, same, unreachable
 
 
@@ -35,7 +35,7 @@ def test_the_keys_of_all_hosts_are_read_once() -> None:
 )
 def test_data_that_cannot_be_meant_are_refused(data: list[dict[str, Any]], words: str) -> None:
     fleet: Any = SimpleNamespace(targets=remotes(*data))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RunRefused) as refused:
         one(Asked)(fleet)
     assert str(refused.value) == words
 

@@ -20,7 +20,7 @@ def test_what_a_file_sets_and_what_is_in_effect() -> None:
     )
     found = kubelet.find(parse("w1", lines))
     metrics = {"A": GateMetric("ALPHA", False), "B": GateMetric("ALPHA", True)}
-    made = status._Node(found.seen, found, control_plane.look(found).components, {"kubelet": metrics})
+    made = status._StatusNode(found.seen, found, control_plane.look(found).components, {"kubelet": metrics})
     assert status._gates(made) == [
         ["w1", "kubelet", "A", "true", "false (DIFFERS)", CONFIG],
         ["w1", "kubelet", "B", "true", "true", CONFIG],

@@ -10,7 +10,7 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.timeouts import Deadline
-from roles.pod_resize.model import Desired
+from roles.pod_resize.model import DesiredResources
 from tests.unit.clock import Clock
 
 ROLES = Path(timeouts.__file__).parents[1]
@@ -91,5 +91,6 @@ def test_the_end_of_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_limit_that_is_set_is_meant_as_it_stands() -> None:
     assert timeouts.unless_set(300, False) == 1200 and timeouts.unless_set(300, True) == 300
     assert (
-        Desired(selector="shop/app=web").resize_seconds == 480 and Desired(selector="shop/app=web", resize_timeout=60).resize_seconds == 60
+        DesiredResources(selector="shop/app=web").resize_seconds == 480
+        and DesiredResources(selector="shop/app=web", resize_timeout=60).resize_seconds == 60
     )
