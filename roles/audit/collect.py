@@ -9,17 +9,16 @@ from typing import Any, TypeVar
 from roles import pod_resize
 from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
-from roles.engine import kubeadm_config as kubeadm
+from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.kubeadm_config import Lasting
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, Looked, NoApi, with_versions
 from roles.engine.transaction import Refusal
-from roles.eviction import NodeOrder, node_order, usage
-from roles.eviction import model as eviction_model
-from roles.feature_gates import model as gates_model
-from roles.kubelet_config import model as fields_model
+from roles.eviction import NodeOrder, model, node_order, usage
+from roles.feature_gates.model import read_gates
+from roles.kubelet_config.model import read_fields
 
 T = TypeVar("T")
 # Requests at a time through the one SSH connection that leads to the API.
@@ -86,9 +85,9 @@ def _wishes(remote: Remote) -> HostDesired:
             return None
 
     name, data = remote.name, remote.data
-    gates = tried(lambda: gates_model.read(name, data))
-    fields = tried(lambda: fields_model.read(name, data))
-    eviction = tried(lambda: eviction_model.read(name, data))
+    gates = tried(lambda: read_gates(name, data))
+    fields = tried(lambda: read_fields(name, data))
+    eviction = tried(lambda: model.read_thresholds(name, data))
     return HostDesired(gates, fields, eviction, tuple(dict.fromkeys(problems)))
 
 
@@ -113,7 +112,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
             found.views[number] = replace(one, running=running, configuration=configuration)
             found.not_known += problems
     try:
-        found.lasting = kubeadm.read(api)
+        found.lasting = kubeadm_config.read(api)
     except (ApiError, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     try:

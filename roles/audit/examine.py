@@ -12,7 +12,7 @@ from roles.audit.view import View, flat
 from roles.engine.kubeadm_config import Lasting
 from roles.engine.kubelet import shown
 from roles.engine.transaction import mask_text
-from roles.eviction import NodeOrder, as_json
+from roles.eviction import NodeOrder, order_as_json
 from roles.feature_gates import Catalogue
 from roles.pod_resize import Drift
 
@@ -44,7 +44,7 @@ def report(
         nodes=tuple(_node(view) for view in views),
         configmaps=configmaps.settings(lasting) if lasting else (),
         findings=in_order(map(_masked, found), [view.host for view in views]),
-        eviction=tuple(as_json(order) for order in orders),
+        eviction=tuple(order_as_json(order) for order in orders),
         not_known=tuple(dict.fromkeys([*not_known, *_not_known(views, catalogue)])),
         failures=tuple(failures),
     )

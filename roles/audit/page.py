@@ -19,9 +19,7 @@ from roles.audit.model import SEVERITIES, TITLES, Finding, NodeReport, Report
 from roles.audit.text import counted, together, verdict
 from roles.engine.kubelet import MEMORY
 from roles.engine.scripts import pages
-from roles.eviction import TITLES as SIGNALS
-from roles.eviction import NodeOrder, amount, gauges, reason
-from roles.eviction import OrderRow as Pod
+from roles.eviction import SIGNAL_TITLES, NodeOrder, OrderRow, amount, gauges, reason
 
 # Pods of a node that are shown, the first to go first.
 _FIRST = 4
@@ -155,7 +153,7 @@ def _order(order: NodeOrder) -> dict[str, Any]:
     }
 
 
-def _pod(row: Pod) -> dict[str, Any]:
+def _pod(row: OrderRow) -> dict[str, Any]:
     namespace, _, name = row.pod.partition("/")
     use = row.uses.get(MEMORY)
     used = "?" if use is None or use.used is None else amount(MEMORY, use.used)
@@ -164,7 +162,7 @@ def _pod(row: Pod) -> dict[str, Any]:
         "name": name,
         "used": used,
         "over": use is not None and (use.over or use.used is None),
-        "title": f"{row.pod}, priority {row.priority}, {row.qos}; {SIGNALS[MEMORY]}: {reason(MEMORY, row)}",
+        "title": f"{row.pod}, priority {row.priority}, {row.qos}; {SIGNAL_TITLES[MEMORY]}: {reason(MEMORY, row)}",
     }
 
 

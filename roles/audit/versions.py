@@ -15,8 +15,19 @@ from roles.audit.model import Finding, Severity, SourcedSetting
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags
 from roles.engine.kubelet import schema, shown
-from roles.feature_gates import SPECIAL, Catalogue, Gate, GateStage, Level, Subject, emulated_minor, judge, overlay, readers
-from roles.feature_gates import GateFinding as Judged
+from roles.feature_gates import (
+    SPECIAL,
+    Catalogue,
+    Gate,
+    GateFinding,
+    GateStage,
+    Level,
+    Subject,
+    emulated_minor,
+    judge_gate,
+    overlay,
+    readers,
+)
 
 
 def parse_target(value: Any, catalogue: Catalogue) -> int | None:
@@ -68,7 +79,7 @@ def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
         subject = Subject(component, minor, emulated, live)
         for place in places:
             wanted = {**effective, place.name: place.value == "true"}
-            judged = judge(subject, {place.name: wanted[place.name]}, wanted, (), catalogue)
+            judged = judge_gate(subject, {place.name: wanted[place.name]}, wanted, (), catalogue)
             told = [found for found in judged if found.gate == place.name and found.level > Level.ACCEPT]
             # What is refused for itself is not told again for what depends on it.
             alone = [found for found in told if found.level == Level.REFUSE and found.rule != "dependency"]
@@ -84,7 +95,7 @@ def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
             yield from _not_read(view.host, place, minor, subject.stage(place.name, catalogue), catalogue)
 
 
-def _severity(found: Judged) -> Severity:
+def _severity(found: GateFinding) -> Severity:
     if found.level == Level.REFUSE:
         return Severity.critical
     return Severity.note if found.rule == "no effect" else Severity.warning

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from roles import priority_classes as objects
+from roles import priority_classes
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
@@ -25,7 +25,7 @@ COULD_NOT_LOOK, FAILED = 1, 2
 
 
 # What is asked of all, of each node, of the cluster.
-_Read = tuple[CheckOptions, dict[str, NodeDesired], objects.DesiredClasses | None]
+_Read = tuple[CheckOptions, dict[str, NodeDesired], priority_classes.DesiredClasses | None]
 
 
 def _read(fleet: Fleet) -> _Read:
@@ -95,12 +95,12 @@ class Gathered:
         self.nodes, self.no_api = dict(nodes), no_api
         self._cluster = cluster
 
-    def live(self, wanted: objects.DesiredClasses | None) -> objects.LiveClasses | str:
+    def live(self, wanted: priority_classes.DesiredClasses | None) -> priority_classes.LiveClasses | str:
         """The cluster's objects, where some are wanted; or why they could not be read."""
         if wanted is None or self.no_api:
             return self.no_api or "not asked"
         try:
-            return objects.read_live(self._cluster.api())
+            return priority_classes.read_live(self._cluster.api())
         except (ApiError, NoApi, RemoteError) as error:
             return str(error)
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from roles import eviction, feature_gates, kubelet_config
-from roles import priority_classes as objects
+from roles import eviction, feature_gates, kubelet_config, priority_classes
 from roles.checks.evidence import KUBELET, Evidence
 from roles.checks.model import NodeDesired
 from roles.engine.control_plane import COMPONENTS
@@ -379,7 +378,7 @@ def node(found: Evidence, wishes: NodeDesired) -> list[Result]:
     return results
 
 
-def cluster(desired: objects.DesiredClasses | None, live: objects.LiveClasses | str) -> list[Result]:
+def cluster(desired: priority_classes.DesiredClasses | None, live: priority_classes.LiveClasses | str) -> list[Result]:
     """The checks of the cluster's objects; `live` is a text where they could not be read."""
     results = []
     for name in CLUSTER_CHECKS:
@@ -391,7 +390,8 @@ def cluster(desired: objects.DesiredClasses | None, live: objects.LiveClasses | 
             verdict = CheckVerdict("unknown", live)
         else:
             unmet = [
-                objects.unmet_class(item, live.classes.get(item.name)) if classes else objects.unmet_workload(item, live) for item in wanted
+                priority_classes.unmet_class(item, live.classes.get(item.name)) if classes else priority_classes.unmet_workload(item, live)
+                for item in wanted
             ]
             verdict = _held(map(str, filter(None, unmet)), ", ".join(item.name if classes else item.key for item in wanted))
         results.append(Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip"))

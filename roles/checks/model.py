@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from roles import eviction, feature_gates, kubelet_config
-from roles import priority_classes as objects
+from roles import eviction, feature_gates, kubelet_config, priority_classes
 
 
 def _junit(value: Any) -> Any:
@@ -45,9 +44,11 @@ class NodeDesired:
 
 def wishes(host: str, data: Callable[[str], Any]) -> NodeDesired:
     """From one host's inventory data, as the deploys read it. Raises Refusal."""
-    return NodeDesired(feature_gates.read(host, data), fields=kubelet_config.read(host, data), eviction=eviction.read(host, data))
+    return NodeDesired(
+        feature_gates.read_gates(host, data), fields=kubelet_config.read_fields(host, data), eviction=eviction.read_thresholds(host, data)
+    )
 
 
-def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> objects.DesiredClasses | None:
+def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> priority_classes.DesiredClasses | None:
     """The objects that the inventory wants. Raises Refusal."""
-    return objects.read(hosts)
+    return priority_classes.read_classes(hosts)

@@ -12,8 +12,8 @@ from roles.engine.transaction import Refusal
 from roles.eviction import model, usage, wanted
 from roles.eviction.compliance import defaults_of, unmet
 from roles.eviction.impact import eviction_impact
-from roles.eviction.model import DesiredThresholds, read
-from roles.eviction.order import TITLES, NodeOrder, OrderRow, amount, as_json, reason
+from roles.eviction.model import DesiredThresholds, read_thresholds
+from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, amount, order_as_json, reason
 from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.picture import gauges
 from roles.eviction.predict import readings
@@ -37,7 +37,7 @@ def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
 
 
 def _wish(remote: Remote) -> FieldsRequest | None:
-    desired = read(remote.name, remote.data)
+    desired = read_thresholds(remote.name, remote.data)
     if desired is None:
         return None
     return FieldsRequest(
@@ -76,19 +76,19 @@ def _summary(desired: DesiredThresholds) -> str:
 
 
 __all__ = [
-    "TITLES",
+    "SIGNAL_TITLES",
     "DesiredThresholds",
     "NodeOrder",
     "OrderRow",
     "amount",
-    "as_json",
     "eviction",
     "eviction_impact",
     "eviction_order",
     "gauges",
     "model",
     "node_order",
-    "read",
+    "order_as_json",
+    "read_thresholds",
     "reason",
     "unmet",
     "usage",

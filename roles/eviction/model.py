@@ -292,7 +292,7 @@ class DesiredThresholds(BaseModel):
 SETTINGS = tuple(name for name in DesiredThresholds.model_fields if name.startswith("eviction_"))
 
 
-def read(host: str, data: Callable[[str], Any]) -> DesiredThresholds | None:
+def read_thresholds(host: str, data: Callable[[str], Any]) -> DesiredThresholds | None:
     """The desired eviction of a host from its inventory data; None where it has none. Raises Refusal with all that is wrong."""
     values = {key: data(key) for key in DesiredThresholds.model_fields}
     values = {key: value for key, value in values.items() if value is not None}

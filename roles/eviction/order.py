@@ -25,7 +25,7 @@ BEST_EFFORT_ADJ = 1000
 NODE_CRITICAL_CLASS = "system-node-critical"
 
 #: What a signal is called in tables and pictures.
-TITLES = {MEMORY: "memory", NODEFS: "disk", IMAGEFS: "container disk", PID: "processes"}
+SIGNAL_TITLES = {MEMORY: "memory", NODEFS: "disk", IMAGEFS: "container disk", PID: "processes"}
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def reason(signal: str, row: OrderRow) -> str:
     return f"within its request by {distance}"
 
 
-def as_json(found: NodeOrder) -> dict[str, Any]:
+def order_as_json(found: NodeOrder) -> dict[str, Any]:
     """The machine form: bytes, inodes and counts as whole numbers; pods in the order of eviction for memory."""
     return {
         "node": found.node,
@@ -270,7 +270,7 @@ def as_json(found: NodeOrder) -> dict[str, Any]:
     }
 
 
-def as_table(node: NodeOrder) -> str:
+def order_as_table(node: NodeOrder) -> str:
     """The table for people: in the first columns whose turn it is for each resource, pods of equal rank marked with =."""
     about = [f"{node.node}: {len(node.rows)} pods"]
     for signal in node.signals:
@@ -278,9 +278,13 @@ def as_table(node: NodeOrder) -> str:
             reading = node.readings[signal]
             limits = sorted(one.amount.of(reading.capacity) for one in node.thresholds if one.signal == signal)
             below = f" (evicts below {amount(signal, limits[-1])})" if limits else ""
-            about.append(f"{TITLES[signal]} {amount(signal, reading.available)} of {amount(signal, reading.capacity)} left{below}")
-    headers = [*(TITLES[signal] for signal in node.signals), "pod", "priority", "QoS"]
-    headers += [f"{TITLES[signal]} used/asked" for signal in node.signals if signal != PID] + ["processes", "oom_score_adj", "why (memory)"]
+            about.append(f"{SIGNAL_TITLES[signal]} {amount(signal, reading.available)} of {amount(signal, reading.capacity)} left{below}")
+    headers = [*(SIGNAL_TITLES[signal] for signal in node.signals), "pod", "priority", "QoS"]
+    headers += [f"{SIGNAL_TITLES[signal]} used/asked" for signal in node.signals if signal != PID] + [
+        "processes",
+        "oom_score_adj",
+        "why (memory)",
+    ]
     lines = ["; ".join(about), table.render(headers, [_line(node, row) for row in node.rows])] if node.rows else about
     return "\n".join([*lines, *(f"note: {one_line(note)}" for note in node.notes)])
 

@@ -13,14 +13,14 @@ from roles.engine import bridge, control_plane, kubelet
 from roles.engine.api import Api, ApiError, kubelet_config, node_usage
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
-from roles.engine.harmless import as_json as document
+from roles.engine.harmless import as_json
 from roles.engine.kubelet import Threshold, effective
 from roles.engine.node import Observation, ObservationError, look
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.rollout import deploying, one
 from roles.engine.transaction import Refusal
 from roles.eviction import picture, usage
-from roles.eviction.order import NodeOrder, as_json, as_table, order
+from roles.eviction.order import NodeOrder, order, order_as_json, order_as_table
 
 FORMATS = ("table", "json")
 
@@ -66,10 +66,10 @@ def eviction_order(fleet: Fleet, wish: OrderOptions) -> None:
     ignored: list[str] = []
     nodes = _nodes(fleet, problems, ignored)
     if wish.format == "json":
-        show_lines(document({"nodes": [as_json(node) for node in nodes], "problems": problems, "ignored": ignored}))
+        show_lines(as_json({"nodes": [order_as_json(node) for node in nodes], "problems": problems, "ignored": ignored}))
     else:
         for node in nodes:
-            show_lines("\n" + as_table(node))
+            show_lines("\n" + order_as_table(node))
         for line in ignored:
             show(f"\n{line}")
     if wish.picture:

@@ -10,7 +10,7 @@ import jinja2
 
 from roles.engine.kubelet import ALLOCATABLE_MEMORY, IMAGEFS, IMAGEFS_INODES, MEMORY, NODEFS, NODEFS_INODES, PID, Threshold
 from roles.engine.scripts import pages
-from roles.eviction.order import TITLES, NodeOrder, OrderRow, Use, amount, reason
+from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, Use, amount, reason
 from roles.eviction.predict import Reading
 
 # A protected pod stands below all that can go, wherever the kubelet ranks it.
@@ -28,9 +28,9 @@ _GAUGES = {
 
 def page(nodes: Sequence[NodeOrder], *, made: str = "", problems: Iterable[str] = ()) -> str:
     """One page with all nodes. `made` says when and of what it was made; `problems` is what could not be shown."""
-    signals = [signal for signal in TITLES if any(signal in node.signals for node in nodes)] or list(TITLES)[:1]
+    signals = [signal for signal in SIGNAL_TITLES if any(signal in node.signals for node in nodes)] or list(SIGNAL_TITLES)[:1]
     return _template().render(
-        signals=signals, titles=TITLES, nodes=[_node(node, signals) for node in nodes], made=made, problems=list(problems)
+        signals=signals, titles=SIGNAL_TITLES, nodes=[_node(node, signals) for node in nodes], made=made, problems=list(problems)
     )
 
 
@@ -49,8 +49,8 @@ def _node(node: NodeOrder, signals: Sequence[str]) -> dict[str, Any]:
         "about": f"{node.version}, {amount(MEMORY, node.memory)} of memory, {len(node.rows)} pods",
         "first": [min(candidates, key=lambda row: _use(row, signal).place).pod if candidates else "" for signal in signals],
         "gauges": gauges(node),
-        "bars": [{"title": TITLES[signal], "index": signals.index(signal)} for signal in with_bars],
-        "counted": {"title": TITLES[PID], "index": signals.index(PID)},
+        "bars": [{"title": SIGNAL_TITLES[signal], "index": signals.index(signal)} for signal in with_bars],
+        "counted": {"title": SIGNAL_TITLES[PID], "index": signals.index(PID)},
         "rows": rows,
         "kept": any(row.protected for row in node.rows),
         "notes": node.notes,
@@ -100,7 +100,7 @@ def _row(row: OrderRow, own: Sequence[str], signals: Sequence[str], scale: dict[
     return {
         "namespace": namespace,
         "name": name,
-        "title": "; ".join(f"{TITLES[signal]}: {reason(signal, row)}" for signal in own),
+        "title": "; ".join(f"{SIGNAL_TITLES[signal]}: {reason(signal, row)}" for signal in own),
         "class": row.priority_class,
         "priority": row.priority,
         "qos": row.qos,
@@ -118,14 +118,19 @@ def _row(row: OrderRow, own: Sequence[str], signals: Sequence[str], scale: dict[
 
 
 def _turn(index: int, signal: str, use: Use) -> dict[str, Any]:
-    return {"index": index, "title": TITLES[signal], "text": f"{use.turn}{'=' if use.tied else ''}", "over": use.over or use.used is None}
+    return {
+        "index": index,
+        "title": SIGNAL_TITLES[signal],
+        "text": f"{use.turn}{'=' if use.tied else ''}",
+        "over": use.over or use.used is None,
+    }
 
 
 def _bar(signal: str, row: OrderRow, scale: int) -> dict[str, Any]:
     use = row.uses[signal]
     used = use.used or 0
     return {
-        "title": TITLES[signal],
+        "title": SIGNAL_TITLES[signal],
         "says": reason(signal, row),
         "asked": _percent(use.requested, scale),
         "used": _percent(min(used, use.requested), scale),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from roles.engine import bridge
-from roles.engine import kubeadm_config as kubeadm
+from roles.engine import bridge, kubeadm_config
 from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
@@ -17,22 +16,21 @@ from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
 from roles.feature_gates import model, skew
-from roles.feature_gates import plan as planning
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
 from roles.feature_gates.compliance import sourced, unmet, wanted_of
 from roles.feature_gates.gate_readers import readers
-from roles.feature_gates.model import COMPONENTS, DesiredGates, read
-from roles.feature_gates.plan import GatePlan, NodeGates
+from roles.feature_gates.model import COMPONENTS, DesiredGates, read_gates
+from roles.feature_gates.plan import GatePlan, NodeGates, judge_gates, moves, plan_gates
 from roles.feature_gates.reported_gates import overlay
 from roles.feature_gates.skew import Running
-from roles.feature_gates.verdict import GateFinding, Level, Subject, emulated_minor, judge
+from roles.feature_gates.verdict import GateFinding, Level, Subject, emulated_minor, judge_gate
 from roles.kubelet_config import brings
 
 _NOTHING = "no host has feature_gates in its data; set it in group_data or with --data feature_gates=NAME=true"
 
 
 def _wanted(fleet: Fleet) -> FeatureGates:
-    return FeatureGates(from_data(fleet, lambda remote: read(remote.name, remote.data), _NOTHING))
+    return FeatureGates(from_data(fleet, lambda remote: read_gates(remote.name, remote.data), _NOTHING))
 
 
 @deploying("Feature gates", _wanted)
@@ -55,7 +53,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
         return _skew(basis.found)
 
     def plan(self, basis: Basis, node: SurveyedNode, wish: DesiredGates) -> NodeGates:
-        return planning.make(basis.run_id, node.seen, wish)
+        return plan_gates(basis.run_id, node.seen, wish)
 
     def judge(self, basis: Basis, plan: NodeGates, verdicts: Verdicts) -> NodeGates:
         """Also by the gates that the components run with."""
@@ -70,7 +68,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
                     f"{plan.host}: {planned.component}: its effective gates cannot be read, so no change could be proven: {error}; "
                     "mend that, or go on without proof by --data allow_unproven=true"
                 )
-        judged = planning.judge(plan, verdicts, self.wishes.by_host[plan.host], metrics)
+        judged = judge_gates(plan, verdicts, self.wishes.by_host[plan.host], metrics)
         against = [*judged.refusals, *([] if basis.options.allow_unproven else unread), *_not_restarted(judged)]
         try:
             return replace(_beside(cluster, judged), refusals=tuple(against))
@@ -86,13 +84,13 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
     def order(self, basis: Basis, plans: Sequence[NodeGates]) -> tuple[list[ComponentPlan], bool]:
         """On goes from the apiservers to the kubelets, off the other way round; nodes stay as in the inventory."""
         changing = [planned for plan in plans for planned in plan.changing]
-        ways = [planning.moves(planned, planned.metrics or {}) for planned in changing]
+        ways = [moves(planned, planned.metrics or {}) for planned in changing]
         bridge.stop(_both_ways(changing, ways))
         on = True in set().union(*ways) if any(ways) else any(wish.turns_on for wish in self.wishes.by_host.values())
         order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
         return sorted(changing, key=lambda planned: order.index(planned.component)), on
 
-    def writes(self, basis: Basis, plans: Sequence[NodeGates]) -> kubeadm.ClusterWrites:
+    def writes(self, basis: Basis, plans: Sequence[NodeGates]) -> kubeadm_config.ClusterWrites:
         """And what else of these nodes' gates kubeadm's ConfigMaps have otherwise."""
         made = super().writes(basis, plans)
         made.notes += [one_line(f"NOT THE SAME {difference}") for difference in _apart(made.lasting, plans)]
@@ -185,10 +183,10 @@ def _left_out(plans: Sequence[NodeGates]) -> list[str]:
     return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
 
 
-def _apart(lasting: kubeadm.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm.Difference]:
+def _apart(lasting: kubeadm_config.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:
     """Gates of these nodes that this run is not about, and that kubeadm's ConfigMaps, the files and the processes do not agree on."""
     found = [
-        kubeadm.Found(
+        kubeadm_config.Found(
             plan.host,
             planned.component,
             planned.sourced,
@@ -201,7 +199,7 @@ def _apart(lasting: kubeadm.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm
     wanted = {(plan.host, planned.component): planned.wanted for plan in plans for planned in plan.planned}
     return [
         difference
-        for difference in kubeadm.gate_differences(lasting, found)
+        for difference in kubeadm_config.gate_differences(lasting, found)
         if difference.setting not in wanted[(difference.host, difference.component)]
     ]
 
@@ -256,11 +254,11 @@ __all__ = [
     "Subject",
     "emulated_minor",
     "feature_gates",
-    "judge",
+    "judge_gate",
     "load",
     "model",
     "overlay",
-    "read",
+    "read_gates",
     "readers",
     "sourced",
     "unmet",

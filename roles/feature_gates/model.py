@@ -131,7 +131,7 @@ class DesiredGates(BaseModel):
         return any(self.feature_gates.values())
 
 
-def read(host: str, data: Callable[[str], Any]) -> DesiredGates | None:
+def read_gates(host: str, data: Callable[[str], Any]) -> DesiredGates | None:
     """The desired gates of a host from its inventory data; None where it has none. Raises Refusal."""
     values = {key: data(key) for key in DesiredGates.model_fields}
     values = {key: value for key, value in values.items() if value is not None}

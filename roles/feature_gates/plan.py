@@ -7,18 +7,14 @@ from dataclasses import dataclass, replace
 
 from roles.engine import control_plane, kubelet
 from roles.engine.api import GateMetric
-from roles.engine.control_plane import Component, ControlPlane
-from roles.engine.control_plane import plan as control_plane_plan
+from roles.engine.control_plane import Component, ControlPlane, control_plane_plan
 from roles.engine.editing import flags
 from roles.engine.kubeadm_config import GATES, ConfigMapPath
-from roles.engine.kubelet import Kubelet, ask
-from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.kubelet import Kubelet, ask, kubelet_plan
 from roles.engine.node import Observation, Process
 from roles.engine.node_changes import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
 from roles.engine.transaction import Change, Effective, Refusal
-from roles.feature_gates import gate_readers as reach
-from roles.feature_gates import reported_gates as told
-from roles.feature_gates import verdict
+from roles.feature_gates import gate_readers, reported_gates, verdict
 from roles.feature_gates.catalogue import load
 from roles.feature_gates.compliance import sourced, wanted_of
 from roles.feature_gates.gate_readers import LeftOut
@@ -47,7 +43,7 @@ class NodeGates(NodePlan[GatePlan]):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def make(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGates:
+def plan_gates(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGates:
     """The plan of one node. Raises Refusal."""
     found = kubelet.find(seen)
     control = control_plane.look(found)
@@ -66,7 +62,9 @@ def make(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGates:
         wanted = wanted_of(seen.host, name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
             set_there = sourced(source)
-            left_out += [LeftOut(seen.host, name, gate, reach.readers(gate, process.minor) or (), set_there.get(gate)) for gate in others]
+            left_out += [
+                LeftOut(seen.host, name, gate, gate_readers.readers(gate, process.minor) or (), set_there.get(gate)) for gate in others
+            ]
         if not wanted:
             continue
         if name == KUBELET:
@@ -155,7 +153,7 @@ UNKNOWN = "unrecognized feature gate"
 _ALWAYS = verdict.OWN | {"prefix"}
 
 
-def judge(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metrics: Mapping[str, Mapping[str, GateMetric]]) -> NodeGates:
+def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metrics: Mapping[str, Mapping[str, GateMetric]]) -> NodeGates:
     """The plan once its binaries and its processes have spoken, with what is to be said of it; and why not to go on.
 
     A binary has the last word: what it refuses is refused, and where only the catalogue would refuse, that is a warning. An unknown gate
@@ -208,20 +206,23 @@ def _live(plan: NodeGates, planned: GatePlan, listed: str, metrics: Mapping[str,
         return subject
     running = {**planned.sourced, **flags.effective_gates(plan.process(planned.component).argv)}
     return replace(
-        subject, live=told.overlay(subject.component, subject.minor, metrics, told.parse_help(listed), running, subject.emulated)
+        subject,
+        live=reported_gates.overlay(
+            subject.component, subject.minor, metrics, reported_gates.parse_help(listed), running, subject.emulated
+        ),
     )
 
 
 def _findings(planned: GatePlan, subject: Subject, desired: DesiredGates) -> list[verdict.GateFinding]:
     as_written = {name: value for name, value in desired.feature_gates.items() if name.removeprefix(flags.KUBE) in planned.wanted}
-    return verdict.judge(subject, as_written, planned.sourced, desired.allow_hazards) + _unread(planned, subject)
+    return verdict.judge_gate(subject, as_written, planned.sourced, desired.allow_hazards) + _unread(planned, subject)
 
 
 def _unread(planned: GatePlan, subject: Subject) -> list[verdict.GateFinding]:
     """Gates that a component is given though it does not read them."""
     found = []
     for name, value in planned.wanted.items():
-        readers = reach.readers(name, subject.minor)
+        readers = gate_readers.readers(name, subject.minor)
         if value is not None and readers is not None and planned.component not in readers:
             by = f"{' and '.join(readers)} {'do' if len(readers) > 1 else 'does'}" if readers else "none of the four components does"
             message = f"{name} has no effect in {subject.told}, which does not read it; {by}"
@@ -234,7 +235,7 @@ def _differences(planned: GatePlan, subject: Subject | None) -> list[str]:
         return [f"{planned.component} did not tell its version: only its binary was asked, not the catalogue of gates"]
     if not load().covers(subject.minor):
         return [f"the catalogue of gates does not cover 1.{subject.minor}: only the {planned.component}'s binary was asked"]
-    return told.differences(planned.component, subject.minor, subject.live, planned.wanted, subject.emulated)
+    return reported_gates.differences(planned.component, subject.minor, subject.live, planned.wanted, subject.emulated)
 
 
 def moves(planned: GatePlan, metrics: Mapping[str, GateMetric]) -> set[bool]:

@@ -100,7 +100,7 @@ def emulated_minor(values: Iterable[str]) -> int | None:
     return int(found[-1]) if found else None
 
 
-def judge(
+def judge_gate(
     subject: Subject,
     wanted: Mapping[str, bool | None],
     sourced: Mapping[str, bool],

@@ -7,11 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from roles.engine import bridge, control_plane, kubelet
-from roles.engine import kubeadm_config as kubeadm
+from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, show, show_lines
-from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.kubelet import kubelet_plan
 from roles.engine.node import Observation
 from roles.engine.node_changes import (
     KUBELET,
@@ -32,9 +31,8 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
-from roles.history import plan as planning
 from roles.history.facts import Recorded
-from roles.history.plan import Undo
+from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet_config import brings, restarted, state_of, unreadable
 
@@ -59,12 +57,12 @@ def changes(fleet: Fleet, _: None) -> None:
     for problem in (*_unusable(listed), *_cut(listed)):
         show(f"\nWARNING: {problem}")
     try:
-        newest = planning.newest(history)
+        latest = newest(history)
     except Unordered as error:
-        newest = ()
+        latest = ()
         show(f"\n{_not_known(error)}")
-    if newest:
-        show(f"\ndeploys/rollback.py would undo {' and '.join(newest)}, unless another run is named by --data run=NAME")
+    if latest:
+        show(f"\ndeploys/rollback.py would undo {' and '.join(latest)}, unless another run is named by --data run=NAME")
     failures += [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     if failures:
         raise bridge.refuse("not all nodes could be asked:", failures)
@@ -131,20 +129,20 @@ def _age(at: str) -> str:
 
 
 def _to_undo(fleet: Fleet) -> Undoing:
-    wanted = model.read(fleet.targets[0])
+    wanted = model.read_rollback(fleet.targets[0])
     runs: tuple[str, ...] = (wanted.run,) if wanted.run else ()
     history, failures = _ask(fleet, fleet.targets, runs)
     bridge.stop(failures)
     if not runs:
         try:
-            runs = planning.newest(history)
+            runs = newest(history)
         except Unordered as error:
             raise bridge.refuse(_not_known(error)) from None
         if not runs:
             raise bridge.refuse("there is nothing to undo: no node has a confirmed change that was not undone already")
         history, failures = _ask(fleet, fleet.targets, runs)
         bridge.stop(failures)
-    chosen = planning.to_undo(history, runs)
+    chosen = changes_to_undo(history, runs)
     if not chosen:
         raise bridge.refuse(f"run {wanted.run} confirmed nothing on these nodes; deploys/changes.py lists what there is")
     bridge.stop(_unusable(chosen))
@@ -155,7 +153,7 @@ def _to_undo(fleet: Fleet) -> Undoing:
 
     def files(seen: Observation) -> tuple[list[str], list[str]]:
         usual, directories = kubelet.wanted(seen)
-        changed = {path for change in by_host.get(seen.host, ()) for path in planning.targets(change)}
+        changed = {path for change in by_host.get(seen.host, ()) for path in targets(change)}
         return [*usual, *sorted(path for path in changed if seen.file(path) is None)], directories
 
     names = " and ".join(runs)
@@ -207,27 +205,27 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         changing: list[ComponentPlan] = [by_change[change.id] for change in self.chosen if change.id in by_change]
         return changing, bool(changing) and changing[0].component != KUBELET
 
-    def writes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> kubeadm.ClusterWrites:
+    def writes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> kubeadm_config.ClusterWrites:
         """What these runs wrote to kubeadm's ConfigMaps; with a part of the nodes it stays, as it was written for all."""
         fleet, chosen = basis.fleet, [*self.chosen]
         if fleet.lock_host not in fleet.targets and (fleet.lock_host.connected or fleet.lock_host.connect()):
             history, failures = _ask(fleet, [fleet.lock_host])
             bridge.stop(failures)
-            kept = planning.to_undo(history, self.runs)
+            kept = changes_to_undo(history, self.runs)
             bridge.stop(_unusable(kept))
             chosen += kept
-        records = planning.of_cluster(chosen)
+        records = of_cluster(chosen)
         names = " and ".join(records)
         if not records:
-            return kubeadm.ClusterWrites()
+            return kubeadm_config.ClusterWrites()
         if fleet.others:
             left = ", ".join(remote.name for remote in fleet.others)
             note = f"{names}: left as it is, since --limit leaves out {left}; run it without, and what kubeadm keeps is undone too"
         elif not basis.options.persist:
             note = f"persist=false: {names}: left as it is; the next `kubeadm upgrade` of a node brings back what is undone here"
         else:
-            return kubeadm.undo(basis.found, fleet, records, self.asked.force)
-        return kubeadm.ClusterWrites(notes=[note])
+            return kubeadm_config.undo(basis.found, fleet, records, self.asked.force)
+        return kubeadm_config.ClusterWrites(notes=[note])
 
     def notes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> list[str]:
         """What is as before already."""
@@ -251,7 +249,7 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
             unclear = control_plane.look(node.kubelet).refusals.get(change.component) if change.component in node.components else None
             if unclear is not None and not force:
                 raise Refusal(unclear.host, unclear.message, f"{unclear.way_out}, or go on all the same by --data force=true")
-            undos.append(planning.undo(run_id, change, node.seen, force))
+            undos.append(plan_undo(run_id, change, node.seen, force))
         except Refusal as refusal:
             reasons.append(refusal)
     warnings = tuple(warning for undo in undos for warning in undo.warnings)

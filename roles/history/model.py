@@ -54,7 +54,7 @@ class RollbackOptions(BaseModel):
     ] = None
 
 
-def read(remote: Remote) -> RollbackOptions:
+def read_rollback(remote: Remote) -> RollbackOptions:
     """Raises DeployError. The keys are those of a run: any host of it has them."""
     values = {key: remote.data(key) for key in RollbackOptions.model_fields}
     try:

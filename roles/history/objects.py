@@ -12,10 +12,9 @@ from roles.engine import bridge
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import registry
 from roles.engine.object_changes import Consents, ObjectRun
-from roles.engine.rollout import options as run_options
+from roles.engine.rollout import options
 from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo, RunRecord, object_record, read_events
-from roles.history import model
-from roles.history import plan as planning
+from roles.history import model, plan
 from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
 from roles.history.sequence import Unordered
@@ -28,13 +27,13 @@ def to_undo(fleet: Fleet, ask: Ask) -> ObjectRun | None:
 
     Raises DeployError where a record cannot be acted on, or where somebody else has changed the same since.
     """
-    wanted = model.read(fleet.targets[0])
+    wanted = model.read_rollback(fleet.targets[0])
     keeper = fleet.lock_host
     if wanted.run is None:
         history, failures = ask(fleet, fleet.targets)
         try:
             # Objects are undone run by run.
-            run = None if failures else next(iter(planning.newest(history)), None)
+            run = None if failures else next(iter(plan.newest(history)), None)
         except Unordered:
             run = None
     else:
@@ -86,5 +85,5 @@ def _undone(fleet: Fleet, record: ObjectsRecord, wanted: RollbackOptions) -> Obj
             "use the daytwo that made it, or a later one"
         )
     consents = Consents(wanted.force, wanted.allow_evictions, wanted.allow_restarts, wanted.kubeconfig)
-    run: ObjectRun = way_back(fleet, run_options.read(fleet.targets), record, consents)
+    run: ObjectRun = way_back(fleet, options.read_options(fleet.targets), record, consents)
     return run

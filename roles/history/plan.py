@@ -62,7 +62,7 @@ def _next(order: Sequenced, left: Collection[str], found: Sequence[str]) -> str 
         raise
 
 
-def to_undo(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str]) -> list[Recorded]:
+def changes_to_undo(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str]) -> list[Recorded]:
     """The confirmed changes of these runs (the newest first), the last one first. One of the cluster itself counts once it was begun:
     whether it was written before its operator's side was gone, the cluster tells."""
     found = [
@@ -87,7 +87,7 @@ def targets(recorded: Recorded) -> list[str]:
     return [posixpath.normpath(str(file["path"])) for file in recorded.plan.get("files") or ()]
 
 
-def undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Undo:
+def plan_undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Undo:
     """The change that puts one back. Raises Refusal where a file was changed since (its message has the diff), unless `force`."""
     plan = recorded.plan
     if (why := recorded.why_unusable) is not None:

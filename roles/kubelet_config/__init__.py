@@ -11,7 +11,7 @@ from roles.kubelet_config import model, plan
 from roles.kubelet_config.carry_out import FieldsRequest, KubeletFields, Settled, brings, restarted, state_of, unreadable
 from roles.kubelet_config.compliance import unmet
 from roles.kubelet_config.impact import Outlook, allocatable_outlook, restart_outlook
-from roles.kubelet_config.model import DesiredFields, read
+from roles.kubelet_config.model import DesiredFields, read_fields
 from roles.kubelet_config.plan import needs_no_more
 from roles.kubelet_config.state import KubeletState
 
@@ -33,7 +33,7 @@ def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
 
 
 def _wish(remote: Remote) -> FieldsRequest | None:
-    desired = read(remote.name, remote.data)
+    desired = read_fields(remote.name, remote.data)
     if desired is None:
         return None
     settle = partial(plan.settle, desired)
@@ -52,7 +52,7 @@ __all__ = [
     "kubelet_config",
     "model",
     "needs_no_more",
-    "read",
+    "read_fields",
     "restarted",
     "state_of",
     "unmet",

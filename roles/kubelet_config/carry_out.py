@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roles.engine import control_plane
-from roles.engine import kubeadm_config as kubeadm
+from roles.engine import control_plane, kubeadm_config
 from roles.engine.api import ApiError, NotFound
-from roles.engine.kubelet import Kubelet, Pending, ask, blame, in_effect, lookup, pending_settings, settings
-from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.kubelet import Kubelet, Pending, ask, blame, in_effect, kubelet_plan, lookup, pending_settings, settings
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
 from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
 from roles.engine.transaction import Effective, Refusal
@@ -29,7 +27,7 @@ class Settled:
     expected: Mapping[str, Any]
     summary: str
     notes: tuple[str, ...] = ()
-    named: Mapping[kubeadm.ConfigMapPath, Any] = field(default_factory=dict)
+    named: Mapping[kubeadm_config.ConfigMapPath, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,9 @@ class FieldsRequest:
     only: tuple[str, ...] | None = None
     move_flags: bool = False
     allow_evictions: bool = False
-    write: Callable[[Mapping[str, Any], Mapping[kubeadm.ConfigMapPath, Any]], Mapping[kubeadm.ConfigMapPath, Any]] = kubeadm.as_given
+    write: Callable[[Mapping[str, Any], Mapping[kubeadm_config.ConfigMapPath, Any]], Mapping[kubeadm_config.ConfigMapPath, Any]] = (
+        kubeadm_config.as_given
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ class DesiredFields(BaseModel):
     allow_evictions: Annotated[Boolean, Field(description="consent: go on where pods would have to go", examples=[True])] = False
 
 
-def read(host: str, data: Callable[[str], Any]) -> DesiredFields | None:
+def read_fields(host: str, data: Callable[[str], Any]) -> DesiredFields | None:
     """The desired fields of a host from its inventory data; None where it has none. Raises Refusal."""
     values = {key: data(key) for key in DesiredFields.model_fields}
     values = {key: value for key, value in values.items() if value is not None}

@@ -23,19 +23,28 @@ from roles.engine.object_changes import (
     dry_run,
     field_way_back,
     is_ending,
+    object_report,
     show_plan,
     uid,
 )
-from roles.engine.object_changes import report as object_report
 from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Stage, Turns, deploying
-from roles.engine.rollout import options as run_options
+from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
 from roles.node_labels import model
-from roles.node_labels import plan as planning
 from roles.node_labels.model import DesiredLabels
-from roles.node_labels.plan import NodeChange
+from roles.node_labels.plan import (
+    NodeChange,
+    evicted_pods,
+    label_requests,
+    labels_and_taints,
+    node_path,
+    other_owners,
+    owners,
+    plan_labels,
+    plan_way_back,
+)
 
 #: As records name the runs that this undoes.
 CAPABILITY = "node_labels"
@@ -44,9 +53,9 @@ EVICTION = 60.0
 
 
 def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
-    options = run_options.read(fleet.targets)
+    options = read_options(fleet.targets)
     try:
-        desired = model.read([(remote.name, remote.data) for remote in fleet.targets])
+        desired = model.read_labels([(remote.name, remote.data) for remote in fleet.targets])
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
     if not desired:
@@ -65,8 +74,8 @@ def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -
     force, _, kubeconfig = next(iter(desired.values())).of_run
     reached = connect_cluster(fleet, kubeconfig)
     names = {host: reached.names[host] for host in desired}
-    nodes, pods = _look(reached.session, map(planning.node_path, names.values()))
-    plan = planning.make(desired, names, nodes, pods)
+    nodes, pods = _look(reached.session, map(node_path, names.values()))
+    plan = plan_labels(desired, names, nodes, pods)
     wanted = {host: one.model_dump() for host, one in desired.items()}
     run = _run(fleet, options, plan, NodeWriter(reached.session, force=force), wanted)
     return Turns.of(run, fleet, "node labels", "apply, and read back")
@@ -76,8 +85,8 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """The run that undoes a run of this deploy; shown. Raises DeployError where somebody else has changed the same since."""
     session = connect_cluster(fleet, consents.kubeconfig).session
     nodes, pods = _look(session, (one.path for one in record.objects))
-    back = field_way_back(record, nodes, planning.values, planning.others, force=consents.force)
-    plan = planning.undone(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
+    back = field_way_back(record, nodes, labels_and_taints, other_owners, force=consents.force)
+    plan = plan_way_back(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
     show(f"\nUndoing run {record.run}")
     return _run(fleet, options, plan, NodeWriter(session, force=consents.force), {"undo": record.run}, record.change)
 
@@ -121,13 +130,13 @@ class NodeWriter(FieldWriter[NodeChange]):
     """Of labels and taints."""
 
     def values(self, item: Object) -> Mapping[ObjectPath, Any]:
-        return planning.values(item)
+        return labels_and_taints(item)
 
     def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
-        return planning.requests(item, wanted)
+        return label_requests(item, wanted)
 
     def managers(self, item: Object, path: ObjectPath) -> list[str]:
-        return planning.owners(item, path)
+        return owners(item, path)
 
     def look(self, change: NodeChange) -> str:
         return f"kubectl get node {change.before['metadata']['name']} -o yaml --show-managed-fields"
@@ -135,7 +144,7 @@ class NodeWriter(FieldWriter[NodeChange]):
     def ready(self, change: NodeChange) -> None:
         """Only pods that the plan named may go."""
         known = {one.uid for one in change.evicted}
-        now = planning.evicted(_pods(self.session, change.before), change.after)
+        now = evicted_pods(_pods(self.session, change.before), change.after)
         if new := [one.name for one in now if one.uid not in known]:
             raise NotDone(f"it would evict {', '.join(new)}, too, which came to the node since it was looked at; run this again")
 

@@ -141,7 +141,7 @@ class DesiredLabels(BaseModel):
         return self.force, self.allow_evictions, self.kubeconfig
 
 
-def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> dict[str, DesiredLabels]:
+def read_labels(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> dict[str, DesiredLabels]:
     """By host, of those that have labels or taints in their data. Raises Refusal."""
     found: dict[str, DesiredLabels] = {}
     for host, data in hosts:

@@ -60,7 +60,7 @@ def _path_of(taint: Mapping[str, Any]) -> ObjectPath:
     return (*TAINTS, str(taint["key"]), str(taint["effect"]))
 
 
-def values(node: Object) -> dict[ObjectPath, str]:
+def labels_and_taints(node: Object) -> dict[ObjectPath, str]:
     """All labels and taints, by path: `metadata labels KEY`, `spec taints KEY EFFECT`."""
     labels = {(*LABELS, key): str(value) for key, value in (node["metadata"].get("labels") or {}).items()}
     return labels | {_path_of(taint): str(taint.get("value") or "") for taint in taints(node)}
@@ -71,7 +71,7 @@ def owners(node: Object, path: ObjectPath) -> list[str]:
     return managers(node, *(f"f:{part}" for part in (path if path[:2] == LABELS else TAINTS)))
 
 
-def others(node: Object, path: ObjectPath) -> list[str]:
+def other_owners(node: Object, path: ObjectPath) -> list[str]:
     """Without daytwo."""
     return [name for name in owners(node, path) if name.partition(" ")[0] != FIELD_MANAGER]
 
@@ -85,9 +85,9 @@ def wanted(desired: DesiredLabels, node: Object) -> dict[ObjectPath, str | None]
     return found
 
 
-def requests(node: Object, wanted: Mapping[ObjectPath, str | None]) -> list[Request]:
+def label_requests(node: Object, wanted: Mapping[ObjectPath, str | None]) -> list[Request]:
     """What makes the node so."""
-    now = values(node)
+    now = labels_and_taints(node)
     wanted = {path: value for path, value in wanted.items() if now.get(path) != value}
     labels = {path: value for path, value in wanted.items() if path[:2] == LABELS}
     # An apply takes out what it leaves out, of what daytwo applied; what others own, too, goes by a patch alone.
@@ -122,7 +122,7 @@ def _list(node: Object, tainted: Mapping[ObjectPath, str | None]) -> list[dict[s
     return kept + new
 
 
-def evicted(pods: Sequence[Object], after: Mapping[ObjectPath, str | None]) -> tuple[Evicted, ...]:
+def evicted_pods(pods: Sequence[Object], after: Mapping[ObjectPath, str | None]) -> tuple[Evicted, ...]:
     """The pods of a node that go for these taints (pkg/controller/tainteviction/taint_eviction.go, processPodOnNode).
 
     A static pod tolerates all (pkg/kubelet/config/common.go). Lt and Gt (KEP-5471) count as not tolerated: an eviction too many is named.
@@ -158,7 +158,7 @@ def _tolerates(one: Mapping[str, Any], key: str, value: str) -> bool:
     return operator == "Exists" or (operator == "Equal" and str(one.get("value") or "") == value)
 
 
-def make(
+def plan_labels(
     desired: Mapping[str, DesiredLabels], names: Mapping[str, str], nodes: Mapping[str, Object], pods: Mapping[str, Sequence[Object]]
 ) -> ObjectPlan[NodeChange]:
     """The plan: `names` of the nodes by host, `nodes` and their `pods` by the path of the node. What only the API server knows (conflicts
@@ -170,7 +170,7 @@ def make(
         if node is None:
             plan.refusals.append(f"{host}: the cluster has no {name}")
             continue
-        fields = field_changes(values(node), wanted(one, node))
+        fields = field_changes(labels_and_taints(node), wanted(one, node))
         if not fields:
             plan.unchanged.append((name, "has these labels and taints already"))
             continue
@@ -185,7 +185,7 @@ def _owned(change: FieldChange) -> list[str]:
     problems = []
     for one in change.fields:
         # A controller that adds its own taint becomes the owner of the list; only one that applies the list would undo an addition.
-        found = [name for name in others(change.before, one.path) if one.before is not None or not name.endswith(")")]
+        found = [name for name in other_owners(change.before, one.path) if one.before is not None or not name.endswith(")")]
         if found and (one.after is None or one.path[:2] == TAINTS):
             what = "the list of taints" if one.path[:2] == TAINTS else one.path[2]
             problems.append(
@@ -197,7 +197,7 @@ def _owned(change: FieldChange) -> list[str]:
 
 def with_evictions(change: FieldChange, pods: Sequence[Object], consent: bool, refusals: list[str]) -> NodeChange:
     """With the pods that go for it; without consent that is refused."""
-    going = evicted(pods, change.after)
+    going = evicted_pods(pods, change.after)
     names = "; ".join(f"{one.name} {f'after {one.after} s' if one.after else 'at once'}" for one in going)
     if going and not consent:
         refusals.append(f"{change.name}: NoExecute would evict {names}; allow it by --data allow_evictions=true, or have them tolerate it")
@@ -205,7 +205,7 @@ def with_evictions(change: FieldChange, pods: Sequence[Object], consent: bool, r
     return NodeChange(**{**vars(change), "notes": (*change.notes, *note)}, evicted=going)
 
 
-def undone(
+def plan_way_back(
     plan: ObjectPlan[FieldChange], pods: Mapping[str, Sequence[Object]], *, force: bool, allow_evictions: bool
 ) -> ObjectPlan[NodeChange]:
     """The way back of a run: a label that somebody else owns by now stays, and pods go only with consent. `pods` by the path of their

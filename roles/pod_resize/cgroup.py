@@ -16,7 +16,7 @@ from roles.engine.kubelet import whole
 from roles.engine.node import ObservationError
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
-from roles.pod_resize.resources import Resources, quantity
+from roles.pod_resize.pod_resources import Resources, quantity
 
 LOOK_SECONDS = 60
 MIN_SHARES, MAX_SHARES = 2, 262144

@@ -15,13 +15,11 @@ from roles.engine.kubelet import allocatable
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage, Turns, deploying, table
-from roles.engine.rollout import options as run_options
+from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import Refusal, RunInfo, new_run_id, this_run
-from roles.pod_resize import ability as abilities
-from roles.pod_resize import facts, model, probe
-from roles.pod_resize import resources as res
-from roles.pod_resize.ability import Ability
+from roles.pod_resize import abilities, facts, model, pod_resources, probe
+from roles.pod_resize.abilities import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.model import ProbeOptions
 
@@ -53,7 +51,7 @@ class NodeCheck:
 
 
 def _read(fleet: Fleet) -> tuple[Options, ProbeOptions]:
-    options = run_options.read(fleet.targets)
+    options = read_options(fleet.targets)
     try:
         return options, model.read_probe([(one.name, one.data) for one in fleet.inventory])
     except Refusal as refusal:
@@ -84,7 +82,8 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     bridge.stop(problems)
     run = CheckRun(this_run(new_run_id(), {"cluster": wish.model_dump()}), fleet, reached, ability, nodes, wish, options.take_over)
     show(f"\nPlan of run {run.info.id}: a probe pod on {', '.join(names)}, in the namespace {run.namespace}, which is removed again")
-    show(f"    each container up from {res.told(probe.SMALL)} to {res.told(probe.LARGE)} and down again: `{probe.KEEP}` without a restart,")
+    small, large = pod_resources.told(probe.SMALL), pod_resources.told(probe.LARGE)
+    show(f"    each container up from {small} to {large} and down again: `{probe.KEEP}` without a restart,")
     show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; read in its cgroup, status and identity; nothing else is touched")
     for note in (*abilities.unsure(ability, names), *_rules(ability, names)):
         show(f"    note: {note}")
@@ -230,12 +229,14 @@ class CheckRun(ObjectRun):
         uid = str(_patiently(lambda: self._session.asked(lambda api: api.apply(path, manifest), "make"), deadline)["metadata"]["uid"])
         while True:
             pod = self._engine.watcher.look().get(uid)
-            if pod is None or res.is_over(pod):
+            if pod is None or pod_resources.is_over(pod):
                 why = (pod.get("status") or {}) if pod else {}
                 raise NotDone(f"the probe pod did not stay: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())
-            states = [res.state_of(pod, name) for name, _ in probe.POLICIES]
+            states = [pod_resources.state_of(pod, name) for name, _ in probe.POLICIES]
             # A kubelet that knows of resizes tells the resources of what runs.
-            if all(res.identity(pod, name).started for name, _ in probe.POLICIES) and all(res.of(state) for state in states):
+            if all(pod_resources.identity(pod, name).started for name, _ in probe.POLICIES) and all(
+                pod_resources.of(state) for state in states
+            ):
                 return pod
             if deadline.over:
                 raise NotDone(f"the probe pod does not run after {deadline.seconds:g} s: {_waiting(states)}")
@@ -246,19 +247,19 @@ class CheckRun(ObjectRun):
         pods = self._session.asked(lambda api: list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}"))
         found: dict[str, Any] = {"cpu": 0, "memory": 0, "probe": {}}
         for pod in pods:
-            if res.is_over(pod):
+            if pod_resources.is_over(pod):
                 continue
             asked = allocatable.requests(pod, actuated=True)
-            for name in res.RESOURCES:
+            for name in pod_resources.RESOURCES:
                 found[name] += asked.get(name, 0)
             if pod["metadata"]["namespace"] == self.namespace:
-                found["probe"] = {name: asked.get(name, 0) for name in res.RESOURCES}
+                found["probe"] = {name: asked.get(name, 0) for name in pod_resources.RESOURCES}
         return found
 
-    def _moved(self, node: str, before: Mapping[str, Any], wanted: Mapping[str, res.Resources]) -> str:
+    def _moved(self, node: str, before: Mapping[str, Any], wanted: Mapping[str, pod_resources.Resources]) -> str:
         """The node's allocated resources moved by what the probe asks for now. Raises NotDone."""
         after = self._allocated(node)
-        shift = {name: after["probe"].get(name, 0) - before["probe"].get(name, 0) for name in res.RESOURCES}
+        shift = {name: after["probe"].get(name, 0) - before["probe"].get(name, 0) for name in pod_resources.RESOURCES}
         if not any(shift.values()):
             raise NotDone(f"what {node} has allocated did not move, although the probe's requests did ({wanted})")
         cpu = f"cpu {int(before['cpu'] * 1000)}m -> {int(after['cpu'] * 1000)}m"

@@ -6,11 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.object_changes import COLLECTIONS, Live, Object
-from roles.engine.object_changes import workload as rollout
-from roles.pod_resize import resources as facts
-from roles.pod_resize import template as templates
-from roles.pod_resize.resources import KINDS, RESOURCES, Resources
+from roles.engine.object_changes import COLLECTIONS, Live, Object, workload_rollout
+from roles.pod_resize import pod_resources, templates
+from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
 #: Kinds with a template whose pods they make, by where they are listed; ReplicaSets and Jobs of others are asked for their owner alone.
 KINDS_LOOKED_AT = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job")
@@ -49,8 +47,8 @@ class Drift:
         """A row for each set of resources that pods have: workload, container, template, pods have, how many."""
         rows: dict[str, list[str]] = {}
         for pod, resources in self.pods:
-            rows.setdefault(facts.told(resources), []).append(pod)
-        return [[self.workload, self.container, facts.told(self.template), has, ", ".join(pods)] for has, pods in rows.items()]
+            rows.setdefault(pod_resources.told(resources), []).append(pod)
+        return [[self.workload, self.container, pod_resources.told(self.template), has, ", ".join(pods)] for has, pods in rows.items()]
 
 
 def _plain(resources: Resources) -> dict[str, dict[str, str]]:
@@ -64,7 +62,7 @@ def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
     controllers = {str(item["metadata"].get("uid")): item for kind in KINDS_LOOKED_AT for item in objects.get(kind, ())}
     found: list[Drift] = []
     for kind in KINDS_LOOKED_AT:
-        for item in sorted(objects.get(kind, ()), key=facts.where):
+        for item in sorted(objects.get(kind, ()), key=pod_resources.where):
             if _owned(item, controllers):
                 continue
             found += _of(kind, item, live.pods_of(kind, str(item["metadata"].get("uid"))), controllers)
@@ -78,13 +76,13 @@ def _owned(item: Object, controllers: Mapping[str, Object]) -> bool:
 def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[str, Object]) -> Iterable[Drift]:
     wanted = templates.of(item)
     differ: dict[str, list[tuple[str, Resources]]] = {}
-    for pod in sorted(pods, key=facts.where):
-        if facts.is_over(pod) or pod["metadata"].get("deletionTimestamp") or _older(kind, item, pod, wanted, controllers):
+    for pod in sorted(pods, key=pod_resources.where):
+        if pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp") or _older(kind, item, pod, wanted, controllers):
             continue
         for name, said in wanted.items():
-            spec = facts.container(pod, name)
-            if spec is not None and not facts.alike(_without_ranger(facts.of(spec), said, pod), templates.defaulted(said)):
-                differ.setdefault(name, []).append((facts.where(pod), facts.of(spec)))
+            spec = pod_resources.container(pod, name)
+            if spec is not None and not pod_resources.alike(_without_ranger(pod_resources.of(spec), said, pod), templates.defaulted(said)):
+                differ.setdefault(name, []).append((pod_resources.where(pod), pod_resources.of(spec)))
     meta = item["metadata"]
     return [
         Drift(kind, str(meta.get("namespace", "")), str(meta["name"]), name, wanted[name], tuple(found)) for name, found in differ.items()
@@ -96,13 +94,15 @@ def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources]
     if kind == "Deployment":
         owners = pod["metadata"].get("ownerReferences") or ()
         made_by = next((controllers.get(str(owner.get("uid"))) for owner in owners if owner.get("controller")), None)
-        return made_by is not None and any(not facts.alike(templates.of(made_by).get(name) or {}, said) for name, said in wanted.items())
+        return made_by is not None and any(
+            not pod_resources.alike(templates.of(made_by).get(name) or {}, said) for name, said in wanted.items()
+        )
     if kind == "StatefulSet":
         newest = (item.get("status") or {}).get("updateRevision")
         revision = (pod["metadata"].get("labels") or {}).get(_REVISION)
         return bool(newest and revision and newest != revision)
     if kind == "DaemonSet":
-        return not rollout.progress(kind, item).done
+        return not workload_rollout.progress(kind, item).done
     return False
 
 

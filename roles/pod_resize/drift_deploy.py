@@ -35,7 +35,7 @@ def resize_drift(fleet: Fleet, wish: model.DriftOptions) -> int | None:
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
     try:
-        drifts = open_session(fleet, found, wish.kubeconfig).asked(read)
+        drifts = open_session(fleet, found, wish.kubeconfig).asked(read_drift)
     except (ApiError, NoApi, ValueError) as error:
         raise bridge.refuse(f"nobody could look: {error}") from None
     if wish.format == "json":
@@ -48,6 +48,6 @@ def resize_drift(fleet: Fleet, wish: model.DriftOptions) -> int | None:
     return DRIFT if drifts else None
 
 
-def read(api: Api) -> list[Drift]:
+def read_drift(api: Api) -> list[Drift]:
     """The drift of the whole cluster: one LIST of each kind. Raises ApiError, ValueError."""
     return find({kind: list_objects(api, path) for kind, path in NEEDED.items()})

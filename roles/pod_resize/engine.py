@@ -13,12 +13,11 @@ from roles.engine.bridge import Lock, Remote, RemoteError
 from roles.engine.object_changes import LOOK_AGAIN, REFUSED, Foreign, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline, patient
-from roles.pod_resize import cgroup
-from roles.pod_resize import resources as facts
-from roles.pod_resize.ability import Ability
+from roles.pod_resize import cgroup, pod_resources
+from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import Held
 from roles.pod_resize.plan import PodStep
-from roles.pod_resize.resources import Identity, Object, Resources
+from roles.pod_resize.pod_resources import Identity, Object, Resources
 
 # Seconds. A kubelet writes statuses within a second or two and the runtime's files before that; an Error is tried again by itself, and
 # an Infeasible may be about what was asked for before, but one that stays is one; how soon a kubelet that does not move is looked at; a
@@ -137,31 +136,31 @@ class Engine:
 
     def _seen(self, step: PodStep, before: Object, timeout: float, *, back: bool = False) -> Proven:
         """Wait until the kubelet says so, then look for oneself. Raises NotDone, Gone, ApiError, NoApi, RemoteError, ObservationError."""
-        names = [str(one.get("name")) for one in facts.containers(before)]
+        names = [str(one.get("name")) for one in pod_resources.containers(before)]
         restarting = tuple(name for name, change in step.changes.items() if change.restarts)
-        identities = {name: facts.identity(before, name) for name in names}
+        identities = {name: pod_resources.identity(before, name) for name in names}
         clock, failing = Deadline(timeout, as_given=True), None
         told, looked_after = "", back
         while True:
             pod = self._there(step)
             self._no_restart(pod, {name: one for name, one in identities.items() if name not in restarting})
-            state, left, passed = facts.progress(pod), facts.unlike(pod, step.after), clock.passed
+            state, left, passed = pod_resources.progress(pod), pod_resources.unlike(pod, step.after), clock.passed
             if str(state) != told and (state.state or told):
                 told = str(state)
                 self.tell(f"{step.where}: {told or 'going on'}")
             # On the way back its time alone decides: what is told may still be of what was asked for before.
-            current = facts.is_of_this_spec(pod)
+            current = pod_resources.is_of_this_spec(pod)
             failure = "" if back or current is False else _failure(state, step.node)
             failing = (failing or Deadline(STAYS_SECONDS)) if failure else None
             certain = state.state == "Infeasible" and current
             if failing is not None and (certain or failing.over):
                 raise NotDone(failure)
             come_back = all(
-                (now := facts.identity(pod, name)).started and (back or now.container_id != identities[name].container_id)
+                (now := pod_resources.identity(pod, name)).started and (back or now.container_id != identities[name].container_id)
                 for name in restarting
             )
             as_asked = not left and come_back
-            if as_asked and not state.state and (back or facts.seen_by_kubelet(pod)):
+            if as_asked and not state.state and (back or pod_resources.seen_by_kubelet(pod)):
                 return self._files(step, pod, restarting)
             if passed > timeout:
                 if as_asked and back and state.state == "Proposed":
@@ -174,7 +173,7 @@ class Engine:
                     self.tell(f"{step.where}: {line}")
             clock.pause(LOOK_AGAIN)
 
-    def _late(self, state: facts.ResizeProgress, left: list[str], timeout: float) -> str:
+    def _late(self, state: pod_resources.ResizeProgress, left: list[str], timeout: float) -> str:
         if state.state == "Deferred":
             return f"still Deferred after {timeout:g} s: {state.message or 'there is no room for it now'}"
         detail = ", ".join(left) or "it did not say that it has seen it"
@@ -186,14 +185,14 @@ class Engine:
             raise Gone("it was deleted in the middle of its resize; its successor has what the template says")
         if pod["metadata"].get("deletionTimestamp"):
             raise Gone("it is being deleted, in the middle of its resize; its successor has what the template says")
-        if facts.is_over(pod):
+        if pod_resources.is_over(pod):
             status = pod.get("status") or {}
             raise Gone(f"it ended in the middle of its resize ({status.get('phase')}, {status.get('reason') or 'no reason given'})")
         return pod
 
     def _no_restart(self, pod: Object, identities: Mapping[str, Identity]) -> None:
         for name, was in identities.items():
-            now = facts.identity(pod, name)
+            now = pod_resources.identity(pod, name)
             if now != was:
                 raise NotDone(f"its container {name} was restarted, which was not to be: it was {was}, and is {now}")
 
@@ -202,7 +201,7 @@ class Engine:
         remote = self.nodes.get(step.node)
         if remote is None:
             raise NotDone(f"no host of the inventory is node {step.node}, so its cgroup cannot be read")
-        identities = {name: facts.identity(pod, name) for name in step.changes}
+        identities = {name: pod_resources.identity(pod, name) for name in step.changes}
         ids = {name: cgroup.bare_id(one.container_id) for name, one in identities.items()}
         node = self.ability.nodes.get(step.node)
         deadline = Deadline(FILES_SECONDS)
@@ -247,7 +246,7 @@ class Engine:
         """How it ended. Only what this run made of the pod's resources (`made`) is written over, and that very version of the pod."""
         back = step.back()
         hand = f"kubectl patch pod -n {step.namespace} {step.name}" + (
-            " --subresource resize" if self.ability.minor >= facts.SUBRESOURCE_SINCE else ""
+            " --subresource resize" if self.ability.minor >= pod_resources.SUBRESOURCE_SINCE else ""
         )
         try:
             pod = self._ask_back(back, made)
@@ -277,7 +276,7 @@ class Engine:
             if _has(there, back, back.after):
                 return there
             if not _has(there, back, made):
-                has = "; ".join(f"{name}: {facts.told(now)}" for name, now in _resources(there, back).items())
+                has = "; ".join(f"{name}: {pod_resources.told(now)}" for name, now in _resources(there, back).items())
                 raise Foreign(f"somebody else has changed its resources meanwhile ({has}): they are left as they are")
             try:
                 pod = self._ask_for(back, str(there["metadata"].get("resourceVersion") or ""))
@@ -293,21 +292,21 @@ class Engine:
 
 def _resources(pod: Object, step: PodStep) -> dict[str, Resources]:
     """Of the containers that a step is about, as the pod's spec has them."""
-    return {name: facts.of(facts.container(pod, name) or {}) for name in step.changes}
+    return {name: pod_resources.of(pod_resources.container(pod, name) or {}) for name in step.changes}
 
 
 def _has(pod: Object, step: PodStep, wanted: Mapping[str, Resources]) -> bool:
-    return all(facts.alike(now, wanted[name]) for name, now in _resources(pod, step).items())
+    return all(pod_resources.alike(now, wanted[name]) for name, now in _resources(pod, step).items())
 
 
 def _as_asked(pod: Object, step: PodStep) -> None:
     """Raises NotDone where the API took a request and made something else of it."""
-    short = [one for name, now in _resources(pod, step).items() for one in facts.differences(now, step.after[name])]
+    short = [one for name, now in _resources(pod, step).items() for one in pod_resources.differences(now, step.after[name])]
     if short:
         raise NotDone(f"the API took the request, and its spec has {', '.join(short)}: an admission webhook changes it")
 
 
-def _failure(state: facts.ResizeProgress, node: str) -> str:
+def _failure(state: pod_resources.ResizeProgress, node: str) -> str:
     """Why the kubelet will not carry it out; "": it may."""
     if state.state == "Infeasible":
         return f"Infeasible: {state.message or f'node {node} can never take it'}"

@@ -12,10 +12,8 @@ from roles.engine.node import ObservationError
 from roles.engine.object_changes import COLLECTIONS, Live, Object
 from roles.engine.proof import NoApi, Survey
 from roles.engine.transaction import Refusal
-from roles.pod_resize import ability as abilities
-from roles.pod_resize import cgroup
-from roles.pod_resize import resources as pods
-from roles.pod_resize.ability import Ability, NodeAbility
+from roles.pod_resize import abilities, cgroup, pod_resources
+from roles.pod_resize.abilities import Ability, NodeAbility
 from roles.pod_resize.cgroup import Held
 from roles.pod_resize.model import DesiredResources
 
@@ -121,9 +119,9 @@ def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]
     """The cgroups of all containers of these pods, by container id, one look at each node; and why some could not be read."""
     ids: dict[str, list[str]] = {}
     for pod in found:
-        for one in pods.containers(pod):
-            if identifier := cgroup.bare_id(pods.identity(pod, str(one.get("name"))).container_id):
-                ids.setdefault(pods.node_of(pod), []).append(identifier)
+        for one in pod_resources.containers(pod):
+            if identifier := cgroup.bare_id(pod_resources.identity(pod, str(one.get("name"))).container_id):
+                ids.setdefault(pod_resources.node_of(pod), []).append(identifier)
     names = {nodes[node].name: node for node in ids if node in nodes}
     looked = fleet.each([nodes[node] for node in names.values()], lambda remote: cgroup.look(remote, ids[names[remote.name]]))
     held: dict[str, Held] = {}

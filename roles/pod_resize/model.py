@@ -236,7 +236,7 @@ def _consistent(desired: DesiredResources) -> list[str]:
     return problems
 
 
-def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredResources:
+def read_resize(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredResources:
     """What is wanted, from the inventory data of all hosts. Raises Refusal with every problem."""
     host, desired = _read(hosts, DesiredResources)
     if problems := _consistent(desired):

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.pod_resize import ability as abilities
-from roles.pod_resize import resources as facts
-from roles.pod_resize.ability import Ability
+from roles.pod_resize import abilities, pod_resources
+from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import Held, bare_id
 from roles.pod_resize.model import ALL, AMOUNTS, DesiredResources
-from roles.pod_resize.resources import KINDS, RESOURCES, Object, Resources
+from roles.pod_resize.pod_resources import KINDS, RESOURCES, Object, Resources
 
 _NAMED = 5
 #: Outcomes of a pod's resize, as records have them, that an undo must know.
@@ -28,7 +27,9 @@ class ResourceChange:
 
     @property
     def told(self) -> str:
-        return f"{facts.told(self.before)} -> {facts.told(self.after)}" + (" (restarts it, by its resizePolicy)" if self.restarts else "")
+        return f"{pod_resources.told(self.before)} -> {pod_resources.told(self.after)}" + (
+            " (restarts it, by its resizePolicy)" if self.restarts else ""
+        )
 
     def back(self) -> ResourceChange:
         return ResourceChange(self.after, self.before, self.restarts)
@@ -63,7 +64,7 @@ class PodStep:
     def path(self, minor: int) -> str:
         """Where the change is asked for: the pod until 1.31, its resize subresource from 1.32 on."""
         plain = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
-        return f"{plain}/resize" if minor >= facts.SUBRESOURCE_SINCE else plain
+        return f"{plain}/resize" if minor >= pod_resources.SUBRESOURCE_SINCE else plain
 
     def patch(self, version: str = "") -> dict[str, Any]:
         """What is asked for, of this very pod: the UID is a precondition, so that no successor of the same name is changed; and the
@@ -74,7 +75,7 @@ class PodStep:
                 kind: new
                 for kind in KINDS
                 if (new := {key: value for key, value in (change.after.get(kind) or {}).items()
-                            if not facts.same((change.before.get(kind) or {}).get(key), value)})
+                            if not pod_resources.same((change.before.get(kind) or {}).get(key), value)})
             }  # fmt: skip
             entries.append({"name": name, "resources": values})
         preconditions = {"uid": self.uid, **({"resourceVersion": version} if version else {})}
@@ -95,7 +96,7 @@ class ResizeRefused(Exception):
     """Why one pod cannot be resized as wanted, with the way out."""
 
 
-def make(
+def plan_resize(
     desired: DesiredResources, pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str]
 ) -> ResizePlan:
     """The plan for pods of one workload or selector. `held`: the cgroups of their containers by id, as far as they could be read;
@@ -103,11 +104,11 @@ def make(
     plan = ResizePlan()
     refused: dict[str, list[str]] = {}
     alive = []
-    for pod in sorted(pods, key=facts.where):
-        if facts.is_over(pod):
+    for pod in sorted(pods, key=pod_resources.where):
+        if pod_resources.is_over(pod):
             continue
         if pod["metadata"].get("deletionTimestamp"):
-            plan.notes.append(f"{facts.where(pod)} is being deleted, and is left out")
+            plan.notes.append(f"{pod_resources.where(pod)} is being deleted, and is left out")
             continue
         alive.append(pod)
     for pod in alive:
@@ -117,11 +118,11 @@ def make(
             if changes:
                 plan.steps.append(_step(pod, changes))
             else:
-                plan.unchanged.append((facts.where(pod), f"has it: {_has(pod)}"))
+                plan.unchanged.append((pod_resources.where(pod), f"has it: {_has(pod)}"))
         except ResizeRefused as error:
-            refused.setdefault(str(error), []).append(facts.where(pod))
+            refused.setdefault(str(error), []).append(pod_resources.where(pod))
         except ValueError as error:
-            refused.setdefault(f"its resources cannot be read: {error}", []).append(facts.where(pod))
+            refused.setdefault(f"its resources cannot be read: {error}", []).append(pod_resources.where(pod))
     if not alive:
         plan.refusals.append(f"{_chosen(desired)}: it has no pods now; there is nothing to resize")
     plan.refusals += [f"{some(names)}: {why}" for why, names in refused.items()]
@@ -129,7 +130,7 @@ def make(
     return plan
 
 
-def undo(
+def plan_way_back(
     steps: Iterable[PodStep],
     pods: Iterable[Object],
     ability: Ability,
@@ -146,7 +147,7 @@ def undo(
     by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
     for step in reversed(list(steps)):
         pod = by_uid.get(step.uid)
-        if pod is None or facts.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
+        if pod is None or pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
             plan.unchanged.append((step.where, "is gone; its successor has what the template says"))
             continue
         if (outcomes or {}).get(step.uid) == FOREIGN:
@@ -160,16 +161,16 @@ def undo(
             continue
         changes = {}
         for name, change in step.changes.items():
-            spec = facts.container(pod, name) or {}
-            now = facts.of(spec)
+            spec = pod_resources.container(pod, name) or {}
+            now = pod_resources.of(spec)
             lost = [f"{kind}.{key}" for kind in KINDS for key in now.get(kind) or {} if key not in (change.before.get(kind) or {})]
             if lost:
                 plan.refusals.append(
                     f"{step.where}: {name} had no {' and '.join(lost)} before, and none can be taken out of a running pod; "
                     "delete the pod: its successor has what the template says"
                 )
-            if not facts.alike(now, change.before):
-                changes[name] = ResourceChange(now, change.before, facts.restarts(spec, now, change.before))
+            if not pod_resources.alike(now, change.before):
+                changes[name] = ResourceChange(now, change.before, pod_resources.restarts(spec, now, change.before))
         try:
             _check(pod, changes, ability, held, reachable, desired, again=True)
         except ResizeRefused as error:
@@ -185,17 +186,17 @@ def undo(
 
 def _changed_since(pod: Object, step: PodStep) -> str:
     """What containers have that is neither what they had before a resize nor what they had after it."""
-    now = {name: facts.of(facts.container(pod, name) or {}) for name in step.changes}
+    now = {name: pod_resources.of(pod_resources.container(pod, name) or {}) for name in step.changes}
     return "; ".join(
-        f"{name}: {facts.told(now[name])}"
+        f"{name}: {pod_resources.told(now[name])}"
         for name, change in step.changes.items()
-        if not (facts.alike(now[name], change.before) or facts.alike(now[name], change.after))
+        if not (pod_resources.alike(now[name], change.before) or pod_resources.alike(now[name], change.after))
     )
 
 
 def _step(pod: Object, changes: Mapping[str, ResourceChange]) -> PodStep:
     meta = pod["metadata"]
-    return PodStep(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), facts.node_of(pod), changes)
+    return PodStep(str(meta.get("namespace", "")), str(meta["name"]), str(meta.get("uid", "")), pod_resources.node_of(pod), changes)
 
 
 def _chosen(desired: DesiredResources) -> str:
@@ -204,7 +205,7 @@ def _chosen(desired: DesiredResources) -> str:
 
 
 def _has(pod: Object) -> str:
-    return "; ".join(f"{one.get('name')}: {facts.told(facts.of(one))}" for one in facts.containers(pod))
+    return "; ".join(f"{one.get('name')}: {pod_resources.told(pod_resources.of(one))}" for one in pod_resources.containers(pod))
 
 
 def some(names: Sequence[str]) -> str:
@@ -217,15 +218,15 @@ def some(names: Sequence[str]) -> str:
 def _changes(desired: DesiredResources, pod: Object) -> dict[str, ResourceChange]:
     changes = {}
     for spec in _chosen_containers(desired, pod):
-        before = facts.of(spec)
+        before = pod_resources.of(spec)
         after = _after(desired, before, str(spec.get("name")))
-        if not facts.alike(before, after):
-            changes[str(spec.get("name"))] = ResourceChange(before, after, facts.restarts(spec, before, after))
+        if not pod_resources.alike(before, after):
+            changes[str(spec.get("name"))] = ResourceChange(before, after, pod_resources.restarts(spec, before, after))
     return changes
 
 
 def _chosen_containers(desired: DesiredResources, pod: Object) -> list[Object]:
-    there = facts.containers(pod)
+    there = pod_resources.containers(pod)
     known = [str(one.get("name")) for one in there]
     if desired.container is None:
         if len(there) > 1:
@@ -259,10 +260,10 @@ def _after(desired: DesiredResources, before: Resources, name: str) -> dict[str,
             if resource not in (before.get("requests") or {}):
                 # As the API server does of itself (pkg/apis/core/v1/defaults.go: SetDefaults_Pod).
                 new["requests"].setdefault(resource, limit)
-    after = facts.merged(before, new)
+    after = pod_resources.merged(before, new)
     for resource in RESOURCES:
         request, most = (after.get(kind, {}).get(resource) for kind in KINDS)
-        if request and most and facts.quantity(request) > facts.quantity(most):
+        if request and most and pod_resources.quantity(request) > pod_resources.quantity(most):
             raise ResizeRefused(
                 f"{name}: its {resource} request would be {request}, above its limit {most}; "
                 f"give the limit too (--data {resource}_limit=...), or both by --data {resource}=..."
@@ -282,9 +283,9 @@ def _check(
 ) -> None:
     """Raises Refused."""
     windows = [name for name, node in ability.nodes.items() if node.system == "windows"]
-    if facts.is_static(pod):
+    if pod_resources.is_static(pod):
         raise ResizeRefused("it is a static pod, which only its manifest on the node changes; edit that, and its kubelet makes it anew")
-    if facts.is_windows(pod, windows):
+    if pod_resources.is_windows(pod, windows):
         raise ResizeRefused("it is a Windows pod, and no kubelet resizes those in place; change its template instead")
     phase = (pod.get("status") or {}).get("phase")
     if phase != "Running":
@@ -294,19 +295,19 @@ def _check(
     if not changes:
         return
     for name in changes:
-        if not facts.identity(pod, name).started:
-            waiting = (facts.state_of(pod, name).get("state") or {}).get("waiting") or {}
+        if not pod_resources.identity(pod, name).started:
+            waiting = (pod_resources.state_of(pod, name).get("state") or {}).get("waiting") or {}
             raise ResizeRefused(f"its container {name} does not run ({waiting.get('reason') or 'not started'}); fix that first")
-    was, becomes = facts.qos_of(pod), facts.qos_of(pod, {name: change.after for name, change in changes.items()})
+    was, becomes = pod_resources.qos_of(pod), pod_resources.qos_of(pod, {name: change.after for name, change in changes.items()})
     if was != becomes:
         raise ResizeRefused(
             f"its QoS class would change from {was} to {becomes}, which no running pod's can ({_of_qos(was)}); give requests and limits "
             f"apart: {', '.join(key for key in AMOUNTS if '_' in key)}; or change the template"
         )
-    state = facts.progress(pod)
+    state = pod_resources.progress(pod)
     if state.state and not again:
         raise ResizeRefused(f"a resize of it is under way already ({state}); wait for its end, or take it back first")
-    node = facts.node_of(pod)
+    node = pod_resources.node_of(pod)
     if node not in reachable:
         raise ResizeRefused(
             f"it runs on {node}, and no host of the inventory that can be reached is that node, so its cgroup could not be read; "
@@ -335,23 +336,23 @@ def _of_qos(qos: str) -> str:
 def _check_memory(pod: Object, changes: Mapping[str, ResourceChange], ability: Ability, held: Mapping[str, Held]) -> None:
     for name, change in changes.items():
         old, new = ((one.get("limits") or {}).get("memory") for one in (change.before, change.after))
-        spec = facts.container(pod, name) or {}
-        if new is None or facts.same(old, new) or facts.policy(spec, "memory") == facts.RESTART:
+        spec = pod_resources.container(pod, name) or {}
+        if new is None or pod_resources.same(old, new) or pod_resources.policy(spec, "memory") == pod_resources.RESTART:
             continue
-        lower = old is not None and facts.quantity(new) < facts.quantity(old)
+        lower = old is not None and pod_resources.quantity(new) < pod_resources.quantity(old)
         if lower and abilities.minor_of(ability.version) == abilities.NO_LOWER_MEMORY:
             raise ResizeRefused(
                 f"{name}: 1.{abilities.NO_LOWER_MEMORY} lowers no memory limit without a restart (resizePolicy RestartContainer); "
                 "1.34 and later do"
             )
-        found = held.get(bare_id(facts.identity(pod, name).container_id))
+        found = held.get(bare_id(pod_resources.identity(pod, name).container_id))
         usage = found.usage if found else None
         if usage is None:
             if lower:
                 raise ResizeRefused(
-                    f"{name}: its memory limit would be lowered, and what it uses now could not be read on {facts.node_of(pod)}"
+                    f"{name}: its memory limit would be lowered, and what it uses now could not be read on {pod_resources.node_of(pod)}"
                 )
-        elif usage > facts.quantity(new):
+        elif usage > pod_resources.quantity(new):
             raise ResizeRefused(
                 f"{name}: the memory limit {new} is below what it uses now, {mebibytes(usage)}: cgroup v1 refuses that, v2 kills the "
                 f"container; give {mebibytes(usage)} at least"

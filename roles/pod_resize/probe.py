@@ -8,10 +8,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from roles.engine.scripts import templates
-from roles.pod_resize import ability as abilities
-from roles.pod_resize import resources as facts
+from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.plan import PodStep, ResourceChange
-from roles.pod_resize.resources import NO_RESTART, RESTART, Object, Resources
+from roles.pod_resize.pod_resources import NO_RESTART, RESTART, Object, Resources
 
 KEEP, RESTARTED = "keep", "restart"
 POLICIES = ((KEEP, NO_RESTART), (RESTARTED, RESTART))
@@ -66,4 +65,4 @@ def stages(probe: Object, minor: int) -> list[tuple[str, PodStep]]:
 def _step(probe: Object, container: str, before: Resources, after: Resources, policy: str) -> PodStep:
     meta: Mapping[str, Any] = probe["metadata"]
     change = ResourceChange(before, after, policy == RESTART)
-    return PodStep(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), facts.node_of(probe), {container: change})
+    return PodStep(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]), pod_resources.node_of(probe), {container: change})

@@ -8,27 +8,30 @@ from dataclasses import dataclass
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError, find_object
 from roles.engine.bridge import Fleet, show
-from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, RollOuts, Session, connect_cluster
-from roles.engine.object_changes import report as object_report
-from roles.engine.object_changes import workload as rollout
+from roles.engine.object_changes import (
+    ConnectedCluster,
+    Consents,
+    Object,
+    ObjectRun,
+    RollOuts,
+    Session,
+    connect_cluster,
+    object_report,
+    workload_rollout,
+)
 from roles.engine.proof import NoApi
 from roles.engine.rollout import Options, Turns, deploying
-from roles.engine.rollout import options as run_options
+from roles.engine.rollout.options import read_options
 from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.pod_resize import ability as abilities
-from roles.pod_resize import facts, model
-from roles.pod_resize import plan as planning
-from roles.pod_resize import resources as res
-from roles.pod_resize import run as running
-from roles.pod_resize import template as templates
-from roles.pod_resize.ability import Ability
+from roles.pod_resize import abilities, facts, model, pod_resources, resize_run, templates
+from roles.pod_resize.abilities import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.facts import Selected
 from roles.pod_resize.model import DesiredResources
-from roles.pod_resize.plan import PodStep, ResizePlan
-from roles.pod_resize.resources import Resources
-from roles.pod_resize.run import ResizeRecord
-from roles.pod_resize.template import Template
+from roles.pod_resize.plan import PodStep, ResizePlan, plan_resize, plan_way_back, some
+from roles.pod_resize.pod_resources import Resources
+from roles.pod_resize.resize_run import ResizeRecord
+from roles.pod_resize.templates import Template
 
 #: As records name the runs that this undoes.
 CAPABILITY = "resize"
@@ -37,9 +40,9 @@ API_WAIT = 60.0
 
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredResources]:
-    options = run_options.read(fleet.targets)
+    options = read_options(fleet.targets)
     try:
-        return options, model.read([(one.name, one.data) for one in fleet.inventory])
+        return options, model.read_resize([(one.name, one.data) for one in fleet.inventory])
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
 
@@ -80,7 +83,7 @@ class _There:
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
     try:
-        earlier = running.recorded(record)
+        earlier = resize_run.recorded(record)
         desired = DesiredResources(
             selector=f"{earlier.about['namespace']}/{earlier.about['labels']}",
             allow_restarts=consents.allow_restarts,
@@ -101,9 +104,9 @@ def _run(fleet: Fleet, options: Options, aim: _Aim, wanted: Mapping[str, object]
     held, problems = facts.read_held(fleet, reached.nodes, there.selected.pods)
     pods, ability = there.selected.pods, there.ability
     if aim.undoes is not None:
-        plan = planning.undo(aim.undoes.steps, pods, ability, held, reached.nodes, desired, aim.undoes.outcomes, force=aim.force)
+        plan = plan_way_back(aim.undoes.steps, pods, ability, held, reached.nodes, desired, aim.undoes.outcomes, force=aim.force)
     else:
-        plan = planning.make(desired, pods, ability, held, reached.nodes)
+        plan = plan_resize(desired, pods, ability, held, reached.nodes)
     plan.refusals += problems
     template = _template(aim, there, plan)
     bridge.stop(plan.refusals)
@@ -115,7 +118,7 @@ def _run(fleet: Fleet, options: Options, aim: _Aim, wanted: Mapping[str, object]
     rolling = RollOuts(session)
     run = ObjectRun(
         this_run(new_run_id(), wanted),
-        running.stages(engine, plan.steps, desired.max_in_flight, rolling, template),
+        resize_run.stages(engine, plan.steps, desired.max_in_flight, rolling, template),
         fleet,
         options.take_over,
         lambda run: _finish(run, plan, there.workload, session),
@@ -138,7 +141,7 @@ def _look(session: Session, aim: _Aim, reached: ConnectedCluster) -> _There:
     """Raises DeployError."""
     try:
         selected = session.asked(lambda api: facts.select(api, aim.desired), "plan")
-        wanted = frozenset(res.node_of(pod) for pod in selected.pods)
+        wanted = frozenset(pod_resources.node_of(pod) for pod in selected.pods)
         ability = session.asked(lambda api: facts.read_ability(reached.found, api, wanted), "plan")
         workload = session.asked(lambda api: _workload(api, aim, selected), "plan")
     except Refusal as refusal:
@@ -170,7 +173,7 @@ def _template(aim: _Aim, there: _There, plan: ResizePlan) -> Template | None:
     if aim.undoes is not None:
         changed = aim.undoes.template
         if changed and there.workload and there.workload[1]["metadata"].get("uid") == changed.uid:
-            wanted, after = running.of_template(changed, "before"), running.of_template(changed, "after")
+            wanted, after = resize_run.of_template(changed, "before"), resize_run.of_template(changed, "after")
             if (why := templates.changed_since(there.workload[1], wanted, after)) and not aim.force:
                 plan.refusals.append(f"{changed.name}: {why}")
     elif aim.desired.template == "update" and there.workload is not None:
@@ -179,7 +182,7 @@ def _template(aim: _Aim, there: _There, plan: ResizePlan) -> Template | None:
         return None
     kind, item = there.workload
     found = templates.update(kind, item, _workload_path(aim)[1], wanted, aim.desired.rollout_seconds)
-    if found is not None and (why := next(iter(rollout.not_rollable(kind, item)), None)):
+    if found is not None and (why := next(iter(workload_rollout.not_rollable(kind, item)), None)):
         plan.refusals.append(f"{found.name}: {why}")
     return found
 
@@ -190,18 +193,18 @@ def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> 
     chosen = desired.container
     found: dict[str, list[Resources]] = {}
     for pod in selected.pods:
-        if res.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
+        if pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
             continue
         step = steps.get(str(pod["metadata"].get("uid")))
-        for spec in res.containers(pod):
+        for spec in pod_resources.containers(pod):
             name = str(spec.get("name"))
             if chosen is not None and chosen != (model.ALL,) and name not in chosen:
                 continue
             change = step.changes.get(name) if step else None
-            found.setdefault(name, []).append(change.after if change else res.of(spec))
+            found.setdefault(name, []).append(change.after if change else pod_resources.of(spec))
     common = {}
     for name, values in found.items():
-        if all(res.alike(values[0], one) for one in values):
+        if all(pod_resources.alike(values[0], one) for one in values):
             common[name] = values[0]
         else:
             plan.refusals.append(
@@ -220,7 +223,7 @@ def _dry_run(steps: list[PodStep], session: Session, minor: int) -> list[str]:
             refused.setdefault(f"the API refuses it: {error.rule}; {error.way_out}".replace(step.name, "POD"), []).append(step.where)
         except NoApi as error:
             return [f"the API cannot be asked: {error}"]
-    return [f"{planning.some(names)}: {why}" for why, names in refused.items()]
+    return [f"{some(names)}: {why}" for why, names in refused.items()]
 
 
 def _dry_template(template: Template, session: Session) -> list[str]:
@@ -249,7 +252,7 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, aim: _Aim, template: Template |
     if template is not None:
         show(f"\nThen {template.name}: its template says what the pods have")
         for name, after in template.after.items():
-            show(f"    {name}: {res.told(template.before.get(name) or {})} -> {res.told(after)}")
+            show(f"    {name}: {pod_resources.told(template.before.get(name) or {})} -> {pod_resources.told(after)}")
         show(f"    - {templates.recreates(template.kind, template.item, len(plan.steps) + len(plan.unchanged))}")
         show(
             f"    - waits {template.timeout:g} s for the roll-out, then for the old pods to end; "
@@ -265,8 +268,8 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, aim: _Aim, template: Template |
 
 def _keeps(workload: tuple[str, Object]) -> str:
     return (
-        f"The template of {workload[0]} {res.where(workload[1])} stays as it is (template=keep): pods that are made anew get what it says. "
-        "To change it too, which makes all pods anew: --data template=update. deploys/resize_drift.py lists who differs."
+        f"The template of {workload[0]} {pod_resources.where(workload[1])} stays as it is (template=keep): recreated pods get what it says. "
+        "To change it too, which recreates all pods: --data template=update. deploys/resize_drift.py lists who differs."
     )
 
 
@@ -278,7 +281,12 @@ def _finish(run: ObjectRun, plan: ResizePlan, workload: tuple[str, Object] | Non
     )
     object_report.show_objects_end(run, _rest(plan), [counts])
     actions = {step.action for step in run.steps if step.outcome == run.success}
-    if workload is not None and not run.undoes and running.RESIZE in actions and running.UPDATE not in {step.action for step in run.steps}:
+    if (
+        workload is not None
+        and not run.undoes
+        and resize_run.RESIZE in actions
+        and resize_run.UPDATE not in {step.action for step in run.steps}
+    ):
         show(_keeps(workload))
 
 

@@ -7,19 +7,27 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.object_changes import Consents, ObjectPlan, ObjectRun, Session, api_object, dry_run, open_session, show_plan
-from roles.engine.object_changes import report as object_report
+from roles.engine.object_changes import (
+    Consents,
+    ObjectPlan,
+    ObjectRun,
+    Session,
+    api_object,
+    dry_run,
+    object_report,
+    open_session,
+    show_plan,
+)
 from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options, Stage, Turns, deploying
-from roles.engine.rollout import options as run_options
+from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.priority_classes import plan as planning
 from roles.priority_classes import way_back
 from roles.priority_classes.class_facts import LiveClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
-from roles.priority_classes.model import DesiredClasses, read
-from roles.priority_classes.plan import Action
+from roles.priority_classes.model import DesiredClasses, read_classes
+from roles.priority_classes.plan import Action, plan_classes
 from roles.priority_classes.write import Writer, read_live
 
 #: As records name the runs that this undoes.
@@ -29,9 +37,9 @@ CAPABILITY = "priority_classes"
 def _read(fleet: Fleet) -> tuple[Options, DesiredClasses]:
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
-    options = run_options.read(fleet.targets)
+    options = read_options(fleet.targets)
     try:
-        desired = read([(remote.name, remote.data) for remote in fleet.inventory])
+        desired = read_classes([(remote.name, remote.data) for remote in fleet.inventory])
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
     if desired is None:
@@ -53,7 +61,7 @@ def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Tur
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectRun:
     api = _session(fleet, desired.kubeconfig)
-    plan = planning.make(desired, _live(api))
+    plan = plan_classes(desired, _live(api))
     bridge.stop(plan.refusals)
     plan.actions = dry_run(plan.actions, api, partial(_shown, force=desired.force))
     writer = Writer(api, force=desired.force, rollout_timeout=desired.rollout_seconds)
@@ -68,7 +76,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     api = _session(fleet, consents.kubeconfig)
     asked = record.about.get("rollout_timeout")
     seconds = unless_set(asked or DesiredClasses.model_fields["rollout_timeout"].default, asked is not None)
-    plan = way_back.make(record, _live(api), force=consents.force, rollout_seconds=seconds)
+    plan = way_back.plan_way_back(record, _live(api), force=consents.force, rollout_seconds=seconds)
     bridge.stop(plan.refusals)
     plan.actions = dry_run(plan.actions, api, partial(_shown, force=consents.force))
     writer = Writer(api, force=consents.force, rollout_timeout=seconds)
@@ -135,7 +143,7 @@ __all__ = [
     "DesiredClasses",
     "LiveClasses",
     "priority_classes",
-    "read",
+    "read_classes",
     "read_live",
     "undo",
     "unmet_class",

@@ -303,7 +303,7 @@ def workload_key(text: str) -> str:
     return f"{parts[0]}/{KINDS.get(parts[1].lower(), parts[1]).lower()}/{parts[2]}" if len(parts) == 3 else text
 
 
-def read(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredClasses | None:
+def read_classes(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredClasses | None:
     """What is wanted, from the inventory data of all hosts: (name, data by key). None where no host has any of it.
 
     Raises Refusal with every problem: the objects are the cluster's, so hosts that say something must say the same.

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.object_changes import Object, ObjectPlan, api_object, class_of, managers, meant
-from roles.engine.object_changes import workload as rollout
+from roles.engine.object_changes import Object, ObjectPlan, api_object, class_of, managers, meant, workload_rollout
 from roles.priority_classes.class_facts import LiveClasses, Usage, is_default, is_ours, policy_of, value_of
 from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload
 from roles.priority_classes.model import CLASSES_PATH, SYSTEM_PREFIX, DesiredClasses, PriorityClass, Workload, workload_key
@@ -37,7 +36,7 @@ class Action:
     shown: str = ""
 
 
-def make(desired: DesiredClasses, live: LiveClasses) -> ObjectPlan[Action]:
+def plan_classes(desired: DesiredClasses, live: LiveClasses) -> ObjectPlan[Action]:
     """The plan. What only the API server knows (conflicts of managers, admission) its dry run adds to the refusals later."""
     plan = ObjectPlan[Action]()
     _check_only(desired, live, plan)
@@ -230,7 +229,7 @@ def _workload(
     spec = api_object.template(item.kind, found)
     if spec.get("priority") not in (None, value):
         problems.append(f"its template sets priority {spec['priority']} itself, and the API lets no such pod in; take that out first")
-    problems += rollout.not_rollable(item.kind, found)
+    problems += workload_rollout.not_rollable(item.kind, found)
     if problems:
         plan.refusals += [f"{name}: {problem}" for problem in problems]
         return None
@@ -243,7 +242,7 @@ def assign(item: Workload, found: Object, live: LiveClasses, becomes: str, rollo
     old = live.classes.get(current)
     was = f"{current} ({value_of(old)})" if old is not None else current or "no class"
     notes = (
-        f"re-creates its pods, {count} of them ({rollout.how_it_rolls(item.kind, found)})"
+        f"re-creates its pods, {count} of them ({workload_rollout.how_it_rolls(item.kind, found)})"
         if count
         else "it has no pods now; none is re-created",
         f"waits {rollout_seconds:g} s for the roll-out, then for the old pods to end; "

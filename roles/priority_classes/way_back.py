@@ -10,18 +10,16 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from roles.engine.object_changes import NotUndone, Object, ObjectPath, ObjectPlan, api_object, judged, refuse_foreign
-from roles.engine.object_changes import workload as rollout
+from roles.engine.object_changes import NotUndone, Object, ObjectPath, ObjectPlan, api_object, judged, refuse_foreign, workload_rollout
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.priority_classes import class_facts, fields
-from roles.priority_classes import plan as planning
 from roles.priority_classes.class_facts import LiveClasses
 from roles.priority_classes.fields import CLASS_OF_PODS
 from roles.priority_classes.model import Workload
-from roles.priority_classes.plan import Action
+from roles.priority_classes.plan import Action, assign, ordered, removal_notes
 
 
-def make(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[Action]:
+def plan_way_back(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[Action]:
     """What undoing a run comes to. `rollout_seconds`: how long each roll-out is waited for."""
     plan, changing, assigning, removing = ObjectPlan[Action](), list[Action](), list[Action](), list[Action]()
     workloads = [one for one in record.objects if one.action == "assign"]
@@ -35,7 +33,7 @@ def make(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_secon
         if (found := judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
             (removing if found.what == "remove" else changing).append(found)
     # As for any plan: classes are there before the workloads that name them, and go after them.
-    plan.actions = planning.ordered(changing, assigning, removing)
+    plan.actions = ordered(changing, assigning, removing)
     return plan
 
 
@@ -93,9 +91,7 @@ def _uncreate(one: ChangedObject, found: Object | None, live: LiveClasses, leavi
         raise NotUndone(
             f"{after}; a class that is used is never removed: give these another class first, or undo the run that gave them this one"
         )
-    return Action(
-        "remove", one.name, one.path, found, None, "remove it: that run created it", planning.removal_notes(found, live.users(_name(one)))
-    )
+    return Action("remove", one.name, one.path, found, None, "remove it: that run created it", removal_notes(found, live.users(_name(one))))
 
 
 def _put_back(one: ChangedObject, found: Object) -> Action:
@@ -140,9 +136,9 @@ def _workload(one: ChangedObject, live: LiveClasses, coming: Collection[str], fo
         owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "nobody"
         problems.append(f"it had no class, and the field is owned by {owners}, too, so that daytwo cannot take it out; take it out there")
     # One that is not well as it is may be so by that very run.
-    if (why := rollout.not_rolling(kind, found)) is not None:
+    if (why := workload_rollout.not_rolling(kind, found)) is not None:
         problems.append(why)
     if problems:
         raise NotUndone("; ".join(problems))
     item = Workload(namespace=namespace, kind=kind, name=name, priority_class=old or has).model_copy(update={"priority_class": old})
-    return planning.assign(item, found, live, old or "no class", rollout_seconds)
+    return assign(item, found, live, old or "no class", rollout_seconds)

@@ -29,12 +29,11 @@ from roles.engine.object_changes import (
     is_ending,
     is_over,
     managers,
+    workload_rollout,
 )
-from roles.engine.object_changes import workload as rollout
 from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
-from roles.priority_classes import class_facts
-from roles.priority_classes import plan as planning
+from roles.priority_classes import class_facts, plan
 from roles.priority_classes.class_facts import LiveClasses, is_default, policy_of, value_of
 from roles.priority_classes.compliance import unmet_class
 from roles.priority_classes.fields import CLASS_OF_PODS, changed
@@ -275,7 +274,7 @@ class Writer:
                 owners = ", ".join(managers(there, *_FIELD)) or "nobody"
                 raise Foreign(f"somebody else gave it the class {has or 'none'} meanwhile (owned by {owners}): it is left as they have it")
             # An owner that had the field alone lost it to `force`; the value comes back, and daytwo owns it then.
-            manifest = planning.assignment(item, before, old or None)
+            manifest = plan.assignment(item, before, old or None)
             manifest["metadata"]["resourceVersion"] = api_object.version(there)
             try:
                 return self._write(
@@ -326,7 +325,7 @@ class Writer:
         what the roll-out left behind, for the proof. Raises NotDone."""
         pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if not is_ending(pod) and not is_over(pod)]
         # Without a class of their own they have the cluster's default, or none.
-        wrong = rollout.wrong_pods(pods, priority_class, number) if priority_class else []
+        wrong = workload_rollout.wrong_pods(pods, priority_class, number) if priority_class else []
         if wrong:
             raise NotDone("; ".join(wrong))
         told = priority_class + (f" ({number})" if number is not None else "") if priority_class else "no class of their own"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roles.engine import bridge, control_plane, kubelet
-from roles.engine import kubeadm_config as kubeadm
+from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.control_plane import Component
@@ -164,7 +163,7 @@ def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], 
 def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> str:
     """Where kubeadm's ConfigMaps, the files of the nodes that it made, and the running processes are not the same."""
     try:
-        lasting = kubeadm.read(cluster.api(), wait=API_WAIT_SECONDS)
+        lasting = kubeadm_config.read(cluster.api(), wait=API_WAIT_SECONDS)
     except (ApiError, NoApi) as error:
         notes.append(f"what lasts: {error}")
         return "not known"
@@ -177,9 +176,9 @@ def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> st
         sources = {"kubelet": node.kubelet.gates, **{name: component.gates for name, component in node.components.items()}}
         for name, files in sources.items():
             process = {gate: metric.enabled for gate, metric in node.effective[name].items()} if name in node.effective else None
-            gates.append(kubeadm.Found(node.seen.host, name, files, process))
-        fields.append(kubeadm.Found(node.seen.host, "kubelet", node.kubelet.configuration))
-    found = [*kubeadm.gate_differences(lasting, gates), *kubeadm.kubelet_differences(lasting, fields)]
+            gates.append(kubeadm_config.Found(node.seen.host, name, files, process))
+        fields.append(kubeadm_config.Found(node.seen.host, "kubelet", node.kubelet.configuration))
+    found = [*kubeadm_config.gate_differences(lasting, gates), *kubeadm_config.kubelet_differences(lasting, fields)]
     headers = ["node", "component", "setting", "ConfigMap", "says", "files", "process"]
     rows = [
         [

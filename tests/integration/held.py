@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roles.engine.transaction import change_script as bundle
+from roles.engine.transaction import change_script
 
 PLAIN = 'step() { say "step: $*"; }'
 # A directory is made once: what begins again after a fault does not hold again. After two minutes it goes on in any case.
@@ -28,14 +28,14 @@ HOLDING = r"""step() {
 
 
 def hold_at(step: str) -> None:
-    render = bundle.render
+    render = change_script.render
 
     def holding(*arguments: object, **more: object) -> str:
         text = render(*arguments, **more)  # type: ignore[arg-type]
         assert text.count(PLAIN) == 1
         return text.replace(PLAIN, HOLDING.replace("@STEP@", step))
 
-    bundle.render = holding
+    change_script.render = holding
 
 
 def hold_before_write(name: str, go: Path) -> None:

@@ -9,7 +9,21 @@ from datetime import UTC, datetime
 import paramiko
 import pytest
 
-from roles.engine import api as face
+from roles.engine.api import (
+    ADMIN_CONF,
+    Api,
+    Forbidden,
+    KubectlApi,
+    NotFound,
+    RunCommand,
+    TunnelApi,
+    component_metrics,
+    kubelet_config,
+    kubelet_metrics,
+    node_lease,
+    node_pods,
+    parse_kubeconfig,
+)
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -29,18 +43,18 @@ def ssh(lab: Lab) -> Iterator[paramiko.SSHClient]:
 
 
 @pytest.fixture(scope="module", params=["tunnel", "kubectl"])
-def api(request: pytest.FixtureRequest, lab: Lab, ssh: paramiko.SSHClient) -> face.Api:
+def api(request: pytest.FixtureRequest, lab: Lab, ssh: paramiko.SSHClient) -> Api:
     if request.param == "kubectl":
-        return face.KubectlApi(_runner(ssh), ("127.0.0.1", 6443), "cp1")
-    data = lab.run("cp1", f"cat {shlex.quote(face.ADMIN_CONF)}").stdout.encode()
+        return KubectlApi(_runner(ssh), ("127.0.0.1", 6443), "cp1")
+    data = lab.run("cp1", f"cat {shlex.quote(ADMIN_CONF)}").stdout.encode()
     transport = ssh.get_transport()
     assert transport is not None
-    made = face.TunnelApi(transport, face.parse_kubeconfig(data), ("127.0.0.1", 6443), "cp1")
+    made = TunnelApi(transport, parse_kubeconfig(data), ("127.0.0.1", 6443), "cp1")
     made.probe()
     return made
 
 
-def _runner(ssh: paramiko.SSHClient) -> face.RunCommand:
+def _runner(ssh: paramiko.SSHClient) -> RunCommand:
     def run(command: str) -> tuple[bool, str, str]:
         _, out, err = ssh.exec_command(command)
         text, errors = out.read().decode(), err.read().decode()
@@ -49,38 +63,38 @@ def _runner(ssh: paramiko.SSHClient) -> face.RunCommand:
     return run
 
 
-def test_ready(api: face.Api) -> None:
+def test_ready(api: Api) -> None:
     assert api.get_raw("/readyz").strip() == b"ok"
 
 
-def test_the_apiserver_and_every_kubelet_tell_their_gates(api: face.Api, lab: Lab) -> None:
-    found = [face.component_metrics(api), *(face.kubelet_metrics(api, node) for node in lab.nodes)]
+def test_the_apiserver_and_every_kubelet_tell_their_gates(api: Api, lab: Lab) -> None:
+    found = [component_metrics(api), *(kubelet_metrics(api, node) for node in lab.nodes)]
     for metrics in found:
         assert len(metrics.gates) > 100
         assert metrics.version == f"v{lab.version.lstrip('v')}"
         assert metrics.started is not None and 0 < metrics.started < datetime.now(UTC).timestamp()
 
 
-def test_kubelets(api: face.Api, lab: Lab) -> None:
+def test_kubelets(api: Api, lab: Lab) -> None:
     for node in lab.nodes:
-        assert face.kubelet_config(api, node)["kind"] == "KubeletConfiguration"
-        lease = face.node_lease(api, node)
+        assert kubelet_config(api, node)["kind"] == "KubeletConfiguration"
+        lease = node_lease(api, node)
         assert lease.holder == node and lease.renewed is not None
         assert abs((datetime.now(UTC) - lease.renewed).total_seconds()) < 60
 
 
-def test_static_pods_show_their_hash(api: face.Api) -> None:
-    pods = {pod.name: pod for pod in face.node_pods(api, "cp1")}
+def test_static_pods_show_their_hash(api: Api) -> None:
+    pods = {pod.name: pod for pod in node_pods(api, "cp1")}
     apiserver = pods["kube-apiserver-cp1"]
     assert apiserver.mirror and apiserver.config_hash and apiserver.containers[0].running_since
 
 
-def test_not_found(api: face.Api) -> None:
-    with pytest.raises(face.NotFound):
-        face.node_lease(api, "nope")
+def test_not_found(api: Api) -> None:
+    with pytest.raises(NotFound):
+        node_lease(api, "nope")
 
 
 def test_a_kubelets_identity_may_not(ssh: paramiko.SSHClient) -> None:
-    api = face.KubectlApi(_runner(ssh), ("127.0.0.1", 6443), "cp1", "/etc/kubernetes/kubelet.conf")
-    with pytest.raises(face.Forbidden):
-        face.component_metrics(api)
+    api = KubectlApi(_runner(ssh), ("127.0.0.1", 6443), "cp1", "/etc/kubernetes/kubelet.conf")
+    with pytest.raises(Forbidden):
+        component_metrics(api)

@@ -82,7 +82,7 @@ def kubelet(lab: Lab) -> Iterator[Kubelet]:
 def takes(case: dict[str, dict[str, str]], defaults: dict[str, Any]) -> str:
     """What daytwo has against these settings; "" where it takes them."""
     try:
-        desired = model.read(NODE, {KEYS[field]: signals for field, signals in case.items()}.get)
+        desired = model.read_thresholds(NODE, {KEYS[field]: signals for field, signals in case.items()}.get)
     except Refusal as refusal:
         return str(refusal)
     assert desired is not None

@@ -24,7 +24,7 @@ from roles.feature_gates.catalogue import DEPENDENCIES_SINCE, SPECIAL, load
 from roles.feature_gates.hazards import KUBEADM
 from roles.feature_gates.model import COMPONENTS
 from roles.feature_gates.reported_gates import overlay, parse_help
-from roles.feature_gates.verdict import Level, Subject, judge, level
+from roles.feature_gates.verdict import Level, Subject, judge_gate, level
 from tests.integration import operator
 from tests.integration.gate_exceptions import DEFAULTS, EXCEPTIONS
 from tests.integration.operator import data, pyinfra
@@ -110,7 +110,7 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def ours(component: str, minor: int, gates: Gates, emulated: int | None = None) -> Level:
     """daytwo's verdict, with consent to all hazards: no binary knows of those."""
-    return level(judge(Subject(component, minor, emulated), gates, {}, consent=gates))
+    return level(judge_gate(Subject(component, minor, emulated), gates, {}, consent=gates))
 
 
 def apart(cases: list[Case]) -> list[dict[str, bool]]:
@@ -268,7 +268,7 @@ def test_every_dependency(real: Binaries, component: str) -> None:
 
     def kind(gates: Gates) -> str:
         """What those have in common that may be shown together; nothing where it must be shown alone."""
-        rules = {one.rule for one in judge(Subject(component, real.minor), gates, {}, consent=gates) if one.level == Level.REFUSE}
+        rules = {one.rule for one in judge_gate(Subject(component, real.minor), gates, {}, consent=gates) if one.level == Level.REFUSE}
         if "locked" in rules and rules <= {"locked", "dependency"}:
             return "locked"
         return (*rules, "taken")[0] if rules <= {"dependency"} and [*gates.values()] == [True, False] else ""

@@ -22,7 +22,7 @@ from pyinfra.context import ctx_state
 
 from roles import kubelet_config
 from roles.engine.bridge.hosts import pyinfra_keys
-from roles.engine.control_plane.facts import COMPONENTS as CONTROL_PLANE
+from roles.engine.control_plane.facts import COMPONENTS
 from roles.engine.editing.kubelet_config import ABSENT
 from roles.engine.inputs import registry
 from roles.engine.inputs.unknown_keys import unknown
@@ -31,12 +31,12 @@ from roles.engine.kubelet import schema, thresholds
 from roles.engine.kubelet.facts import find
 from roles.engine.rollout.options import Options
 from roles.engine.transaction.refusal import Refusal
-from roles.eviction import model as eviction_model
 from roles.eviction import wanted
+from roles.eviction.model import SETTINGS, DesiredThresholds, read_thresholds
 from roles.feature_gates import model
-from roles.kubelet_config import model as kubelet_config_model
-from roles.kubelet_config import plan as kubelet_config_plan
-from roles.priority_classes import model as objects_model
+from roles.kubelet_config import plan
+from roles.kubelet_config.model import DesiredFields, read_fields
+from roles.priority_classes.model import DesiredClasses, PriorityClass, read_classes
 from tests.lab.cluster import ssh_config
 from tests.unit.node import node
 from tests.unit.node.node import parse
@@ -68,7 +68,7 @@ def groups(inventory: Inventory) -> dict[str, list[str]]:
 
 
 def desired(inventory: Inventory, host: str) -> model.DesiredGates | None:
-    return model.read(host, inventory.get_host(host).data.get)
+    return model.read_gates(host, inventory.get_host(host).data.get)
 
 
 def uncommented(project: Path) -> None:
@@ -79,17 +79,17 @@ def uncommented(project: Path) -> None:
         path.write_text(text)
 
 
-def eviction(inventory: Inventory, host: str) -> eviction_model.DesiredThresholds | None:
+def eviction(inventory: Inventory, host: str) -> DesiredThresholds | None:
     data = inventory.get_host(host).data
-    return eviction_model.read(host, data.get)
+    return read_thresholds(host, data.get)
 
 
-def fields(inventory: Inventory, host: str) -> kubelet_config_model.DesiredFields | None:
-    return kubelet_config_model.read(host, inventory.get_host(host).data.get)
+def fields(inventory: Inventory, host: str) -> DesiredFields | None:
+    return read_fields(host, inventory.get_host(host).data.get)
 
 
-def of_the_cluster(inventory: Inventory) -> objects_model.DesiredClasses | None:
-    return objects_model.read([(host.name, host.data.get) for host in inventory])
+def of_the_cluster(inventory: Inventory) -> DesiredClasses | None:
+    return read_classes([(host.name, host.data.get) for host in inventory])
 
 
 def test_the_example_for_production(project: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_group_data_that_is_commented_out_can_be_used(project: Path) -> None
     assert (data.get("ssh_user"), data.get("_sudo"), data.get("ssh_hostname")) == ("ops", True, "10.20.0.11")
     wanted = {host.name: desired(inventory, host.name) for host in inventory}
     found = {name.partition(".")[0]: (gates.feature_gates, gates.components) for name, gates in wanted.items() if gates}
-    on_control_plane = {"HPAScaleToZero": True, "NodeSwap": None}, CONTROL_PLANE
+    on_control_plane = {"HPAScaleToZero": True, "NodeSwap": None}, COMPONENTS
     # A group's value takes the place of that for all, and of that for all only.
     assert found["cp1"] == found["cp3"] == on_control_plane
     assert found["w1"] == found["w2"] == ({"HPAScaleToZero": False, "NodeSwap": None}, ("kubelet",))
@@ -195,7 +195,7 @@ def test_the_examples_of_eviction_can_be_used(project: Path) -> None:
     hard = {"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%", "pid.available": "5%"}
     assert found.eviction_hard == hard
     assert found.eviction_soft == {"memory.available": "1Gi"} and found.eviction_max_pod_grace_period == 60
-    assert found.model_fields_set == set(eviction_model.SETTINGS), "each key has an example"
+    assert found.model_fields_set == set(SETTINGS), "each key has an example"
     # On a node as kubeadm leaves it: nothing to refuse, and the kubelet's own thresholds stay where the example names none.
     running = {"evictionHard": dict(thresholds.DEFAULT_HARD), "evictionPressureTransitionPeriod": "5m0s"}
     capacity = {"memory.available": 8 * 2**30, "nodefs.available": 100 * 2**30}
@@ -223,11 +223,11 @@ def test_the_examples_of_fields_can_be_used(project: Path) -> None:
     }
 
 
-def settled(found: kubelet_config_model.DesiredFields) -> Mapping[str, Any]:
+def settled(found: DesiredFields) -> Mapping[str, Any]:
     """What is written on a node with a kubelet 1.36; a field that a restart does not rightly change would be refused."""
     running = {"systemReserved": {"cpu": "100m", "memory": "500Mi"}}
     state = kubelet_config.KubeletState("w1", find(parse("w1", node.answer())), running, {}, [], {})
-    made = kubelet_config_plan.settle(found, state)
+    made = plan.settle(found, state)
     return made.fields
 
 
@@ -256,9 +256,9 @@ def test_priority_classes_of_a_group_alone_are_refused(project: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "keys"),
     [
-        ("eviction.md", eviction_model.DesiredThresholds),
-        ("kubelet-config.md", kubelet_config_model.DesiredFields),
-        ("priority-classes.md", objects_model.DesiredClasses),
+        ("eviction.md", DesiredThresholds),
+        ("kubelet-config.md", DesiredFields),
+        ("priority-classes.md", DesiredClasses),
     ],
 )
 def test_the_tables_for_operators_have_every_key_and_its_default(page: str, keys: type[BaseModel]) -> None:
@@ -274,7 +274,7 @@ def test_the_table_of_a_classs_fields_is_whole() -> None:
     table = (ROOT / "docs/priority-classes.md").read_text().partition("| field of a class |")[2].partition("\n\n")[0]
     named = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])}
     spelled = {"global_default": "globalDefault", "preemption_policy": "preemptionPolicy"}
-    assert named == {spelled.get(name, name) for name in objects_model.PriorityClass.model_fields} - {"name"}
+    assert named == {spelled.get(name, name) for name in PriorityClass.model_fields} - {"name"}
 
 
 def test_every_field_that_needs_more_than_a_restart_is_told() -> None:

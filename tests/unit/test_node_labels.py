@@ -177,7 +177,7 @@ class Nodes(Server):
 
 
 def wanted(**data: Any) -> dict[str, model.DesiredLabels]:
-    return model.read([("w1", data.get)])
+    return model.read_labels([("w1", data.get)])
 
 
 def pods_of(server: Server) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def pods_of(server: Server) -> dict[str, Any]:
 
 def planned(server: Nodes, **data: Any) -> ObjectPlan[NodeChange]:
     nodes = {PATH: copy.deepcopy(server.item)} if PATH in server.objects else {}
-    return planning.make(wanted(**data), {"w1": "w1"}, nodes, pods_of(server))
+    return planning.plan_labels(wanted(**data), {"w1": "w1"}, nodes, pods_of(server))
 
 
 def carried_out(server: Nodes, plan: ObjectPlan[NodeChange], force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
@@ -213,8 +213,8 @@ def done(server: Nodes, **data: Any) -> ObjectsRecord:
 
 
 def back(server: Nodes, record: ObjectsRecord, force: bool = False, allow_evictions: bool = False) -> ObjectPlan[NodeChange]:
-    found = field_way_back(record, {PATH: copy.deepcopy(server.item)}, planning.values, planning.others, force=force)
-    return planning.undone(found, pods_of(server), force=force, allow_evictions=allow_evictions)
+    found = field_way_back(record, {PATH: copy.deepcopy(server.item)}, planning.labels_and_taints, planning.other_owners, force=force)
+    return planning.plan_way_back(found, pods_of(server), force=force, allow_evictions=allow_evictions)
 
 
 # ---- the data
@@ -264,7 +264,7 @@ def test_prefixes_that_bind_only_kubelets_are_an_administrators_to_set(key: str)
 def test_consents_are_the_runs() -> None:
     hosts = [("w1", {"node_labels": "a=1", "force": "true"}.get), ("w2", {"node_labels": "a=1"}.get)]
     with pytest.raises(Refusal, match="w1, w2: force, allow_evictions or kubeconfig is not the same"):
-        model.read(hosts)
+        model.read_labels(hosts)
 
 
 # ---- what is written, and what is left alone
@@ -445,7 +445,7 @@ EFFECTS = st.sampled_from(model.EFFECTS)
 def test_a_run_and_its_undoing_are_the_identity(has: Any, tainted: Any, labels: Any, taints: Any) -> None:
     server = Nodes(node(has, [{"key": key, "effect": effect, "value": value} for (key, effect), value in tainted.items()]))
     server.others_write("other", taint="others", others="1")
-    before = planning.values(server.item)
+    before = planning.labels_and_taints(server.item)
     plan = planned(server, node_labels=labels, node_taints=taints, force="true")
     if not plan.actions:
         return
@@ -453,11 +453,11 @@ def test_a_run_and_its_undoing_are_the_identity(has: Any, tainted: Any, labels: 
     assert not run.halted
     assert planned(server, node_labels=labels, node_taints=taints, force="true").actions == []
     assert (
-        planning.values(server.item).items()
+        planning.labels_and_taints(server.item).items()
         >= {("metadata", "labels", "others"): "1", ("spec", "taints", "others", "NoSchedule"): ""}.items()
     )
     undoing, undone = carried_out(server, back(server, record))
-    assert not undoing.halted and planning.values(server.item) == before
+    assert not undoing.halted and planning.labels_and_taints(server.item) == before
     # The undoing is a run, and can be undone.
     carried_out(server, back(server, undone))
     assert planned(server, node_labels=labels, node_taints=taints, force="true").actions == []

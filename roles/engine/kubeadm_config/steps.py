@@ -11,7 +11,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiError, list_objects
 from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.editing import FormatError
-from roles.engine.kubeadm_config import plan as planning
+from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting, read
 from roles.engine.kubeadm_config.write import API_WAIT, write
@@ -50,7 +50,7 @@ class ClusterWrites:
                 made.append([step.name, step.undoes, step.outcome, seconds, step.how or step.why or "-"])
                 continue
             for changed in self.edited[step.name].fields:
-                before, after = planning.shown(changed.before), planning.shown(changed.after if done else changed.before)
+                before, after = plan.shown(changed.before), plan.shown(changed.after if done else changed.before)
                 made.append([step.name, ".".join(changed.path), before, after, step.outcome, seconds, step.how or step.why or "-"])
         made += [[name, names, "-", "-", "no change", "0", "says so already"] for name, names in self.settled.items()]
         return made
@@ -72,7 +72,7 @@ def last(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], optio
         return ClusterWrites(
             notes=[f"This cluster has no ConfigMap {NAMESPACE}/{CLUSTER}: kubeadm did not make it, and would not overwrite this."]
         )
-    shared = planning.share(members, nodes, lasting)
+    shared = plan.share(members, nodes, lasting)
     made = ClusterWrites(notes=list(shared.told), lasting=lasting)
     refusals: list[object] = []
     for name in KEYS:
@@ -86,7 +86,7 @@ def last(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], optio
             )
             continue
         try:
-            edit = planning.editor(name, wanted, members)
+            edit = plan.editor(name, wanted, members)
             edited = edit(lasting.maps[name].data)
         except FormatError as error:
             refusals.append(f"{error.in_file(f'ConfigMap {NAMESPACE}/{name}')}: {names} could not be written there; mend that, or {_LEAVE}")
@@ -129,8 +129,8 @@ def _refused(found: Survey, candidate: bytes) -> str:
     return ""
 
 
-def _names(wanted: Mapping[str, Mapping[planning.ConfigMapPath, Any]]) -> str:
-    told = (f"{planning.name_of(path)}={planning.shown(value)}" for paths in wanted.values() for path, value in paths.items())
+def _names(wanted: Mapping[str, Mapping[plan.ConfigMapPath, Any]]) -> str:
+    told = (f"{plan.name_of(path)}={plan.shown(value)}" for paths in wanted.values() for path, value in paths.items())
     return ", ".join(dict.fromkeys(told))
 
 
@@ -143,7 +143,7 @@ def _step(name: str, edited: Edited, lasting: Lasting, carry_out: Callable[..., 
     return ClusterStep(
         name,
         fields,
-        planning.diff(name, lasting.maps[name].data, edited.after),
+        plan.diff(name, lasting.maps[name].data, edited.after),
         carry_out,
         f"the nodes are as told above, and {fields} does not last: the next `kubeadm upgrade` of a node brings back what {name} says,"
         " and a node that joins gets that",
@@ -164,7 +164,7 @@ def undo(
             lasting = read(connect(), wait=API_WAIT)
             if name not in lasting.maps:
                 raise Refusal(f"{NAMESPACE}/{name}", "it is gone", "leave it alone by --data persist=false")
-            edit = planning.undo(name, planning.undoing([fields for _, fields in changes]), force)
+            edit = plan.undo(name, plan.undoing([fields for _, fields in changes]), force)
             edited = edit(lasting.maps[name].data)
         except FormatError as error:
             reasons.append(f"{error.in_file(f'ConfigMap {NAMESPACE}/{name}')}; mend that, or leave it alone by --data persist=false")
@@ -175,7 +175,7 @@ def undo(
         if not edited.fields:
             notes.append(f"{name} is as it was already")
             continue
-        diff = planning.diff(name, lasting.maps[name].data, edited.after)
+        diff = plan.diff(name, lasting.maps[name].data, edited.after)
         lost = "no node was touched, and it still says what is to be undone"
         undoes = changes[0][0]
         fields = ", ".join(map(str, edited.fields))

@@ -1,6 +1,6 @@
 """The kubelet of a node: where its settings live, and how they are changed."""
 
-from roles.engine.kubelet import allocatable, ask, blame, plan, schema, settings, thresholds
+from roles.engine.kubelet import allocatable, ask, blame, kubelet_plan, schema, settings, thresholds
 from roles.engine.kubelet.facts import Kubelet, find, wanted
 from roles.engine.kubelet.pending import (
     EMPTY_BY_DEFAULT,
@@ -68,6 +68,7 @@ __all__ = [
     "effective",
     "find",
     "in_effect",
+    "kubelet_plan",
     "lookup",
     "parse_duration",
     "parse_fraction",
@@ -76,7 +77,6 @@ __all__ = [
     "parse_threshold",
     "pending_sentences",
     "pending_settings",
-    "plan",
     "reads_as_unset",
     "same_setting",
     "schema",

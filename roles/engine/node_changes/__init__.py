@@ -1,6 +1,5 @@
 """The engine for changes of nodes. A capability gives pure functions; the engine surveys, asks, refuses, arranges, runs and shows."""
 
-from roles.engine.node_changes import report
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
 from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
@@ -21,5 +20,4 @@ __all__ = [
     "ended",
     "from_data",
     "refused_anyway",
-    "report",
 ]

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from roles.engine import bridge, kubelet
-from roles.engine import kubeadm_config as kubeadm
+from roles.engine import bridge, kubeadm_config, kubelet
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
 from roles.engine.node import FilesWanted
-from roles.engine.node_changes import report as node_report
+from roles.engine.node_changes import node_report
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
 from roles.engine.proof import Owed, Prover, Survey, SurveyedNode, survey
@@ -133,16 +132,16 @@ class Capability(ABC, Generic[W, N]):
         """Right before a change, maybe hours after the plan: a text says why it may not be made any more."""
         return None
 
-    def writes(self, basis: Basis, plans: Sequence[N]) -> kubeadm.ClusterWrites:
+    def writes(self, basis: Basis, plans: Sequence[N]) -> kubeadm_config.ClusterWrites:
         """What is written to kubeadm's ConfigMaps, so that it lasts. Raises DeployError."""
         members = [
-            kubeadm.ComponentDesired(
+            kubeadm_config.ComponentDesired(
                 plan.host, plan.kubelet.node_name, planned.component, plan.kubelet.style == "kubeadm", planned.lasting, planned.write
             )
             for plan in plans
             for planned in plan.planned
         ]
-        return kubeadm.last(basis.found, basis.fleet, members, basis.options)
+        return kubeadm_config.last(basis.found, basis.fleet, members, basis.options)
 
     def notes(self, basis: Basis, plans: Sequence[N]) -> list[str]:
         """What else the plan tells."""
@@ -171,7 +170,7 @@ def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name
 
 def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:
     """The run, with its plan shown. Raises DeployError."""
-    asked = options.read(fleet.targets)
+    asked = options.read_options(fleet.targets)
     wishes = capability.wishes
     run_id = new_run_id()
     targets = [remote for remote in fleet.targets if remote.name in wishes.by_host]
@@ -285,7 +284,9 @@ def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:
     return found
 
 
-def _show_results(capability: Capability[W, N], basis: Basis, plans: Sequence[N], writes: kubeadm.ClusterWrites, run: NodeRun) -> None:
+def _show_results(
+    capability: Capability[W, N], basis: Basis, plans: Sequence[N], writes: kubeadm_config.ClusterWrites, run: NodeRun
+) -> None:
     headers = [*capability.columns, "outcome", "s", "proof"]
     of_nodes = capability.rows(basis, plans, {(step.change.node, step.change.component): step for step in run.steps})
     of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]

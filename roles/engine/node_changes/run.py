@@ -23,10 +23,10 @@ from roles.engine.transaction import (
     cluster_record,
     end_record,
     plan_record,
+    report,
     script,
     stage_script,
 )
-from roles.engine.transaction import report as change_report
 
 # Rungs of the way back, and what each may take (see change.sh).
 REVERT_SECONDS = 4 * 130 + 60
@@ -194,14 +194,14 @@ class NodeRun(LockedRun):
 
         def on_line(line: str) -> None:
             nonlocal proof
-            text = change_report.log_text(line)
+            text = report.log_text(line)
             if text is not None:
                 self._say(step, text)
                 step.watch(text)
                 if text.startswith("failed: "):
                     self._failing = True
             elif line == "verdict?":
-                step.status = change_report.parse(lines)
+                step.status = report.parse(lines)
                 proof = self._prove(step, step.status)
                 feed.put(_verdict(step, proof, time.monotonic() - begun))
                 feed.put(None)
@@ -279,10 +279,10 @@ class NodeRun(LockedRun):
         def only_new(line: str) -> None:
             # After a lost connection the log is told from its beginning.
             nonlocal shown, skip
-            if change_report.log_text(line) is not None and skip:
+            if report.log_text(line) is not None and skip:
                 skip -= 1
                 return
-            shown += change_report.log_text(line) is not None
+            shown += report.log_text(line) is not None
             on_line(line)
 
         try:
@@ -299,7 +299,7 @@ class NodeRun(LockedRun):
                     if connected.over:
                         raise
                     sleep(2)
-        status = change_report.parse(answer.stdout)
+        status = report.parse(answer.stdout)
         if status.state == "unknown":
             said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
             raise RemoteError(f"{remote.name}: change.sh gave no status: {said}")

@@ -1,6 +1,6 @@
 """The engine for changes of API objects: dry run, write under a precondition, proof, undo by name."""
 
-from roles.engine.object_changes import api_object, report, workload
+from roles.engine.object_changes import api_object, object_report, workload_rollout
 from roles.engine.object_changes.api_object import (
     COLLECTIONS,
     Live,
@@ -91,15 +91,15 @@ __all__ = [
     "namespaced_name",
     "not_a_subdomain",
     "object_name",
+    "object_report",
     "only_ours",
     "open_session",
     "refuse_foreign",
     "replicas",
-    "report",
     "show_plan",
     "told",
     "uid",
     "value_problem",
     "where",
-    "workload",
+    "workload_rollout",
 ]

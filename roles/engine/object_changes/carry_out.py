@@ -15,8 +15,7 @@ from roles.engine import bridge
 from roles.engine.api import FIELD_MANAGER, Api, ApiError, Conflict
 from roles.engine.bridge import show, show_lines
 from roles.engine.harmless import one_line
-from roles.engine.object_changes import api_object
-from roles.engine.object_changes import report as object_report
+from roles.engine.object_changes import api_object, object_report
 from roles.engine.object_changes.api_object import Object
 from roles.engine.object_changes.outcome import Foreign, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.object_changes.planned import FieldChange, ObjectPath, ObjectPlan, W, told

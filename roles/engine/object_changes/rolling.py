@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from roles.engine.api import ApiError, Forbidden
 from roles.engine.bridge import show
-from roles.engine.object_changes import workload as rollout
+from roles.engine.object_changes import workload_rollout
 from roles.engine.object_changes.api_object import COLLECTIONS, Live, Object, uid
 from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.session import Session
@@ -56,7 +56,7 @@ class RollOuts:
         failure, since nothing that daytwo could undo would end those pods. Raises NotDone with the reasons that the cluster gives,
         ApiError, NoApi."""
         clock, told, told_at = Deadline(timeout, as_given=True), "", 0.0
-        wait = rollout.Wait(timeout, patient(END_MARGIN))
+        wait = workload_rollout.Wait(timeout, patient(END_MARGIN))
         revisions: dict[str, Object] | None = None
         while True:
             found = self.session.fetch(path)
@@ -67,11 +67,11 @@ class RollOuts:
             if revisions is None:
                 # Now: an old ReplicaSet may be gone before its pods are.
                 revisions = self._revisions(kind, found)
-            state = rollout.progress(kind, found)
+            state = workload_rollout.progress(kind, found)
             old = self._old_pods(kind, found, revisions) if state.done else []
             passed = clock.passed
             verdict = wait.judge(passed, state, old)
-            now_told = f"{state.told}; {rollout.told_old(old)}" if old else state.told
+            now_told = f"{state.told}; {workload_rollout.told_old(old)}" if old else state.told
             if now_told != told or passed - told_at > TELL_AGAIN:
                 told, told_at = now_told, passed
                 show(f"  {key}: {told} ({passed:.0f} of {wait.limit:.0f} s)")
@@ -86,10 +86,10 @@ class RollOuts:
 
     def _revisions(self, kind: str, found: Object) -> dict[str, Object]:
         """What tells its templates apart, by UID."""
-        if kind not in rollout.REVISIONS:
+        if kind not in workload_rollout.REVISIONS:
             return {}
         try:
-            there = self.session.fetch_all(f"/apis/apps/v1/namespaces/{found['metadata']['namespace']}/{rollout.REVISIONS[kind]}")
+            there = self.session.fetch_all(f"/apis/apps/v1/namespaces/{found['metadata']['namespace']}/{workload_rollout.REVISIONS[kind]}")
         except Forbidden:
             # An identity of the operator's own may read a DaemonSet and not this: then pods that are ending count, whatever their template.
             if kind == "Deployment":
@@ -105,12 +105,12 @@ class RollOuts:
         pods = self.session.fetch_all(
             f"/api/v1/namespaces/{found['metadata']['namespace']}/pods", labels=",".join(f"{key}={value}" for key, value in labels.items())
         )
-        return rollout.old_pods(kind, found, pods, list(revisions.values()))
+        return workload_rollout.old_pods(kind, found, pods, list(revisions.values()))
 
     def _still_there(self, key: str, old: Collection[Object], waited: float) -> str:
         """Show the old pods that did not end in time; in short for the proof."""
-        what = rollout.what_to_do(old, self._not_ready({str((pod.get("spec") or {}).get("nodeName") or "") for pod in old} - {""}))
-        text = f"{key}: all its new pods serve, and after {waited:.0f} s {rollout.told_old(old)}. {'; '.join(what)}"
+        what = workload_rollout.what_to_do(old, self._not_ready({str((pod.get("spec") or {}).get("nodeName") or "") for pod in old} - {""}))
+        text = f"{key}: all its new pods serve, and after {waited:.0f} s {workload_rollout.told_old(old)}. {'; '.join(what)}"
         self.warnings.append((key, text))
         show(f"  WARNING: {text}")
         return f"{table.counted(len(old), 'old pod')} STILL THERE, as the warning says"
@@ -135,6 +135,8 @@ class RollOuts:
             own = [entry for entry in sets if any(owner.get("uid") == uid(found) for owner in entry["metadata"].get("ownerReferences", ()))]
             about = {uid(entry) for entry in (found, *pods, *own)}
             events = self.session.fetch_all(f"/api/v1/namespaces/{where}/events", "type=Warning")
-            return rollout.complaints(found, pods, [event for event in events if (event.get("involvedObject") or {}).get("uid") in about])
+            return workload_rollout.complaints(
+                found, pods, [event for event in events if (event.get("involvedObject") or {}).get("uid") in about]
+            )
         except (ApiError, NoApi) as error:
             return [f"its reasons could not be read: {error}"]

@@ -78,7 +78,7 @@ class Options(BaseModel):
         return Pace(self.max_unavailable, self.soak)
 
 
-def read(remotes: list[Remote]) -> Options:
+def read_options(remotes: list[Remote]) -> Options:
     """The options of a run. Raises DeployError where a value cannot be meant, or where two hosts have different ones."""
     try:
         return _read(remotes)

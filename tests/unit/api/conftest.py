@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine import api as face
+from roles.engine.api import Api
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 
 
@@ -31,5 +31,5 @@ def ssh() -> Iterator[SshServer]:
 
 
 @pytest.fixture
-def api(ssh: SshServer, server: ApiServer, authority: Authority) -> face.Api:
+def api(ssh: SshServer, server: ApiServer, authority: Authority) -> Api:
     return through(ssh, server.port, kubeconfig(authority, certificate_user(authority)))

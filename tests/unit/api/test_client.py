@@ -12,9 +12,23 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from roles.engine import api as face
 from roles.engine import timeouts
-from roles.engine.api import client
+from roles.engine.api import (
+    TLS,
+    Api,
+    ApiConnectionLost,
+    ApiError,
+    Forbidden,
+    ForwardingForbidden,
+    KubectlApi,
+    NotFound,
+    Timeout,
+    TunnelApi,
+    Unauthorized,
+    Unreachable,
+    Unusable,
+    client,
+)
 from roles.engine.api.kubeconfig import parse_kubeconfig
 from roles.engine.api.tunnel import KEPT, Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
@@ -29,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_the_client_certificate_arrives_and_a_large_body_is_whole(api: face.Api, server: ApiServer) -> None:
+def test_the_client_certificate_arrives_and_a_large_body_is_whole(api: Api, server: ApiServer) -> None:
     body = os.urandom(3_000_000)
     server.answer = lambda path, who: (200, body) if (path, who) == ("/metrics?a=b", "admin") else (404, b"")
     assert api.get_raw("/metrics?a=b") == body
@@ -40,17 +54,17 @@ def test_a_token_is_sent(ssh: SshServer, server: ApiServer, authority: Authority
     assert server.headers["Authorization"] == "Bearer abc"
 
 
-def _unverified(ssh: SshServer, server: ApiServer, user: dict[str, str], authority: Authority) -> face.Api:
+def _unverified(ssh: SshServer, server: ApiServer, user: dict[str, str], authority: Authority) -> Api:
     # As the controller-manager and the scheduler are asked, whose certificates no authority has signed.
     credentials = parse_kubeconfig(kubeconfig(Authority("the cluster's"), user))
-    return face.TunnelApi(ssh.transport, credentials, ("127.0.0.1", server.port), "cp1", verify=False)
+    return TunnelApi(ssh.transport, credentials, ("127.0.0.1", server.port), "cp1", verify=False)
 
 
 def test_a_token_never_goes_to_a_peer_that_was_not_verified(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     api = _unverified(ssh, server, {"token": "abc"}, authority)
-    with pytest.raises(face.ApiError, match="bearer token, which is not sent to such a peer; have a kubeconfig with a client certificate"):
+    with pytest.raises(ApiError, match="bearer token, which is not sent to such a peer; have a kubeconfig with a client certificate"):
         api.get_raw("/metrics", wait=60)
-    with pytest.raises(face.ApiError, match="bearer token"):
+    with pytest.raises(ApiError, match="bearer token"):
         api.apply("/x", {})
     assert not ssh.connections and not server.headers and not server.sent
 
@@ -73,7 +87,7 @@ def test_a_tunnel_without_tls_has_no_token_to_send(ssh: SshServer, tmp_path: Pat
 
 def test_what_is_named_as_a_way_out_is_one(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     config = kubeconfig(authority, certificate_user(authority))
-    with pytest.raises(face.TLS) as caught:
+    with pytest.raises(TLS) as caught:
         through(ssh, server.port, config, "nope").get_raw("/")
     # It is no data key.
     assert "tls_server_name" not in str(caught.value)
@@ -97,17 +111,17 @@ def _link(number: str) -> str:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (401, face.Unauthorized),
-        (403, face.Forbidden),
-        (404, face.NotFound),
-        (429, face.Unreachable),
-        (500, face.Unreachable),
-        (503, face.Unreachable),
-        (302, face.Unusable),
-        (0, face.Unreachable),
+        (401, Unauthorized),
+        (403, Forbidden),
+        (404, NotFound),
+        (429, Unreachable),
+        (500, Unreachable),
+        (503, Unreachable),
+        (302, Unusable),
+        (0, Unreachable),
     ],
 )
-def test_each_status_has_its_error(api: face.Api, server: ApiServer, status: int, error: type[face.ApiError]) -> None:
+def test_each_status_has_its_error(api: Api, server: ApiServer, status: int, error: type[ApiError]) -> None:
     server.answer = lambda path, who: (status, b'{"message": "the server\'s own words"}')
     with pytest.raises(error) as caught:
         api.get_raw("/here")
@@ -121,14 +135,14 @@ def test_a_server_of_another_authority_is_not_believed(ssh: SshServer, server: A
     seen: list[str] = []
     server.answer = lambda path, who: (seen.append(path), (200, b""))[1]
     config = kubeconfig(other, certificate_user(authority))
-    with pytest.raises(face.TLS, match="not valid for 'kubernetes' by the kubeconfig's CA"):
+    with pytest.raises(TLS, match="not valid for 'kubernetes' by the kubeconfig's CA"):
         through(ssh, server.port, config).get_raw("/", wait=5)
     assert not seen
 
 
 def test_the_name_is_verified(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     config = kubeconfig(authority, certificate_user(authority))
-    with pytest.raises(face.TLS, match="nope"):
+    with pytest.raises(TLS, match="nope"):
         through(ssh, server.port, config, "nope").get_raw("/")
 
 
@@ -137,10 +151,10 @@ def test_nothing_listens(ssh: SshServer, server: ApiServer, authority: Authority
     config = kubeconfig(authority, certificate_user(authority))
     api = through(ssh, server.port, config)
     api.probe()
-    with pytest.raises(face.Unreachable, match=f"https://127.0.0.1:{server.port} as seen from cp1"):
+    with pytest.raises(Unreachable, match=f"https://127.0.0.1:{server.port} as seen from cp1"):
         api.get_raw("/")
     begun, tries = clock.now, len(ssh.connections)
-    with pytest.raises(face.Unreachable, match="tried for"):
+    with pytest.raises(Unreachable, match="tried for"):
         api.get_raw("/", wait=1.2)
     assert 0.5 < clock.now - begun < 1.3 and len(ssh.connections) - tries > 1
 
@@ -171,7 +185,7 @@ def test_it_waits_for_an_api_that_is_away_and_for_its_rules(
     back[0].close()
 
 
-def test_what_one_api_reads_comes_over_one_connection_that_probe_opened(api: face.TunnelApi, ssh: SshServer, server: ApiServer) -> None:
+def test_what_one_api_reads_comes_over_one_connection_that_probe_opened(api: TunnelApi, ssh: SshServer, server: ApiServer) -> None:
     server.answer = lambda path, who: (200, path.encode() * 50_000)
     api.probe()
     assert [api.get_raw(path) for path in ("/a", "/b")] == [b"/a" * 50_000, b"/b" * 50_000]
@@ -187,30 +201,30 @@ def test_each_api_has_connections_of_its_own(ssh: SshServer, server: ApiServer, 
         assert ssh.transport in KEPT and len(ssh.transport._channels.values()) == 1  # type: ignore[attr-defined]
 
 
-def test_a_write_has_a_connection_of_its_own(api: face.Api, ssh: SshServer) -> None:
+def test_a_write_has_a_connection_of_its_own(api: Api, ssh: SshServer) -> None:
     api.get_raw("/")
-    with pytest.raises(face.Unusable):  # "ok" is no object
+    with pytest.raises(Unusable):  # "ok" is no object
         api.apply("/x", {})
     assert len(ssh.connections) == 2
 
 
 @pytest.mark.parametrize("status", [403, 500])
-def test_the_connection_of_an_api_that_is_not_well_is_not_kept(api: face.Api, ssh: SshServer, server: ApiServer, status: int) -> None:
+def test_the_connection_of_an_api_that_is_not_well_is_not_kept(api: Api, ssh: SshServer, server: ApiServer, status: int) -> None:
     server.answer = lambda path, who: (status, b"")
     for _ in range(2):
-        with pytest.raises(face.ApiError):
+        with pytest.raises(ApiError):
             api.get_raw("/readyz")
     assert len(ssh.connections) == 2
 
 
-def test_a_kept_connection_that_the_server_closed_is_no_error(api: face.Api, ssh: SshServer, server: ApiServer) -> None:
+def test_a_kept_connection_that_the_server_closed_is_no_error(api: Api, ssh: SshServer, server: ApiServer) -> None:
     says = iter([(200, b"one"), (0, b""), (200, b"two")])
     server.answer = lambda path, who: next(says)
     assert [api.get_raw("/"), api.get_raw("/")] == [b"one", b"two"]
     assert len(ssh.connections) == 2
 
 
-def test_who_reads_at_the_same_time_gets_another_connection(api: face.Api, ssh: SshServer, server: ApiServer) -> None:
+def test_who_reads_at_the_same_time_gets_another_connection(api: Api, ssh: SshServer, server: ApiServer) -> None:
     inside, released = threading.Event(), threading.Event()
 
     def answer(path: str, who: str | None) -> tuple[int, bytes]:
@@ -231,7 +245,7 @@ def test_who_reads_at_the_same_time_gets_another_connection(api: face.Api, ssh: 
     assert slow == [b"/slow"] and len(ssh.connections) == 2
 
 
-def test_a_connection_that_is_gone_is_forgotten(api: face.Api, ssh: SshServer, server: ApiServer, authority: Authority) -> None:
+def test_a_connection_that_is_gone_is_forgotten(api: Api, ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     api.get_raw("/")
     assert ssh.transport in KEPT
     ssh.close()
@@ -246,7 +260,7 @@ def test_a_connection_that_is_gone_is_forgotten(api: face.Api, ssh: SshServer, s
 NOBODY = b'forbidden: User "system:anonymous" cannot get path "/metrics"'
 
 
-def test_one_that_knows_no_credentials_yet_is_waited_for(api: face.Api, server: ApiServer) -> None:
+def test_one_that_knows_no_credentials_yet_is_waited_for(api: Api, server: ApiServer) -> None:
     asked: list[str] = []
 
     def answer(path: str, who: object) -> tuple[int, bytes]:
@@ -257,34 +271,34 @@ def test_one_that_knows_no_credentials_yet_is_waited_for(api: face.Api, server: 
     assert api.get_raw("/metrics", wait=600) == b"back"
 
 
-def test_one_that_never_knows_them_is_told_without_asking_for_rights_for_everybody(api: face.Api, server: ApiServer) -> None:
+def test_one_that_never_knows_them_is_told_without_asking_for_rights_for_everybody(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (403, NOBODY)
-    with pytest.raises(face.Forbidden) as caught:
+    with pytest.raises(Forbidden) as caught:
         api.get_raw("/metrics")
     assert "for nobody's" in str(caught.value) and "try again" in str(caught.value) and "grant" not in str(caught.value)
 
 
-def test_a_403_is_not_waited_on_when_the_api_was_never_away(api: face.Api, server: ApiServer, clock: Clock) -> None:
+def test_a_403_is_not_waited_on_when_the_api_was_never_away(api: Api, server: ApiServer, clock: Clock) -> None:
     server.answer = lambda path, who: (403, b"")
     begun = clock.now
-    with pytest.raises(face.Forbidden):
+    with pytest.raises(Forbidden):
         api.get_raw("/", wait=30)
     assert clock.now - begun < 5
 
 
-def test_a_slow_answer_is_cut_off(api: face.Api, server: ApiServer) -> None:
+def test_a_slow_answer_is_cut_off(api: Api, server: ApiServer) -> None:
     released = threading.Event()
     waited: list[bool] = []
     server.answer = lambda path, who: (waited.append(released.wait(600)), (200, b""))[1]
-    with pytest.raises(face.Timeout):
+    with pytest.raises(Timeout):
         api.get_raw("/", timeout=1)
     assert not waited, "it came with the answer"
     released.set()
 
 
-def test_with_patience_a_slow_answer_is_waited_for(api: face.Api, server: ApiServer) -> None:
+def test_with_patience_a_slow_answer_is_waited_for(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (threading.Event().wait(1.5), (200, b"late"))[1]
-    with pytest.raises(face.Timeout):
+    with pytest.raises(Timeout):
         api.get_raw("/", timeout=1)
     timeouts.take([30])
     try:
@@ -293,10 +307,10 @@ def test_with_patience_a_slow_answer_is_waited_for(api: face.Api, server: ApiSer
         timeouts.take([])
 
 
-def test_a_lost_ssh_connection_is_not_waited_on(api: face.Api, ssh: SshServer, clock: Clock) -> None:
+def test_a_lost_ssh_connection_is_not_waited_on(api: Api, ssh: SshServer, clock: Clock) -> None:
     ssh.close()
     begun = clock.now
-    with pytest.raises(face.ApiConnectionLost, match="connect to the node again"):
+    with pytest.raises(ApiConnectionLost, match="connect to the node again"):
         api.get_raw("/", wait=30)
     assert clock.now - begun < 5
 
@@ -304,7 +318,7 @@ def test_a_lost_ssh_connection_is_not_waited_on(api: face.Api, ssh: SshServer, c
 def test_forbidden_forwarding_without_another_way(ssh: SshServer, authority: Authority) -> None:
     ssh.refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
     config = kubeconfig(authority, certificate_user(authority))
-    with pytest.raises(face.ForwardingForbidden, match="AllowTcpForwarding"):
+    with pytest.raises(ForwardingForbidden, match="AllowTcpForwarding"):
         through(ssh, 6443, config).probe()
 
 
@@ -315,7 +329,7 @@ def test_reading_by_kubectl() -> None:
         ran.append(command)
         return True, '{"a": 1}', ""
 
-    assert face.KubectlApi(run, ("10.0.0.1", 6443), "cp1").get_json("/a?b=c", timeout=2) == {"a": 1}
+    assert KubectlApi(run, ("10.0.0.1", 6443), "cp1").get_json("/a?b=c", timeout=2) == {"a": 1}
     assert ran == [
         "kubectl --kubeconfig=/etc/kubernetes/admin.conf --server=https://10.0.0.1:6443 --tls-server-name=kubernetes "
         "--request-timeout=2000ms get '--raw=/a?b=c' </dev/null"
@@ -326,43 +340,43 @@ def test_reading_by_kubectl() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ('Error from server (NotFound): nodes "nope" not found', face.NotFound),
-        ('Error from server (Forbidden): forbidden: User "u" cannot get path "/metrics"', face.Forbidden),
-        ("The connection to the server 127.0.0.1:6444 was refused - did you specify the right host or port?", face.Unreachable),
+        ('Error from server (NotFound): nodes "nope" not found', NotFound),
+        ('Error from server (Forbidden): forbidden: User "u" cannot get path "/metrics"', Forbidden),
+        ("The connection to the server 127.0.0.1:6444 was refused - did you specify the right host or port?", Unreachable),
         (
             "Unable to connect to the server: tls: failed to verify certificate: x509: certificate is valid for cp1, not nope",
-            face.TLS,
+            TLS,
         ),
         (
             "Unable to connect to the server: net/http: request canceled while waiting for connection "
             "(Client.Timeout exceeded while awaiting headers)",
-            face.Timeout,
+            Timeout,
         ),
-        ("Please enter Username: error: EOF", face.Unauthorized),
-        ("error: stat /nope: no such file or directory", face.Unusable),
-        ("error: You must be logged in to the server (Unauthorized)", face.Unauthorized),
-        ("Error from server (ServiceUnavailable): the server is currently unable to handle the request", face.Unreachable),
-        ("sh: 1: kubectl: not found", face.ForwardingForbidden),
+        ("Please enter Username: error: EOF", Unauthorized),
+        ("error: stat /nope: no such file or directory", Unusable),
+        ("error: You must be logged in to the server (Unauthorized)", Unauthorized),
+        ("Error from server (ServiceUnavailable): the server is currently unable to handle the request", Unreachable),
+        ("sh: 1: kubectl: not found", ForwardingForbidden),
     ],
 )
-def test_what_kubectl_says(words: str, error: type[face.ApiError]) -> None:
-    api = face.KubectlApi(lambda command: (False, "", words + "\n"), ("127.0.0.1", 6443), "cp1")
+def test_what_kubectl_says(words: str, error: type[ApiError]) -> None:
+    api = KubectlApi(lambda command: (False, "", words + "\n"), ("127.0.0.1", 6443), "cp1")
     with pytest.raises(error) as caught:
         api.get_raw("/here")
     assert type(caught.value) is error
     assert "cp1" in str(caught.value)
 
 
-def test_a_path_is_checked(api: face.Api) -> None:
+def test_a_path_is_checked(api: Api) -> None:
     for path in ("readyz", "/a b", "/a\r\nX: y", "/ä"):
         with pytest.raises(ValueError, match="percent-encoded"):
             api.get_raw(path)
 
 
-def test_no_json(api: face.Api, server: ApiServer) -> None:
+def test_no_json(api: Api, server: ApiServer) -> None:
     for body in (b"<html>", b"[]"):
         server.answer = lambda path, who, body=body: (200, body)
-        with pytest.raises(face.Unusable):
+        with pytest.raises(Unusable):
             api.get_json("/")
 
 

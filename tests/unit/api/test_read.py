@@ -13,7 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine import api as face
+from roles.engine.api import (
+    ContainerStatus,
+    GateMetric,
+    MetricsError,
+    NodeLease,
+    NodeUsage,
+    Unusable,
+    component_metrics,
+    kubelet_config,
+    kubelet_metrics,
+    node_lease,
+    node_pods,
+    node_usage,
+    parse_feature_gates,
+    parse_start_time,
+    parse_version,
+)
 
 TEXT = b"""# HELP kubernetes_build_info [BETA] A metric with a constant '1' value
 # TYPE kubernetes_build_info gauge
@@ -27,14 +43,14 @@ process_start_time_seconds 1.76370883e+09
 
 
 def test_the_text() -> None:
-    assert face.parse_feature_gates(TEXT) == {
-        "APIListChunking": face.GateMetric("", True),
-        "AllAlpha": face.GateMetric("ALPHA", False),
-        "Old": face.GateMetric("DEPRECATED", False),
+    assert parse_feature_gates(TEXT) == {
+        "APIListChunking": GateMetric("", True),
+        "AllAlpha": GateMetric("ALPHA", False),
+        "Old": GateMetric("DEPRECATED", False),
     }
-    assert face.parse_start_time(TEXT) == 1763708830.0
-    assert face.parse_version(TEXT) == "v1.36.3"
-    assert (face.parse_feature_gates(b""), face.parse_start_time(b""), face.parse_version(b"")) == ({}, None, None)
+    assert parse_start_time(TEXT) == 1763708830.0
+    assert parse_version(TEXT) == "v1.36.3"
+    assert (parse_feature_gates(b""), parse_start_time(b""), parse_version(b"")) == ({}, None, None)
 
 
 @pytest.mark.parametrize(
@@ -47,27 +63,27 @@ def test_the_text() -> None:
     ],
 )
 def test_what_cannot_be_meant(text: bytes) -> None:
-    with pytest.raises(face.MetricsError):
-        face.parse_feature_gates(text)
+    with pytest.raises(MetricsError):
+        parse_feature_gates(text)
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Za-z0-9]{0,40}", fullmatch=True), st.booleans()))
 def test_whatever_stands_is_found(gates: dict[str, bool]) -> None:
     text = "".join(f'kubernetes_feature_enabled{{name="{n}",stage="BETA"}} {int(v)}\n' for n, v in gates.items())
-    assert face.parse_feature_gates(text.encode()) == {n: face.GateMetric("BETA", v) for n, v in gates.items()}
+    assert parse_feature_gates(text.encode()) == {n: GateMetric("BETA", v) for n, v in gates.items()}
 
 
 @given(st.binary())
 def test_any_bytes_end_in_a_result_or_its_error(data: bytes) -> None:
-    for parse in (face.parse_feature_gates, face.parse_start_time, face.parse_version):
-        with contextlib.suppress(face.MetricsError):
+    for parse in (parse_feature_gates, parse_start_time, parse_version):
+        with contextlib.suppress(MetricsError):
             parse(data)
 
 
 def test_megabytes_take_no_time() -> None:
     noise = b'apiserver_request_duration_seconds_bucket{verb="GET",resource="pods",le="0.005"} 12345\n' * 40_000
     begun = time.process_time()
-    assert len(face.parse_feature_gates(noise + TEXT + noise)) == 3
+    assert len(parse_feature_gates(noise + TEXT + noise)) == 3
     assert time.process_time() - begun < 1
 
 
@@ -115,15 +131,15 @@ def test_results() -> None:
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [pod, bare]},
         }
     )
-    assert face.component_metrics(api).version == face.kubelet_metrics(api, "w1").version == "v1.36.3"
-    assert face.kubelet_config(api, "w1") == {"maxPods": 110}
-    lease = face.node_lease(api, "w1")
-    assert lease == face.NodeLease("w1", datetime(2026, 11, 21, 7, 24, 10, 59772, UTC), 40)
-    failed, running = face.node_pods(api, "w1")
+    assert component_metrics(api).version == kubelet_metrics(api, "w1").version == "v1.36.3"
+    assert kubelet_config(api, "w1") == {"maxPods": 110}
+    lease = node_lease(api, "w1")
+    assert lease == NodeLease("w1", datetime(2026, 11, 21, 7, 24, 10, 59772, UTC), 40)
+    failed, running = node_pods(api, "w1")
     assert (failed.phase, failed.reason, failed.containers) == ("Failed", "Evicted", ())
     assert failed.put_out and not running.put_out
     assert running.config_hash == "h"
-    assert running.containers == (face.ContainerStatus("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
+    assert running.containers == (ContainerStatus("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +147,7 @@ def test_results() -> None:
 )
 def test_a_pod_that_is_always_restarted_does_not_end_by_itself(policy: str, phase: str, put_out: bool) -> None:
     item = {"metadata": {"namespace": "a", "name": "b", "uid": "v"}, "spec": {"restartPolicy": policy}, "status": {"phase": phase}}
-    [pod] = face.node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
+    [pod] = node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
     assert pod.put_out is put_out
 
 
@@ -140,18 +156,18 @@ def test_a_pod_that_was_deleted_ends_by_that() -> None:
     by_kubelet = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
     for conditions, put_out in (([], False), ([by_kubelet], True)):
         item = {"metadata": deleted, "spec": {"restartPolicy": "Always"}, "status": {"phase": "Succeeded", "conditions": conditions}}
-        [pod] = face.node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
+        [pod] = node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
         assert pod.deleted and pod.put_out is put_out
 
 
 def test_an_odd_answer_is_an_api_error() -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/w1"
     for odd in ({}, {"spec": None}, {"spec": {"renewTime": "yesterday"}}):
-        with pytest.raises(face.Unusable, match="cp1"):
-            face.node_lease(Told({path: odd}), "w1")
+        with pytest.raises(Unusable, match="cp1"):
+            node_lease(Told({path: odd}), "w1")
     for odd in ({}, {"items": [{}]}, {"items": 3}):
-        with pytest.raises(face.Unusable):
-            face.node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": odd}), "w1")
+        with pytest.raises(Unusable):
+            node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": odd}), "w1")
 
 
 # ---- a node's usage
@@ -176,7 +192,7 @@ class Canned:
 
 def test_what_is_asked_of_the_api() -> None:
     api = Canned(summary={"node": {}, "pods": []}, pods={"items": [{"kind": "Pod"}]}, node={"kind": "Node"})
-    assert face.node_usage(api, "a node") == face.NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
+    assert node_usage(api, "a node") == NodeUsage({"node": {}, "pods": []}, [{"kind": "Pod"}], {"kind": "Node"})
     assert api.asked == [
         "/api/v1/nodes/a node/proxy/stats/summary",
         "/api/v1/pods?fieldSelector=spec.nodeName=a node",
@@ -185,5 +201,5 @@ def test_what_is_asked_of_the_api() -> None:
 
 
 def test_no_summary() -> None:
-    with pytest.raises(face.Unusable, match="enableDebuggingHandlers"):
-        face.node_usage(Canned(summary={}, pods={}, node={}), "n1")
+    with pytest.raises(Unusable, match="enableDebuggingHandlers"):
+        node_usage(Canned(summary={}, pods={}, node={}), "n1")

@@ -11,7 +11,24 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from roles.engine import api as face
+from roles.engine.api import (
+    TLS,
+    Api,
+    ApiError,
+    Conflict,
+    Forbidden,
+    ForwardingForbidden,
+    Invalid,
+    KubectlApi,
+    NotFound,
+    Owner,
+    RbacRefusal,
+    Timeout,
+    Unreachable,
+    Unusable,
+    find_object,
+    list_objects,
+)
 from roles.engine.api.client import tls_way_out
 from roles.engine.api.errors import Expired, owners, rbac_refusal
 from roles.engine.api.tunnel import Tunnel
@@ -50,7 +67,7 @@ CONFLICT = {
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("force", [True, False])
-def test_an_apply_says_who_sets_the_fields(api: face.Api, server: ApiServer, dry_run: bool, force: bool) -> None:
+def test_an_apply_says_who_sets_the_fields(api: Api, server: ApiServer, dry_run: bool, force: bool) -> None:
     server.answer = lambda path, who: (201, b'{"kind": "PriorityClass"}')
     assert api.apply(CLASS, MANIFEST, force=force, dry_run=dry_run) == {"kind": "PriorityClass"}
     ((verb, path, content, body),) = server.sent
@@ -61,7 +78,7 @@ def test_an_apply_says_who_sets_the_fields(api: face.Api, server: ApiServer, dry
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_deletion_is_of_that_very_object(api: face.Api, server: ApiServer, dry_run: bool) -> None:
+def test_a_deletion_is_of_that_very_object(api: Api, server: ApiServer, dry_run: bool) -> None:
     api.delete(CLASS, "u-1", version="7", dry_run=dry_run)
     ((verb, path, _, body),) = server.sent
     assert (verb, path) == ("DELETE", CLASS)
@@ -70,11 +87,11 @@ def test_a_deletion_is_of_that_very_object(api: face.Api, server: ApiServer, dry
     assert options.get("dryRun") == (["All"] if dry_run else None)
 
 
-def test_what_rbac_refuses_is_told_in_its_parts(api: face.Api, server: ApiServer) -> None:
+def test_what_rbac_refuses_is_told_in_its_parts(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (403, json.dumps(FORBIDDEN).encode())
-    with pytest.raises(face.Forbidden) as caught:
+    with pytest.raises(Forbidden) as caught:
         api.apply(CLASS, MANIFEST)
-    assert caught.value.refusal == face.RbacRefusal("limited", "patch", "priorityclasses.scheduling.k8s.io", "at the cluster scope")
+    assert caught.value.refusal == RbacRefusal("limited", "patch", "priorityclasses.scheduling.k8s.io", "at the cluster scope")
     text = str(caught.value)
     assert text.startswith(f"cp1: PATCH {CLASS}: ")
     assert "'limited' may not patch priorityclasses.scheduling.k8s.io at the cluster scope" in text
@@ -82,45 +99,45 @@ def test_what_rbac_refuses_is_told_in_its_parts(api: face.Api, server: ApiServer
 
 
 def test_rbac_in_a_namespace_and_what_is_no_rbac() -> None:
-    assert rbac_refusal(NAMESPACED) == face.RbacRefusal("limited", "patch", "deployments.apps", 'in the namespace "shop"')
+    assert rbac_refusal(NAMESPACED) == RbacRefusal("limited", "patch", "deployments.apps", 'in the namespace "shop"')
     core = 'pods is forbidden: User "system:serviceaccount:a:b" cannot list resource "pods" in API group "" at the cluster scope'
-    assert rbac_refusal(core) == face.RbacRefusal("system:serviceaccount:a:b", "list", "pods", "at the cluster scope")
+    assert rbac_refusal(core) == RbacRefusal("system:serviceaccount:a:b", "list", "pods", "at the cluster scope")
     assert rbac_refusal('priorityclasses.scheduling.k8s.io "b" is forbidden: PriorityClass a is already marked as default.') is None
 
 
-def test_the_owner_of_a_field_is_named(api: face.Api, server: ApiServer) -> None:
+def test_the_owner_of_a_field_is_named(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (409, json.dumps(CONFLICT).encode())
-    with pytest.raises(face.Conflict, match=r"\.description is owned by the field manager 'kubectl-edit'; .*force=true") as caught:
+    with pytest.raises(Conflict, match=r"\.description is owned by the field manager 'kubectl-edit'; .*force=true") as caught:
         api.apply(CLASS, MANIFEST)
-    assert caught.value.owners == (face.Owner("kubectl-edit", ".description"),)
+    assert caught.value.owners == (Owner("kubectl-edit", ".description"),)
 
 
-def test_a_conflict_of_versions_has_no_owners(api: face.Api, server: ApiServer) -> None:
+def test_a_conflict_of_versions_has_no_owners(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (409, b'{"message": "the object has been modified", "reason": "Conflict"}')
-    with pytest.raises(face.Conflict, match="changed or replaced since it was looked at") as caught:
+    with pytest.raises(Conflict, match="changed or replaced since it was looked at") as caught:
         api.delete(CLASS, "u-1")
     assert caught.value.owners == () == owners(b"no JSON")
     assert str(caught.value).startswith(f"cp1: DELETE {CLASS}: ")
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_an_invalid_object(api: face.Api, server: ApiServer, status: int) -> None:
+def test_an_invalid_object(api: Api, server: ApiServer, status: int) -> None:
     server.answer = lambda path, who: (status, b'{"message": "unknown field \\"vaule\\""}')
-    with pytest.raises(face.Invalid, match="unknown field"):
+    with pytest.raises(Invalid, match="unknown field"):
         api.apply(CLASS, MANIFEST)
 
 
-def test_an_apply_is_tried_again_and_a_deletion_is_not(api: face.Api, server: ApiServer) -> None:
+def test_an_apply_is_tried_again_and_a_deletion_is_not(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (503, b"starting") if len(server.sent) < 2 else (200, b"{}")
     assert api.apply(CLASS, MANIFEST, wait=20) == {}
     assert len(server.sent) == 2
     server.answer = lambda path, who: (503, b"starting")
-    with pytest.raises(face.Unreachable, match="DELETE"):
+    with pytest.raises(Unreachable, match="DELETE"):
         api.delete(CLASS, "u-1")
     assert len(server.sent) == 3
 
 
-def test_a_list_comes_in_pages(api: face.Api, server: ApiServer) -> None:
+def test_a_list_comes_in_pages(api: Api, server: ApiServer) -> None:
     def answer(path: str, who: str | None) -> tuple[int, bytes]:
         query = parse_qs(urlsplit(path).query)
         assert query["limit"] == ["2"] and query["fieldSelector"] == ["spec.nodeName=w1"]
@@ -129,10 +146,10 @@ def test_a_list_comes_in_pages(api: face.Api, server: ApiServer) -> None:
         return 200, json.dumps({"metadata": more, "items": [{"n": n} for n in range(first, min(first + 2, 5))]}).encode()
 
     server.answer = answer
-    assert face.list_objects(api, "/api/v1/pods", fields="spec.nodeName=w1", page=2) == [{"n": n} for n in range(5)]
+    assert list_objects(api, "/api/v1/pods", fields="spec.nodeName=w1", page=2) == [{"n": n} for n in range(5)]
 
 
-def test_a_list_that_was_forgotten_is_asked_for_anew_as_a_whole(api: face.Api, server: ApiServer) -> None:
+def test_a_list_that_was_forgotten_is_asked_for_anew_as_a_whole(api: Api, server: ApiServer) -> None:
     asked: list[dict[str, list[str]]] = []
 
     def answer(path: str, who: str | None) -> tuple[int, bytes]:
@@ -144,18 +161,18 @@ def test_a_list_that_was_forgotten_is_asked_for_anew_as_a_whole(api: face.Api, s
         return 200, b'{"metadata": {"continue": "x"}, "items": [{"n": 1}]}'
 
     server.answer = answer
-    assert face.list_objects(api, "/api/v1/pods", page=1) == [{"n": 1}, {"n": 2}]
+    assert list_objects(api, "/api/v1/pods", page=1) == [{"n": 1}, {"n": 2}]
     assert len(asked) == 3
     server.answer = lambda path, who: (410, b"")
     with pytest.raises(Expired):
-        face.list_objects(api, "/api/v1/pods")
+        list_objects(api, "/api/v1/pods")
 
 
-def test_an_object_that_is_not_there(api: face.Api, server: ApiServer) -> None:
+def test_an_object_that_is_not_there(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (404, b'{"message": "not found"}')
-    assert face.find_object(api, CLASS) is None
+    assert find_object(api, CLASS) is None
     server.answer = lambda path, who: (200, b"{}")
-    assert face.find_object(api, CLASS) == {}
+    assert find_object(api, CLASS) == {}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +199,7 @@ def test_an_expired_serving_certificate(ssh: SshServer, tmp_path: Path) -> None:
     authority.valid = datetime.timedelta(hours=-1)
     server = ApiServer(authority, tmp_path)
     try:
-        with pytest.raises(face.TLS, match=r"certificate has expired\); .*kubeadm certs renew apiserver"):
+        with pytest.raises(TLS, match=r"certificate has expired\); .*kubeadm certs renew apiserver"):
             through(ssh, server.port, config).apply(CLASS, MANIFEST, wait=5)
     finally:
         server.close()
@@ -203,7 +220,7 @@ class Node:
 
 def test_on_the_node_a_write_goes_through_kubectl_proxy() -> None:
     node = Node(True, '{"kind": "PriorityClass"}\n201')
-    api = face.KubectlApi(node.run, ("127.0.0.1", 6443), "cp1")
+    api = KubectlApi(node.run, ("127.0.0.1", 6443), "cp1")
     assert api.apply(CLASS, MANIFEST) == {"kind": "PriorityClass"}
     (script,) = node.scripts
     assert "kubectl --kubeconfig=/etc/kubernetes/admin.conf --server=https://127.0.0.1:6443 --tls-server-name=kubernetes proxy" in script
@@ -215,23 +232,23 @@ def test_on_the_node_a_write_goes_through_kubectl_proxy() -> None:
 @pytest.mark.parametrize(
     ("ok", "out", "err", "error"),
     [
-        (True, json.dumps(FORBIDDEN) + "\n403", "", face.Forbidden),
-        (True, json.dumps(CONFLICT) + "\n409", "", face.Conflict),
-        (True, '{"message": "value may not be changed"}\n422', "", face.Invalid),
-        (True, '{"message": "not found"}\n404', "", face.NotFound),
-        (True, '{"message": "failed to create typed patch object (/high): .vaule: field not declared in schema"}\n500', "", face.Invalid),
-        (True, '{"message": "etcd is away"}\n500', "", face.Unreachable),
+        (True, json.dumps(FORBIDDEN) + "\n403", "", Forbidden),
+        (True, json.dumps(CONFLICT) + "\n409", "", Conflict),
+        (True, '{"message": "value may not be changed"}\n422', "", Invalid),
+        (True, '{"message": "not found"}\n404', "", NotFound),
+        (True, '{"message": "failed to create typed patch object (/high): .vaule: field not declared in schema"}\n500', "", Invalid),
+        (True, '{"message": "etcd is away"}\n500', "", Unreachable),
         # What the proxy itself says (kubectl 1.36) where it does not get through.
-        (True, "dial tcp 127.0.0.1:6443: connect: connection refused\n502", "", face.Unreachable),
-        (True, "tls: failed to verify certificate: x509: certificate signed by unknown authority\n502", "", face.TLS),
-        (False, "", "curl: (28) Operation timed out after 1000 milliseconds with 0 bytes received", face.Timeout),
-        (False, "", "sh: kubectl: not found", face.ForwardingForbidden),
-        (False, "", "sh: curl: not found", face.ForwardingForbidden),
-        (False, "", "error: stat /etc/kubernetes/admin.conf: no such file or directory", face.Unusable),
+        (True, "dial tcp 127.0.0.1:6443: connect: connection refused\n502", "", Unreachable),
+        (True, "tls: failed to verify certificate: x509: certificate signed by unknown authority\n502", "", TLS),
+        (False, "", "curl: (28) Operation timed out after 1000 milliseconds with 0 bytes received", Timeout),
+        (False, "", "sh: kubectl: not found", ForwardingForbidden),
+        (False, "", "sh: curl: not found", ForwardingForbidden),
+        (False, "", "error: stat /etc/kubernetes/admin.conf: no such file or directory", Unusable),
     ],
 )
-def test_what_goes_wrong_on_the_node(ok: bool, out: str, err: str, error: type[face.ApiError]) -> None:
-    api = face.KubectlApi(Node(ok, out, err).run, ("127.0.0.1", 6443), "cp1")
+def test_what_goes_wrong_on_the_node(ok: bool, out: str, err: str, error: type[ApiError]) -> None:
+    api = KubectlApi(Node(ok, out, err).run, ("127.0.0.1", 6443), "cp1")
     with pytest.raises(error) as caught:
         api.apply(CLASS, MANIFEST)
     assert type(caught.value) is error
@@ -248,7 +265,7 @@ def test_the_tunnel_still_posts_where_no_verb_is_given(ssh: SshServer, tmp_path:
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_patch_of_a_subresource(api: face.Api, server: ApiServer, dry_run: bool) -> None:
+def test_a_patch_of_a_subresource(api: Api, server: ApiServer, dry_run: bool) -> None:
     server.answer = lambda path, who: (200, b'{"kind": "Pod"}')
     path = "/api/v1/namespaces/shop/pods/web-0/resize"
     changes = {"metadata": {"uid": "u-1"}, "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}]}}

@@ -14,11 +14,11 @@ from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.model import Finding
 from roles.audit.view import View
-from roles.engine.kubeadm_config import stored as lasting
-from roles.eviction import model as eviction_model
-from roles.feature_gates import model as gates_model
+from roles.engine.kubeadm_config import stored
+from roles.eviction import model
 from roles.feature_gates.catalogue import load
-from roles.kubelet_config import model as fields_model
+from roles.feature_gates.model import read_gates
+from roles.kubelet_config.model import read_fields
 from roles.pod_resize.compliance import Drift
 from tests.unit.audit.fleet import CONFIG, EXTRA, MADE, config, control_plane, make
 from tests.unit.node import node
@@ -48,7 +48,7 @@ def one(found: Iterable[Finding]) -> Finding:
 
 def test_a_clean_cluster_has_no_findings() -> None:
     views = [make("cp1", groups=("control_plane",), **control_plane()), make("w1"), make("w2")]
-    wishes = {view.host: HostDesired(gates_model.read(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
+    wishes = {view.host: HostDesired(read_gates(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
     found = report(views, wishes, _lasting(), load(), made=MADE, target=37)
     assert found.findings == () and found.code == 0
 
@@ -316,7 +316,7 @@ def test_targets_that_are_not_known(value: Any, words: str) -> None:
 
 def _wishes(**values: Any) -> HostDesired:
     return HostDesired(
-        gates_model.read("w1", values.get), fields_model.read("w1", values.get), eviction_model.read("w1", values.get)
+        read_gates("w1", values.get), read_fields("w1", values.get), model.read_thresholds("w1", values.get)
     )  # fmt: skip
 
 
@@ -426,9 +426,9 @@ apiServer:
 """
 
 
-def _lasting(cluster: str = CLUSTER, kubelet: bytes | None = None) -> lasting.Lasting:
+def _lasting(cluster: str = CLUSTER, kubelet: bytes | None = None) -> stored.Lasting:
     maps = {"kubeadm-config": ("ClusterConfiguration", cluster), "kubelet-config": ("kubelet", (kubelet or node.CONFIG).decode())}
-    return lasting.parse({"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in maps.items())
+    return stored.parse({"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in maps.items())
 
 
 def test_what_kubeadm_would_bring_and_take_away() -> None:

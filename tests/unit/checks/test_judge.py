@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roles import priority_classes as objects
+from roles import priority_classes
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
@@ -244,7 +244,7 @@ def test_workloads_and_their_class() -> None:
 
 def test_the_cluster_without_an_api_or_without_wishes() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
-    assert isinstance(desired, objects.DesiredClasses)
+    assert isinstance(desired, priority_classes.DesiredClasses)
     assert [one.outcome for one in judge.cluster(desired, "the API is away")] == ["unknown", "skip"]
     assert {one.outcome for one in judge.cluster(None, LiveClasses())} == {"skip"}
 

@@ -16,8 +16,8 @@ from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.proof.survey import SurveyedNode
 from roles.engine.transaction.model import FileEdit
 from roles.engine.transaction.refusal import Refusal
-from roles.feature_gates import plan as planning
 from roles.feature_gates.model import DesiredGates
+from roles.feature_gates.plan import NodeGates, plan_gates
 from roles.history.plan import Undo
 from tests.unit.history.test_history import change, recorded
 from tests.unit.node import node
@@ -64,11 +64,11 @@ def look(manifests: Mapping[str, bytes], running: Mapping[str, Sequence[str]] = 
     return control_plane.look(kubelet.find(parse("n1", node.answer(manifests=manifests, components=running, **answer))))
 
 
-def plan(manifests: Mapping[str, bytes], desired: DesiredGates = ON, **answer: Any) -> planning.NodeGates:
-    return planning.make("r1", parse("n1", node.answer(**{"manifests": manifests, "components": RUNNING, **answer})), desired)
+def plan(manifests: Mapping[str, bytes], desired: DesiredGates = ON, **answer: Any) -> NodeGates:
+    return plan_gates("r1", parse("n1", node.answer(**{"manifests": manifests, "components": RUNNING, **answer})), desired)
 
 
-def edited(made: planning.NodeGates) -> dict[str, bytes | None]:
+def edited(made: NodeGates) -> dict[str, bytes | None]:
     return {
         edit.path.removeprefix(f"{FOLDER}/"): edit.after
         for planned in made.planned

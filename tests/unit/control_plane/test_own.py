@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from roles.engine import control_plane, kubelet
-from roles.engine.control_plane import plan as control_plane_plan
+from roles.engine.control_plane import control_plane_plan
 from roles.engine.control_plane.facts import Component
 from roles.engine.kubelet.facts import Kubelet
 from roles.engine.transaction.refusal import Refusal

@@ -15,7 +15,7 @@ from roles.eviction.model import DesiredThresholds
 
 
 def read(**data: Any) -> DesiredThresholds | None:
-    return model.read("w1", data.get)
+    return model.read_thresholds("w1", data.get)
 
 
 def refused(**data: Any) -> str:

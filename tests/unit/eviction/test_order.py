@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.kubelet.thresholds import effective
-from roles.eviction import order as o
+from roles.eviction import order
 from roles.eviction.usage import ContainerProcess
 from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary, uid_of
 
 
-def one_node(**more: Any) -> o.NodeOrder:
+def one_node(**more: Any) -> order.NodeOrder:
     pods = [
         pod("web", priority=10, requests={"memory": "100Mi", "ephemeral-storage": "50Mi"}),
         pod("batch", priority=-5, qos="BestEffort"),
@@ -30,7 +30,7 @@ def one_node(**more: Any) -> o.NodeOrder:
         stats("etcd-n1", uid="e" * 32, memory=200 * MI),
         stats("idle", memory=10 * MI),
     )
-    return o.order(seen, pods, node(), **more)
+    return order.order(seen, pods, node(), **more)
 
 
 def test_places_and_turns() -> None:
@@ -41,19 +41,19 @@ def test_places_and_turns() -> None:
     assert [row.pod for row in found.by("nodefs.available")] == ["default/batch", "default/web", "default/idle", "default/etcd-n1"]
     assert [row.pod for row in found.by("pid.available")] == ["default/batch", "default/idle", "default/web", "default/etcd-n1"]
     assert found.signals == ("memory.available", "nodefs.available", "pid.available")
-    apart = o.order(summary(imagefs=filesystem(capacity=GI)), [], node())
+    apart = order.order(summary(imagefs=filesystem(capacity=GI)), [], node())
     assert apart.signals == ("memory.available", "nodefs.available", "imagefs.available", "pid.available")
 
 
 def test_why() -> None:
     rows = {row.pod.removeprefix("default/"): row for row in one_node().rows}
-    assert o.reason("memory.available", rows["web"]) == "30Mi over its request"
-    assert o.reason("memory.available", rows["batch"]) == "20Mi used, nothing requested"
-    assert o.reason("memory.available", rows["idle"]) == "within its request by 1014Mi"
-    assert o.reason("memory.available", rows["etcd-n1"]) == "never evicted (static pod)"
-    assert o.reason("pid.available", rows["web"]) == "priority 10, 30 processes"
-    unknown = o.order(summary(), [pod("new")], node()).rows[0]
-    assert o.reason("memory.available", unknown) == "no usage known"
+    assert order.reason("memory.available", rows["web"]) == "30Mi over its request"
+    assert order.reason("memory.available", rows["batch"]) == "20Mi used, nothing requested"
+    assert order.reason("memory.available", rows["idle"]) == "within its request by 1014Mi"
+    assert order.reason("memory.available", rows["etcd-n1"]) == "never evicted (static pod)"
+    assert order.reason("pid.available", rows["web"]) == "priority 10, 30 processes"
+    unknown = order.order(summary(), [pod("new")], node()).rows[0]
+    assert order.reason("memory.available", unknown) == "no usage known"
 
 
 def test_scores_beside_what_proc_says() -> None:
@@ -64,10 +64,10 @@ def test_scores_beside_what_proc_says() -> None:
         ContainerProcess("e" * 32, ids["etcd-n1"], 13, -997),
     ]
     found = {row.pod.removeprefix("default/"): row.containers for row in one_node(processes=processes).rows}
-    assert found["web"] == (o.Adjust("app", 988, 900, 11),)
-    assert found["batch"] == (o.Adjust("app", 1000, 1000, 12),)
-    assert found["etcd-n1"] == (o.Adjust("app", -997, -997, 13),)
-    assert found["idle"] == (o.Adjust("app", 875, None, None),)
+    assert found["web"] == (order.Adjust("app", 988, 900, 11),)
+    assert found["batch"] == (order.Adjust("app", 1000, 1000, 12),)
+    assert found["etcd-n1"] == (order.Adjust("app", -997, -997, 13),)
+    assert found["idle"] == (order.Adjust("app", 875, None, None),)
     differ = [note for note in one_node(processes=processes).notes if "oom_score_adj" in note]
     assert len(differ) == 1 and "default/web: PID 1 of app has oom_score_adj 900, and its request gives 988" in differ[0]
     assert any("not read" in note for note in one_node().notes)
@@ -76,7 +76,7 @@ def test_scores_beside_what_proc_says() -> None:
 def test_an_init_container_that_has_ended_has_no_score() -> None:
     side = {"name": "side", "restartPolicy": "Always"}
     one = pod("a", spec={"initContainers": [{"name": "init"}, side], "ephemeralContainers": [{"name": "debug"}]})
-    [row] = o.order(summary(), [one], node()).rows
+    [row] = order.order(summary(), [one], node()).rows
     assert [adjust.container for adjust in row.containers] == ["side", "app", "debug"]
 
 
@@ -87,13 +87,13 @@ def test_an_init_container_that_has_ended_has_no_score() -> None:
 )  # fmt: skip
 def test_the_formula(quality: str, asked: str, wanted: int) -> None:
     one = pod("a", qos=quality, requests={"memory": asked} if asked else {})
-    assert o.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36) == wanted
+    assert order.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36) == wanted
 
 
 def test_node_critical_needs_class_and_number() -> None:
     def score(**more: Any) -> int:
         one = pod("a", qos="BestEffort", **more)
-        return o.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36)
+        return order.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36)
 
     of_class = {"spec": {"priorityClassName": "system-node-critical"}}
     assert score(priority=2000001000, **of_class) == -997
@@ -104,16 +104,16 @@ def test_node_critical_needs_class_and_number() -> None:
 def test_a_sidecar_is_no_likelier_to_die_than_what_it_serves() -> None:
     side = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"memory": "80Mi"}}}
     one = pod("a", requests={"memory": "4Gi"}, spec={"initContainers": [side]})
-    assert o.oom_score_adj(one, side, 8 * GI, 36) == 500
+    assert order.oom_score_adj(one, side, 8 * GI, 36) == 500
     less = pod("a", requests={"memory": "8Mi"}, spec={"initContainers": [side]})
-    assert o.oom_score_adj(less, side, 8 * GI, 36) == 1000 - 9
+    assert order.oom_score_adj(less, side, 8 * GI, 36) == 1000 - 9
 
 
 def test_a_pods_own_request_is_shared_out() -> None:
     at_pod_level = {"resources": {"requests": {"memory": "4Gi"}}}
     one = pod("a", requests={"memory": "2Gi"}, spec=at_pod_level)
     container = one["spec"]["containers"][0]
-    assert (o.oom_score_adj(one, container, 8 * GI, 36), o.oom_score_adj(one, container, 8 * GI, 33)) == (500, 750)
+    assert (order.oom_score_adj(one, container, 8 * GI, 36), order.oom_score_adj(one, container, 8 * GI, 33)) == (500, 750)
 
 
 @given(st.integers(0, 20 * GI), st.integers(0, 20 * GI), st.integers(1, 16 * GI))
@@ -121,14 +121,14 @@ def test_who_asks_for_more_is_never_likelier_to_die(one: int, other: int, capaci
     scores = []
     for size in sorted((one, other)):
         made = pod("a", requests={"memory": str(size)})
-        scores.append(o.oom_score_adj(made, made["spec"]["containers"][0], capacity, 36))
+        scores.append(order.oom_score_adj(made, made["spec"]["containers"][0], capacity, 36))
     assert 999 >= scores[0] >= scores[1] >= 3
 
 
 def test_no_capacity_no_score() -> None:
     one = pod("a")
     with pytest.raises(ValueError, match="capacity"):
-        o.oom_score_adj(one, one["spec"]["containers"][0], 0, 36)
+        order.oom_score_adj(one, one["spec"]["containers"][0], 0, 36)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_no_capacity_no_score() -> None:
      ("nodefs.available", 50 * GI, "50.0Gi"), ("nodefs.available", 5000 * GI, "5000Gi"), ("pid.available", 32768, "32768"), ("nodefs.inodesFree", 65537, "65537")],
 )  # fmt: skip
 def test_sizes_for_people(signal: str, value: int, text: str) -> None:
-    assert o.amount(signal, value) == text
+    assert order.amount(signal, value) == text
 
 
 def test_the_machine_form() -> None:
-    found = o.as_json(one_node(thresholds=effective({"evictionHard": {"memory.available": "10%"}})))
+    found = order.order_as_json(one_node(thresholds=effective({"evictionHard": {"memory.available": "10%"}})))
     again = json.loads(json.dumps(found))
     assert again == found
     assert (again["node"], again["memory"], again["layout"]) == ("n1", 8 * GI, "one")
@@ -158,7 +158,7 @@ def test_the_table() -> None:
     found = one_node(
         processes=[ContainerProcess(uid_of("web"), ids, 11, 900)], thresholds=effective({"evictionHard": {"memory.available": "500Mi"}})
     )
-    title, headers, _, *rows = o.as_table(found).splitlines()
+    title, headers, _, *rows = order.order_as_table(found).splitlines()
     assert title.startswith(
         "n1: 4 pods; memory 4.0Gi of 8.0Gi left (evicts below 500Mi); disk 50.0Gi of 100Gi left; processes 31768 of 32768 left"
     )

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.kubelet.thresholds import Amount, Threshold, effective
-from roles.eviction import predict as p
+from roles.eviction import predict
 from roles.eviction.order import oom_score_adj
 from tests.unit.eviction.pods import GI, MI, filesystem, node, pod, stats, summary
 
 CASES = json.loads(Path(__file__).with_name("kubelet.json").read_text())
-APART: p.Layout = "images and containers apart"
+APART: predict.Layout = "images and containers apart"
 
 
 # ---- the kubelet's own answers: Kubernetes 1.36.3, rank functions, observations, IsCriticalPod, GetContainerOOMScoreAdjust
@@ -27,22 +27,24 @@ APART: p.Layout = "images and containers apart"
 @pytest.mark.parametrize("case", CASES, ids=[f"{case['signal']} {case['layout']}" for case in CASES])
 def test_what_the_kubelet_itself_says(case: dict[str, Any]) -> None:
     told, pods = case["kubelet"], case["pods"]
-    ranked = p.rank(case["signal"], case["summary"], pods, case["layout"], 36)
+    ranked = predict.rank(case["signal"], case["summary"], pods, case["layout"], 36)
     ranks = {entry.pod: entry.rank for entry in ranked}
     in_its_order = [ranks[name] for name in told["order"]]
     assert in_its_order == sorted(entry.rank for entry in ranked)
     assert [entry.rank for entry in ranked] == in_its_order
     assert sorted(entry.pod for entry in ranked if entry.protected) == sorted(told["critical"])
-    assert {signal: [seen.available, seen.capacity] for signal, seen in p.readings(case["summary"]).items()} == told["seen"]
+    assert {signal: [seen.available, seen.capacity] for signal, seen in predict.readings(case["summary"]).items()} == told["seen"]
     for one in pods:
         for container in (*one["spec"].get("initContainers", ()), *one["spec"]["containers"]):
-            assert oom_score_adj(one, container, case["capacity"], 36) == told["adjust"][p.name(one)][container["name"]]
+            assert oom_score_adj(one, container, case["capacity"], 36) == told["adjust"][predict.name(one)][container["name"]]
 
 
 def test_the_cases_are_no_trifles() -> None:
     """Each signal on each layout, pods of all kinds: else the test above would prove little."""
-    assert {(case["signal"], case["layout"]) for case in CASES} == {(signal, layout) for signal in p.RESOURCES for layout in p._PARTS}
-    orders = [p.rank(case["signal"], case["summary"], case["pods"], case["layout"], 36) for case in CASES]
+    assert {(case["signal"], case["layout"]) for case in CASES} == {
+        (signal, layout) for signal in predict.RESOURCES for layout in predict._PARTS
+    }
+    orders = [predict.rank(case["signal"], case["summary"], case["pods"], case["layout"], 36) for case in CASES]
     entries = [entry for order in orders for entry in order]
     assert (
         any(entry.usage is None for entry in entries) and any(entry.over for entry in entries) and any(entry.protected for entry in entries)
@@ -54,13 +56,13 @@ def test_the_cases_are_no_trifles() -> None:
 
 
 def test_where_things_lie() -> None:
-    assert p.layout_of(summary()) == "one"
-    assert p.layout_of(summary(imagefs=filesystem(capacity=200 * GI))) == APART
+    assert predict.layout_of(summary()) == "one"
+    assert predict.layout_of(summary(imagefs=filesystem(capacity=200 * GI))) == APART
     same_make = filesystem(available=20 * GI)
-    assert p.layout_of(summary(imagefs=same_make)) == APART
+    assert predict.layout_of(summary(imagefs=same_make)) == APART
     a_moment_later = filesystem(available=50 * GI - 3 * MI)
-    assert p.layout_of(summary(imagefs=a_moment_later)) == "one"
-    assert p.layout_of(summary(imagefs=filesystem(capacity=200 * GI), containerfs=filesystem())) == "images apart"
+    assert predict.layout_of(summary(imagefs=a_moment_later)) == "one"
+    assert predict.layout_of(summary(imagefs=filesystem(capacity=200 * GI), containerfs=filesystem())) == "images apart"
 
 
 def told(limits: dict[str, str], **more: Any) -> tuple[Threshold, ...]:
@@ -70,7 +72,7 @@ def told(limits: dict[str, str], **more: Any) -> tuple[Threshold, ...]:
 def test_a_percentage_is_of_what_the_signal_sees() -> None:
     """50% of memory.available is half of available and working set together, whatever the node's capacity is."""
     seen = summary(memory=(3 * GI, 4 * GI), all_pods=None)
-    found = p.predict(seen, [], node(memory="16Gi"), told({"memory.available": "50%"}))
+    found = predict.predict(seen, [], node(memory="16Gi"), told({"memory.available": "50%"}))
     [pressure] = found.pressures
     assert (pressure.signal, pressure.limit, pressure.goal) == ("memory.available", 7 * GI // 2, 7 * GI // 2)
     assert found.unobserved == ("allocatableMemory.available",)
@@ -79,23 +81,23 @@ def test_a_percentage_is_of_what_the_signal_sees() -> None:
 
 def test_exactly_at_the_threshold_is_not_met() -> None:
     at = summary(memory=(500 * MI, GI), all_pods=None)
-    assert not p.predict(at, [], node(), told({"memory.available": "500Mi"})).pressures
+    assert not predict.predict(at, [], node(), told({"memory.available": "500Mi"})).pressures
     below = summary(memory=(500 * MI - 1, GI), all_pods=None)
-    assert p.predict(below, [], node(), told({"memory.available": "500Mi"})).pressures
+    assert predict.predict(below, [], node(), told({"memory.available": "500Mi"})).pressures
 
 
 def test_all_pods_together_have_a_threshold_too() -> None:
     seen = summary(memory=(4 * GI, 4 * GI), all_pods=(200 * MI, 3 * GI))
-    [pressure] = p.predict(seen, [], node(), told({"memory.available": "500Mi"})).pressures
+    [pressure] = predict.predict(seen, [], node(), told({"memory.available": "500Mi"})).pressures
     assert pressure.signal == "allocatableMemory.available"
-    assert not p.predict(seen, [], node(), effective({"evictionHard": {"memory.available": "500Mi"}})).pressures
+    assert not predict.predict(seen, [], node(), effective({"evictionHard": {"memory.available": "500Mi"}})).pressures
 
 
 def test_containerfs_follows_the_disk_that_it_lies_on() -> None:
     small = filesystem(available=GI)
-    one = p.predict(summary(nodefs=small), [], node(), told({"nodefs.available": "2Gi", "imagefs.available": "1Mi"}))
+    one = predict.predict(summary(nodefs=small), [], node(), told({"nodefs.available": "2Gi", "imagefs.available": "1Mi"}))
     assert {entry.signal for entry in one.pressures} == {"nodefs.available", "containerfs.available"}
-    apart = p.predict(
+    apart = predict.predict(
         summary(nodefs=filesystem(), imagefs=small), [], node(), told({"nodefs.available": "1Mi", "imagefs.available": "2Gi"})
     )
     assert {entry.signal for entry in apart.pressures} == {"imagefs.available", "containerfs.available"}
@@ -104,22 +106,24 @@ def test_containerfs_follows_the_disk_that_it_lies_on() -> None:
 def test_soft_thresholds_come_after_hard_ones() -> None:
     both = effective({"evictionHard": {"nodefs.available": "60Gi"}, "evictionSoft": {"memory.available": "6Gi", "nodefs.available": "70Gi"},
                       "evictionSoftGracePeriod": {"memory.available": "10s", "nodefs.available": "10s"}})  # fmt: skip
-    found = p.predict(summary(imagefs=filesystem(capacity=GI)), [], node(), both).pressures
+    found = predict.predict(summary(imagefs=filesystem(capacity=GI)), [], node(), both).pressures
     assert [(entry.signal, entry.grace) for entry in found] == [("nodefs.available", 0), ("memory.available", 10), ("nodefs.available", 10)]
 
 
 def test_memory_comes_first() -> None:
     seen = summary(memory=(MI, GI), nodefs=filesystem(available=1), processes=32000)
-    found = p.predict(seen, [], node(), told({"pid.available": "10000", "nodefs.available": "10%", "memory.available": "1Gi"}))
+    found = predict.predict(seen, [], node(), told({"pid.available": "10000", "nodefs.available": "10%", "memory.available": "1Gi"}))
     assert found.pressures[0].signal == "memory.available"
     assert any("not determined" in note for note in found.notes)
 
 
 def test_soft_thresholds_wait() -> None:
     soft = effective({"evictionSoft": {"memory.available": "6Gi"}, "evictionSoftGracePeriod": {"memory.available": "1m30s"}})
-    [pressure] = p.predict(summary(), [], node(), soft).pressures
+    [pressure] = predict.predict(summary(), [], node(), soft).pressures
     assert pressure.grace == 90
-    assert "memory.available is a soft threshold: pods go when it has been met for 90 s" in p.predict(summary(), [], node(), soft).notes
+    assert (
+        "memory.available is a soft threshold: pods go when it has been met for 90 s" in predict.predict(summary(), [], node(), soft).notes
+    )
 
 
 # ---- pods
@@ -128,32 +132,32 @@ def test_soft_thresholds_wait() -> None:
 def test_a_static_pod_is_known_by_its_hash() -> None:
     mirror = pod("etcd-n1", mirror="a" * 32, priority=2000001000)
     seen = summary(stats("etcd-n1", uid="a" * 32, memory=GI))
-    [entry] = p.rank("memory.available", seen, [mirror], "one", 36)
+    [entry] = predict.rank("memory.available", seen, [mirror], "one", 36)
     assert (entry.usage, entry.uid, entry.protected) == (GI, "a" * 32, "static pod")
 
 
 def test_critical_is_a_matter_of_the_number() -> None:
-    assert p.protected(pod("a", priority=2_000_000_000)) and not p.protected(pod("a", priority=1_999_999_999))
-    assert not p.protected(pod("a", priority=None))
-    assert not p.protected(pod("a", priority=5, spec={"priorityClassName": "system-node-critical"}))
+    assert predict.protected(pod("a", priority=2_000_000_000)) and not predict.protected(pod("a", priority=1_999_999_999))
+    assert not predict.protected(pod("a", priority=None))
+    assert not predict.protected(pod("a", priority=5, spec={"priorityClassName": "system-node-critical"}))
 
 
 def test_pods_that_have_ended_are_not_ranked() -> None:
     pods = [pod("a", phase="Succeeded"), pod("b", phase="Failed"), pod("c", phase="Pending"), pod("d")]
-    assert [p.name(one) for one in p.active(pods)] == ["default/c", "default/d"]
+    assert [predict.name(one) for one in predict.active(pods)] == ["default/c", "default/d"]
 
 
 def test_quality_of_service_has_no_part_in_it() -> None:
     """A pod of high priority over its request goes before one of low priority within it."""
     pods = [pod("low", priority=-10, requests={"memory": "1Gi"}), pod("high", priority=1000, qos="Guaranteed", requests={"memory": "10Mi"})]
     seen = summary(stats("low", memory=900 * MI), stats("high", memory=11 * MI))
-    assert [entry.pod for entry in p.rank("memory.available", seen, pods, "one", 36)] == ["default/high", "default/low"]
+    assert [entry.pod for entry in predict.rank("memory.available", seen, pods, "one", 36)] == ["default/high", "default/low"]
 
 
 def test_inodes_are_ranked_with_the_bytes_requested() -> None:
     pods = [pod("few"), pod("many", requests={"ephemeral-storage": "1Ki"})]
     seen = summary(stats("few", inodes=5), stats("many", inodes=1000))
-    assert [entry.pod for entry in p.rank("nodefs.inodesFree", seen, pods, "one", 36)] == ["default/few", "default/many"]
+    assert [entry.pod for entry in predict.rank("nodefs.inodesFree", seen, pods, "one", 36)] == ["default/few", "default/many"]
 
 
 def test_what_counts_on_which_disk() -> None:
@@ -163,12 +167,12 @@ def test_what_counts_on_which_disk() -> None:
     )  # fmt: skip
     one = pod("a", volumes=volumes)
     used = stats("a", rootfs=1, logs=2, volumes={"empty": 4, "ram": 8, "host": 16, "secret": 32, "map": 64, "claim": 128})
-    assert p.usage("nodefs.available", one, used, "one") == 1 + 2 + 4 + 16 + 64
-    assert p.usage("nodefs.available", one, used, APART) == 2 + 4 + 16 + 64
-    assert p.usage("imagefs.available", one, used, APART) == 1
-    assert p.usage("imagefs.available", one, used, "images apart") == 0
+    assert predict.usage("nodefs.available", one, used, "one") == 1 + 2 + 4 + 16 + 64
+    assert predict.usage("nodefs.available", one, used, APART) == 2 + 4 + 16 + 64
+    assert predict.usage("imagefs.available", one, used, APART) == 1
+    assert predict.usage("imagefs.available", one, used, "images apart") == 0
     # What is not the pod's own stays when it goes.
-    assert p.freed("nodefs.available", summary(used), [one], "one")(p.uid(one)) == 1 + 2 + 4
+    assert predict.freed("nodefs.available", summary(used), [one], "one")(predict.uid(one)) == 1 + 2 + 4
 
 
 SIDECAR = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"memory": "30Mi"}}}
@@ -192,19 +196,19 @@ INIT = {"name": "init", "resources": {"requests": {"memory": "200Mi"}}}
     ],
 )
 def test_what_counts_as_requested(spec: dict[str, Any], minor: int, wanted: int) -> None:
-    assert p.request(pod("a", requests={"memory": "100Mi"}, spec=spec), "memory", minor) == wanted * MI
+    assert predict.request(pod("a", requests={"memory": "100Mi"}, spec=spec), "memory", minor) == wanted * MI
 
 
 def test_ephemeral_storage_does_not_count_beside_resources_at_pod_level() -> None:
     one = pod("a", requests={"ephemeral-storage": "1Gi"}, spec={"resources": {"requests": {"memory": "1Gi"}}})
-    assert (p.request(one, "ephemeral-storage", 36), p.request(one, "ephemeral-storage", 33)) == (0, GI)
+    assert (predict.request(one, "ephemeral-storage", 36), predict.request(one, "ephemeral-storage", 33)) == (0, GI)
 
 
 def test_while_it_is_resized_what_was_allocated_counts() -> None:
     statuses = {"containerStatuses": [{"name": "app", "allocatedResources": {"memory": "64Mi", "cpu": "1"}}]}
     one = pod("a", requests={"memory": "1Gi"}, status=statuses)
-    assert p.request(one, "memory", 36) == 64 * MI
-    found = p.predict(summary(stats("a", memory=MI)), [one], node(), told({"memory.available": "5Gi"}))
+    assert predict.request(one, "memory", 36) == 64 * MI
+    found = predict.predict(summary(stats("a", memory=MI)), [one], node(), told({"memory.available": "5Gi"}))
     assert any("resized" in note for note in found.notes)
 
 
@@ -214,13 +218,13 @@ def test_while_it_is_resized_what_was_allocated_counts() -> None:
 def test_one_after_the_other_until_it_is_enough() -> None:
     pods = [pod(name, priority=priority) for name, priority in (("a", 5), ("b", 1), ("critical", 2_000_000_000), ("c", 9))]
     seen = summary(*(stats(name, memory=100 * MI) for name in ("a", "b", "critical", "c")), memory=(400 * MI, GI), all_pods=None)
-    plain = p.predict(seen, pods, node(), told({"memory.available": "450Mi"}))
+    plain = predict.predict(seen, pods, node(), told({"memory.available": "450Mi"}))
     assert plain.victims == ("default/b",)
-    assert plain.pressures[0].victims == (p.Victim("default/b", p.uid(pods[1]), 100 * MI, True),) and plain.pressures[0].enough
-    more = p.predict(seen, pods, node(), told({"memory.available": "450Mi"}, evictionMinimumReclaim={"memory.available": "100Mi"}))
+    assert plain.pressures[0].victims == (predict.Victim("default/b", predict.uid(pods[1]), 100 * MI, True),) and plain.pressures[0].enough
+    more = predict.predict(seen, pods, node(), told({"memory.available": "450Mi"}, evictionMinimumReclaim={"memory.available": "100Mi"}))
     assert more.pressures[0].goal == 550 * MI and more.victims == ("default/b", "default/a")
     assert any("estimate" in note for note in more.notes) and not any("estimate" in note for note in plain.notes)
-    every = p.predict(seen, pods, node(), told({"memory.available": "1Gi"}))
+    every = predict.predict(seen, pods, node(), told({"memory.available": "1Gi"}))
     assert every.victims == ("default/b", "default/a", "default/c") and not every.pressures[0].enough
     assert [entry.pod for entry in every.pressures[0].order][-1] == "default/critical"
     assert any("would not be enough" in note for note in every.notes)
@@ -229,33 +233,33 @@ def test_one_after_the_other_until_it_is_enough() -> None:
 def test_what_is_just_enough_is_enough() -> None:
     pods = [pod("a"), pod("b", priority=1)]
     seen = summary(stats("a", memory=100 * MI), stats("b", memory=100 * MI), memory=(400 * MI, GI), all_pods=None)
-    assert p.predict(seen, pods, node(), told({"memory.available": "500Mi"})).victims == ("default/a",)
+    assert predict.predict(seen, pods, node(), told({"memory.available": "500Mi"})).victims == ("default/a",)
 
 
 def test_without_usage_first_of_a_priority_when_processes_run_out() -> None:
     pods = [pod("many"), pod("new"), pod("low", priority=-1)]
     seen = summary(stats("many", processes=500), stats("low", processes=1))
-    assert [entry.pod for entry in p.rank("pid.available", seen, pods, "one", 36)] == ["default/low", "default/new", "default/many"]
+    assert [entry.pod for entry in predict.rank("pid.available", seen, pods, "one", 36)] == ["default/low", "default/new", "default/many"]
     none_at_all = summary(stats("many", processes=0))
-    order = p.rank("pid.available", none_at_all, pods[:2], "one", 36)
+    order = predict.rank("pid.available", none_at_all, pods[:2], "one", 36)
     assert [(entry.pod, entry.tied) for entry in order] == [("default/new", False), ("default/many", False)]
 
 
 def test_the_first_of_equals_is_not_certain() -> None:
     pods = [pod("a"), pod("b"), pod("c", priority=1)]
     seen = summary(*(stats(name, memory=100 * MI) for name in "abc"), memory=(MI, GI), all_pods=None)
-    [first] = p.predict(seen, pods, node(), told({"memory.available": "50Mi"})).pressures[0].victims
+    [first] = predict.predict(seen, pods, node(), told({"memory.available": "50Mi"})).pressures[0].victims
     assert not first.certain
     pods[0] = pod("a", mirror="f" * 32)
     seen["pods"][0]["podRef"]["uid"] = "f" * 32
-    [first] = p.predict(seen, pods, node(), told({"memory.available": "50Mi"})).pressures[0].victims
+    [first] = predict.predict(seen, pods, node(), told({"memory.available": "50Mi"})).pressures[0].victims
     assert (first.pod, first.certain) == ("default/b", True)
 
 
 def test_a_pod_without_usage_goes_first() -> None:
     pods = [pod("known", priority=-100), pod("new", priority=100, phase="Pending")]
     seen = summary(stats("known", memory=GI), memory=(MI, GI), all_pods=None)
-    found = p.predict(seen, pods, node(), told({"memory.available": "100Mi"}))
+    found = predict.predict(seen, pods, node(), told({"memory.available": "100Mi"}))
     assert found.victims == ("default/new", "default/known")
     assert any("no usage is known of default/new" in note for note in found.notes)
 
@@ -274,29 +278,29 @@ def test_limits_of_a_pods_own_come_before() -> None:
         stats("just", volumes={"v": 10 * MI}),
         stats("free", ephemeral=GI, memory=GI),
     )
-    found = p.predict(seen, pods, node(), ())
+    found = predict.predict(seen, pods, node(), ())
     assert [(entry.pod, entry.limit) for entry in found.local] == [("default/size", 10 * MI), ("default/pod", 20 * MI)]
     assert found.victims == ("default/size", "default/pod") and not found.pressures
-    [first] = p.predict(seen, pods, node(), told({"memory.available": "4500Mi"})).pressures[0].victims
+    [first] = predict.predict(seen, pods, node(), told({"memory.available": "4500Mi"})).pressures[0].victims
     assert (first.pod, first.certain) == ("default/free", False)
     del seen["pods"][:2]
-    [first] = p.predict(seen, pods[2:], node(), told({"memory.available": "4500Mi"})).pressures[0].victims
+    [first] = predict.predict(seen, pods[2:], node(), told({"memory.available": "4500Mi"})).pressures[0].victims
     assert (first.pod, first.certain) == ("default/free", True)
 
 
 def test_a_containers_own_limit() -> None:
     one = pod("a", limits={"ephemeral-storage": "20Mi"})
     seen = summary(stats("a", rootfs=15 * MI, logs=6 * MI, ephemeral=0))
-    assert [entry.what for entry in p.predict(seen, [one], node(), ()).local] == ["container app over its limits.ephemeral-storage"]
-    assert not p.predict(seen, [one], node(), (), where=APART).local
+    assert [entry.what for entry in predict.predict(seen, [one], node(), ()).local] == ["container app over its limits.ephemeral-storage"]
+    assert not predict.predict(seen, [one], node(), (), where=APART).local
 
 
 def test_before_a_pod_goes_the_kubelet_tidies_up() -> None:
     disk = told({"nodefs.available": "60Gi"})
-    assert p.predict(summary(), [], node(), disk).pressures[0].reclaims_first
-    apart = p.predict(summary(imagefs=filesystem(capacity=200 * GI)), [], node(), disk)
+    assert predict.predict(summary(), [], node(), disk).pressures[0].reclaims_first
+    apart = predict.predict(summary(imagefs=filesystem(capacity=200 * GI)), [], node(), disk)
     assert not apart.pressures[0].reclaims_first
-    assert not p.predict(summary(), [], node(), told({"memory.available": "5Gi"})).pressures[0].reclaims_first
+    assert not predict.predict(summary(), [], node(), told({"memory.available": "5Gi"})).pressures[0].reclaims_first
 
 
 def test_who_may_not_come_back() -> None:
@@ -307,16 +311,16 @@ def test_who_may_not_come_back() -> None:
         pod("all", qos="BestEffort", spec={"tolerations": [{"operator": "Exists"}]}),
         pod("other", qos="BestEffort", spec={"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]}),
     ]  # fmt: skip
-    assert p.predict(summary(), pods, node(), told({"memory.available": "5Gi"})).rejected == ("default/best", "default/other")
+    assert predict.predict(summary(), pods, node(), told({"memory.available": "5Gi"})).rejected == ("default/best", "default/other")
     every = tuple(f"default/{name}" for name in ("all", "best", "burst", "other", "tolerates"))
-    assert p.predict(summary(), pods, node(), told({"nodefs.available": "60Gi"})).rejected == every
-    assert p.predict(summary(processes=32000), pods, node(), told({"pid.available": "10000"})).rejected == every
-    assert not p.predict(summary(), pods, node(), told({"memory.available": "1Gi"})).rejected
+    assert predict.predict(summary(), pods, node(), told({"nodefs.available": "60Gi"})).rejected == every
+    assert predict.predict(summary(processes=32000), pods, node(), told({"pid.available": "10000"})).rejected == every
+    assert not predict.predict(summary(), pods, node(), told({"memory.available": "1Gi"})).rejected
 
 
 def test_what_new_thresholds_would_bring() -> None:
-    def at(limit: str) -> p.Prediction:
-        return p.predict(summary(all_pods=None), [], node(), told({"memory.available": limit, "nodefs.available": "60Gi"}))
+    def at(limit: str) -> predict.Prediction:
+        return predict.predict(summary(all_pods=None), [], node(), told({"memory.available": limit, "nodefs.available": "60Gi"}))
 
     assert not at("5Gi").not_in(at("5Gi")) and not at("5Gi").not_in(at("6Gi"))
     assert [pressure.signal for pressure in at("5Gi").not_in(at("1Gi"))] == ["memory.available"]
@@ -325,11 +329,11 @@ def test_what_new_thresholds_would_bring() -> None:
 
 def test_an_unknown_signal_and_an_unreadable_quantity() -> None:
     with pytest.raises(ValueError, match=r"'memory.free' is no eviction signal"):
-        p.rank("memory.free", summary(), [], "one", 36)
+        predict.rank("memory.free", summary(), [], "one", 36)
     with pytest.raises(ValueError, match="lots"):
-        p.rank("memory.available", summary(stats("a")), [pod("a", requests={"memory": "lots"})], "one", 36)
+        predict.rank("memory.available", summary(stats("a")), [pod("a", requests={"memory": "lots"})], "one", 36)
     with pytest.raises(ValueError, match="kubeletVersion"):
-        p.minor_of({"status": {}})
+        predict.minor_of({"status": {}})
 
 
 # ---- laws
@@ -363,14 +367,14 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return summary(*told_of, memory=(draw(st.integers(0, 2)) * GI, 4 * GI)), pods
 
 
-@given(worlds(), st.sampled_from(sorted(p.RESOURCES)), st.sampled_from(sorted(p._PARTS)), st.randoms())
-def test_the_order_is_of_the_pods_and_not_of_the_list(world: Any, signal: str, layout: p.Layout, chance: random.Random) -> None:
+@given(worlds(), st.sampled_from(sorted(predict.RESOURCES)), st.sampled_from(sorted(predict._PARTS)), st.randoms())
+def test_the_order_is_of_the_pods_and_not_of_the_list(world: Any, signal: str, layout: predict.Layout, chance: random.Random) -> None:
     seen, pods = world
-    order = p.rank(signal, seen, pods, layout, 36)
+    order = predict.rank(signal, seen, pods, layout, 36)
     assert [entry.place for entry in order] == list(range(1, len(pods) + 1))
-    assert sorted(entry.pod for entry in order) == sorted(map(p.name, pods))
+    assert sorted(entry.pod for entry in order) == sorted(map(predict.name, pods))
     chance.shuffle(pods)
-    assert p.rank(signal, seen, pods, layout, 36) == order
+    assert predict.rank(signal, seen, pods, layout, 36) == order
     assert all(entry.tied == (sum(other.rank == entry.rank for other in order) > 1) for entry in order)
     if signal != "pid.available":
         groups = [0 if entry.usage is None else 1 if entry.over else 2 for entry in order]
@@ -382,7 +386,8 @@ def test_more_threshold_never_fewer_victims(world: Any, one: int, other: int) ->
     """And the victims are the first of those that can go, in order, no more than needed."""
     seen, pods = world
     found = [
-        p.predict(seen, pods, node(), [Threshold("memory.available", Amount(fraction=Fraction(part, 10)))]) for part in sorted((one, other))
+        predict.predict(seen, pods, node(), [Threshold("memory.available", Amount(fraction=Fraction(part, 10)))])
+        for part in sorted((one, other))
     ]
     assert found[1].victims[: len(found[0].victims)] == found[0].victims
     for prediction in found:

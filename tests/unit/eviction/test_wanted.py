@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from roles.engine.kubelet.thresholds import DEFAULT_HARD, SIGNALS, effective, parse_reclaim, parse_threshold
 from roles.eviction import wanted
-from roles.eviction.model import DesiredThresholds, read
+from roles.eviction.model import DesiredThresholds, read_thresholds
 from roles.eviction.wanted import GRACE, HARD, MAPS, POD_GRACE, RECLAIM, SOFT, TRANSITION
 
 GIB = 2**30
@@ -19,7 +19,7 @@ DEFAULTS = {HARD: dict(DEFAULT_HARD), TRANSITION: "5m0s"}
 
 
 def wish(**data: Any) -> DesiredThresholds:
-    desired = read("w1", data.get)
+    desired = read_thresholds("w1", data.get)
     assert desired is not None
     return desired
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roles.engine.api.metrics import GateMetric
-from roles.feature_gates import gate_readers as reach
-from roles.feature_gates import reported_gates as told
+from roles.feature_gates import gate_readers, reported_gates
 from roles.feature_gates.catalogue import GateStage, load
 from roles.feature_gates.gate_readers import LeftOut
 from roles.feature_gates.model import COMPONENTS
@@ -33,27 +32,27 @@ from roles.feature_gates.model import COMPONENTS
     ],
 )
 def test_who_is_concerned(wanted: dict[str, bool | None], minor: int | None, expected: dict[str, set[str]]) -> None:
-    assert {component: names for component in COMPONENTS if (names := reach.needed(component, minor, wanted))} == expected
+    assert {component: names for component in COMPONENTS if (names := gate_readers.needed(component, minor, wanted))} == expected
 
 
 def test_dependencies_go_together_read_or_not() -> None:
     """A component that reads one of two gates must be given both, for it checks them."""
     table = load()
     wanted = {"GracefulNodeShutdown": False, "GracefulNodeShutdownBasedOnPodPriority": False, "WindowsGracefulNodeShutdown": False}
-    assert reach.needed("kubelet", 36, wanted) == {*wanted}
+    assert gate_readers.needed("kubelet", 36, wanted) == {*wanted}
     some = [
         (name, other, component)
         for name, gate in table.gates.items()
         for other in gate.depends_on(36)
         for component in COMPONENTS
-        if (mine := reach.readers(name, 36)) is not None
-        and (its := reach.readers(other, 36)) is not None
+        if (mine := gate_readers.readers(name, 36)) is not None
+        and (its := gate_readers.readers(other, 36)) is not None
         and component in mine
         and component not in its
     ]
     assert some, "no such pair is left: this test shows nothing"
     for name, other, component in some:
-        assert reach.needed(component, 36, {name: True, other: True}) == {name, other}
+        assert gate_readers.needed(component, 36, {name: True, other: True}) == {name, other}
 
 
 def test_why_it_is_left_out() -> None:
@@ -72,7 +71,7 @@ HELP = """
 
 
 def test_help_is_read() -> None:
-    assert told.parse_help(HELP) == {
+    assert reported_gates.parse_help(HELP) == {
         "HPAScaleToZero": GateStage("Alpha", False),
         "APIResponseCompression": GateStage("Beta", True),
         "Fresh": GateStage("Beta", True),
@@ -88,10 +87,12 @@ def metrics_as_the_catalogue_has(minor: int) -> dict[str, GateMetric]:
 
 def test_where_all_is_as_the_catalogue_has_it_there_is_no_difference() -> None:
     metrics = metrics_as_the_catalogue_has(36)
-    assert told.overlay("kubelet", 36, metrics, {}, {}) == {}
+    assert reported_gates.overlay("kubelet", 36, metrics, {}, {}) == {}
     metrics["HPAScaleToZero"] = GateMetric("ALPHA", True)
-    assert told.overlay("kubelet", 36, metrics, {}, {"HPAScaleToZero": True}) == {}, "a value that is set says nothing of the default"
-    assert told.overlay("kubelet", 36, {}, {}, {}) == {}, "what could not be read is not missing"
+    assert reported_gates.overlay("kubelet", 36, metrics, {}, {"HPAScaleToZero": True}) == {}, (
+        "a value that is set says nothing of the default"
+    )
+    assert reported_gates.overlay("kubelet", 36, {}, {}, {}) == {}, "what could not be read is not missing"
 
 
 def test_differences() -> None:
@@ -99,9 +100,11 @@ def test_differences() -> None:
     metrics["Fresh"] = GateMetric("BETA", True)
     metrics["HPAScaleToZero"] = GateMetric("BETA", True)
     del metrics["APIResponseCompression"]
-    live = told.overlay("kube-apiserver", 36, metrics, {}, {})
+    live = reported_gates.overlay("kube-apiserver", 36, metrics, {}, {})
     assert live == {"Fresh": GateStage("Beta", True), "HPAScaleToZero": GateStage("Beta", True), "APIResponseCompression": None}
-    sentences = told.differences("kube-apiserver", 36, live, ["Fresh", "HPAScaleToZero", "APIResponseCompression", "StorageVersionAPI"])
+    sentences = reported_gates.differences(
+        "kube-apiserver", 36, live, ["Fresh", "HPAScaleToZero", "APIResponseCompression", "StorageVersionAPI"]
+    )
     assert sentences == [
         "Fresh: the catalogue of gates says unknown for 1.36, this kube-apiserver says Beta, on by default: its word counts",
         "HPAScaleToZero: the catalogue of gates says Alpha, off by default for 1.36, this kube-apiserver says Beta, on by default: its word counts",
@@ -112,5 +115,5 @@ def test_differences() -> None:
 def test_help_tells_the_default_of_a_gate_that_is_set() -> None:
     metrics = metrics_as_the_catalogue_has(36)
     metrics["HPAScaleToZero"] = GateMetric("BETA", False)
-    live = told.overlay("kubelet", 36, metrics, {"HPAScaleToZero": GateStage("Beta", True)}, {"HPAScaleToZero": False})
+    live = reported_gates.overlay("kubelet", 36, metrics, {"HPAScaleToZero": GateStage("Beta", True)}, {"HPAScaleToZero": False})
     assert live == {"HPAScaleToZero": GateStage("Beta", True)}

@@ -13,8 +13,8 @@ from roles.engine.kubelet import ask
 from roles.engine.node_changes.node_plan import Verdicts, question, question_present
 from roles.engine.proof.effective import unmet_gates
 from roles.engine.transaction.refusal import Refusal
-from roles.feature_gates import plan as planning
-from roles.feature_gates.model import COMPONENTS, DesiredGates, read
+from roles.feature_gates.model import COMPONENTS, DesiredGates, read_gates
+from roles.feature_gates.plan import GatePlan, NodeGates, judge_gates, moves, plan_gates
 from roles.feature_gates.verdict import Subject
 from tests.unit.node import node
 from tests.unit.node.node import parse
@@ -25,11 +25,11 @@ CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
 
 
-def plan(desired: DesiredGates, **changes: Any) -> planning.NodeGates:
-    return planning.make("r1", parse("n1", node.answer(**changes)), desired)
+def plan(desired: DesiredGates, **changes: Any) -> NodeGates:
+    return plan_gates("r1", parse("n1", node.answer(**changes)), desired)
 
 
-def edits(made: planning.NodeGates) -> dict[str, bytes | None]:
+def edits(made: NodeGates) -> dict[str, bytes | None]:
     return {edit.path: edit.after for planned in made.planned if planned.change for edit in planned.change.files}
 
 
@@ -61,11 +61,11 @@ def test_gates_are_read(value: Any, gates: dict[str, bool | None]) -> None:
 )
 def test_what_cannot_be_meant_is_refused(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal, match=f"^w1: .*{words}"):
-        read("w1", data.get)
+        read_gates("w1", data.get)
 
 
 def test_a_host_without_gates_wants_nothing() -> None:
-    assert read("w1", {}.get) is None
+    assert read_gates("w1", {}.get) is None
 
 
 def test_components_may_be_given_short_and_come_in_the_order_of_a_roll_out() -> None:
@@ -146,7 +146,7 @@ def linked(data: bytes) -> list[str]:
 
 
 def test_a_unit_that_is_not_the_operator_s_is_given_a_dropin_with_a_copy_and_a_warning() -> None:
-    made = planning.make("r1", parse("n1", linked(UNREAD)), ON)
+    made = plan_gates("r1", parse("n1", linked(UNREAD)), ON)
     (path,) = edits(made)
     assert path == "/etc/systemd/system/kubelet.service.d/90-daytwo-feature-gates.conf"
     change = made.planned[0].change
@@ -159,7 +159,7 @@ def test_a_unit_that_is_not_the_operator_s_is_given_a_dropin_with_a_copy_and_a_w
 
 @pytest.mark.parametrize(("unit", "told"), [(UNREAD, False), (UNREAD.replace(b"--v=2", b"--v=2 --max-pods=7"), True)])
 def test_a_unit_that_has_changed_under_its_copy_is_told(unit: bytes, told: bool) -> None:
-    copied = edits(planning.make("r1", parse("n1", linked(UNREAD)), ON))
+    copied = edits(plan_gates("r1", parse("n1", linked(UNREAD)), ON))
     dropins = {path: data for path, data in copied.items() if data is not None}
     made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
     assert edits(made) == {}
@@ -296,10 +296,10 @@ def test_a_binary_that_gave_no_answer_in_time_was_not_asked(code: int) -> None:
     assert ask.listed([f"listed kubelet {said[:3]}"]) == {}
 
 
-def judged(made: planning.NodeGates, answers: dict[str, str], desired: DesiredGates = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:
+def judged(made: NodeGates, answers: dict[str, str], desired: DesiredGates = ON, **more: Any) -> tuple[tuple[str, ...], list[str]]:
     """Warnings and refusals."""
     metrics = more.pop("metrics", {})
-    plan = planning.judge(made, Verdicts(answers, **more), desired, metrics)
+    plan = judge_gates(made, Verdicts(answers, **more), desired, metrics)
     return plan.warnings, [str(refusal) for refusal in plan.refusals]
 
 
@@ -424,7 +424,7 @@ def test_a_component_s_own_list_and_metrics_are_held_against_the_catalogue() -> 
 @pytest.mark.parametrize(("version", "words"), [("v1.44.0", "does not cover 1.44"), ("", "did not tell its version")])
 def test_a_version_that_the_catalogue_does_not_know_is_told(version: str, words: str) -> None:
     told = [line for line in node.answer() if not line.startswith("version 100 ")]
-    made = planning.make("r1", parse("n1", [*told[:-1], *([f"version 100 {node.b64(version)}="] if version else []), "end"]), ON)
+    made = plan_gates("r1", parse("n1", [*told[:-1], *([f"version 100 {node.b64(version)}="] if version else []), "end"]), ON)
     warnings, refusals = judged(made, {"kubelet": ""})
     assert refusals == [] and len(warnings) == 1 and words in warnings[0]
 
@@ -472,8 +472,8 @@ def test_a_source_that_is_left_as_it_is_is_told() -> None:
 def test_the_ways_that_gates_go(
     wanted: dict[str, bool | None], sourced: dict[str, bool], metrics: dict[str, GateMetric], ways: set[bool]
 ) -> None:
-    planned = planning.GatePlan("kubelet", None, wanted=wanted, sourced=sourced, subject=Subject("kubelet", 36))
-    assert planning.moves(planned, metrics) == ways
+    planned = GatePlan("kubelet", None, wanted=wanted, sourced=sourced, subject=Subject("kubelet", 36))
+    assert moves(planned, metrics) == ways
 
 
 def test_what_the_binaries_list_is_read() -> None:

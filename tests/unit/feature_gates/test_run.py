@@ -14,8 +14,8 @@ from roles.engine.node_changes.node_plan import Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.survey import Survey, SurveyedNode
 from roles.engine.transaction.refusal import Refusal
-from roles.feature_gates import plan as planning
 from roles.feature_gates.model import COMPONENTS, DesiredGates
+from roles.feature_gates.plan import NodeGates, judge_gates, plan_gates
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -23,11 +23,11 @@ CONTROL_PLANE = {name: (name, "--v=2") for name in COMPONENTS[:3]}
 MANIFESTS = {f"{name}.yaml": node.manifest(*argv) for name, argv in CONTROL_PLANE.items()}
 
 
-def made(desired: DesiredGates, host: str = "n1", **changes: Any) -> planning.NodeGates:
-    return planning.make("r1", parse(host, node.answer(**changes)), desired)
+def made(desired: DesiredGates, host: str = "n1", **changes: Any) -> NodeGates:
+    return plan_gates("r1", parse(host, node.answer(**changes)), desired)
 
 
-def control(desired: DesiredGates) -> planning.NodeGates:
+def control(desired: DesiredGates) -> NodeGates:
     return made(desired, "cp1", manifests=MANIFESTS, components=CONTROL_PLANE)
 
 
@@ -96,7 +96,7 @@ def test_a_source_that_keeps_the_gate_is_told() -> None:
 
 def test_warnings_that_are_the_same_are_told_once() -> None:
     gate = DesiredGates(feature_gates={"A": True})
-    plans = [planning.judge(made(gate, host), Verdicts({"kubelet": ""}), gate, {}) for host in ("n1", "n2")]
+    plans = [judge_gates(made(gate, host), Verdicts({"kubelet": ""}), gate, {}) for host in ("n1", "n2")]
     assert [*by_warning(plans).values()] == [["n1", "n2"]]
 
 

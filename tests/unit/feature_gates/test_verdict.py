@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from roles.feature_gates.catalogue import SPECIAL, GateStage, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
 from roles.feature_gates.model import COMPONENTS
-from roles.feature_gates.verdict import GateFinding, Level, Subject, alike, emulated_minor, judge, level
+from roles.feature_gates.verdict import GateFinding, Level, Subject, alike, emulated_minor, judge_gate, level
 
 TABLE = load()
 
@@ -19,7 +19,7 @@ TABLE = load()
 def said(wanted: Mapping[str, bool | None], minor: int = 36, component: str = "kube-apiserver", **more: object) -> list[GateFinding]:
     sourced = more.pop("sourced", {})
     consent = more.pop("consent", ())
-    return judge(Subject(component, minor, **more), wanted, sourced, consent)  # type: ignore[arg-type]
+    return judge_gate(Subject(component, minor, **more), wanted, sourced, consent)  # type: ignore[arg-type]
 
 
 def only(found: list[GateFinding]) -> GateFinding:
@@ -215,10 +215,10 @@ def test_alike_names_only_what_is_known_there() -> None:
 def test_every_refusal_names_the_gate_and_a_way_out(
     wanted: dict[str, bool | None], sourced: dict[str, bool], minor: int, component: str
 ) -> None:
-    for finding in judge(Subject(component, minor), wanted, sourced):
+    for finding in judge_gate(Subject(component, minor), wanted, sourced):
         assert finding.gate in finding.message
         assert finding.way_out or finding.level == Level.ACCEPT
-    absent = judge(Subject(component, minor), dict.fromkeys([*wanted, *sourced]), sourced)
+    absent = judge_gate(Subject(component, minor), dict.fromkeys([*wanted, *sourced]), sourced)
     # It starts with that; that a gate goes back to its default can be a hazard of its own.
     refused = [finding.gate for finding in absent if finding.level != Level.ACCEPT and finding.rule != "hazard"]
     assert not refused, "all gates taken out is what a component starts with"

@@ -21,8 +21,8 @@ from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.transaction.model import ABSENT, Change, FileEdit, cmdline_sha256
 from roles.engine.transaction.record import Effective, RunInfo, end_record, plan_record
 from roles.engine.transaction.refusal import Refusal
-from roles.history import plan as planning
 from roles.history.facts import HistoryError, Recorded, parse
+from roles.history.plan import Undo, changes_to_undo, newest, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
 from tests.unit.node import node
 from tests.unit.node.node import parse as parse_look
@@ -97,7 +97,7 @@ def test_a_record_that_a_full_disk_cut_short_does_not_hide_the_change() -> None:
 
 
 def test_undoing_swaps_before_and_after() -> None:
-    undo = planning.undo("r2", recorded(A={"before": False, "after": True}, B={"before": None, "after": None}), seen(), force=False)
+    undo = plan_undo("r2", recorded(A={"before": False, "after": True}, B={"before": None, "after": None}), seen(), force=False)
     assert undo.change is not None
     assert [(edit.path, edit.before, edit.after) for edit in undo.change.files] == [
         ("/etc/a", NEW, OLD),
@@ -110,19 +110,19 @@ def test_undoing_swaps_before_and_after() -> None:
 
 
 def test_what_is_as_before_already_is_left_alone() -> None:
-    assert planning.undo("r2", recorded(), seen(a=OLD, made=None, gone=b"y"), force=False).change is None
-    partly = planning.undo("r2", recorded(), seen(a=OLD), force=False).change
+    assert plan_undo("r2", recorded(), seen(a=OLD, made=None, gone=b"y"), force=False).change is None
+    partly = plan_undo("r2", recorded(), seen(a=OLD), force=False).change
     assert partly is not None and [edit.path for edit in partly.files] == ["/etc/made", "/etc/gone"]
 
 
 def test_a_file_that_was_changed_since_is_refused_with_its_diff() -> None:
     with pytest.raises(Refusal, match="changed since") as refused:
-        planning.undo("r2", recorded(), seen(a=b"A=3\n"), force=False)
+        plan_undo("r2", recorded(), seen(a=b"A=3\n"), force=False)
     assert "-A=" in str(refused.value) and "+A=" in str(refused.value) and "force=true" in str(refused.value)
 
 
 def test_force_puts_it_back_all_the_same() -> None:
-    undo = planning.undo("r2", recorded(), seen(a=b"A=3\n"), force=True)
+    undo = plan_undo("r2", recorded(), seen(a=b"A=3\n"), force=True)
     assert undo.change is not None and undo.change.files[0].before == b"A=3\n" and undo.change.files[0].after == OLD
     assert undo.change.new_arguments == "", "others' edits may be in the arguments"
     assert "force" in undo.warnings[0]
@@ -132,7 +132,7 @@ def test_an_original_that_is_not_what_it_was_is_refused() -> None:
     found = recorded()
     found.originals[1] = b"tampered"
     with pytest.raises(Refusal, match="not what it was"):
-        planning.undo("r2", found, seen(), force=True)
+        plan_undo("r2", found, seen(), force=True)
 
 
 def test_a_record_tells_no_content() -> None:
@@ -148,15 +148,15 @@ def test_the_newest_run_that_stands_is_undone() -> None:
     first, second = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
     a, b = numbered(1, recorded(change(run=first))), numbered(2, recorded(change("kube-scheduler", run=second)))
     again = numbered(2, recorded(change(run=second)))
-    assert planning.newest(history(a, again)) == (second,), "the first was complete: the second is another matter"
-    assert planning.newest(history(a, b)) == (second, first), "the same was wanted: the first was halted, the second went on"
+    assert newest(history(a, again)) == (second,), "the first was complete: the second is another matter"
+    assert newest(history(a, b)) == (second, first), "the same was wanted: the first was halted, the second went on"
     other = replace(a, plan={**a.plan, "data": "of another wish"})
-    assert planning.newest(history(other, b)) == (second,)
+    assert newest(history(other, b)) == (second,)
     undone = numbered(3, recorded(change("kube-scheduler", run="r20260103-000000-cccc"), undoes=b.id))
-    assert planning.newest(history(a, b, undone)) == (first,)
+    assert newest(history(a, b, undone)) == (first,)
     failed = numbered(4, recorded(change(run="r20260104-000000-dddd"), state="reverted", undoes=a.id))
-    assert planning.newest(history(a, b, undone, failed)) == (first,)
-    assert planning.newest(history(recorded(state="reverted"))) == ()
+    assert newest(history(a, b, undone, failed)) == (first,)
+    assert newest(history(recorded(state="reverted"))) == ()
 
 
 def numbered(number: int, found: Recorded, run: int | None = None, count: str = "one") -> Recorded:
@@ -168,33 +168,33 @@ def numbered(number: int, found: Recorded, run: int | None = None, count: str = 
 def test_the_last_change_of_a_run_comes_first() -> None:
     made = [recorded(change(component), order=order) for order, component in ((1, "kube-apiserver"), (3, "kubelet"), (2, "kube-scheduler"))]
     made.append(recorded(change("other"), order=4, state="reverted"))
-    assert [found.component for found in planning.to_undo(history(*made), [INFO.id])] == ["kubelet", "kube-scheduler", "kube-apiserver"]
+    assert [found.component for found in changes_to_undo(history(*made), [INFO.id])] == ["kubelet", "kube-scheduler", "kube-apiserver"]
 
 
 def test_two_runs_that_are_undone_as_one_go_by_their_order_and_not_by_their_names() -> None:
     ahead, behind = "r20300101-000000-aaaa", "r20260101-000000-bbbb"
     a, b = numbered(1, recorded(change(run=ahead))), numbered(2, recorded(change("kube-scheduler", run=behind)))
-    assert planning.newest(history(a, b)) == (behind, ahead)
-    assert [found.run for found in planning.to_undo(history(a, b), (behind, ahead))] == [behind, ahead]
+    assert newest(history(a, b)) == (behind, ahead)
+    assert [found.run for found in changes_to_undo(history(a, b), (behind, ahead))] == [behind, ahead]
 
 
 def test_a_desk_whose_clock_is_ahead_does_not_win() -> None:
     ahead, behind = recorded(change(run="r20300101-000000-aaaa")), recorded(change(run="r20260101-000000-bbbb"))
-    assert planning.newest(history(numbered(1, ahead), numbered(2, behind))) == (behind.run,)
-    assert planning.newest(history(numbered(2, ahead), numbered(1, behind))) == (ahead.run,)
+    assert newest(history(numbered(1, ahead), numbered(2, behind))) == (behind.run,)
+    assert newest(history(numbered(2, ahead), numbered(1, behind))) == (ahead.run,)
 
 
 def test_runs_on_different_nodes_go_by_the_numbers_of_the_cluster() -> None:
     ahead = numbered(7, recorded(change(run="r20300101-000000-aaaa")), run=1)
     behind = replace(numbered(3, recorded(change(run="r20260101-000000-bbbb", host="w2")), run=2))
-    assert planning.newest({"w1": [ahead], "w2": [behind]}) == (behind.run, ahead.run)
+    assert newest({"w1": [ahead], "w2": [behind]}) == (behind.run, ahead.run)
 
 
 def test_a_third_run_tells_of_two_that_no_node_saw_both() -> None:
     first, middle, last = "r20300101-000000-aaaa", "r20280101-000000-bbbb", "r20260101-000000-cccc"
     w1 = [numbered(1, recorded(change(run=first))), numbered(2, recorded(change("kube-scheduler", run=middle), state="reverted"))]
     w2 = [numbered(5, recorded(change(run=middle, host="w2"), state="reverted")), numbered(6, recorded(change(run=last, host="w2")))]
-    assert planning.newest({"w1": w1, "w2": w2}) == (last, first)
+    assert newest({"w1": w1, "w2": w2}) == (last, first)
 
 
 def test_what_no_count_tells_is_not_guessed() -> None:
@@ -205,7 +205,7 @@ def test_what_no_count_tells_is_not_guessed() -> None:
         (numbered(1, w1, run=5), numbered(2, w2, run=1, count="other")),
     ):
         with pytest.raises(Unordered) as unknown:
-            planning.newest({"w1": [one], "w2": [other]})
+            newest({"w1": [one], "w2": [other]})
         assert unknown.value.runs == [other.run, one.run]
 
 
@@ -214,7 +214,7 @@ def test_counts_that_contradict_each_other_tell_nothing() -> None:
     w1 = [numbered(1, recorded(change(run=a))), numbered(2, recorded(change("kube-scheduler", run=b)))]
     w2 = [numbered(2, recorded(change(run=a, host="w2"))), numbered(1, recorded(change("kube-scheduler", run=b, host="w2")))]
     with pytest.raises(Unordered):
-        planning.newest({"w1": w1, "w2": w2})
+        newest({"w1": w1, "w2": w2})
     assert Sequenced({"w1": w1, "w2": w2}).sort({a, b}) == [a, b], "a list is shown all the same"
 
 
@@ -228,13 +228,13 @@ def test_a_record_of_a_newer_daytwo_is_not_undone(version: int) -> None:
     found = recorded()
     found = replace(found, plan={**found.plan, "format": version})
     with pytest.raises(Refusal, match=rf"w1: the record of .*a newer daytwo wrote it \(format {version}; .*use that one"):
-        planning.undo("r2", found, seen(), force=True)
+        plan_undo("r2", found, seen(), force=True)
 
 
 def test_a_record_from_before_formats_is_undone() -> None:
     found = recorded()
     old = {key: value for key, value in found.plan.items() if key not in ("format", "number")}
-    assert planning.undo("r2", replace(found, plan=old), seen(), force=False).change is not None
+    assert plan_undo("r2", replace(found, plan=old), seen(), force=False).change is not None
 
 
 def test_a_plan_that_a_power_cut_left_half_is_refused_in_words() -> None:
@@ -242,10 +242,10 @@ def test_a_plan_that_a_power_cut_left_half_is_refused_in_words() -> None:
     cut = base64.b64encode(b'{"event": "pl').decode()
     state = base64.b64encode(f"state=confirmed\nrun={INFO.id}\n".encode()).decode()
     (found,) = parse("w1", ["daytwo 1", f"change {made.id} {state}= = {cut}= 3", "end"])
-    assert (found.run, found.damaged) == (INFO.id, (1,)) and planning.to_undo(history(found), (INFO.id,)) == [found]
-    assert planning.targets(found) == []
+    assert (found.run, found.damaged) == (INFO.id, (1,)) and changes_to_undo(history(found), (INFO.id,)) == [found]
+    assert targets(found) == []
     with pytest.raises(Refusal, match=r"its plan cannot be read \(line 1 is cut\); what was before lies on w1 in .*/before"):
-        planning.undo("r2", found, seen(), force=True)
+        plan_undo("r2", found, seen(), force=True)
 
 
 def test_an_end_that_a_power_cut_left_half_is_said_and_the_plan_counts() -> None:
@@ -263,7 +263,7 @@ def test_an_end_that_a_power_cut_left_half_is_said_and_the_plan_counts() -> None
 def test_a_plan_that_lacks_something_is_refused_in_words(files: Any) -> None:
     found = recorded()
     with pytest.raises(Refusal, match=r"w1: the record of .*its plan lacks something"):
-        planning.undo("r2", replace(found, plan={**found.plan, "files": files}), seen(), force=True)
+        plan_undo("r2", replace(found, plan={**found.plan, "files": files}), seen(), force=True)
 
 
 @pytest.mark.parametrize("event", [{"event": "plan", "order": "x"}, {"event": "plan", "format": [1]}, {"event": "plan", "order": {}}])
@@ -304,21 +304,21 @@ class Asked(Cluster):
         return NodeUsage({"node": {"memory": memory}, "pods": []}, [pod], {"metadata": {"name": "w1"}, "status": status})
 
 
-def one_undo(before: dict[str, str], error: Exception | None = None, config: bytes = b"") -> tuple[Cluster, NodePlan[planning.Undo]]:
+def one_undo(before: dict[str, str], error: Exception | None = None, config: bytes = b"") -> tuple[Cluster, NodePlan[Undo]]:
     """The undoing of one change of thresholds on a node whose file has `config`."""
     running = {"evictionHard": {"memory.available": "100Mi"}, "maxPods": 110, "staticPodPath": "/etc/kubernetes/manifests"}
     made = change()
     info = RunInfo(made.id[: len(INFO.id)], INFO.who, "", INFO.command, INFO.data, INFO.at)
     effective = Effective(settings={"evictionHard": {"before": before, "after": running["evictionHard"]}})
     plan = plan_record(info, 1, made, effective)
-    undo = planning.undo("r2", replace(recorded(made), plan=plan), seen(), force=False)
+    undo = plan_undo("r2", replace(recorded(made), plan=plan), seen(), force=False)
     its_kubelet = find(parse_look("w1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config})))
     return Asked(running, error), NodePlan("w1", its_kubelet, {}, (undo,))
 
 
 def look_ahead(
     before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
-) -> NodePlan[planning.Undo]:
+) -> NodePlan[Undo]:
     return history_role._look_ahead(*one_undo(before, error), allow_evictions, allow_unproven)
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.kubelet import allocatable as subject
-from roles.engine.kubelet.allocatable import Lack, Unfit, allocatable, problems, requests, unfit_pods, which_no_longer_fit
+from roles.engine.kubelet.allocatable import Lack, Unfit, allocatable, problems, requests, reservation, unfit_pods, which_no_longer_fit
 
 GIB = 2**30
 MIB = 2**20
@@ -323,7 +322,7 @@ def test_no_one_goes_without_a_reason(pods: list[dict[str, Any]], left: dict[str
 
 
 def test_every_reservable_resource_is_read() -> None:
-    assert subject.reservation({"kubeReserved": {"cpu": "1", "memory": "1", "ephemeral-storage": "1", "pid": "1"}}, node()) == {
+    assert reservation({"kubeReserved": {"cpu": "1", "memory": "1", "ephemeral-storage": "1", "pid": "1"}}, node()) == {
         "cpu": 1,
         "memory": 1,
         "ephemeral-storage": 1,

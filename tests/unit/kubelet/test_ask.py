@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from roles.engine import kubelet
 from roles.engine.editing import flags
-from roles.engine.kubelet import ask, schema
-from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.kubelet import ask, kubelet_plan, schema
 from roles.engine.transaction.refusal import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.kubelet import pending, schema
-from roles.engine.kubelet import plan as kubelet_plan
+from roles.engine.kubelet import kubelet_plan, pending, schema
 from roles.engine.kubelet.facts import Kubelet
 from tests.unit.kubelet import samples
 from tests.unit.kubelet.test_settings import MAIN, kubelet, written

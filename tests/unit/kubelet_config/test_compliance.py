@@ -18,7 +18,7 @@ RUNNING = {"maxPods": 110, "systemReserved": {"cpu": "100m", "memory": "1Gi"}, "
 
 
 def check(text: Any) -> list[UnmetField]:
-    desired = model.read("n1", {"kubelet_config": text}.get)
+    desired = model.read_fields("n1", {"kubelet_config": text}.get)
     assert desired is not None
     return unmet(desired, find(parse("n1", node.answer())), RUNNING)
 

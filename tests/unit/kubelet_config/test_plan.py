@@ -33,7 +33,7 @@ RUNNING: dict[str, Any] = {
 
 def settle(text: Any, running: dict[str, Any] = RUNNING) -> Settled:
     state = KubeletState("n1", find(parse("n1", node.answer())), running, {}, [], {})
-    desired = model.read("n1", {"kubelet_config": text}.get)
+    desired = model.read_fields("n1", {"kubelet_config": text}.get)
     assert desired is not None
     return plan.settle(desired, state)
 
@@ -160,7 +160,7 @@ def test_a_list_is_told_as_it_is_written() -> None:
 
 @pytest.mark.parametrize(("only", "names"), [(5, ("5",)), ("w1, w2", ("w1", "w2")), (["w1"], ("w1",)), (None, None)])
 def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...] | None) -> None:
-    desired = model.read("n1", {"kubelet_config": {"maxPods": 5}, "only": only}.get)
+    desired = model.read_fields("n1", {"kubelet_config": {"maxPods": 5}, "only": only}.get)
     assert desired is not None and desired.only == names
 
 
@@ -175,7 +175,7 @@ def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...] |
 )
 def test_data_that_cannot_be_meant(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal) as refused:
-        model.read("n1", {"kubelet_config": {"maxPods": 5}, **data}.get)
+        model.read_fields("n1", {"kubelet_config": {"maxPods": 5}, **data}.get)
     assert str(refused.value) == f"n1: {words}" or words in str(refused.value)
 
 

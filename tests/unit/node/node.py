@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from roles.engine import node as observe
+from roles.engine import node
 from roles.engine.kubelet.ask import versions
 from roles.engine.node.model import Observation
 
@@ -45,7 +45,7 @@ def manifest(component: str, *flags: str) -> bytes:
 def parse(host: str, lines: Sequence[str]) -> Observation:
     """One look, and what was said of versions afterwards."""
     told = versions(lines)
-    return observe.parse(host, [line for line in lines if not line.startswith("version ")]).with_versions(told)
+    return node.parse(host, [line for line in lines if not line.startswith("version ")]).with_versions(told)
 
 
 def file_line(path: str, data: bytes | None, kind: str = "", attributes: str = "", mountpoint: str = "/") -> str:

@@ -12,9 +12,8 @@ from pyinfra.api.exceptions import DeployError
 
 from roles.engine.bridge.hosts import Answer, Fleet, RemoteError
 from roles.engine.kubeadm_config.steps import ClusterWrites
-from roles.engine.kubelet import ask
-from roles.engine.kubelet import plan as kubelet_plan
-from roles.engine.node_changes import capability as nodes
+from roles.engine.kubelet import ask, kubelet_plan
+from roles.engine.node_changes import capability
 from roles.engine.node_changes.capability import Basis, Capability, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
 from roles.engine.node_changes.run import NodeRun
@@ -134,7 +133,7 @@ def texts(kind: type[Texts] = Texts, **more: Any) -> Callable[[Fleet], Texts]:
 
 
 def prepare(hosts: Fleet, read_texts: Callable[[Fleet], Texts]) -> NodeRun:
-    return nodes.prepare(hosts, read_texts(hosts))
+    return capability.prepare(hosts, read_texts(hosts))
 
 
 def test_the_hosts_that_change_have_a_turn() -> None:

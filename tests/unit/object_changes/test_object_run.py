@@ -19,8 +19,7 @@ from roles.engine.scripts import templates
 from roles.engine.transaction.change_script import HOME
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
-from roles.history import facts
-from roles.history import plan as planning
+from roles.history import facts, plan
 
 FIELDS = [{"path": ["value"], "before": None, "after": 5}]
 COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
@@ -124,7 +123,7 @@ def test_the_node_and_the_operator_have_the_same_record(host: Host) -> None:
     ]  # fmt: skip
     kept = own(run)
     assert kept is not None and kept.objects == record.objects and kept.about == record.about
-    assert planning.newest({"cp1": [found]}) == (run.info.id,)
+    assert plan.newest({"cp1": [found]}) == (run.info.id,)
 
 
 def test_it_is_on_the_node_before_anything_is_written(host: Host) -> None:
@@ -155,7 +154,7 @@ def test_an_end_that_the_node_does_not_get_is_said_and_the_run_is_undone_all_the
     run = one(host, step("a"))
     (found,) = host.history()
     assert run.steps[0].outcome == "done" and not run.halted and found.state == "staged"
-    assert planning.to_undo({"cp1": [found]}, [run.info.id]) == [found]
+    assert plan.changes_to_undo({"cp1": [found]}, [run.info.id]) == [found]
 
 
 def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: Host) -> None:
@@ -165,24 +164,24 @@ def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: Host) -> 
     assert run.halted == "b: foreign: in its words"
     (found,) = host.history()
     assert found.state == "confirmed"
-    assert planning.newest({"cp1": [found]}) == (run.info.id,)
+    assert plan.newest({"cp1": [found]}) == (run.info.id,)
 
 
 @pytest.mark.parametrize(("outcome", "state"), [("reverted", "reverted"), ("gone", "reverted"), ("unknown", "staged")])
 def test_a_run_that_did_nothing_is_not_the_newest_that_stands(host: Host, outcome: str, state: str) -> None:
     run = one(host, step("a", error=Ended(outcome)))
     (found,) = host.history()
-    assert found.state == state and planning.newest({"cp1": [found]}) == ()
-    assert len(planning.to_undo({"cp1": [found]}, [run.info.id])) == (state == "staged"), "what may be there is undone by its name"
+    assert found.state == state and plan.newest({"cp1": [found]}) == ()
+    assert len(plan.changes_to_undo({"cp1": [found]}, [run.info.id])) == (state == "staged"), "what may be there is undone by its name"
 
 
 def test_an_undoing_counts_once_all_of_it_is_done(host: Host) -> None:
     first = one(host, step("a"), step("b"))
     (found,) = host.history()
     one(host, step("b"), step("a", error=Ended("reverted")), run="r20260101-000001-bbbb", undoes=found.id)
-    assert planning.newest({"cp1": host.history()}) == (first.info.id,), "a half undoing undoes nothing, it is run again"
+    assert plan.newest({"cp1": host.history()}) == (first.info.id,), "a half undoing undoes nothing, it is run again"
     one(host, step("a"), run="r20260101-000002-cccc", undoes=found.id)
-    assert planning.newest({"cp1": host.history()}) == ()
+    assert plan.newest({"cp1": host.history()}) == ()
 
 
 def test_an_error_of_daytwos_own_is_said_to_be_one(host: Host) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roles.pod_resize import ability as abilities
-from roles.pod_resize.ability import EXCLUSIVE_CPUS, EXCLUSIVE_MEMORY, GATE
+from roles.pod_resize import abilities
+from roles.pod_resize.abilities import EXCLUSIVE_CPUS, EXCLUSIVE_MEMORY, GATE
 from tests.unit.pod_resize.world import SMALL, ability, container, node, pod
 
 GUARANTEED = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}

@@ -7,9 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.engine.object_changes import workload as rollout
-from roles.pod_resize import compliance
-from roles.pod_resize import template as templates
+from roles.engine.object_changes import workload_rollout
+from roles.pod_resize import compliance, templates
 from tests.unit.pod_resize.world import SMALL, container, owned, pod, workload
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
@@ -114,6 +113,6 @@ def test_the_way_back_takes_out_what_was_added() -> None:
 
 
 def test_what_cannot_roll_out() -> None:
-    assert rollout.not_rollable("Deployment", workload()) == []
-    assert "paused" in rollout.not_rollable("Deployment", workload(spec={"paused": True}))[0]
-    assert "not well as it is" in rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]
+    assert workload_rollout.not_rollable("Deployment", workload()) == []
+    assert "paused" in workload_rollout.not_rollable("Deployment", workload(spec={"paused": True}))[0]
+    assert "not well as it is" in workload_rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]

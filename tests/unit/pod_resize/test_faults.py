@@ -14,8 +14,7 @@ from roles.engine.api.errors import Conflict, Forbidden, Invalid, NotFound, Time
 from roles.engine.bridge.hosts import Answer, Remote, RemoteError
 from roles.engine.object_changes.outcome import Foreign, Gone, RevertFailed, Undone, WriteRefused
 from roles.engine.object_changes.session import Session
-from roles.pod_resize import engine
-from roles.pod_resize import resources as facts
+from roles.pod_resize import engine, pod_resources
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.plan import PodStep, ResourceChange
 from tests.unit.clock import Clock
@@ -53,7 +52,7 @@ class World:
             raise Conflict("cp1", path, "409", "run it again")
         self.patches.append(changes)
         spec = self.pod["spec"]["containers"][0]
-        spec["resources"] = facts.merged(spec["resources"], changes["spec"]["containers"][0]["resources"])
+        spec["resources"] = pod_resources.merged(spec["resources"], changes["spec"]["containers"][0]["resources"])
         self.mutate(spec)
         if self.lose:
             raise self.lose.pop(0)
@@ -73,8 +72,8 @@ class World:
     def run(self, script: str, timeout: float = 0) -> Answer:
         if "is-active" in script:
             return Answer(0, ["active"], [])
-        shares = int(facts.quantity(self.kernel["requests"]["cpu"]) * 1024)
-        limit = int(facts.quantity(self.kernel["limits"]["memory"]))
+        shares = int(pod_resources.quantity(self.kernel["requests"]["cpu"]) * 1024)
+        limit = int(pod_resources.quantity(self.kernel["limits"]["memory"]))
         files = f"cpu.shares={shares} cpu.cfs_quota_us=-1 cpu.cfs_period_us=100000 memory.limit_in_bytes={limit}"
         return Answer(0, [f"container {ID} 7 99 v1 {files}", "end"], [])
 

@@ -12,7 +12,7 @@ from roles.pod_resize.model import DesiredResources
 
 
 def read(*hosts: dict[str, Any]) -> DesiredResources:
-    return model.read([(f"w{number}", values.get) for number, values in enumerate(hosts, 1)])
+    return model.read_resize([(f"w{number}", values.get) for number, values in enumerate(hosts, 1)])
 
 
 def test_what_is_given() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.pod_resize import plan as planning
-from roles.pod_resize import resources as facts
+from roles.pod_resize import pod_resources
 from roles.pod_resize.plan import PodStep, ResizePlan, ResourceChange
 from tests.unit.pod_resize.world import MI, SMALL, ability, container, desired, held, node, pod, state
 
@@ -18,7 +18,7 @@ BOTH = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"cpu": "200m"
 
 
 def make(*pods: dict[str, Any], version: str = "v1.36.3", usage: int = 10 * MI, **values: Any) -> ResizePlan:
-    return planning.make(desired(**values), pods, ability(version), held(usage), ["w1"])
+    return planning.plan_resize(desired(**values), pods, ability(version), held(usage), ["w1"])
 
 
 def refusal(plan: ResizePlan) -> str:
@@ -66,7 +66,7 @@ def test_the_plan_of_what_was_done_is_empty_and_the_way_back_leads_back(cpu: str
     for step in plan.steps:
         done = pod("web-1", container("app", step.after["app"]), status={"containerStatuses": [state("app", step.after["app"])]})
         assert make(done, cpu=cpu, memory=memory).steps == []
-        back = planning.undo([step], [done], ability(), held(), ["w1"], desired())
+        back = planning.plan_way_back([step], [done], ability(), held(), ["w1"], desired())
         assert [one.after for one in back.steps] == [{"app": SMALL}]
         assert step.back().back() == step
 
@@ -130,9 +130,9 @@ def test_a_limit_below_what_is_used() -> None:
 
 
 def test_a_lower_limit_where_the_usage_is_not_known() -> None:
-    plan = planning.make(desired(memory="100Mi"), [pod()], ability(), {}, ["w1"])
+    plan = planning.plan_resize(desired(memory="100Mi"), [pod()], ability(), {}, ["w1"])
     assert "what it uses now could not be read on w1" in refusal(plan)
-    assert planning.make(desired(memory="900Mi"), [pod()], ability(), {}, ["w1"]).refusals == []
+    assert planning.plan_resize(desired(memory="900Mi"), [pod()], ability(), {}, ["w1"]).refusals == []
 
 
 def test_1_33_lowers_no_memory_without_a_restart() -> None:
@@ -143,7 +143,7 @@ def test_1_33_lowers_no_memory_without_a_restart() -> None:
 def test_a_node_that_cannot() -> None:
     whole = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
     seen = ability("v1.36.3", {}, node(configuration={"cpuManagerPolicy": "static"}))
-    plan = planning.make(desired(cpu="2"), [pod("p", container("app", whole))], seen, held(), ["w1"])
+    plan = planning.plan_resize(desired(cpu="2"), [pod("p", container("app", whole))], seen, held(), ["w1"])
     assert "static CPU manager" in refusal(plan)
 
 
@@ -152,10 +152,10 @@ def test_undo() -> None:
     gone = PodStep("shop", "web-9", "u-web-9", "w1", {"app": ResourceChange(SMALL, LARGE)})
     other = PodStep("shop", "web-2", "u-web-2", "w1", {"app": ResourceChange(SMALL, LARGE)})
     now = [pod(f"web-{number}", container("app", LARGE), status={"containerStatuses": [state("app", LARGE)]}) for number in (1, 2)]
-    plan = planning.undo([step, gone, other], now, ability(), held(), ["w1"], desired())
+    plan = planning.plan_way_back([step, gone, other], now, ability(), held(), ["w1"], desired())
     assert [one.name for one in plan.steps] == ["web-2", "web-1"], "the last one first"
     assert plan.unchanged == [("shop/web-9", "is gone; its successor has what the template says")] and plan.refusals == []
-    untouched = planning.undo([step], [pod()], ability(), held(), ["w1"], desired())
+    untouched = planning.plan_way_back([step], [pod()], ability(), held(), ["w1"], desired())
     assert untouched.steps == [] and untouched.unchanged[0][0] == "shop/web-1"
 
 
@@ -165,10 +165,10 @@ def test_undo_is_not_over_what_others_have_set_since() -> None:
     now = pod("web-1", container("app", theirs), status={"containerStatuses": [state("app", theirs)]})
 
     def undo(outcome: str) -> planning.ResizePlan:
-        return planning.undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": outcome})
+        return planning.plan_way_back([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": outcome})
 
     assert "shop/web-1: its resources were changed since that run (app: " in undo("done").refusals[0] and undo("done").steps == []
-    forced = planning.undo([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": "done"}, force=True)
+    forced = planning.plan_way_back([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": "done"}, force=True)
     assert [one.after for one in forced.steps] == [{name: change.before for name, change in step.changes.items()}]
     assert undo("foreign").unchanged[0][0] == "shop/web-1" and undo("foreign").steps == [] == undo("foreign").refusals
     assert undo("revert-failed").steps, "what a run left half done is put back, whatever it has"
@@ -178,9 +178,9 @@ def test_undo_of_what_was_added_says_why_not() -> None:
     before = {"requests": {"cpu": "100m"}}
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(before, after)})
-    plan = planning.undo([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
+    plan = planning.plan_way_back([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
     assert "app had no limits.cpu before, and none can be taken out of a running pod" in plan.refusals[0]
 
 
 def test_told() -> None:
-    assert facts.told({}) == "nothing" and planning.mebibytes(1) == "1Mi" and planning.mebibytes(MI) == "1Mi"
+    assert pod_resources.told({}) == "nothing" and planning.mebibytes(1) == "1Mi" and planning.mebibytes(MI) == "1Mi"

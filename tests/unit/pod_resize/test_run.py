@@ -14,12 +14,10 @@ from roles.engine.object_changes.session import Session
 from roles.engine.rollout.locked_run import ClusterStep, Fields
 from roles.engine.transaction.object_record import kind_of_run, parse, planned
 from roles.engine.transaction.record import parse_events
-from roles.pod_resize import facts, probe
-from roles.pod_resize import resources as res
-from roles.pod_resize import run as runs
+from roles.pod_resize import facts, pod_resources, probe, resize_run
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
-from roles.pod_resize.template import Template
+from roles.pod_resize.templates import Template
 from tests.unit.pod_resize.world import SMALL, workload
 
 LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
@@ -40,17 +38,17 @@ EVENTS = [
 ]  # fmt: skip
 
 
-def read(events: Sequence[Mapping[str, object]]) -> runs.ResizeRecord:
+def read(events: Sequence[Mapping[str, object]]) -> resize_run.ResizeRecord:
     """As it comes out of a file."""
     found = parse("r1", parse_events("".join(json.dumps(event) + "\n" for event in events).encode()).events)
     assert found is not None
-    return runs.recorded(found)
+    return resize_run.recorded(found)
 
 
 def test_a_record_is_read_again() -> None:
     found = read(EVENTS)
     assert found.steps == (PodStep("shop", "web-1", "u-1", "w1", {"app": ResourceChange(SMALL, LARGE)}),)
-    assert found.about["labels"] == "app=web" and found.template and runs.of_template(found.template, "before") == {"app": SMALL}
+    assert found.about["labels"] == "app=web" and found.template and resize_run.of_template(found.template, "before") == {"app": SMALL}
     assert found.template.uid == "u-web" and read(EVENTS[:2]).steps == ()
 
 
@@ -61,7 +59,7 @@ def test_what_a_run_records_is_what_its_undoing_reads() -> None:
         for name in ("a", "b")
     ]
     template = Template("Deployment", workload(), "/path", {"app": SMALL}, {"app": LARGE}, 30)
-    pods, last = runs.stages(cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None))), template)
+    pods, last = resize_run.stages(cast("Engine", None), steps, 2, RollOuts(Session(lambda: cast("Any", None))), template)
     assert pods.at_once == 2
     events: list[Mapping[str, object]] = [{"event": "begin", **kind_of_run("resize", {"namespace": "shop", "labels": "app=web"})}]
     for order, step in enumerate([*pods.steps, *last.steps], 1):
@@ -74,7 +72,7 @@ def test_what_a_run_records_is_what_its_undoing_reads() -> None:
             step.write(begin)
     found = read(events)
     assert found.steps == tuple(steps) and found.template is not None
-    assert (found.template.uid, runs.of_template(found.template, "after")) == ("u-web", {"app": LARGE})
+    assert (found.template.uid, resize_run.of_template(found.template, "after")) == ("u-web", {"app": LARGE})
 
 
 def test_a_record_of_something_else() -> None:
@@ -109,8 +107,10 @@ def test_the_probe_pod() -> None:
     assert made["metadata"]["namespace"] == probe.namespace("r20260131-235900-1a2b")["metadata"]["name"]
     assert made["spec"]["nodeName"] == "w1" and [one["name"] for one in made["spec"]["containers"]] == ["keep", "restart"]
     for container, policy in zip(made["spec"]["containers"], ("NotRequired", "RestartContainer"), strict=True):
-        assert res.of(container) == probe.SMALL and {res.policy(container, name) for name in res.RESOURCES} == {policy}
-    assert res.qos_of(made) == "Burstable" == res.qos_of(made, {"keep": probe.LARGE, "restart": probe.LARGE})
+        assert pod_resources.of(container) == probe.SMALL and {
+            pod_resources.policy(container, name) for name in pod_resources.RESOURCES
+        } == {policy}
+    assert pod_resources.qos_of(made) == "Burstable" == pod_resources.qos_of(made, {"keep": probe.LARGE, "restart": probe.LARGE})
     odd = probe.pod("r1", "w1", 'a"b: {x}\n')
     assert odd["spec"]["containers"][0]["image"] == 'a"b: {x}\n'
 

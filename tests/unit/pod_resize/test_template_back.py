@@ -18,10 +18,9 @@ from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.transaction.record import RunInfo
-from roles.pod_resize import resources as facts
-from roles.pod_resize import run as running
+from roles.pod_resize import pod_resources, resize_run
 from roles.pod_resize.engine import Engine
-from roles.pod_resize.template import Template
+from roles.pod_resize.templates import Template
 from tests.unit.clock import Clock
 from tests.unit.pod_resize.world import SMALL, container, workload
 from tests.unit.priority_classes.apiserver import Keeper, lost_answers
@@ -36,7 +35,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, rolling, running):
+    for module in (locked_run, rolling, resize_run):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
@@ -61,7 +60,7 @@ class World:
     def set(self, resources: Mapping[str, Any]) -> None:
         self.item["spec"]["template"]["spec"]["containers"][0]["resources"] = copy.deepcopy(dict(resources))
         self.item["metadata"]["resourceVersion"] += "1"
-        failed = self.fails is not None and facts.alike(resources, self.fails)
+        failed = self.fails is not None and pod_resources.alike(resources, self.fails)
         reason = "ProgressDeadlineExceeded" if failed else "NewReplicaSetAvailable"
         self.item["status"]["conditions"] = [
             {"type": "Progressing", "status": str(not failed), "reason": reason, "message": "in its words"}
@@ -75,7 +74,7 @@ class World:
             raise error
         if changes["metadata"].get("resourceVersion") not in (None, self.item["metadata"]["resourceVersion"]):
             raise Conflict("cp1", path, "409", "run it again")
-        self.set(facts.merged(self.has, changes["spec"]["template"]["spec"]["containers"][0]["resources"]))
+        self.set(pod_resources.merged(self.has, changes["spec"]["template"]["spec"]["containers"][0]["resources"]))
         if (error := self.after(number)) is not None:
             raise error
         return copy.deepcopy(self.item)
@@ -95,7 +94,7 @@ class World:
         rolls = RollOuts(Session(lambda: cast("Any", self)))
         made = ObjectRun(
             RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z"),
-            running.stages(cast("Engine", None), [], 1, rolls, template),
+            resize_run.stages(cast("Engine", None), [], 1, rolls, template),
             Fleet([keeper], [], [], [keeper]),
             "",
             lambda run: None,
@@ -110,13 +109,13 @@ class World:
 def test_it_is_written_and_rolled_out() -> None:
     world = World()
     (step,) = world.run().steps
-    assert step.outcome == "done" and facts.alike(world.has, LARGE), step.why
+    assert step.outcome == "done" and pod_resources.alike(world.has, LARGE), step.why
 
 
 def test_a_roll_out_that_fails_is_put_back() -> None:
     world = World(LARGE)
     (step,) = world.run().steps
-    assert step.outcome == "reverted" and facts.alike(world.has, SMALL) and "in its words; put back" in step.why, step.why
+    assert step.outcome == "reverted" and pod_resources.alike(world.has, SMALL) and "in its words; put back" in step.why, step.why
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -127,7 +126,7 @@ def test_a_lost_answer(error: Exception, number: int, when: str) -> None:
     world = World(LARGE)
     setattr(world, when, lambda tried: error if tried == number else None)
     (step,) = world.run().steps
-    assert step.outcome == "reverted" and facts.alike(world.has, SMALL), step.why
+    assert step.outcome == "reverted" and pod_resources.alike(world.has, SMALL), step.why
     assert len(world.patches) == (2 if when == "after" else 3)
 
 
@@ -151,13 +150,13 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
     original = world.get_json
 
     def look(path: str, timeout: float = 0, *, wait: float = 0) -> dict[str, Any]:
-        if path == PATH and facts.alike(world.has, LARGE):
+        if path == PATH and pod_resources.alike(world.has, LARGE):
             world.set(THEIRS)
         return original(path)
 
     world.get_json = look  # type: ignore[method-assign]
     (step,) = world.run().steps
-    assert step.outcome == "foreign" and facts.alike(world.has, THEIRS) and len(world.patches) == 1, step.why
+    assert step.outcome == "foreign" and pod_resources.alike(world.has, THEIRS) and len(world.patches) == 1, step.why
     assert "its template was changed by somebody else meanwhile" in step.why and "it is left as they have it" in step.why
 
 
@@ -170,7 +169,7 @@ def test_somebody_who_is_quicker_than_the_way_back() -> None:
 
     world.before = meddle  # type: ignore[assignment]
     (step,) = world.run().steps
-    assert step.outcome == "foreign" and facts.alike(world.has, THEIRS), step.why
+    assert step.outcome == "foreign" and pod_resources.alike(world.has, THEIRS), step.why
 
 
 def test_what_is_refused_is_not_put_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from roles.pod_resize.ability import GATE, Ability, NodeAbility
+from roles.pod_resize.abilities import GATE, Ability, NodeAbility
 from roles.pod_resize.cgroup import Held
 from roles.pod_resize.model import DesiredResources
 

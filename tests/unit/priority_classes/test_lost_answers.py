@@ -20,8 +20,8 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo, RunRecord, Unrecorded
 from roles.priority_classes import CAPABILITY
-from roles.priority_classes import plan as planning
 from roles.priority_classes import write as writing
+from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
 from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
@@ -45,7 +45,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]
 def run(server: Server, **data: Any) -> ObjectRun:
     """Carried out to its end."""
     desired = wanted(**data)
-    plan = planning.make(desired, cluster(*(copy.deepcopy(item) for item in server.objects.values())))
+    plan = plan_classes(desired, cluster(*(copy.deepcopy(item) for item in server.objects.values())))
     assert plan.refusals == [] and len(plan.actions) == 1
     info = RunInfo("r1", "ann@desk", "", "pyinfra", "d", "2026-01-01T00:00:00Z")
     keeper = cast("Any", Keeper())

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from roles.engine.transaction.refusal import Refusal
-from roles.priority_classes.model import DesiredClasses, read
+from roles.priority_classes.model import DesiredClasses, read_classes
 from tests.unit.priority_classes.world import wanted
 
 
 def refused(**data: Any) -> str:
     with pytest.raises(Refusal) as caught:
-        read([("cp1", data.get)])
+        read_classes([("cp1", data.get)])
     return str(caught.value)
 
 
@@ -156,10 +156,10 @@ def test_the_hosts_agree_or_are_silent() -> None:
     some: dict[str, Any] = {"priority_classes": {"a": 1}}
     none: dict[str, Any] = {}
     other: dict[str, Any] = {"priority_classes": {"a": 2}}
-    assert read([("w1", none.get), ("cp1", some.get), ("cp2", some.get)]) == wanted(priority_classes={"a": 1})
-    assert read([("w1", none.get), ("cp1", {"prune": True}.get)]) is None
+    assert read_classes([("w1", none.get), ("cp1", some.get), ("cp2", some.get)]) == wanted(priority_classes={"a": 1})
+    assert read_classes([("w1", none.get), ("cp1", {"prune": True}.get)]) is None
     with pytest.raises(Refusal, match=r"priority_classes is not the same on w2 and on cp1; .*group_data/all.py"):
-        read([("cp1", some.get), ("w2", other.get)])
+        read_classes([("cp1", some.get), ("w2", other.get)])
 
 
 def test_dropped_is_only_what_the_data_could_have_had() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roles.engine.object_changes.api_object import class_of, diff, managers
 from roles.engine.object_changes.planned import ObjectPlan
 from roles.priority_classes.class_facts import LiveClasses, is_ours
-from roles.priority_classes.plan import Action, assignment, make
+from roles.priority_classes.plan import Action, assignment, plan_classes
 from tests.unit.priority_classes.world import applied, cluster, entry, owned, pod, priority_class, wanted, workload
 
 names = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)
@@ -30,7 +30,7 @@ data = st.dictionaries(names, fields, max_size=4)
 
 
 def planned(live: LiveClasses, **values: Any) -> ObjectPlan[Action]:
-    return make(wanted(**values), live)
+    return plan_classes(wanted(**values), live)
 
 
 def whats(plan: ObjectPlan[Action]) -> list[tuple[str, str]]:
@@ -41,7 +41,7 @@ def whats(plan: ObjectPlan[Action]) -> list[tuple[str, str]]:
 @given(data)
 def test_what_was_applied_is_not_planned_again(classes: dict[str, Any]) -> None:
     desired = wanted(priority_classes=classes)
-    plan = make(desired, cluster(*(applied(item) for item in desired.classes)))
+    plan = plan_classes(desired, cluster(*(applied(item) for item in desired.classes)))
     assert whats(plan) == [] and len(plan.unchanged) == len(classes)
 
 
@@ -49,13 +49,13 @@ def test_what_was_applied_is_not_planned_again(classes: dict[str, Any]) -> None:
 def test_from_any_state_of_daytwo_to_any_other_it_is_one_run(before: dict[str, Any], after: dict[str, Any]) -> None:
     desired = wanted(priority_classes=after, replace=True, prune=True)
     live = cluster(*(applied(item) for item in wanted(priority_classes=before).classes))
-    plan = make(desired, live)
+    plan = plan_classes(desired, live)
     assert not plan.refusals and not plan.kept
     left = {name: found for name, found in live.classes.items() if f"PriorityClass {name}" not in {action.name for action in plan.actions}}
     assert set(left) <= set(after)
     there = {**left, **{action.wanted.name: applied(action.wanted) for action in plan.actions if action.wanted}}
     assert set(there) == set(after)
-    assert whats(make(desired, cluster(*there.values()))) == []
+    assert whats(plan_classes(desired, cluster(*there.values()))) == []
 
 
 @given(data, data)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from roles.engine.object_changes import api_object
-from roles.engine.object_changes import workload as rollout
+from roles.engine.object_changes import api_object, workload_rollout
 from roles.engine.transaction.object_record import planned
-from roles.priority_classes import plan as planning
 from roles.priority_classes.fields import changed
+from roles.priority_classes.plan import plan_classes
 from tests.unit.priority_classes.world import cluster, pod, priority_class, wanted, workload
 
 SECRET = "hunter2-of-the-shop"
@@ -24,7 +23,7 @@ def _with_secrets() -> dict[str, object]:
 
 def test_of_a_workload_the_one_field_that_changes_is_kept() -> None:
     live = cluster(priority_class("web", 5), priority_class("old", 4), Deployment=[_with_secrets()])
-    plan = planning.make(wanted(workloads={"shop/deployment/web": "web"}), live)
+    plan = plan_classes(wanted(workloads={"shop/deployment/web": "web"}), live)
     (action,) = plan.actions
     event = planned("r1", 1, action.name, action.what, action.summary, changed(action), {"path": action.path})
     path = ["spec", "template", "spec", "priorityClassName"]
@@ -34,26 +33,26 @@ def test_of_a_workload_the_one_field_that_changes_is_kept() -> None:
 
 
 def test_of_a_class_the_fields_that_change_are_kept() -> None:
-    plan = planning.make(wanted(priority_classes={"web": {"value": 5, "description": "new"}}), cluster(priority_class("web", 5)))
+    plan = plan_classes(wanted(priority_classes={"web": {"value": 5, "description": "new"}}), cluster(priority_class("web", 5)))
     assert changed(plan.actions[0]) == [{"path": ["description"], "before": None, "after": "new"}]
 
 
 def test_of_a_class_that_comes_or_goes_all_fields_are_kept() -> None:
     live = cluster(priority_class("web", 5, description="old", labels={"team": "shop"}))
-    (gone,) = planning.make(wanted(priority_classes={}, prune=True), live).actions
+    (gone,) = plan_classes(wanted(priority_classes={}, prune=True), live).actions
     fields = {".".join(field["path"]): (field["before"], field["after"]) for field in changed(gone)}
     assert fields == {
         "value": (5, None), "preemptionPolicy": ("PreemptLowerPriority", None), "description": ("old", None),
         "metadata.labels.team": ("shop", None),
     }  # fmt: skip
-    (replaced,) = planning.make(wanted(priority_classes={"web": {"value": 6, "description": "old"}}, replace=True), live).actions
+    (replaced,) = plan_classes(wanted(priority_classes={"web": {"value": 6, "description": "old"}}, replace=True), live).actions
     fields = {".".join(field["path"]): (field["before"], field["after"]) for field in changed(replaced)}
     assert fields["value"] == (5, 6) and fields["description"] == ("old", "old") and fields["metadata.labels.team"] == ("shop", None)
 
 
 def test_a_field_that_looks_like_a_secret_is_masked() -> None:
     wish = wanted(priority_classes={"web": {"value": 5, "annotations": {"api-token": SECRET}}})
-    (action,) = planning.make(wish, cluster(priority_class("web", 5))).actions
+    (action,) = plan_classes(wish, cluster(priority_class("web", 5))).actions
     event = planned("r1", 1, action.name, action.what, action.summary, changed(action), {"path": action.path})
     assert SECRET not in json.dumps(event) and event["fields"][0]["masked"] and "<masked sha256:" in event["fields"][0]["after"]
 
@@ -72,5 +71,5 @@ def test_what_containers_said_is_masked_where_it_comes_in() -> None:
     ended = pod("web-1", "web")
     state = {"waiting": {"reason": "CrashLoopBackOff", "message": f"cannot log in: password={SECRET}"}}
     ended["status"]["containerStatuses"] = [{"name": "c", "state": state}]
-    (line,) = rollout.complaints(workload("Deployment", "web"), [ended])
+    (line,) = workload_rollout.complaints(workload("Deployment", "web"), [ended])
     assert "cannot log in: password=<masked sha256:" in line and SECRET not in line

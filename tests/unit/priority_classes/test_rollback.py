@@ -24,10 +24,8 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY, fields, way_back
-from roles.priority_classes import plan as planning
-from roles.priority_classes import write as writing
-from roles.priority_classes.plan import Action
+from roles.priority_classes import CAPABILITY, fields, way_back, write
+from roles.priority_classes.plan import Action, plan_classes
 from roles.priority_classes.write import Writer, read_live
 from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server
@@ -42,7 +40,7 @@ _runs = itertools.count(1)
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, rolling, writing):
+    for module in (locked_run, rolling, write):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
@@ -66,7 +64,7 @@ def carry_out(server: Server, plan: ObjectPlan[Action], force: bool = False) -> 
 
 def run(server: Server, **data: Any) -> ObjectsRecord:
     desired = wanted(**data)
-    return carry_out(server, planning.make(desired, live(server)), desired.force)
+    return carry_out(server, plan_classes(desired, live(server)), desired.force)
 
 
 def live(server: Server) -> Any:
@@ -74,7 +72,7 @@ def live(server: Server) -> Any:
 
 
 def back(server: Server, record: ObjectsRecord, *, force: bool = False) -> ObjectPlan[Action]:
-    return way_back.make(record, live(server), force=force, rollout_seconds=30)
+    return way_back.plan_way_back(record, live(server), force=force, rollout_seconds=30)
 
 
 def undone(server: Server, record: ObjectsRecord, *, force: bool = False) -> ObjectsRecord:

@@ -17,10 +17,9 @@ from roles.engine.object_changes.session import Session
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY
-from roles.priority_classes import plan as planning
-from roles.priority_classes import write as writing
-from roles.priority_classes.model import read
+from roles.priority_classes import CAPABILITY, write
+from roles.priority_classes.model import read_classes
+from roles.priority_classes.plan import plan_classes
 from roles.priority_classes.write import Writer
 from tests.unit.clock import Clock
 from tests.unit.priority_classes.apiserver import Keeper, Server, first, lost_answers
@@ -35,7 +34,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
-    for module in (locked_run, rolling, writing):
+    for module in (locked_run, rolling, write):
         monkeypatch.setattr(module, "show", lambda text: None)
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     yield
@@ -83,9 +82,9 @@ def owner(manager: str) -> dict[str, Any]:
 
 def assign(server: Cluster) -> ObjectRun:
     live = cluster(*(server.objects[f"{CLASSES}/{name}"] for name in ("low", "high")), Deployment=[dict(server.objects[WEB])])
-    desired = read([("cp1", {"workloads": {"default/deployment/web": "high"}, "force": True, "rollout_timeout": 30}.get)])
+    desired = read_classes([("cp1", {"workloads": {"default/deployment/web": "high"}, "force": True, "rollout_timeout": 30}.get)])
     assert desired is not None
-    plan = planning.make(desired, live)
+    plan = plan_classes(desired, live)
     assert plan.refusals == [] and len(plan.actions) == 1
     keeper = cast("Any", Keeper())
     fleet = Fleet([keeper], [], [], [keeper])

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from roles.priority_classes.class_facts import LiveClasses
-from roles.priority_classes.model import DesiredClasses, PriorityClass, read
+from roles.priority_classes.model import DesiredClasses, PriorityClass, read_classes
 
 
 def wanted(**data: Any) -> DesiredClasses:
-    found = read([("cp1", data.get)])
+    found = read_classes([("cp1", data.get)])
     assert found is not None
     return found
 

@@ -12,7 +12,7 @@ import pytest
 
 from roles.engine import control_plane, kubelet
 from roles.engine.bridge.hosts import Answer, Remote
-from roles.engine.node import parse as observe
+from roles.engine.node import parse
 from roles.engine.node.model import Observation
 from roles.engine.proof.cluster import NoApi
 from roles.engine.proof.versions import Looked, of_kubelet, with_versions
@@ -26,7 +26,7 @@ NOW = 1700000000
 
 def seen() -> Observation:
     lines = node.answer(manifests=MANIFESTS, components=COMPONENTS)
-    return observe("n1", [line for line in lines if not line.startswith("version ")])
+    return parse("n1", [line for line in lines if not line.startswith("version ")])
 
 
 def node_object(version: str, beat: float = NOW) -> dict[str, Any]:

@@ -64,11 +64,11 @@ def test_the_most_patient_host_counts_and_the_next_run_begins_anew() -> None:
 
 
 def test_a_run_has_one_patience() -> None:
-    assert options.read([Host("a", patience="4"), Host("b", patience=4)]).patience == 4  # type: ignore[list-item]
+    assert options.read_options([Host("a", patience="4"), Host("b", patience=4)]).patience == 4  # type: ignore[list-item]
     with pytest.raises(DeployError, match="b: patience is not the same as on a"):
-        options.read([Host("a", patience=4), Host("b")])  # type: ignore[list-item]
+        options.read_options([Host("a", patience=4), Host("b")])  # type: ignore[list-item]
     with pytest.raises(DeployError, match="a: patience='slow' is not a number from 1 to 100"):
-        options.read([Host("a", patience="slow")])  # type: ignore[list-item]
+        options.read_options([Host("a", patience="slow")])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(("kind", "start", "confirm"), [("kubelet", 90, 210), ("static-pod", 240, 360)])

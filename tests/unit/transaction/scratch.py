@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TypeVar
 
-from roles.engine.transaction import change_script as bundle
+from roles.engine.transaction import change_script
 from roles.engine.transaction.change_script import Holder
 from roles.engine.transaction.model import Change, FileEdit
 
@@ -131,7 +131,7 @@ class Scratch:
         for folder in (self.home, self.home / "active", self.here.parent, self.here, self.here / "after"):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o700)
-        for name, data in bundle.contents(self.change, self.holder, {}, str(self.home), str(self.root / "systemd")).items():
+        for name, data in change_script.contents(self.change, self.holder, {}, str(self.home), str(self.root / "systemd")).items():
             path = self.here / name
             path.write_bytes(self._stand_in(data) if name == "change.sh" else data)
             path.chmod(0o600)

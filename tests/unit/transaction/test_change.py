@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.engine.node.look import rendered
-from roles.engine.transaction import change_script as bundle
-from roles.engine.transaction import report
+from roles.engine.transaction import change_script, report
 from roles.engine.transaction.change_script import Holder, render, stage_script
 from roles.engine.transaction.model import Change, FileEdit, cmdline_sha256
 
@@ -64,7 +63,7 @@ def test_the_script_is_named_where_it_stays(tmp_path: Path, there: set[str], nam
         found.parent.mkdir(parents=True)
         found.touch()
     told = subprocess.run(
-        ["sh", "-c", f'echo "{bundle.script(KUBELET.id, str(tmp_path))}"'], capture_output=True, text=True, check=True
+        ["sh", "-c", f'echo "{change_script.script(KUBELET.id, str(tmp_path))}"'], capture_output=True, text=True, check=True
     ).stdout
     assert told == f"{tmp_path}/{named}/{KUBELET.id}/change.sh\n"
 

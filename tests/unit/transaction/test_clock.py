@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import change_script as bundle
+from roles.engine.transaction import change_script
 from roles.engine.transaction.change_script import render
 from roles.engine.transaction.model import Change
 from tests.unit.transaction.scratch import BAD, Scratch
@@ -132,7 +132,7 @@ def clocks(script: str) -> list[str]:
 def test_the_script_reads_no_wall_clock(change: Change) -> None:
     text = render(change)
     assert clocks(text) == []
-    assert clocks(bundle.boot_files("kubelet.service")["recover.sh"].decode()) == []
+    assert clocks(change_script.boot_files("kubelet.service")["recover.sh"].decode()) == []
     lines = text.splitlines(keepends=True)
     for planted in CLOCKS.values():
         assert clocks("".join([*lines[:100], planted + "\n", *lines[100:]])) != [], planted

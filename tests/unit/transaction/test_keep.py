@@ -14,7 +14,7 @@ from roles.engine.scripts import templates
 from roles.engine.transaction.change_script import Holder, keep_script
 from roles.engine.transaction.inflight import in_flight
 from roles.engine.transaction.record import RunInfo, cluster_record, end_record
-from roles.history import plan as planning
+from roles.history import plan
 from roles.history.facts import parse, question
 
 INFO = RunInfo("r20260101-000000-aaaa", "ann@desk", "", "pyinfra inv 'it''s' $HOME `x`", "d" * 64, "2026-01-01T00:00:00Z")
@@ -48,8 +48,8 @@ def test_it_is_kept_and_read_back(tmp_path: Path) -> None:
     assert found.of_cluster and (found.state, found.run, found.order, found.component) == ("confirmed", INFO.id, 7, "kubelet-config")
     assert found.number == 1 and found.why_unusable is None
     assert found.plan["fields"] == FIELDS and found.plan["command"] == INFO.command and found.end is not None
-    assert planning.of_cluster([found]) == {"kubelet-config": [(NAME, FIELDS)]}
-    assert planning.newest({"cp1": [found]}) == (INFO.id,)
+    assert plan.of_cluster([found]) == {"kubelet-config": [(NAME, FIELDS)]}
+    assert plan.newest({"cp1": [found]}) == (INFO.id,)
 
 
 def test_lines_are_added_behind_what_is_kept(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_one_that_was_begun_is_undone_too() -> None:
     state = base64.b64encode(b"state=staged\n").decode()
     record = base64.b64encode(json.dumps(PLANNED).encode()).decode()
     (found,) = parse("cp1", ["daytwo 1", "clock 5 b", f"change {NAME} {state}= = {record}=", "end"])
-    assert planning.to_undo({"cp1": [found]}, [INFO.id]) == [found]
-    assert planning.newest({"cp1": [found]}) == (), "but it is no run that did something"
+    assert plan.changes_to_undo({"cp1": [found]}, [INFO.id]) == [found]
+    assert plan.newest({"cp1": [found]}) == (), "but it is no run that did something"
 
 
 def test_no_room_is_told(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.engine.transaction import change_script as bundle
-from roles.engine.transaction import model
+from roles.engine.transaction import change_script, model
 from roles.engine.transaction.change_script import uninstall_script
 from roles.engine.transaction.model import FileEdit
 from tests.unit.transaction.disk import strace_works
@@ -210,7 +209,7 @@ def test_a_kubelet_that_could_not_be_kept_waiting_is_restarted(tmp_path: Path, u
 
 
 def test_the_timer_is_what_the_unit_at_boot_starts_where_it_fails() -> None:
-    files = {name: text.decode() for name, text in bundle.boot_files("kubelet.service", "/var/lib/daytwo").items()}
+    files = {name: text.decode() for name, text in change_script.boot_files("kubelet.service", "/var/lib/daytwo").items()}
     assert "OnFailure=daytwo-recover.timer\n" in files["daytwo-recover.service"]
     assert "Before=kubelet.service\n" in files["daytwo-recover.service"]
     assert "RequiresMountsFor" not in files["daytwo-recover.service"], "one that cannot be mounted would keep all from being put back"

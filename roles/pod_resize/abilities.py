@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.pod_resize.resources import NO_RESTART, Object, Resources, changed, policy, qos_of
+from roles.pod_resize.pod_resources import NO_RESTART, Object, Resources, changed, policy, qos_of
 
 GATE = "InPlacePodVerticalScaling"
 #: Exceptions from what static policies rule out (both alpha, 1.32 and 1.34 or later).

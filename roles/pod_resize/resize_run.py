@@ -13,10 +13,10 @@ from roles.engine.object_changes import LOOK_AGAIN, Foreign, NotDone, Object, Re
 from roles.engine.rollout import ClusterStep, Fields, Stage
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject, ObjectsRecord
-from roles.pod_resize import resources as facts
+from roles.pod_resize import pod_resources
 from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
-from roles.pod_resize.template import Template
+from roles.pod_resize.templates import Template
 
 # Seconds: a template is put back beside a controller that writes the workload's status all the time.
 CONFLICTS = 30.0
@@ -133,9 +133,9 @@ class TemplateUpdate:
         pods = [
             pod
             for pod in self.rolling.pods_of(template.kind, template.namespace, template.uid)
-            if not pod["metadata"].get("deletionTimestamp") and not facts.is_over(pod)
+            if not pod["metadata"].get("deletionTimestamp") and not pod_resources.is_over(pod)
         ]
-        wrong = [facts.where(pod) for pod in pods if not template.is_new(pod)]
+        wrong = [pod_resources.where(pod) for pod in pods if not template.is_new(pod)]
         if wrong:
             raise NotDone(f"it is rolled out, and {', '.join(wrong)} have other resources than it says: an admission webhook changes them")
         return f"rolled out; its {len(pods)} pods have it, read back{'; ' if left else ''}{left}"
@@ -174,6 +174,6 @@ def _step(one: ChangedObject) -> PodStep:
     return PodStep(str(one.about["namespace"]), str(one.about["pod"]), str(one.about["uid"]), str(one.about["node"]), changes)
 
 
-def of_template(changed: ChangedObject, side: str) -> dict[str, facts.Resources]:
+def of_template(changed: ChangedObject, side: str) -> dict[str, pod_resources.Resources]:
     """What a recorded change of a template had, by container: `side` is before or after."""
     return {field.path[4]: dict(getattr(field, side)) for field in changed.fields}

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roles.engine.object_changes import Object
-from roles.engine.object_changes import workload as rollout
-from roles.pod_resize import resources as facts
-from roles.pod_resize.resources import KINDS, RESOURCES, Resources
+from roles.engine.object_changes import Object, workload_rollout
+from roles.pod_resize import pod_resources
+from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Template:
 
     @property
     def name(self) -> str:
-        return f"{self.kind} {facts.where(self.item)}"
+        return f"{self.kind} {pod_resources.where(self.item)}"
 
     @property
     def namespace(self) -> str:
@@ -53,7 +52,7 @@ class Template:
             for kind in KINDS:
                 for resource in RESOURCES:
                     old, new = (before.get(kind) or {}).get(resource), (after.get(kind) or {}).get(resource)
-                    if not facts.same(old, new):
+                    if not pod_resources.same(old, new):
                         values.setdefault(kind, {})[resource] = new
             if values:
                 entries.append({"name": name, "resources": values})
@@ -65,18 +64,21 @@ class Template:
         other = [
             f"{name}: {one}"
             for name, wanted in self.after.items()
-            for one in facts.differences(of(found).get(name) or {}, wanted)
+            for one in pod_resources.differences(of(found).get(name) or {}, wanted)
         ]  # fmt: skip
         return f"its template was changed by somebody else meanwhile: {', '.join(other)}" if other else ""
 
     def is_new(self, pod: Object) -> bool:
-        return all(facts.alike(facts.of(facts.container(pod, name) or {}), defaulted(wanted)) for name, wanted in self.after.items())
+        return all(
+            pod_resources.alike(pod_resources.of(pod_resources.container(pod, name) or {}), defaulted(wanted))
+            for name, wanted in self.after.items()
+        )
 
 
 def of(item: Object) -> dict[str, dict[str, dict[str, str]]]:
     """CPU and memory of the containers of a workload's template."""
     spec = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
-    return {str(one.get("name")): facts.of(one) for one in spec.get("containers") or ()}
+    return {str(one.get("name")): pod_resources.of(one) for one in spec.get("containers") or ()}
 
 
 def defaulted(resources: Resources) -> dict[str, dict[str, str]]:
@@ -90,22 +92,22 @@ def update(kind: str, item: Object, path: str, wanted: Mapping[str, Resources], 
     """The change that makes the template say what the pods have; None where it does already."""
     there = of(item)
     before = {name: there.get(name) or {} for name in wanted}
-    if all(facts.alike(defaulted(before[name]), defaulted(resources)) for name, resources in wanted.items()):
+    if all(pod_resources.alike(defaulted(before[name]), defaulted(resources)) for name, resources in wanted.items()):
         return None
     return Template(kind, item, path, before, dict(wanted), timeout)
 
 
 def recreates(kind: str, item: Object, count: int) -> str:
-    return f"re-creates all its pods, {count} of them ({rollout.how_it_rolls(kind, item)}): Kubernetes makes pods anew from a new template"
+    return f"re-creates all its pods, {count} of them ({workload_rollout.how_it_rolls(kind, item)}): a new template recreates pods"
 
 
 def changed_since(item: Object, before: Mapping[str, Resources], after: Mapping[str, Resources]) -> str | None:
     """Why setting a template back would undo somebody else's change; None where it has what a run set, or what was there before it."""
     there = of(item)
     other = [
-        f"{name}: {facts.told(there.get(name) or {})}"
+        f"{name}: {pod_resources.told(there.get(name) or {})}"
         for name in before
-        if not any(facts.alike(there.get(name) or {}, known.get(name) or {}) for known in (before, after))
+        if not any(pod_resources.alike(there.get(name) or {}, known.get(name) or {}) for known in (before, after))
     ]
     if not other:
         return None
