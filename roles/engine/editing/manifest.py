@@ -55,7 +55,7 @@ class ManifestPod:
 def read(data: bytes) -> ManifestPod:
     """The pod of a manifest. Raises FormatError for what is no pod."""
     content = yaml_text.load(data)
-    if content.get("kind") != "ManifestPod":
+    if content.get("kind") != "Pod":
         raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
     metadata = _map(content, "metadata")
     containers = tuple(
