@@ -46,7 +46,7 @@ def test_the_schema_is_the_models() -> None:
 def test_the_document_is_what_the_schema_describes() -> None:
     told, described = json.loads(fleet()[0].model_dump_json()), json.loads(SCHEMA.read_text())
     assert set(told) == set(described["properties"])
-    for name, key in (("Finding", "findings"), ("Node", "nodes")):
+    for name, key in (("Finding", "findings"), ("NodeReport", "nodes")):
         assert set(told[key][0]) == set(described["$defs"][name]["properties"])
     assert Report.model_validate(told) == fleet()[0]
     kinds = described["$defs"]["Finding"]["properties"]["kind"]["enum"]
