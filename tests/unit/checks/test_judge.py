@@ -93,7 +93,7 @@ POD = node.manifest("web")
         (evidence(manifests={"web.yaml": b"kind: [Pod"}), "manifests-pods", r"web\.yaml"),
         (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", "all make the pod"),
         (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", "makes a kube-scheduler, and none runs"),
-        (with_change("revert-failed"), "changes-settled", "revert-failed: its node tries again"),
+        (with_change("revert-failed"), "changes-settled", "revert-failed: its node retries the revert"),
     ],
 )  # fmt: skip
 def test_a_fault_fails_exactly_the_check_that_names_it(found: Evidence, check: str, why: str) -> None:
