@@ -141,7 +141,7 @@ def test_without_the_api_what_it_would_tell_is_unknown_and_all_else_is_judged() 
         "node-ready",
     }
     # Gates are held to the files and the command line then.
-    assert told["kubelet-gates"] == ("fail", "kubelet: A is absent where it is set, wanted true")
+    assert told["kubelet-gates"] == ("fail", "kubelet: A is absent in its flags and files, wanted true")
 
 
 def test_without_the_api_a_file_that_is_newer_than_the_process_tells_that_it_was_not_read() -> None:
