@@ -114,7 +114,6 @@ NOT_YET = {
     "roles/pod_resize/probe.py",
     "roles/pod_resize/resize_deploy.py",
     "roles/pod_resize/templates.py",
-    "roles/engine/bridge/hosts.py",
     "roles/engine/rollout/report.py",
     "roles/engine/node_changes/run.py",
     "templates/audit.html.j2",
