@@ -386,7 +386,7 @@ def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> No
         told = run.end()
         assert told.code == 1, told.all
         assert "a file could not be restored" in row(told, node, "revert-failed")
-        assert f"MEND BY HAND on {node.name}" in told.out
+        assert f"REPAIR BY HAND on {node.name}" in told.out
         change = node.change()
         status = pyinfra("status", "-y")
         assert f"change {change} is revert-failed: its node retries the revert" in status.out
@@ -889,7 +889,7 @@ def test_the_error_shows_why_with_the_api_down_too(lab: Lab) -> None:
     told = pyinfra("feature_gates", *bad(node, components="kube-apiserver"))
     assert told.code == 1, told.all
     row(told, node, "reverted", "kube-apiserver")
-    evidence = told.out.partition(f"What {node.name} kept as evidence")[2]
+    evidence = told.out.partition(f"Evidence from {node.name} ")[2]
     assert re.search(rf"\| kube-apiserver: .*unrecognized feature gate: {UNKNOWN_GATE}", evidence), told.out
     assert re.search(r"\| journal: .*kube-apiserver", evidence), told.out
     assert node.files() == files

@@ -6,7 +6,7 @@
 
     @deploying("Feature gates", read)  # read(fleet): the desired state of each host; raises DeployError
     def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
-        return change_nodes("feature gates", fleet, gates)  # the engine: nodes.py
+        return change_nodes("feature gates", fleet, gates)  # the engine: roles/engine/node_changes
 
 The work is done once for the whole run, in the turn of the first host. If it refuses, pyinfra stops before it writes to any node.
 """
