@@ -75,7 +75,6 @@ NOT_YET = {
     "roles/feature_gates/refresh.py",
     "roles/feature_gates/reported_gates.py",
     "roles/feature_gates/verdict.py",
-    "roles/engine/files.py",
     "roles/engine/editing/flags.py",
     "roles/engine/editing/kubelet_config.py",
     "roles/engine/editing/unit.py",
