@@ -207,12 +207,12 @@ def _is_revoked(path: str, blob: bytes) -> bool:
             return lists_key(data.decode("utf-8", "surrogateescape"), blob)
         kind = blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii", "replace")
         line = f"{kind} {base64.b64encode(blob).decode()}\n"
-        asked = subprocess.run(
+        query = subprocess.run(
             ["ssh-keygen", "-Q", "-f", path, "/dev/stdin"], input=line, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return True
-    return asked.returncode != 0
+    return query.returncode != 0
 
 
 def note(rules: Rules, key: paramiko.PKey) -> None:
@@ -226,8 +226,8 @@ def note(rules: Rules, key: paramiko.PKey) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "ab") as file:
             size = os.fstat(descriptor).st_size
-            begun = b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
-            file.write(begun + f"{name} {key.get_name()} {key.get_base64()}\n".encode())
+            separator = b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
+            file.write(separator + f"{name} {key.get_name()} {key.get_base64()}\n".encode())
     except OSError as error:
         pyinfra.logger.warning("%s: the host key of %s could not be saved: %s", path, rules.name, error.strerror)
     else:

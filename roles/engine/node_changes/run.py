@@ -156,7 +156,7 @@ class NodeRun(LockedRun):
         self._keep(self._cluster_id(step), state, [planned, ended] if ended else [planned])
 
     def _carry_out(self, step: NodeStep) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         show(f"\n[{step.order}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
         own = current_task()
         try:
@@ -174,7 +174,7 @@ class NodeRun(LockedRun):
         except Exception as error:
             step.outcome = "unknown" if step.touched else step.outcome
             step.why = str(error) or repr(error)
-        step.seconds = time.monotonic() - begun
+        step.seconds = time.monotonic() - started
         self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
         if step.outcome != "confirmed":
             self.failed.append(step)
@@ -188,7 +188,7 @@ class NodeRun(LockedRun):
         """Write the change to the node, apply it, prove it, and let the node confirm or revert it."""
         change = step.change
         remote = self._remotes[change.node]
-        begun = time.monotonic()
+        started = time.monotonic()
         feed: Feed = Feed()
         proof: Proof | None = None
 
@@ -203,7 +203,7 @@ class NodeRun(LockedRun):
             elif line == "verdict?":
                 step.status = report.parse(lines)
                 proof = self._prove(step, step.status)
-                feed.put(_verdict(step, proof, time.monotonic() - begun))
+                feed.put(_verdict(step, proof, time.monotonic() - started))
                 feed.put(None)
             else:
                 lines.append(line)
@@ -220,7 +220,7 @@ class NodeRun(LockedRun):
             verb = (
                 f"detached revert {_quoted(_refusal(proof))}"
                 if proof.problems
-                else f"confirm {_encoded(step, proof, time.monotonic() - begun)}"
+                else f"confirm {_encoded(step, proof, time.monotonic() - started)}"
             )
             status = self._ask(remote, f'sh "{script(change.id)}" {verb}', budget, on_line, again=f'sh "{script(change.id)}" status')
         if status.state in ("applied", "applying", "reverting", "lost"):
@@ -239,7 +239,7 @@ class NodeRun(LockedRun):
             return
         step.why = status.reason + (f" [{telling}]" if telling and telling not in status.reason else "")
         if step.outcome not in ("refused", "unknown"):
-            step.seconds = time.monotonic() - begun
+            step.seconds = time.monotonic() - started
             encoded = base64.b64encode(json.dumps(self._end_of(step)).encode()).decode()
             with contextlib.suppress(RemoteError):
                 remote.run(f'sh "{script(change.id)}" record {encoded}', timeout=patient(CONFIRM_SECONDS))

@@ -1,7 +1,7 @@
 """The common frame of every deploy: check data keys, refuse unreachable hosts, read its data, work once, end with the result.
 
-    @deploying("Audit", one(Asked))
-    def audit(fleet: Fleet, asked: Asked) -> int:
+    @deploying("Audit", one(AuditOptions))
+    def audit(fleet: Fleet, options: AuditOptions) -> int:
         \"\"\"Show what is wrong on the nodes of the run.\"\"\"
 
     @deploying("Feature gates", read)  # read(fleet): the desired state of each host; raises DeployError

@@ -182,7 +182,7 @@ class LockedRun:
 
     def _write(self, step: ClusterStep, order: int, number: str = "") -> None:
         """Carry out one step, recorded before and after. `number` is shown before its name."""
-        begun = time.monotonic()
+        started = time.monotonic()
         planned: dict[str, Any] = {}
         show(f"\n{number}{step.name}: {step.summary}")
 
@@ -204,7 +204,7 @@ class LockedRun:
         except Exception as error:
             step.outcome = getattr(error, "outcome", step.outcome)
             step.why = f"an internal error of daytwo: {error!r}" if isinstance(error, _OWN) else str(error) or repr(error)
-        step.seconds = time.monotonic() - begun
+        step.seconds = time.monotonic() - started
         show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
         if step.outcome != self.success:
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"

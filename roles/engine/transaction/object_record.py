@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.transaction.mask import mask, mask_text
-from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, begun, is_secret, now
+from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, first_fields, is_secret, now
 
 
 def kind_of_run(capability: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def first_line(
     info: RunInfo, change: str, node: str, capability: str, about: Mapping[str, Any], summary: str, undoes: str
 ) -> dict[str, Any]:
     """`node` is the node that keeps the record; `undoes` is the record that this run undoes, or ""."""
-    return {**begun(info, 1, change, undoes), **kind_of_run(capability, about), "node": node, "summary": mask_text(summary)}
+    return {**first_fields(info, 1, change, undoes), **kind_of_run(capability, about), "node": node, "summary": mask_text(summary)}
 
 
 def planned(

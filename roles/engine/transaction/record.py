@@ -106,7 +106,7 @@ def _swapped(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any
 CLUSTER_KIND, OBJECTS_KIND = "configmap", "objects"
 
 
-def begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
+def first_fields(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
     """The first fields in the record of every change. `undoes` is the change that this one undoes, or ""."""
     return {
         "event": "plan",
@@ -130,7 +130,7 @@ def cluster_record(
     """A change of the cluster itself, before it is written. `node` is the node that keeps the record, `component` the object, `fields` its
     values that change: {"path": [...], "before": ..., "after": ...}, None if there is no value."""
     return {
-        **begun(info, order, change, undoes),
+        **first_fields(info, order, change, undoes),
         "node": node,
         "component": component,
         "kind": CLUSTER_KIND,
@@ -142,7 +142,7 @@ def cluster_record(
 def plan_record(info: RunInfo, order: int, change: Change, effective: Effective, undoes: str = "") -> dict[str, Any]:
     """A change before it is applied, without the content of files. `undoes` is the change that this one undoes, or ""."""
     return {
-        **begun(info, order, change.id, undoes),
+        **first_fields(info, order, change.id, undoes),
         "node": change.node,
         "component": change.component,
         "kind": change.kind,
