@@ -120,7 +120,7 @@ def parse(run: str, events: Sequence[Mapping[str, Any]]) -> ObjectsRecord | None
         objects = [_object(event, outcomes) for event in events if event.get("event") == "plan" and "object" in event]
         return ObjectsRecord(run, str(first.get("change") or ""), str(first["component"]), dict(first["about"]), tuple(objects))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"the record of run {run} is incomplete ({type(error).__name__}: {error}); undo it by hand") from error
+        raise ValueError(f"the record of run {run} lacks something ({type(error).__name__}: {error}); undo it by hand") from error
 
 
 def _object(event: Mapping[str, Any], outcomes: Mapping[str, str]) -> ChangedObject:

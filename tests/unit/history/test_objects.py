@@ -82,7 +82,7 @@ def test_a_record_that_cannot_be_acted_on_says_why() -> None:
     with pytest.raises(DeployError, match=r"cp1: the record of .*a newer daytwo wrote it \(format 99"):
         to_undo(of_objects([{**LINES[0], "format": 99}, *LINES[1:]]), run=RUN)
     lost = {key: value for key, value in LINES[1].items() if key != "fields"}
-    with pytest.raises(DeployError, match=r"is incomplete .*undo it by hand"):
+    with pytest.raises(DeployError, match=r"lacks something .*undo it by hand"):
         to_undo(of_objects([LINES[0], lost]), run=RUN)
     with pytest.raises(DeployError, match=r"changed nothing that is there to be undone \(nobody's\)"):
         to_undo(of_objects(LINES[:1]), run=RUN)
