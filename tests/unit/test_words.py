@@ -113,7 +113,6 @@ NOT_YET = {
     "roles/pod_resize/probe.py",
     "roles/pod_resize/resize_deploy.py",
     "roles/pod_resize/templates.py",
-    "roles/engine/rollout/report.py",
     "templates/audit.html.j2",
     "templates/eviction_order.html.j2",
     "templates/observe.sh.j2",
