@@ -4,18 +4,18 @@ import sys
 
 from pyinfra import config
 
-# One host that fails stops the run: no later deploy file goes on as if nothing had happened.
+# A host that fails stops the run: later deploy files do not run.
 config.FAIL_PERCENT = 0
 
-# A node that does not answer must not hold a roll-out for minutes.
+# A node that does not answer must not delay a roll-out for minutes.
 config.CONNECT_TIMEOUT = 20
 
-# pyinfra forbids Python to keep what it compiled (pyinfra_cli/main.py), so that none is left of deploy files. It never is: pyinfra
-# compiles those by itself. All of roles/ would be compiled for each command. `python -B` and PYTHONDONTWRITEBYTECODE are still obeyed.
+# pyinfra switches Python's bytecode cache off (pyinfra_cli/main.py), so that deploy files leave none. They never do: pyinfra compiles
+# those itself. But each command would compile all of roles/ again. `python -B` and PYTHONDONTWRITEBYTECODE still work.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
-# Before any host is connected to: what hosts say is shown harmless, and their keys are judged as the operator's own ssh would.
-from roles.engine.bridge import host_keys, terminal  # noqa: E402 - what it compiles is to be kept
+# Before connecting to any host: make output harmless, and check host keys by the rules of the operator's own ssh.
+from roles.engine.bridge import host_keys, terminal  # noqa: E402 - its bytecode should be cached, too
 
 terminal.guard()
 host_keys.guard()

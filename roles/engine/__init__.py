@@ -1,1 +1,1 @@
-"""The machinery. Each package below has a face of its own; docs/architecture.md says which way imports run."""
+"""The engine. Each package has its own public interface; docs/architecture.md describes the direction of imports."""

@@ -9,9 +9,8 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A whole file or none, also where the machine loses power: whoever watches it never sees half of it. Others may write into the
-    folder (/tmp): what it is written to first has a name that nobody could foresee, and is never a file or a link that was there
-    already. Raises OSError."""
+    """Write a file completely or not at all, also if the machine loses power: no reader ever sees a part of it. Other users may write into
+    the folder (/tmp), so the temporary file has an unpredictable name, and is never an existing file or link. Raises OSError."""
     unfinished = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
@@ -28,7 +27,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _sync(folder: Path) -> None:
-    # A folder that may be written to and not be read cannot be synced; the file is there all the same.
+    # A folder that is writable but not readable cannot be synced; the file still exists.
     with suppress(PermissionError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

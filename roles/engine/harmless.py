@@ -1,9 +1,9 @@
-"""Text of nodes, pods and the API, made harmless for a terminal: what could steer it, or look like other text, is shown escaped. Pure.
+"""Makes text of nodes, pods and the API harmless for a terminal: it escapes what could control it, or look like other text. Pure.
 
-Escaped, as Python writes them (`\\x1b`, `\\u202e`), and never dropped: control characters of C0 and C1 (so ESC, CSI, OSC), the marks that
-turn the direction of text around (Unicode's Bidi_Control), what has no width (Default_Ignorable_Code_Point), line and paragraph separators,
-spaces other than the plain one, private and unassigned characters, halves of surrogate pairs. What is harmless already stays as it is,
-so that doing it twice changes nothing.
+It escapes, as Python does (`\\x1b`, `\\u202e`), and never drops: control characters of C0 and C1 (so ESC, CSI, OSC), marks that reverse
+the direction of text (Unicode's Bidi_Control), characters without width (Default_Ignorable_Code_Point), line and paragraph separators,
+spaces other than the plain one, private and unassigned characters, halves of surrogate pairs. Harmless text does not change, so the
+functions are idempotent.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ import json
 import re
 from typing import Any
 
-# Printable to Python, and drawn as nothing: DerivedCoreProperties.txt, Default_Ignorable_Code_Point, without those of category Cf.
+# Printable for Python, but invisible: DerivedCoreProperties.txt, Default_Ignorable_Code_Point, without those of category Cf.
 _DRAWN_AS_NOTHING = frozenset(
     [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10)]
     + [*range(0xE0100, 0xE01F0)]
 )
 _ASCII = re.compile(r"[^ -~]")
-# What click.style writes for a colour or bold, and for the end of it; no colour that could hide text on its background.
+# click.style's sequences for colours and bold, and their end; no colour that could hide text on its background.
 _COLOUR = re.compile(r"(\x1b\[(?:0|1|3[1-6])m)")
 
 
 def harmless(text: str) -> str:
-    """Several lines: line feeds and tabs stay. For text whose lines are daytwo's own; a value in it belongs through `one_line` before."""
+    """Several lines: line feeds and tabs stay. For text that daytwo formats; values in it must go through `one_line` first."""
     return "\n".join("\t".join(one_line(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
 def one_line(text: str) -> str:
-    """One line, or a part of one: line feeds and tabs are shown escaped, too. No value can look like a line of its own."""
+    """One line, or a part of one: line feeds and tabs are escaped, too. No value can look like a separate line."""
     if text.isascii():
         return _ASCII.sub(lambda found: _escaped(found[0]), text)
     return "".join(_escaped(character) for character in text)
 
 
 def coloured(text: str) -> str:
-    """As `harmless`, for what pyinfra has coloured: its colours stay."""
+    """Like `harmless`, for text that pyinfra has coloured: its colours stay."""
     return "".join(part if _COLOUR.fullmatch(part) else harmless(part) for part in _COLOUR.split(text))
 
 
 def within(text: str) -> str:
-    """A value of several lines in a list: those after its first are set off by a bar, and none of them looks like another item."""
+    """A value of several lines in a list: lines after the first begin with a bar, so none of them looks like another item."""
     return harmless(text).replace("\n", "\n    | ")
 
 
 def as_json(value: Any) -> str:
-    """A JSON document, harmless by JSON's own escapes."""
+    """A JSON document, made harmless by JSON's own escapes."""
     return json.dumps(value, indent=1).replace("\x7f", "\\u007f")
 
 

@@ -14,22 +14,22 @@ _TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 
 def _quote(value: str) -> str:
-    """A value as one POSIX sh word. Raises ValueError for one that no single line can hold."""
+    """A value as one POSIX sh word. Raises ValueError if it does not fit on one line."""
     if any(character in value for character in "\n\r\0"):
-        raise ValueError(f"{value!r} holds a line end or a NUL byte, which a script line cannot carry")
+        raise ValueError(f"{value!r} contains a line end or a NUL byte, which a line of a script cannot contain")
     return shlex.quote(value) if value else "''"
 
 
 def _quote_lines(value: str) -> str:
-    """A value with line ends as one POSIX sh word. Raises ValueError for a NUL byte, which no word can hold."""
+    """A value with line ends as one POSIX sh word. Raises ValueError for a NUL byte."""
     if "\0" in value:
-        raise ValueError(f"{value!r} holds a NUL byte, which a script cannot carry")
+        raise ValueError(f"{value!r} contains a NUL byte, which a script cannot contain")
     return shlex.quote(value) if value else "''"
 
 
 @cache
 def templates() -> jinja2.Environment:
-    """The templates of daytwo; `| sh` quotes for POSIX sh, and a name that is not given is an error."""
+    """The templates of daytwo; `| sh` quotes for POSIX sh, and an undefined name is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -45,10 +45,10 @@ def templates() -> jinja2.Environment:
 
 @cache
 def pages() -> jinja2.Environment:
-    """The same for HTML: values are escaped, and what would deceive a reader is shown escaped, too (roles/engine/harmless.py)."""
+    """The same for HTML: values are escaped, also characters that could deceive a reader (roles/engine/harmless.py)."""
     return templates().overlay(autoescape=True, finalize=_shown)
 
 
 def _shown(value: object) -> object:
-    # Markup is what a macro has made of values that came by here.
+    # Markup comes from a macro, whose values have already been escaped here.
     return harmless(value) if type(value) is str else value

@@ -1,8 +1,8 @@
-"""How many times longer than on an ordinary machine everything may take: one factor for all waits of a run.
+"""One factor for all time limits of a run: how many times longer than on an ordinary machine everything may take.
 
-A node that is emulated, or starved of processor time, does everything that another does, and is well; it only takes 10 or 50 times as
-long. What daytwo waits for with a limit of its own (an answer, a look, a start, a proof) gets so many times that limit there. What
-others decide stays: the kubelet's grace periods and back-offs, the pauses between two looks, how long a process must stay healthy.
+A node that is emulated, or short of processor time, works correctly but takes 10 or 50 times as long. The factor multiplies daytwo's own
+limits (for an answer, a survey, a start, a proof). It does not change what others decide: the kubelet's grace periods and back-offs. Nor
+does it change the pauses between two checks, and how long a process must stay healthy.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ def parse(value: object) -> float:
 
 
 def take(values: Iterable[object]) -> None:
-    """From now on this process is as patient as the most patient of the hosts' `values`; None: not set. Raises ValueError."""
+    """Set the factor of this process to the greatest of the hosts' `values`; None: not set. Raises ValueError."""
     global _factor  # noqa: PLW0603  # one process is one run
     _factor = max((parse(value) for value in values if value is not None), default=LEAST)
 
 
 def patient(seconds: float) -> float:
-    """The limit of a wait, from its limit on an ordinary machine."""
+    """A limit multiplied by the factor, from the limit on an ordinary machine."""
     return seconds * _factor
 
 
 def unless_set(seconds: float, is_set: bool) -> float:
-    """The limit that a data key gives: one that the operator set is meant as it stands, a default is stretched."""
+    """The limit of a data key: a value that the operator set counts as it is, a default is stretched."""
     return seconds if is_set else patient(seconds)
 
 
 class Deadline:
-    """The end of a wait that begins now. `seconds` are those of an ordinary machine, and become this run's: no wait that is made with this
-    can forget the factor. With `as_given` they are a limit that was stretched already, or one that an operator set."""
+    """The end of a wait that begins now. `seconds` are those of an ordinary machine and are stretched, so that no wait forgets the factor.
+    With `as_given` they are a limit that is already stretched, or that an operator set."""
 
     def __init__(self, seconds: float, *, as_given: bool = False) -> None:
         self.seconds = seconds if as_given else patient(seconds)
@@ -66,6 +66,6 @@ class Deadline:
         return self.passed >= self.seconds
 
     def pause(self, seconds: float) -> None:
-        """Between two looks: not stretched."""
-        # pyinfra's command line patches this sleep, so that other greenlets go on meanwhile.
+        """Between two checks: not stretched."""
+        # pyinfra's command line patches this sleep, so that other greenlets run meanwhile.
         time.sleep(seconds)

@@ -396,7 +396,7 @@ class Lane:
             case "SSH lost":
                 operator.cut_ssh(self.lab, self.node)
                 if case.context in (APPLY, FAILED):
-                    run.wait_for("connecting anew")
+                    run.wait_for("reconnecting, the node continues")
                 self.run(f"touch {HOME}/go")
             case "operator killed":
                 run.process.kill()

@@ -90,7 +90,7 @@ def test_a_gate_that_is_not_as_expected_is_found(lab: Lab, tmp_path: Path) -> No
     run = acceptance(lab, tmp_path, "w1 w2", "--gate", "kubelet:NoSuchGate=true")
     assert run.code == 1
     assert run.failed == {f"test_node[ssh://{node}-kubelet-gates]" for node in ("w1", "w2")}, run.output
-    assert "kubelet: NoSuchGate is absent where it is set, wanted true" in run.output
+    assert "kubelet: NoSuchGate is absent in its flags and files, wanted true" in run.output
     # Without a control-plane node nobody can say whether the node is Ready.
     assert {f"test_node[ssh://{node}-node-ready]" for node in ("w1", "w2")} <= run.skipped
 

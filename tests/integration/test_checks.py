@@ -152,7 +152,7 @@ ROUNDS: dict[str, Round] = {
         "w2": ("other-threshold", "eviction-thresholds", "evictionHard: memory.available is 49Mi, wanted 50Mi"),
     },
     "third": {
-        "cp1": ("open-change", "changes-settled", "change planted is revert-failed: its node tries again"),
+        "cp1": ("open-change", "changes-settled", "change planted is revert-failed: its node retries the revert"),
         "w1": ("other-field", "kubelet-settings", "kubelet runs with maxPods=77, wanted 110"),
         "w2": ("twins", "manifests-pods", "web-old.yaml, web.yaml in /etc/kubernetes-node/static all make the pod kube-system/planted-web"),
     },

@@ -566,7 +566,7 @@ def test_nobody_goes_without_consent_and_with_it_only_who_was_named(lab: Lab) ->
         wait_for(lambda: _ended(node) >= set(victims), "those to have gone that must")
         assert _ended(node) <= named, told.all
         [row] = [line for line in told.out.splitlines() if re.match(rf"{node.name} +evictionHard.{NODEFS} ", line)]
-        assert "went, as was announced: default/consent-" in row, told.all
+        assert "gone, as announced: default/consent-" in row, told.all
     finally:
         removed(node, scenario, own)
         lab.reset(node.name)

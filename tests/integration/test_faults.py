@@ -237,7 +237,7 @@ def free(node: Node, path: str) -> None:
     node.run(f"rm -f {path}/fill")
 
 
-WHERE = ("lay the change down", "the unit that puts back at boot", "could not stage", "could not arm", "no space")
+WHERE = ("write the change", "the unit that reverts at boot", "could not stage", "could not arm", "no space")
 
 
 @pytest.mark.slow
@@ -385,18 +385,18 @@ def test_a_target_that_becomes_read_only_before_it_is_put_back(node: Node) -> No
         node.go()
         told = run.end()
         assert told.code == 1, told.all
-        assert "a file could not be put back" in row(told, node, "revert-failed")
-        assert f"MEND BY HAND on {node.name}" in told.out
+        assert "a file could not be restored" in row(told, node, "revert-failed")
+        assert f"REPAIR BY HAND on {node.name}" in told.out
         change = node.change()
         status = pyinfra("status", "-y")
-        assert f"change {change} is revert-failed: its node tries again" in status.out
+        assert f"change {change} is revert-failed: its node retries the revert" in status.out
         refused = pyinfra("feature_gates", *wanted)
         assert refused.code == 1 and f"change {change} is revert-failed" in refused.all, refused.all
         # Where no kubelet runs, little else can be told of the node.
         node.run("systemctl stop kubelet")
         status = pyinfra("status", "-y")
         assert status.code == 1 and f"{node.name}: no kubelet runs on this node" in status.all, status.all
-        assert f"{node.name}: change {change} is revert-failed: its node tries again" in status.all, status.all
+        assert f"{node.name}: change {change} is revert-failed: its node retries the revert" in status.all, status.all
         remount(node, "rw")
         node.run(f"sh {HOME}/changes/{change}/change.sh revert")
         assert node.state(change) == "reverted" and node.leftovers() == ""
@@ -457,7 +457,7 @@ def test_a_target_that_others_change_after_it_was_placed(node: Node, config: str
     told = run.end()
     assert told.code == 1, told.all
     kept = f"{HOME}/changes/{node.change()}/foreign.1"
-    assert f"somebody else wrote {config} in mid-change, theirs is kept as {kept}" in row(told, node, "reverted")
+    assert f"somebody else wrote {config} in mid-change, their version is kept as {kept}" in row(told, node, "reverted")
     assert node.run(f"cat {kept}") == theirs
     assert node.files() == files and node.kubelet()[2:] == old[2:]
 
@@ -618,7 +618,7 @@ def test_two_operators_at_the_same_moment(node: Node, second: Node) -> None:
     told = {one.end().code: one, other.end().code: other}
     assert set(told) == {0, 1}, one.out + other.out
     holder(told[0], told[1].out)
-    assert re.search(r"holds this cluster .*it is alive; its sign of life is good for \d+ s: wait for its end", told[1].out), told[1].out
+    assert re.search(r"holds this cluster .*it is alive; its heartbeat is valid for \d+ s: wait until it ends", told[1].out), told[1].out
     changed, other_node = (node, second) if told[0] is one else (second, node)
     assert changed.effective() and not other_node.effective()
     assert other_node.run(f"ls {HOME}/active 2>/dev/null", check=False) == ""
@@ -652,7 +652,7 @@ def test_two_operators_with_other_lock_hosts(node: Node, tmp_path: Path) -> None
     assert refused.code == 1, refused.all
     told = row(refused, node, "refused")
     assert re.search(
-        r"this node is in the hands of change \S+, which is appl\w+: .*; it is put back in \d+ s; nothing was changed", told
+        r"another change is in flight on this node: \S+ is appl\w+: .*; the node reverts it in \d+ s; nothing was changed", told
     ), told
     holder(run, told)
     confirmed(run.end(), node)
@@ -671,14 +671,14 @@ def test_a_dead_holder(lab: Lab, node: Node, second: Node) -> None:
         refused = pyinfra("feature_gates", *gates(second, **more))
         assert refused.code == 1, refused.all
         assert (
-            "its operator's side is gone: look at what it left with deploys/changes.py, "
+            "its operator's side is gone: see with deploys/changes.py what it left, "
             f"then take its lock over by name: --data take_over={dead}" in refused.out
         )
         holder(run, refused.out)
         row(refused, second, "not started")
     told = pyinfra("feature_gates", *gates(second, take_over=dead))
     confirmed(told, second)
-    assert f"the cluster's lock was taken over {dead} of {me()}" in told.out
+    assert f"the cluster's lock was taken over from run {dead} of {me()}" in told.out
     undo(second)
     node.wait_for_state(change, "reverted")
     assert node.files() == files and node.kubelet()[2:] == old[2:]
@@ -801,7 +801,7 @@ def test_interrupted_twice(node: Node) -> None:
     run.send(signal.SIGINT)
     told = run.end(100)
     assert told.code == 130, told.out
-    assert "leaving at once" in told.out
+    assert "quitting now" in told.out
     node.go()
     node.wait_for_state(change, "reverted")
     assert node.files() == files and node.kubelet()[2:] == old[2:]
@@ -889,7 +889,7 @@ def test_the_error_shows_why_with_the_api_down_too(lab: Lab) -> None:
     told = pyinfra("feature_gates", *bad(node, components="kube-apiserver"))
     assert told.code == 1, told.all
     row(told, node, "reverted", "kube-apiserver")
-    evidence = told.out.partition(f"What {node.name} kept as evidence")[2]
+    evidence = told.out.partition(f"Evidence from {node.name} ")[2]
     assert re.search(rf"\| kube-apiserver: .*unrecognized feature gate: {UNKNOWN_GATE}", evidence), told.out
     assert re.search(r"\| journal: .*kube-apiserver", evidence), told.out
     assert node.files() == files

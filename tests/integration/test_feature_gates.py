@@ -415,7 +415,7 @@ def test_a_lost_connection_is_made_anew(lab: Lab) -> None:
     operator.cut_ssh(lab, "w1")
     told = run.end()
     assert told.code == 0, told.out
-    assert "connecting anew" in told.out
+    assert "reconnecting, the node continues" in told.out
     assert told.out.count("step: wait\n") == 1, "lines were told twice"
     assert re.search(rf"^w1 +kubelet +{GATE} .* confirmed ", told.out, re.MULTILINE), told.out
     absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1"))

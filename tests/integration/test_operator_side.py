@@ -69,7 +69,7 @@ def test_a_node_with_another_key_than_the_known_one_is_not_talked_to(operator: O
     told = operator.status(strict)
     said = " ".join(told.all.split())
     assert told.code != 0, told.all
-    assert "has another one: somebody else answers there" in said and f"{operator.known}:" in said, told.all
+    assert "has another one: another machine answers" in said and f"{operator.known}:" in said, told.all
     assert operator.known.read_text() == before
 
 
@@ -78,7 +78,7 @@ def test_a_node_that_is_not_known_is_taken_only_where_ssh_would(lab: Lab, operat
     operator.knows("w1", None)
     for strict in ("yes", "ask"):
         told = operator.status(strict)
-        assert told.code != 0 and f"would not take it either (StrictHostKeyChecking {strict})" in " ".join(told.all.split()), told.all
+        assert told.code != 0 and f"would refuse it too (StrictHostKeyChecking {strict})" in " ".join(told.all.split()), told.all
     assert len(operator.known.read_text().splitlines()) == len(whole.splitlines()) - 1
     told = operator.status("accept-new")
     assert told.code == 0, told.all

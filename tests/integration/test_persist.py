@@ -214,7 +214,7 @@ def test_split_brain_is_shown_and_mended(lab: Lab, in_none: World) -> None:
     dry = pyinfra("feature_gates", "--dry", *ON)
     assert dry.code == 0 and f"+  {GATE}: true" in dry.out and versions(lab) == before, dry.all
     mended = pyinfra("feature_gates", "-y", *ON)
-    assert mended.code == 0 and "0 changes on 0 nodes, and of kubeadm-config, kubelet-config" in mended.out, mended.all
+    assert mended.code == 0 and "0 changes on 0 nodes, and kubeadm-config, kubelet-config" in mended.out, mended.all
     assert kept(lab) == {CLUSTER: True, KUBELET: True} and without(texts(lab)) == in_none.before
     assert row(mended.out, KUBELET, "confirmed") and row(mended.out, CLUSTER, "confirmed")
     assert untouched(lab) == old, "something was restarted"

@@ -137,7 +137,7 @@ def test_a_node_did_not_come_back(lab: Lab, desk: Desk) -> None:
     run = Started("feature_gates", "-y", *wish, *data(only="w1"))
     run.wait_for("w1 kubelet: step: wait")
     lab.kill("w1")
-    run.wait_for("connecting anew")
+    run.wait_for("reconnecting, the node continues")
     run.send(signal.SIGINT)
     run.wait_for("halting: ")
     run.send(signal.SIGINT)

@@ -76,7 +76,7 @@ def test_a_target_that_is_mounted_late_at_boot(node: Node) -> None:
         node.lab.kill(node.name)
         node.lab.start(node.name)
         journal = "journalctl --boot --no-pager --output cat --unit daytwo-recover.service"
-        waits = f"{FLAGS_FILE}: its file system is not mounted on /etc/default; tried again"
+        waits = f"{FLAGS_FILE}: its file system is not mounted on /etc/default; the node retries"
         wait_for(lambda: waits in node.run(journal, check=False), "the unit at boot to say what it waits for", 60)
         assert node.kubelet() == (), "the kubelet did not wait"
         assert node.run("ls -A /etc/default") == "", "written to what will be covered"
@@ -135,7 +135,7 @@ def test_a_target_that_is_mounted_after_the_unit_at_boot_gave_up(node: Node) -> 
         assert told.index(f"Failed to start {DISK}") < told.index(starting), "the unit at boot did not wait for the mount"
         gave_up, began = "daytwo-recover.service: Triggering OnFailure= dependencies", "Started daytwo-recover.timer"
         assert told.index(starting) < told.index(gave_up) < told.index(began) < told.rindex(starting)
-        assert f"{FLAGS_FILE}: its file system is not mounted on /etc/default; tried again" in told
+        assert f"{FLAGS_FILE}: its file system is not mounted on /etc/default; the node retries" in told
         assert node.run("ls -A /etc/default") == "", "written to what will be covered"
         assert node.state(change) == "revert-failed"
         node.run("touch /run/go")
@@ -216,11 +216,11 @@ def test_an_edit_in_mid_change_is_kept_whole_on_a_full_disk(node: Node) -> None:
         assert told.code == 1, told.all
         change = node.change()
         kept = f"/var/lib/kubelet/.daytwo/{change}/1.theirs"
-        assert f"somebody else wrote {node.config} in mid-change, theirs is kept as {kept}" in row(told, node, "reverted")
+        assert f"somebody else wrote {node.config} in mid-change, their version is kept as {kept}" in row(told, node, "reverted")
         assert node.run(look.format(kept)) == theirs
         assert node.files() == files and node.kubelet()[2:] == old[2:]
         free(node, HOME)
         node.run(f"sh {HOME}/changes/{change}/change.sh tidy")
         kept = f"{HOME}/changes/{change}/foreign.1"
-        assert node.run(f"sha256sum <{kept}") == theirs.partition("\n")[2] and f"theirs is kept as {kept}" in node.reason(change)
+        assert node.run(f"sha256sum <{kept}") == theirs.partition("\n")[2] and f"their version is kept as {kept}" in node.reason(change)
         assert node.leftovers() == ""

@@ -1,6 +1,6 @@
-"""The one place that touches pyinfra, gevent and paramiko: hosts and their connections, tasks that wait, the terminal.
+"""The only package that uses pyinfra, gevent and paramiko: hosts and their connections, tasks that wait, the terminal.
 
-An asyncio pyinfra changes this package and no other.
+If pyinfra moves to asyncio, only this package changes.
 """
 
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Channel, ChannelException, SSHException, Transport

@@ -1,8 +1,8 @@
-"""SSH channels, as paramiko has them: what HTTP through a connection is built on."""
+"""paramiko's SSH channels: the basis of HTTP through a connection."""
 
 from paramiko import Channel, ChannelException, SSHException, Transport
 
-#: What a channel raises that has gone.
+#: The errors of a channel that is gone.
 CHANNEL_ERRORS = (OSError, EOFError, SSHException)
 
 __all__ = ["CHANNEL_ERRORS", "Channel", "ChannelException", "SSHException", "Transport"]

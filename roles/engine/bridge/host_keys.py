@@ -1,8 +1,8 @@
-"""Whom we talk to: the key of a host is judged by the rules of the operator's own ssh, at each connection; of a jump host by its own.
+"""Checks host keys by the rules of the operator's own ssh, at each connection; the key of a jump host by the rules for that host.
 
-The rules are what `ssh -G` says for this host, user and port (Match blocks, Include, tokens and the system's files are ssh's to read);
-they are applied as OpenSSH's check_host_key and verify_host_key do (sshconnect.c). pyinfra's own way knows neither the system's
-known_hosts nor RevokedHostKeys, and its default takes any key of a host that it has not seen, whatever ssh_config says.
+The rules are what `ssh -G` prints for this host, user and port (ssh itself handles Match blocks, Include, tokens and the system's files);
+they are applied like OpenSSH's check_host_key and verify_host_key (sshconnect.c). pyinfra itself knows neither the system's known_hosts
+nor RevokedHostKeys, and by default it accepts any key of a new host, whatever ssh_config says.
 
 Written for pyinfra 3.10 (connectors/sshuserclient/client.py, connectors/ssh.py). `guard` is called by config.py, before pyinfra connects
 to any host.
@@ -29,7 +29,7 @@ from pyinfra.connectors.sshuserclient import client as user_client
 from roles.engine.editing import KnownKey, fingerprint, keys_of, lists_key, verdict
 from roles.engine.harmless import one_line
 
-#: The two data keys that say more than ssh_config, as -o does on ssh's command line.
+#: The two data keys that override ssh_config, like -o on ssh's command line.
 STRICT, KNOWN_HOSTS = "ssh_strict_host_key_checking", "ssh_known_hosts_file"
 _STRICT = {"true": "yes", "yes": "yes", "false": "no", "no": "no", "off": "no", "ask": "ask", "accept-new": "accept-new"}
 _SECONDS = 30
@@ -38,14 +38,14 @@ _KRL = b"SSHKRL\n\0"
 _one_at_a_time = BoundedSemaphore()
 
 
-class Unjudged(paramiko.SSHException):
-    """The rules of the operator's ssh cannot be read, or they refuse the key that the host shows. Says which, and the way out."""
+class HostKeyError(paramiko.SSHException):
+    """The rules of the operator's ssh cannot be read, or they refuse the host's key. Says which, and the way out."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How ssh judges the key of one host. `strict` is yes, ask, accept-new or no; `name` is what known_hosts has it under, `plain` what
-    it is looked for under where that is not known ("": nothing); the files are paths, `revoked` too ("": none)."""
+    """The rules of ssh for the key of one host. `strict` is yes, ask, accept-new or no; `name` is the host's name in known_hosts, `plain`
+    the name to try if that is not found ("": none); the files are paths, `revoked` too ("": none)."""
 
     strict: str
     name: str
@@ -57,7 +57,7 @@ class Rules:
     by_address: bool = False
 
     def keys(self, name: str) -> list[KnownKey]:
-        """What the files have of a name. Raises Unjudged where one is there and cannot be read."""
+        """The keys of a name in the files. Raises HostKeyError if an existing file cannot be read."""
         found: list[KnownKey] = []
         for path in (*self.user_files, *self.system_files):
             try:
@@ -65,23 +65,24 @@ class Rules:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise Unjudged(f"{path}: known host keys cannot be read ({error.strerror}); make it readable") from None
+                raise HostKeyError(f"{path}: known host keys cannot be read ({error.strerror}); make it readable") from None
         return found
 
 
 def read_rules(text: str, there: Callable[[str], bool] = os.path.exists) -> Rules:
-    """From what `ssh -G` printed. Raises Unjudged on a value that ssh does not have."""
+    """The rules from the output of `ssh -G`. Raises HostKeyError for an unknown value."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" ")
         values.setdefault(key.lower(), value)
     strict = _STRICT.get(values.get("stricthostkeychecking", "ask"))
     if strict is None:
-        raise Unjudged(f"StrictHostKeyChecking {values['stricthostkeychecking']!r} of ssh is not known here; set {STRICT} in the inventory")
+        value = values["stricthostkeychecking"]
+        raise HostKeyError(f"StrictHostKeyChecking {value!r} of ssh is unknown to daytwo; set {STRICT} in the inventory")
     alias = _unless_none(values.get("hostkeyalias", ""))
     host, port = values.get("hostname", "").lower(), values.get("port", "22")
     numbered = not alias and port != "22"
-    # What a command knows of hosts is not asked: then no key is new.
+    # daytwo does not run a command for known hosts, so it must not treat any key as new.
     if _unless_none(values.get("knownhostscommand", "")) and strict != "no":
         strict = "yes"
     return Rules(
@@ -97,8 +98,8 @@ def read_rules(text: str, there: Callable[[str], bool] = os.path.exists) -> Rule
 
 
 def paths(text: str, there: Callable[[str], bool] = os.path.exists) -> tuple[str, ...]:
-    """A list of paths as `ssh -G` prints it: with blanks between them, and blanks in them, without quotes. The longest that is there
-    counts; else a path goes on until a word begins as one."""
+    """A list of paths as `ssh -G` prints it: separated by blanks, with blanks in them, without quotes. The longest existing path counts;
+    else a path ends before the next word that looks like a path."""
     words, found = text.split(" ") if text else [], []
     while words:
         ends = [end for end in range(len(words), 0, -1) if there(os.path.expanduser(" ".join(words[:end])))]
@@ -115,14 +116,14 @@ def _unless_none(value: str) -> str:
 
 
 def rules_of(host: str, user: str | None, port: int | None, config: str | None, data: Mapping[str, Any]) -> Rules:
-    """The rules for a host by its name in the inventory (or its ssh_hostname), with what the inventory says in `data`. Raises Unjudged."""
+    """The rules for a host by its name in the inventory (or its ssh_hostname), with its `data` in the inventory. Raises HostKeyError."""
     strict, known = data.get(STRICT), data.get(KNOWN_HOSTS)
     try:
-        rules = read_rules(_asked(host, user, port, config))
+        rules = read_rules(_ssh_configuration(host, user, port, config))
     except FileNotFoundError:
         if strict is None or known is None:
-            raise Unjudged(
-                f"there is no ssh here, whose rules for host keys would count; install it (openssh-client), or set {STRICT} and "
+            raise HostKeyError(
+                f"ssh is not installed here, and its rules for host keys apply; install it (openssh-client), or set {STRICT} and "
                 f"{KNOWN_HOSTS} in the inventory"
             ) from None
         plain = host.lower()
@@ -131,17 +132,17 @@ def rules_of(host: str, user: str | None, port: int | None, config: str | None, 
     if known is not None:
         rules = replace(rules, user_files=(os.path.expanduser(str(known)),))
     if strict is not None:
-        said = _STRICT.get(str(strict).lower())
-        if said is None:
-            raise Unjudged(f"{STRICT}={strict} is none of yes, ask, accept-new and no; give one of them, or take it out")
-        rules = replace(rules, strict=said)
+        value = _STRICT.get(str(strict).lower())
+        if value is None:
+            raise HostKeyError(f"{STRICT}={strict} must be yes, ask, accept-new or no; set one of them, or remove it")
+        rules = replace(rules, strict=value)
     return rules
 
 
-def _asked(host: str, user: str | None, port: int | None, config: str | None) -> str:
-    """What `ssh -G` says. Raises Unjudged, and FileNotFoundError where there is no ssh."""
+def _ssh_configuration(host: str, user: str | None, port: int | None, config: str | None) -> str:
+    """The output of `ssh -G`. Raises HostKeyError, and FileNotFoundError if ssh is not installed."""
     file, home = config, os.path.expanduser("~")
-    # ssh goes by the home of the user's entry in passwd, pyinfra by $HOME.
+    # ssh uses the home directory from passwd, pyinfra uses $HOME.
     elsewhere = os.path.realpath(home) != os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
     if file is None and elsewhere and os.path.exists(f"{home}/.ssh/config"):
         file = f"{home}/.ssh/config"
@@ -151,42 +152,42 @@ def _asked(host: str, user: str | None, port: int | None, config: str | None) ->
             [*command, "--", host], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Unjudged(f"`{' '.join(command)} {host}` gave no answer within {_SECONDS} s; look at what Match exec runs") from None
+        raise HostKeyError(f"`{' '.join(command)} {host}` gave no answer within {_SECONDS} s; check what Match exec runs") from None
     if done.returncode != 0:
         said = one_line(" ".join(done.stderr.split())) or f"exit status {done.returncode}"
-        raise Unjudged(f"ssh does not take its configuration for {host}: {said}; `{' '.join(command)} {host}` says the same")
+        raise HostKeyError(f"ssh rejects its configuration for {host}: {said}; check it with `{' '.join(command)} {host}`")
     return done.stdout
 
 
 def judge(rules: Rules, key: paramiko.PKey, address: str = "") -> bool:
-    """True for a key that is known, False for one that is new and may be taken. Raises Unjudged for all others. `address` is the
-    peer's, where it is known."""
+    """True for a known key, False for a new one that ssh would accept. Raises HostKeyError for all others. `address` is the peer's, if
+    it is known."""
     blob = key.asbytes()
-    shown = f"{rules.name} shows the key {key.get_name()} {fingerprint(blob)}"
+    shown = f"{rules.name} has the host key {key.get_name()} {fingerprint(blob)}"
     if rules.revoked and _is_revoked(rules.revoked, blob):
-        why = f"{rules.revoked} (RevokedHostKeys) has it, or cannot be read"
-        raise Unjudged(f"{shown}, and {why}; give the host another key, or correct the file")
+        why = f"{rules.revoked} (RevokedHostKeys) lists it, or cannot be read"
+        raise HostKeyError(f"{shown}, and {why}; give the host a new key, or correct the file")
     said, where = verdict(rules.keys(rules.name), blob)
     if said == "new" and rules.plain and verdict(rules.keys(rules.plain), blob)[0] == "known":
         said = "known"
     if said == "revoked":
-        raise Unjudged(f"{shown}, which {where} has as @revoked; give the host another key")
+        raise HostKeyError(f"{shown}, which {where} marks as @revoked; give the host a new key")
     if said == "changed":
-        raise Unjudged(
-            f"{shown}, and {where} has another one: somebody else answers there, or the host was installed again. Compare the "
+        raise HostKeyError(
+            f"{shown}, but {where} has another one: another machine answers, or the host was reinstalled. Compare the "
             "fingerprint at the host's console (ssh-keygen -lf on its /etc/ssh/ssh_host_*_key.pub); if it is the host's own: "
             f"ssh-keygen -R '{rules.name}'"
         )
     if rules.by_address and rules.strict in ("yes", "ask") and address and address != rules.name:
         of_address, where = verdict(rules.keys(address), blob)
         if of_address == "changed":
-            raise Unjudged(f"{shown}, and {where} has another one for its address {address} (CheckHostIP); correct that line")
+            raise HostKeyError(f"{shown}, but {where} has another one for its address {address} (CheckHostIP); correct that line")
     if said == "known":
         return True
     if rules.strict == "yes" or (rules.strict == "ask" and not _agreed(shown)):
-        raise Unjudged(
-            f"{shown}, which no file of known hosts has, and your ssh would not take it either (StrictHostKeyChecking {rules.strict}). "
-            "Compare the fingerprint at the host's console; if it is the host's own, connect to it once with ssh, which notes it"
+        raise HostKeyError(
+            f"{shown}, which no known_hosts file has; your ssh would refuse it too (StrictHostKeyChecking {rules.strict}). "
+            "Compare the fingerprint at the host's console; if it is the host's own, connect to it once with ssh, which saves it"
         )
     return False
 
@@ -195,27 +196,27 @@ def _agreed(shown: str) -> bool:
     if not sys.stdin.isatty():
         return False
     with _one_at_a_time:
-        return input(f"{shown}, which no file of known hosts has. Is it the host's own, and shall it be noted? [yes/no] ").strip() == "yes"
+        return input(f"{shown}, which no known_hosts file has. Is it the host's own, and should it be saved? [yes/no] ").strip() == "yes"
 
 
 def _is_revoked(path: str, blob: bytes) -> bool:
-    """True as well where it cannot be said: ssh goes no further then, either."""
+    """Also True if the file cannot be checked: ssh refuses the key then, too."""
     try:
         data = Path(path).read_bytes()
         if not data.startswith(_KRL):
             return lists_key(data.decode("utf-8", "surrogateescape"), blob)
         kind = blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii", "replace")
         line = f"{kind} {base64.b64encode(blob).decode()}\n"
-        asked = subprocess.run(
+        query = subprocess.run(
             ["ssh-keygen", "-Q", "-f", path, "/dev/stdin"], input=line, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return True
-    return asked.returncode != 0
+    return query.returncode != 0
 
 
 def note(rules: Rules, key: paramiko.PKey) -> None:
-    """Into the first of the user's files, as ssh does. That it cannot be written stops nobody."""
+    """Save the key in the first of the user's files, like ssh. If that fails, the connection continues."""
     if not rules.user_files:
         return
     name = paramiko.HostKeys.hash_host(rules.name) if rules.hashed else rules.name
@@ -225,12 +226,12 @@ def note(rules: Rules, key: paramiko.PKey) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "ab") as file:
             size = os.fstat(descriptor).st_size
-            begun = b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
-            file.write(begun + f"{name} {key.get_name()} {key.get_base64()}\n".encode())
+            separator = b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
+            file.write(separator + f"{name} {key.get_name()} {key.get_base64()}\n".encode())
     except OSError as error:
-        pyinfra.logger.warning("%s: the key of %s could not be noted: %s", path, rules.name, error.strerror)
+        pyinfra.logger.warning("%s: the host key of %s could not be saved: %s", path, rules.name, error.strerror)
     else:
-        pyinfra.logger.warning("%s %s is new, and noted in %s", rules.name, fingerprint(key.asbytes()), path)
+        pyinfra.logger.warning("%s: the new host key %s was saved in %s", rules.name, fingerprint(key.asbytes()), path)
 
 
 class _Policy(paramiko.MissingHostKeyPolicy):
@@ -247,11 +248,11 @@ def _address(client: paramiko.SSHClient) -> str:
     try:
         return str(transport.getpeername()[0]) if transport else ""
     except (OSError, AttributeError, IndexError, TypeError):
-        return ""  # a channel through a jump host has none
+        return ""  # a channel through a jump host has no address
 
 
 def _kinds(rules: Rules) -> list[str]:
-    """The kinds of keys to ask the host for first: those that are known of it."""
+    """The kinds of keys to ask the host for first: those of its known keys."""
     known = [key.kind for name in (rules.name, rules.plain) if name for key in rules.keys(name) if not key.marker]
     return list(dict.fromkeys(name for kind in known for name in (_RSA if kind == "ssh-rsa" else (kind,))))
 
@@ -260,10 +261,10 @@ _Client: Any = user_client.SSHClient
 
 
 class CheckedClient(_Client):  # type: ignore[misc]  # pyinfra ships no types
-    """pyinfra's client, with ssh's own judgement of host keys in the place of pyinfra's."""
+    """pyinfra's client, but it checks host keys by the rules of ssh."""
 
     def connect(self, hostname: str, **options: Any) -> None:
-        """Raises Unjudged, before anything secret is said, where ssh would not take the host's key; and what pyinfra's raises."""
+        """Raises HostKeyError, before it sends anything secret, if ssh would refuse the host's key; and what pyinfra's client raises."""
         data = {
             STRICT: options.pop("_pyinfra_ssh_strict_host_key_checking", None),
             KNOWN_HOSTS: options.pop("_pyinfra_ssh_known_hosts_file", None) or None,
@@ -279,7 +280,7 @@ class CheckedClient(_Client):  # type: ignore[misc]  # pyinfra ships no types
             offered.key_types = [*first, *(kind for kind in offered.key_types if kind not in first)]
             return made
 
-        # With no key known to paramiko, each one comes before the policy; should it not be ours, strict is what is left.
+        # paramiko knows no key, so the policy decides about each one; if the policy were not ours, `strict` would refuse all.
         try:
             super().connect(
                 hostname,
@@ -293,18 +294,18 @@ class CheckedClient(_Client):  # type: ignore[misc]  # pyinfra ships no types
             raise
 
     def set_missing_host_key_policy(self, policy: object) -> None:
-        """Ours, whatever pyinfra takes from its own look at ssh_config."""
+        """Set our policy, whatever pyinfra found in ssh_config."""
         super().set_missing_host_key_policy(self._policy_of_ssh)
 
 
 def guard() -> None:
-    """From now on pyinfra connects by CheckedClient, to jump hosts as well. Twice does no harm."""
+    """From now on pyinfra connects with CheckedClient, also to jump hosts. Calling it again changes nothing."""
     user_client.SSHClient = connector.SSHClient = CheckedClient
-    # What the inventory does not say is ssh_config's to say; the default would be an answer of the inventory's.
+    # If the inventory does not set it, ssh_config decides; pyinfra's default would look like a value of the inventory.
     meta = connector.connector_data_meta
     meta[STRICT] = type(meta[STRICT])(meta[STRICT].description)
 
 
 def is_checked(client: object) -> bool:
-    """The connection was made after `guard`."""
+    """True if the connection was made after `guard`."""
     return isinstance(client, CheckedClient)

@@ -1,7 +1,7 @@
 """Hosts of a pyinfra run: their connections and commands, refusals, and the tasks that drive them.
 
-Written for pyinfra 3.10 (api/host.py, connectors/ssh.py, connectors/util.py, api/operations.py). Upstream is being rewritten
-around asyncio; then this package changes and nothing else does.
+Written for pyinfra 3.10 (api/host.py, connectors/ssh.py, connectors/util.py, api/operations.py). Upstream is moving to asyncio; then only
+this package changes.
 """
 
 from __future__ import annotations
@@ -53,35 +53,35 @@ from roles.engine.transaction import mask_text
 T = TypeVar("T")
 R = TypeVar("R")
 
-# An API server that is away for the moment is expected and told by daytwo itself; paramiko would print a line for each try.
+# daytwo itself reports an API server that is down for a moment; paramiko would print a line for each try.
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 terminal.guard()
 host_keys.guard()
 
 CONTROL_PLANE_GROUP = "control_plane"
-# A connection that says nothing for this long is asked whether it still lives, so that a dead peer is noticed.
+# The interval of keepalives on an idle connection, so that a dead peer is noticed.
 KEEPALIVE_SECONDS = 15
-# As config.py has it for pyinfra's own command.
+# The same as in config.py, which is for pyinfra's own command.
 CONNECT_SECONDS = 20
-# Between two tries to get a lost connection back.
+# Between two tries to reconnect.
 RECONNECT_PAUSE = 2.0
 
 
 class RemoteError(Exception):
-    """A command on a host did not run to its end. Names the host."""
+    """A command on a host did not complete. Names the host."""
 
 
 class ConnectionLost(RemoteError):
-    """The SSH connection went away while a command ran; what the command started may still run on the node."""
+    """The SSH connection was lost while a command ran; what the command started may still run on the node."""
 
 
 class Feed(Queue):  # type: ignore[misc]  # gevent gives its queue no type
-    """What a command is told on its standard input while it runs: texts, and None to close it."""
+    """The standard input of a running command: texts, and None to close it."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command printed; `code` is its exit status. On `stderr`, which is for people, secrets are masked."""
+    """The output of a command; `code` is its exit status. Secrets in `stderr`, which is for people, are masked."""
 
     code: int
     stdout: list[str]
@@ -89,7 +89,7 @@ class Answer:
 
 
 class Remote:
-    """One host of the inventory, as daytwo uses it: run a script, get the lines; nothing else."""
+    """One host of the inventory. It runs scripts and returns their output."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -106,25 +106,25 @@ class Remote:
 
     @property
     def is_control_plane(self) -> bool:
-        """It is looked at even where --limit leaves it out."""
+        """True for a control-plane node: it is read even if --limit leaves it out."""
         return CONTROL_PLANE_GROUP in self.groups
 
     def data(self, key: str, default: Any = None) -> Any:
-        """Inventory data of the host: --data, then host, then group_data, as pyinfra ranks them."""
+        """Inventory data of the host: --data, then host, then group_data, in pyinfra's order."""
         return self._host.data.get(key, default)
 
     @property
     def data_keys(self) -> set[str]:
-        """The names of all data of the host, --data too; but not those that `own_keys` names, which are no affair of daytwo's."""
+        """The names of all data of the host, also from --data; without those in `own_keys`, which daytwo ignores."""
         return set(self._host.data.dict()) - set(names(self._host.data.get("own_keys")) or ())
 
     def data_origin(self, key: str) -> str:
-        """Where the value that counts for a key of the host's data stands, in an operator's words."""
+        """The place that sets the effective value of a data key of the host, for people."""
         inventory = self._host.inventory
         if key in inventory.get_override_data():
             return "--data"
         if key in inventory.get_host_data(self.name):
-            return "its own data in the inventory"
+            return "the host's data in the inventory"
         # The group that comes last wins (pyinfra/api/inventory.py, get_groups_data).
         groups = [group for group in self.groups if key in inventory.get_group_data(group)]
         return f"group_data/{(groups or ['all'])[-1]}.py"
@@ -134,21 +134,20 @@ class Remote:
         return bool(self._host.connected)
 
     def connect(self) -> bool:
-        """Connect if not connected; used for hosts that --limit left out and that are needed for looking."""
-        self._host.connect(reason="to look at the control plane")
+        """Connect if not connected. For hosts that --limit leaves out but that daytwo must read."""
+        self._host.connect(reason="to read the control plane")
         return self.connected
 
     @property
     def alive(self) -> bool:
-        """Connected, and the connection has not been seen to be lost."""
+        """Connected, and the connection is not known to be lost."""
         transport = self.transport
         return self.connected and (not self.by_ssh or (transport is not None and transport.is_active()))
 
     def ensure_connected(self, within: float = 0.0) -> None:
-        """Connect where there is no connection that lives. It is tried once at least, and then again for `within` seconds; raises
-        ConnectionLost when they are over."""
+        """Connect unless there is a live connection. Tries at least once, and retries for `within` seconds; then raises ConnectionLost."""
         until = time.monotonic() + within
-        # Each that comes at the same moment would replace the connection of the one before.
+        # Without a lock, tasks that connect at the same time would replace each other's connection.
         with self._connecting:
             while not self.alive:
                 try:
@@ -162,12 +161,12 @@ class Remote:
                     sleep(RECONNECT_PAUSE)
 
     def drop(self) -> None:
-        """Close a connection that no longer answers, so that all who wait on it learn of it."""
+        """Close a connection that no longer answers, so that all tasks that wait for it notice."""
         if (transport := self.transport) is not None:
             transport.close()
 
     def reconnect(self) -> None:
-        """Make a lost connection anew. Raises ConnectionLost where the host does not answer."""
+        """Replace a lost connection. Raises ConnectionLost if the host does not answer."""
         try:
             self._host.connector.connect()
         except Exception as error:
@@ -175,18 +174,18 @@ class Remote:
 
     @property
     def by_ssh(self) -> bool:
-        """It is reached over SSH, and not by @local, @docker or the like."""
+        """True if the host is reached over SSH, not with @local, @docker or the like."""
         return isinstance(self._host.connector, SSHConnector)
 
     @property
     def is_checked(self) -> bool:
-        """Its key was judged by the rules of the operator's own ssh, or there is no connection that needs it."""
+        """True if its key was checked by the rules of the operator's own ssh, or if no connection needs that."""
         connector = self._host.connector
         return not isinstance(connector, SSHConnector) or connector.client is None or host_keys.is_checked(connector.client)
 
     @property
     def transport(self) -> Transport | None:
-        """The SSH transport, for tunnels; None where the connector is not SSH (@local, @docker)."""
+        """The SSH transport, for tunnels; None if the connector is not SSH (@local, @docker)."""
         connector = self._host.connector
         if isinstance(connector, SSHConnector) and connector.client is not None:
             return cast("Transport | None", connector.client.get_transport())
@@ -201,10 +200,10 @@ class Remote:
         on_line: Callable[[str], None] | None = None,
         feed: Feed | None = None,
     ) -> Answer:
-        """Run a POSIX sh script as the inventory says (_sudo and friends apply); `on_line` sees stdout as it comes.
+        """Run a POSIX sh script with the inventory's settings (_sudo and the like); `on_line` gets each line of stdout at once.
 
-        With `feed`, standard input stays open after `stdin`, and gets what is put there until None is. Raises ConnectionLost when
-        the connection goes away, RemoteError on a timeout (seconds).
+        With `feed`, standard input stays open after `stdin`, and gets the items of `feed` until None. Raises ConnectionLost if the
+        connection is lost, RemoteError on a timeout (seconds).
         """
         self.commands += 1
         arguments, _ = pop_global_arguments(self._host.state, self._host, {})
@@ -216,7 +215,7 @@ class Remote:
                 if isinstance(self._host.connector, SSHConnector):
                     code, output = self._run_over_ssh(script, stdin, on_line, feed, connector_arguments)
                 elif feed is not None:
-                    raise RemoteError(f"{self.name}: changes are made over SSH, and this host is reached otherwise")
+                    raise RemoteError(f"{self.name}: daytwo changes nodes only over SSH, and this host has another connector")
                 else:
                     success, output = self._host.run_shell_command(
                         StringCommand(script), _stdin=[stdin] if stdin else None, **connector_arguments
@@ -233,7 +232,7 @@ class Remote:
     def _run_over_ssh(
         self, script: str, stdin: str | None, on_line: Callable[[str], None] | None, feed: Feed | None, arguments: dict[str, Any]
     ) -> tuple[int, CommandOutput]:
-        # pyinfra's own run_shell_command gives the output only at the end, and not the exit status.
+        # pyinfra's own run_shell_command returns the output only at the end, and without the exit status.
         connector = cast(SSHConnector, self._host.connector)
 
         def execute() -> tuple[int, CommandOutput]:
@@ -260,7 +259,7 @@ class Remote:
                     if on_line is not None:
                         on_line(line)
                 lines += [OutputLine("stderr", line) for line in errors.get()]
-                # The status comes after the last output; a channel that is closed before would never tell it.
+                # The status arrives after the last output; a channel that is closed earlier never gets it.
                 code = from_stdout.channel.recv_exit_status()
             finally:
                 errors.kill()
@@ -275,17 +274,17 @@ class Remote:
 
 
 def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, str]:
-    """The command line that becomes root and runs a script, and what it reads first from its standard input: sudo's password, or "".
+    """The command line that becomes root and runs a script, and its first input: sudo's password, or "".
 
-    pyinfra would have the password in the arguments of `env`, where everybody on the node can read it for that moment. Here a shell reads
-    it, byte by byte up to the line feed (POSIX, read), into its environment, which its own user and root can read alone; the askpass
-    script that pyinfra has laid down takes it from there.
+    pyinfra would pass the password in the arguments of `env`, which everybody on the node can read for a moment. Here a shell reads it,
+    byte by byte up to the line feed (POSIX, read), into its environment, which only its own user and root can read. pyinfra's askpass
+    script gets it from there.
     """
     password = (arguments.get("_sudo_password") or host.connector_data.get("prompted_sudo_password")) if arguments.get("_sudo") else None
     if not password:
         return make_unix_command_for_host(host.state, host, StringCommand(script), **arguments).get_raw_value(), ""
     askpass = _ensure_sudo_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
-    more = {"_sudo_password": "-", "_sudo_askpass_path": None}  # as with a password, and without its value
+    more = {"_sudo_password": "-", "_sudo_askpass_path": None}  # as with a password, but without its value
     if arguments.get("_su_user") and arguments.get("_su_password"):
         more["_su_askpass_path"] = _ensure_su_askpass_set_for_host(host, temp_dir=arguments.get("_temp_dir"))
     command = make_unix_command(StringCommand(script), **{**arguments, **more}).get_raw_value()
@@ -294,7 +293,7 @@ def _become(host: Host, script: str, arguments: dict[str, Any]) -> tuple[str, st
 
 
 def _pour(first: str, feed: Feed, to_stdin: Any) -> None:
-    # A write to a channel that has gone fails; whoever reads its output learns of it.
+    # A write to a lost channel fails; the task that reads its output notices that.
     with contextlib.suppress(*CHANNEL_ERRORS):
         for text in itertools.chain([first], iter(feed.get, None)):
             to_stdin.write(text)
@@ -306,8 +305,8 @@ def _pour(first: str, feed: Feed, to_stdin: Any) -> None:
 class Fleet:
     """The hosts of one pyinfra run, in the order of the inventory.
 
-    `targets` are connected and asked for by --limit (or all); `others` are in the inventory and left out by --limit;
-    `unreachable` were asked for and could not be connected to, which pyinfra itself may pass over in silence; `inventory` are all.
+    `targets` are connected and selected by --limit (or all); `others` are left out by --limit; `unreachable` are selected but could not
+    be connected to, which pyinfra itself may not report; `inventory` are all.
     """
 
     targets: list[Remote]
@@ -317,11 +316,11 @@ class Fleet:
 
     @property
     def lock_host(self) -> Remote:
-        """Where the cluster's lock lies: the first control-plane node of the inventory, or its first host where it has none."""
+        """The host of the cluster's lock: the first control-plane node of the inventory, or its first host if it has none."""
         return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
 
     def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = 20) -> dict[str, R | Exception]:
-        """Do `work` on many hosts at once; an exception becomes that host's result."""
+        """Call `work` for many hosts at the same time; an exception becomes that host's result."""
 
         def guarded(remote: Remote) -> R | Exception:
             try:
@@ -348,14 +347,14 @@ def current_fleet() -> Fleet:
 
 
 def open_inventory(path: str, project: str, connect: bool = True) -> Fleet:
-    """The hosts of an inventory file without pyinfra's own command, for tests of an operator's nodes: connected, or known only.
+    """The hosts of an inventory file without pyinfra's own command, for tests of an operator's nodes; connected only with `connect`.
 
-    group_data is read from beside the file and from `project`, as pyinfra does. A host that does not answer is `unreachable`.
+    Like pyinfra, it reads group_data from the file's folder and from `project`. A host that does not answer is `unreachable`.
     """
-    from pyinfra_cli.inventory import make_inventory  # noqa: PLC0415 - the command line's own room, needed here alone
+    from pyinfra_cli.inventory import make_inventory  # noqa: PLC0415 - part of the command line, needed only here
 
     state = State()
-    with context.ctx_state.use(state):  # the loader notes in it which file it reads
+    with context.ctx_state.use(state):  # the loader records in it which file it reads
         inventory: Inventory = make_inventory(path, cwd=project)
     state.init(inventory, Config(CONNECT_TIMEOUT=CONNECT_SECONDS))
     if connect:
@@ -369,8 +368,8 @@ def _fleet(state: State) -> Fleet:
     remotes = {host.name: Remote(host) for host in state.inventory}
     if unchecked := [name for name, remote in remotes.items() if not remote.is_checked]:
         raise refuse(
-            f"{', '.join(unchecked)}: connected to without daytwo's config.py, so nobody has judged the host's key as your ssh would; "
-            "start pyinfra in daytwo's folder, and with no other --config"
+            f"{', '.join(unchecked)}: connected without daytwo's config.py, so the host key was not checked by the rules of your ssh; "
+            "start pyinfra in daytwo's folder, without another --config"
         )
     try:
         timeouts.take(remote.data(timeouts.KEY) for remote in remotes.values())
@@ -385,10 +384,10 @@ def _fleet(state: State) -> Fleet:
 
 
 def once(key: str, work: Callable[[Fleet], T]) -> T:
-    """Do `work` once for the whole run, whichever host's deploy code comes first; all get its result, or its error.
+    """Call `work` once for the whole run, whichever host's deploy code comes first; all hosts get its result or its error.
 
-    It runs in a greenlet of its own, outside pyinfra's bounded host pool, so that it can wait for hosts that have not
-    entered the pool yet. Expected refusals are raised as DeployError, which stops pyinfra before any operation runs.
+    It runs in its own greenlet, outside pyinfra's bounded host pool, so that it can wait for hosts that have not entered the
+    pool yet. A refusal is a DeployError, which stops pyinfra before any operation runs.
     """
     state = context.host.state
     fleet = current_fleet()
@@ -401,7 +400,7 @@ def once(key: str, work: Callable[[Fleet], T]) -> T:
 
 
 def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) -> None:
-    # gevent prints a traceback for an error that leaves a greenlet; a refusal is no accident.
+    # gevent prints a traceback for an error that leaves a greenlet; a refusal needs none.
     try:
         result.set(work(fleet))
     except BaseException as error:
@@ -409,7 +408,7 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
 
 
 class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
-    """A refusal is no accident: pyinfra would tell in which file and line it was raised, which is one of gevent's."""
+    """A refusal, without a traceback: pyinfra would print the file and line that raised it, which is in gevent."""
 
     @property
     def __traceback__(self) -> None:
@@ -417,30 +416,30 @@ class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
 
     @__traceback__.setter
     def __traceback__(self, traceback: object) -> None:
-        """Kept by Python all the same, for those who ask sys.exc_info()."""
+        """Ignored; Python still keeps the traceback for sys.exc_info()."""
 
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
-    """The error that stops a pyinfra run in the prepare phase, under -y too; `reasons` are told below the message, one by one."""
+    """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line."""
     return RunRefused("\n".join([one_line(message), *(f"  - {within(str(reason))}" for reason in reasons)]))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
-    """The error that stops a run because of `reasons`, all of them told."""
+    """The error that stops a run and names all `reasons`."""
     return refuse("refused, nothing was written on any node:", reasons)
 
 
 def stop(reasons: Iterable[object]) -> None:
-    """Raises DeployError with all of them where there are any."""
+    """Raises DeployError with all reasons if there are any."""
     if found := list(reasons):
         raise refusals(found)
 
 
 def leave(code: int) -> None:
-    """End pyinfra in its prepare phase with an exit status of daytwo's own: pyinfra's tells only whether a host failed.
+    """End pyinfra in its prepare phase with an exit status of daytwo: that of pyinfra says only whether a host failed.
 
-    Called by the deploy code of each host; the first one raises SystemExit, which gevent's hub hands on to pyinfra's main greenlet,
-    and that disconnects from all hosts on its way out (pyinfra_cli/cli.py, cli).
+    Called by the deploy code of each host; the first call raises SystemExit. gevent's hub passes that to pyinfra's main greenlet, which
+    disconnects from all hosts before it exits (pyinfra_cli/cli.py, cli).
     """
     state = context.host.state
     if state not in _left:
@@ -449,7 +448,7 @@ def leave(code: int) -> None:
 
 
 def as_deploy(title: str, face: Callable[[], None]) -> Callable[[], None]:
-    """The function as a deploy of pyinfra's, which shows `title`."""
+    """The function as a pyinfra deploy that shows `title`."""
     return cast("Callable[[], None]", deploy(title)(face))
 
 
@@ -459,7 +458,7 @@ def current_host() -> str:
 
 
 def pyinfra_keys() -> frozenset[str]:
-    """The data keys that mean something to pyinfra itself: how to connect, how to become root, how to run an operation."""
+    """The data keys of pyinfra itself: how to connect, how to become root, how to run an operation."""
     connectors = {key for connector in get_all_connectors().values() for key in getattr(connector, "data_meta", {})}
     return frozenset(connectors | (all_argument_meta.keys() - {"name"}))
 
@@ -467,8 +466,8 @@ def pyinfra_keys() -> frozenset[str]:
 def on_interrupt(handle: Callable[[], None]) -> None:
     """From now on Ctrl-C (and SIGTERM, as CI systems send it) calls `handle`, and no longer ends pyinfra with exit status 0.
 
-    `handle` must not wait; it may raise SystemExit. It runs in a greenlet of its own, from which gevent's hub hands SystemExit on to
-    pyinfra's main greenlet: a signal finds any greenlet at work, and one of paramiko's would pass over it in silence (threading does).
+    `handle` must not wait; it may raise SystemExit. It runs in its own greenlet, from which gevent's hub passes SystemExit to pyinfra's
+    main greenlet. A signal interrupts any running greenlet, and one of paramiko's would ignore SystemExit (as threading does).
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: spawn(handle))
@@ -476,15 +475,15 @@ def on_interrupt(handle: Callable[[], None]) -> None:
 
 @operation(is_idempotent=True)  # type: ignore[untyped-decorator]
 def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
-    """One operation for one host: `work(host name)` is waited for, True is success and False fails the host.
+    """One operation for one host: it waits for `work(host name)`; True is success, False fails the host.
 
-    Without `changes` there is nothing to do and pyinfra reports no change.
+    Without `changes` there is nothing to do, and pyinfra reports no change.
     """
     if not changes:
         context.host.noop(f"{what}: as wanted")
         return
 
-    # pyinfra looks at what the function returns only where it takes these two arguments.
+    # pyinfra checks the return value only if the function has these two parameters.
     def result(state: State, host: Host) -> bool:
         return work(host.name)
 

@@ -1,4 +1,4 @@
-"""Tasks that wait for each other, as gevent has them: everything that waits in daytwo is made of these."""
+"""gevent's tasks, which wait for each other: everything in daytwo that waits uses these."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.queue import Queue
 
-#: A task that runs beside others.
+#: A task that runs concurrently with others.
 Task = Greenlet
-#: The task that asks.
+#: The calling task.
 current_task = getcurrent
 #: One task at a time.
 Lock = BoundedSemaphore

@@ -1,6 +1,6 @@
-"""Where text is shown: all that daytwo prints goes through here, and so does what pyinfra, its errors and gevent print beside it.
+"""Output to the terminal: all text of daytwo, and that of pyinfra, its errors and gevent, goes through this module.
 
-Text of a node, a pod or the API never reaches the terminal raw (roles/engine/harmless.py). Written for pyinfra 3.10 (api/output.py,
+Text from a node, a pod or the API never reaches the terminal raw (roles/engine/harmless.py). Written for pyinfra 3.10 (api/output.py,
 pyinfra_cli/log.py, pyinfra_cli/exceptions.py). config.py calls `guard` before pyinfra connects to any host.
 """
 
@@ -18,15 +18,15 @@ from roles.engine.harmless import coloured, harmless, one_line
 
 
 def show(text: str = "") -> None:
-    """Print one line for the operator, on standard output, after as many empty ones as `text` has line feeds at its beginning. A line
-    feed elsewhere is part of a value, and shown as `\\n`."""
+    """Print one line on standard output; line feeds at the beginning of `text` become empty lines before it. Any other line feed is part
+    of a value, and shown as `\\n`."""
     line = text.lstrip("\n")
     output.echo("\n" * (len(text) - len(line)) + one_line(line))
 
 
 def show_lines(text: str) -> None:
-    """Print text whose lines are daytwo's own: a table, a diff, a document. Values in it had their line feeds taken away by who put them
-    there, or stand behind a mark that a line of daytwo's never begins with."""
+    """Print text of several lines that daytwo formats: a table, a diff, a document. The caller has removed line feeds from values in it,
+    or prefixed their lines with a mark that no line of daytwo has."""
     output.echo(harmless(text))
 
 
@@ -38,7 +38,7 @@ class _Log(logging.Filter):
 
 
 class _StandardError:
-    """Standard error as it is at the time, for tracebacks."""
+    """The current standard error, for tracebacks."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(coloured(text))
@@ -48,14 +48,14 @@ class _StandardError:
 
 
 def guard() -> None:
-    """From now on what pyinfra prints of hosts is harmless: log lines, output of commands, messages and tracebacks of errors. Once is
-    enough, and twice does no harm."""
+    """From now on pyinfra's output is harmless: log lines, output of commands, messages and tracebacks of errors. Calling it again
+    changes nothing."""
     if not any(isinstance(one, _Log) for one in pyinfra.logger.filters):
         pyinfra.logger.addFilter(_Log())
     if output.is_output_active() and not hasattr(output._echo, "guarded"):
         output.set_echo(_guarded(output._echo))
     gevent.get_hub().exception_stream = _StandardError()
-    errors = sys.modules.get("pyinfra_cli.exceptions")  # to import it would change how the interpreter runs (gevent's monkey)
+    errors = sys.modules.get("pyinfra_cli.exceptions")  # importing it would change the interpreter (gevent's monkey patches)
     if errors is not None and not hasattr(errors.UnexpectedMixin, "guarded"):
         mixin: Any = errors.UnexpectedMixin
         lines, exception = mixin.get_traceback_lines, mixin.get_exception

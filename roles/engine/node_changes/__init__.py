@@ -1,4 +1,4 @@
-"""The engine for changes of nodes. A capability gives pure functions; the engine surveys, asks, refuses, arranges, runs and shows."""
+"""The engine for changes of nodes. A capability provides pure functions; the engine surveys, asks, refuses, orders, runs and reports."""
 
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway

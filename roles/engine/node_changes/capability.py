@@ -1,7 +1,7 @@
-"""The engine for changes of nodes, whatever they are for: look, plan, ask the binaries, refuse, arrange, run, show.
+"""The engine for all changes of nodes: survey, plan, ask the binaries, refuse, order, run, report.
 
-A capability says what its deploy is about: what is wanted of each host, the plan of one node, the proofs owed, the rows of the table.
-All else is here, and is the same for every deploy that changes nodes.
+A capability defines what is special to its deploy: the desired state of each host, the plan of one node, the required proofs, the rows of
+the table. Everything else is here, and is the same for every deploy that changes nodes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ W = TypeVar("W")
 N = TypeVar("N", bound=NodePlan[Any])
 
 
-# ---- what is wanted
+# ---- the desired state
 
 
 @dataclass(frozen=True)
 class DesiredByHost(Generic[W]):
-    """What is wanted: `by_host`, of the hosts that are to be changed, and of all hosts as plain data, for the record of the run.
-    `wanted` is what the look reads of a node; `heading` stands above the plan."""
+    """The desired state: `by_host` for the hosts to change, and `recorded` for all hosts, as plain data for the record of the run.
+    `wanted` are the files to read on a node; `heading` is shown above the plan."""
 
     by_host: Mapping[str, W]
     recorded: Mapping[str, Any]
@@ -43,7 +43,7 @@ class DesiredByHost(Generic[W]):
 
 
 class HostData(Protocol):
-    """What one host's data wants: as plain `data`, and `only` which hosts (None: all)."""
+    """The desired state of one host: as plain `data`, and for which hosts (`only`; None: all)."""
 
     @property
     def data(self) -> Mapping[str, Any]: ...
@@ -55,32 +55,32 @@ D = TypeVar("D", bound=HostData)
 
 
 def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) -> DesiredByHost[D]:
-    """What the hosts' data wants. `read` gives that of one (None: it wants nothing) and may raise Refusal; `nothing` is what to say
-    where no host wants anything. Raises DeployError with all refusals."""
+    """The desired state from the hosts' data. `read` returns that of one host (None: it sets nothing) and may raise Refusal; `nothing` is
+    the refusal if no host sets anything. Raises DeployError with all refusals."""
     refusals: list[object] = [*unreachable(fleet)]
     found: dict[str, D] = {}
     for remote in fleet.targets:
         try:
-            if (wish := read(remote)) is not None:
-                found[remote.name] = wish
+            if (desired := read(remote)) is not None:
+                found[remote.name] = desired
         except Refusal as refusal:
             refusals.append(refusal)
     bridge.stop(refusals)
     if not found:
         raise bridge.refuse(nothing)
     names = {remote.name for remote in fleet.targets}
-    asked = {name for wish in found.values() for name in wish.only or ()}
-    bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(asked - names))
-    chosen = {host: wish for host, wish in found.items() if wish.only is None or host in wish.only}
-    return DesiredByHost(chosen, {host: wish.data for host, wish in found.items()})
+    selected = {name for desired in found.values() for name in desired.only or ()}
+    bridge.stop(f"only={name}: no such host in this run; hosts are {', '.join(sorted(names))}" for name in sorted(selected - names))
+    chosen = {host: desired for host, desired in found.items() if desired.only is None or host in desired.only}
+    return DesiredByHost(chosen, {host: desired.data for host, desired in found.items()})
 
 
-# ---- what a capability gives
+# ---- what a capability provides
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What the plan of a run is made from."""
+    """The input of the plan of a run."""
 
     run_id: str
     fleet: Fleet
@@ -88,16 +88,16 @@ class Basis:
     found: Survey
 
 
-# The steps of a run by host and component, in their order.
+# The steps of a run by host and component, in order.
 Steps = Mapping[tuple[str, str], NodeStep]
 
 
 @dataclass(frozen=True)
 class Capability(ABC, Generic[W, N]):
-    """What one deploy is about. Only `plan` and `rows` have no answer that suits most deploys.
+    """What is special to one deploy. Only `plan` and `rows` have no default.
 
-    `columns` are those of the table of results before outcome, seconds and proof, which `ended` gives. `writes_first`: what is written to
-    the cluster's own objects comes before any node is touched, and not last.
+    `columns` are the columns of the table of results before outcome, seconds and proof, which `ended` returns. `writes_first`: changes of
+    the cluster's own objects come before any node is touched, not last.
     """
 
     wishes: DesiredByHost[W]
@@ -105,35 +105,35 @@ class Capability(ABC, Generic[W, N]):
     writes_first: ClassVar[bool] = False
 
     @abstractmethod
-    def plan(self, basis: Basis, node: SurveyedNode, wish: W) -> N:
-        """The plan of one node, from what was seen. Raises Refusal."""
+    def plan(self, basis: Basis, node: SurveyedNode, desired: W) -> N:
+        """The plan of one node, from its survey. Raises Refusal."""
 
     @abstractmethod
     def rows(self, basis: Basis, plans: Sequence[N], steps: Steps) -> list[list[str]]:
-        """The table of results, also of a run with nothing to do."""
+        """The table of results, also for a run with nothing to do."""
 
     def against_nodes(self, basis: Basis) -> Iterable[object]:
-        """Why not to go on, from the look at all nodes."""
+        """Refusals from the survey of all nodes."""
         return ()
 
     def judge(self, basis: Basis, plan: N, verdicts: Verdicts) -> N:
-        """The plan of one node once its binaries were asked, with its refusals. The API may be read here."""
+        """The plan of one node after its binaries were asked, with its refusals. May read the API."""
         return plan
 
     def against_plans(self, basis: Basis, plans: Sequence[N]) -> Iterable[object]:
-        """Why not to go on, from the plans of all nodes."""
+        """Refusals from the plans of all nodes."""
         return ()
 
     def order(self, basis: Basis, plans: Sequence[N]) -> tuple[list[ComponentPlan], bool]:
-        """The changes in their order, and whether control-plane components come before the kubelets. Raises DeployError."""
+        """The changes in order, and whether control-plane components come before the kubelets. Raises DeployError."""
         return [planned for plan in plans for planned in plan.changing], True
 
     def still(self, basis: Basis, plan: N, planned: ComponentPlan) -> str | None:
-        """Right before a change, maybe hours after the plan: a text says why it may not be made any more."""
+        """Checks a change right before it begins, maybe hours after the plan. Returns a text if it must no longer begin."""
         return None
 
     def writes(self, basis: Basis, plans: Sequence[N]) -> kubeadm_config.ClusterWrites:
-        """What is written to kubeadm's ConfigMaps, so that it lasts. Raises DeployError."""
+        """The writes to kubeadm's ConfigMaps, so that the settings last. Raises DeployError."""
         members = [
             kubeadm_config.ComponentDesired(
                 plan.host, plan.kubelet.node_name, planned.component, plan.kubelet.style == "kubeadm", planned.lasting, planned.write
@@ -144,12 +144,12 @@ class Capability(ABC, Generic[W, N]):
         return kubeadm_config.last(basis.found, basis.fleet, members, basis.options)
 
     def notes(self, basis: Basis, plans: Sequence[N]) -> list[str]:
-        """What else the plan tells."""
+        """Further notes for the plan."""
         return []
 
 
 def ended(step: NodeStep | None, unchanged: str) -> tuple[str, str, str]:
-    """Outcome, seconds and proof, the last cells of a row. `unchanged`: how it is known that no change is needed (no step)."""
+    """Outcome, seconds and proof, the last cells of a row. `unchanged`: the evidence that no change is needed (no step)."""
     if step is None:
         return "no change", "0", unchanged
     if step.outcome == "confirmed":
@@ -160,21 +160,21 @@ def ended(step: NodeStep | None, unchanged: str) -> tuple[str, str, str]:
 # ---- the engine
 
 
-def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name: str = "change, prove, or put back") -> Turns:
+def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name: str = "change and prove, or revert") -> Turns:
     """Plan for all hosts; then one operation on each host that changes. `what` and `name` as in Turns.
 
-    Raises DeployError, before any node is written to, where something is refused.
+    Raises DeployError if something is refused, before it writes to any node.
     """
     return Turns.of(prepare(fleet, capability), fleet, what, name)
 
 
 def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:
     """The run, with its plan shown. Raises DeployError."""
-    asked = options.read_options(fleet.targets)
-    wishes = capability.wishes
+    run_options = options.read_options(fleet.targets)
+    desired = capability.wishes
     run_id = new_run_id()
-    targets = [remote for remote in fleet.targets if remote.name in wishes.by_host]
-    basis = Basis(run_id, fleet, asked, survey(fleet, targets, wishes.wanted))
+    targets = [remote for remote in fleet.targets if remote.name in desired.by_host]
+    basis = Basis(run_id, fleet, run_options, survey(fleet, targets, desired.wanted))
     return _assemble(capability, basis, _plan(capability, basis))
 
 
@@ -204,7 +204,7 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
 
 
 def _ask(basis: Basis, plans: Sequence[NodePlan[Any]]) -> dict[str, Verdicts | Refusal]:
-    """By host what its binaries say of the changes, and of the files as they are where they refuse those; or why it cannot be asked."""
+    """By host, the verdicts of its binaries on the changes, and on the present files if they refuse a change; or why it cannot be asked."""
     answers = _run(basis, {plan.host: script for plan in plans if (script := question(plan))})
     against = {host: ask.verdicts(answer.stdout) for host, answer in answers.items() if not isinstance(answer, Exception)}
     again = {plan.host: script for plan in plans if plan.host in against and (script := question_present(plan, against[plan.host]))}
@@ -276,7 +276,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
 
 
 def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:
-    """Each warning, on one line, with the hosts that it is about."""
+    """Each warning, on one line, with its hosts."""
     found: dict[str, list[str]] = {}
     for plan in plans:
         for warning in dict.fromkeys(map(one_line, plan.warnings)):

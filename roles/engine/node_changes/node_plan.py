@@ -1,4 +1,4 @@
-"""The plan of one node, component by component: what a capability makes, and the engine (nodes.py) carries out. Pure."""
+"""The plan of one node, component by component: a capability creates it, and the engine (capability.py) carries it out. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KUBELET = "kubelet"
 
 @dataclass(frozen=True)
 class ComponentPlan:
-    """One component of one node. `change` is None where it is as wanted already.
+    """One component of one node. `change` is None if its state is already as desired.
 
-    `question` shows the change to the component's binary, `question_present` its files as they are ("": the binary is not asked).
-    The proofs owed: `gates` and `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) that the process
-    must run with, and `may_go`, the pods (NAMESPACE/NAME) that may have to go, with consent. For the record: `effective`, the values
-    before and after, and `undoes`, the change that this one undoes. `lasting` is what kubeadm is to give from now on (None: absent);
-    `write` as in kubeadm.Member.
+    `question` shows the change to the component's binary, `question_present` its present files ("": the binary is not asked). Required
+    proofs: `gates` and `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) that the process must run
+    with, and `may_go`, the pods (NAMESPACE/NAME) that may be evicted, with consent. For the record: `effective`, the values before and
+    after, and `undoes`, the change that this one undoes. `lasting` are kubeadm's desired values (None: absent); `write` as in
+    kubeadm_config.ComponentDesired.
     """
 
     component: str
@@ -45,8 +45,8 @@ P = TypeVar("P", bound=ComponentPlan)
 
 @dataclass(frozen=True)
 class NodePlan(Generic[P]):
-    """One node. `components` are those of its control plane; `outlook` is shown in the plan: what the change does to the node's pods.
-    `refusals` are why not to go on, each to be shown as text."""
+    """One node. `components` are those of its control plane; `outlook` is the effect of the change on the node's pods, shown in the plan.
+    `refusals` are shown as text."""
 
     host: str
     kubelet: Kubelet
@@ -58,7 +58,7 @@ class NodePlan(Generic[P]):
 
     @property
     def changing(self) -> list[P]:
-        """Those that have a change."""
+        """The components that have a change."""
         return [planned for planned in self.planned if planned.change is not None]
 
     def source(self, component: str) -> Kubelet | Component:
@@ -70,7 +70,7 @@ class NodePlan(Generic[P]):
         return self.source(component).process
 
     def version(self, component: str) -> str:
-        """A component's name and version, for people."""
+        """The name and version of a component, for people."""
         return f"{component} {self.process(component).version or '(version unknown)'}"
 
 
@@ -79,8 +79,8 @@ class NodePlan(Generic[P]):
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What the binaries of one node said, by component: `against` its change ("": nothing; one that gave no answer is missing), against
-    the files as they are (`present`, of those that refuse the change), and the gates in its --help (`listed`)."""
+    """The answers of the binaries of one node, by component: errors `against` its change ("": none; without an answer it is missing),
+    errors against its `present` files (for those that refuse the change), and the gates `listed` in its --help."""
 
     against: Mapping[str, str] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
@@ -88,27 +88,27 @@ class Verdicts:
 
 
 def question(plan: NodePlan[Any]) -> str:
-    """A script for `sh -s` that shows the candidates to the node's own binaries; "" where nobody is to be asked.
+    """A script for `sh -s` that shows the candidates to the node's own binaries; "" if there is nothing to ask.
 
-    None of them starts anything: the kubelet is given a value it must refuse, the others only tell their version.
+    None of them starts anything: the kubelet gets a value that it must refuse, the others only print their version.
     """
     return ask.script([planned.question for planned in plan.changing if planned.question])
 
 
 def question_present(plan: NodePlan[Any], against: Mapping[str, str]) -> str:
-    """The same for the files as they are, of those components whose binary refused the change (`against`, as in Verdicts)."""
+    """The same for the present files of those components whose binary refused the change (`against`, as in Verdicts)."""
     return ask.script([planned.question_present for planned in plan.changing if against.get(planned.component)])
 
 
 def refused_anyway(plan: NodePlan[Any], component: str, verdicts: Verdicts) -> Refusal | None:
-    """Why a component is not changed, whatever is wanted of it: its binary gave no answer, or refuses its files as they are. With such
-    files the change is not to blame, and there would be no way back."""
+    """The refusal to change a component at all: its binary gave no answer, or refuses its present files. Then the change is not the cause,
+    and could not be reverted."""
     if component not in verdicts.against:
         where = "on the node" if component == KUBELET else "in its container"
         return Refusal(
             plan.host,
             f"the node's own {component} could not be asked about this change: it gave no answer",
-            f"run it again; if that does not help, look whether `{component} --version` answers {where}",
+            f"run the command again; if that does not help, check whether `{component} --version` answers {where}",
         )
     said = verdicts.present.get(component, "")
     if not blame.refuses(said):

@@ -1,4 +1,4 @@
-"""What an operator is shown of a run: the plan before, how it ended after, and what to type next."""
+"""The report of a run for the operator: first the plan; at the end the outcome and the next command."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
 
 def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
-    """Every change in its order: diff, restarts, what will be proven; then `notes`."""
+    """All changes in order: diff, restarts, what will be proven; then `notes`."""
     nodes = {step.change.node for step in run.steps}
-    show(f"\nPlan of run {run.info.id}: {counted(len(run.steps), 'change')} on {counted(len(nodes), 'node')}{_beside(run)}")
+    show(f"\nPlan of run {run.info.id}: {counted(len(run.steps), 'change')} on {counted(len(nodes), 'node')}{_cluster_objects(run)}")
     _show_cluster_steps("First, before any node", run.first)
     for stage in run.stages:
         for step in stage.steps:
             show(f"\n[{step.order}/{len(run.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
-            show_lines("\n".join(_told(step.change, apiservers)))
+            show_lines("\n".join(_description(step.change, apiservers)))
         if stage.canary:
             soak = f", watched for {stage.steps[0].change.soak} s" if stage.steps[0].change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
         elif len(stage.steps) > 1:
-            show(f"\nThe last {len(stage.steps)} at most {stage.at_once} at a time.")
+            show(f"\nThe last {len(stage.steps)} changes run at most {stage.at_once} at a time.")
     _show_cluster_steps("Last, once every node is confirmed" if run.steps else "Last", run.last)
     for note in notes:
         show_lines(f"\n{note}")
 
 
-def _beside(run: NodeRun) -> str:
+def _cluster_objects(run: NodeRun) -> str:
     names = ", ".join(step.name for step in run.cluster_steps)
-    return f", and of {names}" if names else ""
+    return f", and {names}" if names else ""
 
 
 def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
@@ -43,7 +43,7 @@ def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
         show_lines("\n".join(f"    {line}" for line in lines))
 
 
-def _told(change: Change, apiservers: int) -> list[str]:
+def _description(change: Change, apiservers: int) -> list[str]:
     lines = [f"    {line}" for edit in change.files for line in edit.diff().splitlines()]
     if change.kind == "kubelet":
         reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
@@ -52,16 +52,18 @@ def _told(change: Change, apiservers: int) -> list[str]:
         outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
         lines.append(f"    restarts: the static pod {change.component}{outage}")
         if change.component == "kube-apiserver" and apiservers == 1:
-            lines.append("    it is the only one: the API is down meanwhile, controller-manager and scheduler restart; pods keep running")
+            lines.append(
+                "    it is the only one: the API is down meanwhile, and controller-manager and scheduler restart; pods keep running"
+            )
     lines.append(
         f"    will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, effective values, workload unharmed;"
-        f" what is not confirmed within {change.confirm_timeout} s the node puts back by itself"
+        f" the node itself reverts what is not confirmed within {change.confirm_timeout} s"
     )
     return lines
 
 
 def show_end(run: NodeRun) -> None:
-    """Where a run halted, why, the evidence, and what to type next."""
+    """Where and why a run halted, the evidence, and the next command."""
     show(f"\nRecord of the run: {run.record.path}")
     if not run.halted:
         return
@@ -79,9 +81,9 @@ def show_end(run: NodeRun) -> None:
         )
     lost = [step for step in run.cluster_steps if step.outcome != "confirmed"]
     for one in lost:
-        show(f"{'Not written' if one.outcome == 'failed' else 'Not begun'}: {one.name}: {one.lost}")
+        show(f"{'Not written' if one.outcome == 'failed' else 'Not started'}: {one.name}: {one.lost}")
     if left or run.failed or lost:
-        show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")
+        show("Fix the cause, then run the same command again: it keeps what is done and continues from there.")
 
 
 def _show_failure(step: NodeStep) -> None:
@@ -89,20 +91,20 @@ def _show_failure(step: NodeStep) -> None:
     if not step.touched:
         return
     if status is not None and status.last_words:
-        show(f"What {change.node} kept as evidence (its last lines):")
+        show(f"Evidence from {change.node} (the last lines):")
         show_lines("\n".join(f"  | {line}" for line in status.last_words))
     if step.outcome != "refused":
         evidence = "evidence, " if status is not None and status.last_words else ""
-        show(f"All of it lies on {change.node} in {directory(change.id)}/ (log, {evidence}before/, after/).")
+        show(f"All details are on {change.node} in {directory(change.id)}/ (log, {evidence}before/, after/).")
     if step.outcome == "unknown":
         show(
-            f"{change.node} could not be asked to the end. It keeps to its word: unconfirmed, {change.id} is put back by the node itself "
-            f"within {change.confirm_timeout} s of its start; deploys/changes.py tells how it ended."
+            f"The outcome of {change.id} on {change.node} is unknown. The node itself still reverts the change, unless it was confirmed, "
+            f"within {change.confirm_timeout} s of its start; deploys/changes.py shows how it ended."
         )
     if step.outcome == "revert-failed":
         here = directory(change.id)
         show(
-            f"MEND BY HAND on {change.node}: read {here}/log; the old files are {here}/before/ (SHA256SUMS beside them). "
-            f"The node tries again by itself; `sh {here}/change.sh revert` does so at once, and `sh {here}/change.sh abandon` ends that "
-            "and leaves all as you made it."
+            f"REPAIR BY HAND on {change.node}: read {here}/log; the old files are in {here}/before/ (with SHA256SUMS). "
+            f"The node retries by itself; `sh {here}/change.sh revert` retries at once, and `sh {here}/change.sh abandon` ends the retries "
+            "and leaves everything as it is."
         )

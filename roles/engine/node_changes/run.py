@@ -1,4 +1,4 @@
-"""One run: the changes of all nodes in their order and at their pace, each proven or put back; the first failure halts."""
+"""One run: the changes of all nodes, in order and at the chosen pace, each proven or reverted; the first failure halts it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from roles.engine.transaction import (
     stage_script,
 )
 
-# Rungs of the way back, and what each may take (see change.sh).
+# The steps of a revert, and the time limit of each (see change.sh).
 REVERT_SECONDS = 4 * 130 + 60
-# A node that is asked once more how it ended, when the time of its change is nearly over.
+# The time limit to ask a node again how a change ended, when its time is nearly over.
 LAST_ANSWER_SECONDS = 30
 
 
 @dataclass
 class NodeStep:
-    """One change in its turn. `ready` is asked right before it (a text: why not), `watch` sees each line of its log, `prove`
-    judges it once it is applied. For the record: `effective`, the values in effect before and after; `undoes`, the change it undoes."""
+    """One change of a run. `ready` is called right before it (a text: why it must not begin), `watch` gets each line of its log, `prove`
+    proves it once it is applied. For the record: `effective`, the effective values before and after; `undoes`, the change it undoes."""
 
     change: Change
     ready: Callable[[], str | None]
@@ -55,7 +55,7 @@ class NodeStep:
 
 
 def arrange(steps: Sequence[NodeStep], control_plane: Collection[str], pace: Pace, on: bool) -> list[Stage[NodeStep]]:
-    """The stages of a run from its steps in their wanted order; `control_plane` are hosts. The first worker, the canary, soaks."""
+    """The stages of a run from its steps in the desired order; `control_plane` are hosts. The first worker, the canary, soaks."""
     components = [step for step in steps if step.change.kind != "kubelet"]
     kubelets = [step for step in steps if step.change.kind == "kubelet"]
     workers = [step for step in kubelets if step.change.node not in control_plane]
@@ -65,10 +65,10 @@ def arrange(steps: Sequence[NodeStep], control_plane: Collection[str], pace: Pac
 
 
 class NodeRun(LockedRun):
-    """Drives the steps of all stages, in greenlets of its own; every host waits for its own result.
+    """Runs the steps of all stages in its own greenlets; every host waits for its own result.
 
-    `first` and `last` are the cluster's own: before any node is touched, and after every one of them is confirmed. The first failure
-    of `first` halts the run; those of `last` are independent of each other. The cluster's lock host keeps their record.
+    `first` and `last` are changes of the cluster itself: before any node is touched, and after every node is confirmed. The first
+    failure in `first` halts the run; the steps of `last` are independent of each other. The lock host keeps their record.
     """
 
     at_once: ClassVar = " (each node then reverts what is not confirmed)"
@@ -91,7 +91,7 @@ class NodeRun(LockedRun):
         for number, step in enumerate(self.steps, 1):
             step.order = number
         self._remotes = hosts_by_name(fleet.targets)
-        # The host that answers for what is no node's: the one that is done last.
+        # The host that reports the result of the cluster's own steps: the last one.
         targets = [remote.name for remote in fleet.targets]
         self._speaker = self.steps[-1].change.node if self.steps else self._keeper.name if self._keeper.name in targets else targets[0]
         self._done = {step.change.node: Event() for step in self.steps}
@@ -125,7 +125,7 @@ class NodeRun(LockedRun):
                 break
         self._each(self.stages, self._carry_out)
         for number, step in enumerate(self.last, len(self.steps) + 1):
-            # Only where all nodes have it: what lasts must not be more than what is.
+            # Only if all nodes have it: the ConfigMaps must not be ahead of the nodes.
             if not self.interrupted and all(other.outcome == "confirmed" for other in self.steps):
                 self._write(step, number)
 
@@ -134,7 +134,7 @@ class NodeRun(LockedRun):
         return of_nodes | {self._cluster_id(step): step.outcome for step in self.cluster_steps}
 
     def _leaving(self) -> str:
-        return "what is not confirmed is put back by its own node at its deadline"
+        return "each node reverts what is not confirmed at its deadline"
 
     def _over(self) -> None:
         super()._over()
@@ -156,7 +156,7 @@ class NodeRun(LockedRun):
         self._keep(self._cluster_id(step), state, [planned, ended] if ended else [planned])
 
     def _carry_out(self, step: NodeStep) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         show(f"\n[{step.order}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
         own = current_task()
         try:
@@ -174,7 +174,7 @@ class NodeRun(LockedRun):
         except Exception as error:
             step.outcome = "unknown" if step.touched else step.outcome
             step.why = str(error) or repr(error)
-        step.seconds = time.monotonic() - begun
+        step.seconds = time.monotonic() - started
         self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
         if step.outcome != "confirmed":
             self.failed.append(step)
@@ -185,10 +185,10 @@ class NodeRun(LockedRun):
             self._done[step.change.node].set()
 
     def _transact(self, step: NodeStep, planned: Mapping[str, Any]) -> None:
-        """Lay the change down, apply it, prove it, and let the node keep it or put it back."""
+        """Write the change to the node, apply it, prove it, and let the node confirm or revert it."""
         change = step.change
         remote = self._remotes[change.node]
-        begun = time.monotonic()
+        started = time.monotonic()
         feed: Feed = Feed()
         proof: Proof | None = None
 
@@ -203,7 +203,7 @@ class NodeRun(LockedRun):
             elif line == "verdict?":
                 step.status = report.parse(lines)
                 proof = self._prove(step, step.status)
-                feed.put(_verdict(step, proof, time.monotonic() - begun))
+                feed.put(_verdict(step, proof, time.monotonic() - started))
                 feed.put(None)
             else:
                 lines.append(line)
@@ -214,17 +214,17 @@ class NodeRun(LockedRun):
         staged = stage_script(change, replace(self.info.holder, fence=self._lock.generation), planned)
         status = self._ask(remote, "sh -s", budget, on_line, again=f'sh "{script(change.id)}" watch', stdin=staged, feed=feed)
         if status.state == "applied":
-            # The connection was lost before the verdict was heard.
+            # The connection was lost before the node read the verdict.
             step.status = status
             proof = proof or self._prove(step, status)
             verb = (
                 f"detached revert {_quoted(_refusal(proof))}"
                 if proof.problems
-                else f"confirm {_encoded(step, proof, time.monotonic() - begun)}"
+                else f"confirm {_encoded(step, proof, time.monotonic() - started)}"
             )
             status = self._ask(remote, f'sh "{script(change.id)}" {verb}', budget, on_line, again=f'sh "{script(change.id)}" status')
         if status.state in ("applied", "applying", "reverting", "lost"):
-            # Too late to be confirmed, or still on its way back: the node ends it. One whose directory was deleted is helped on.
+            # Too late to be confirmed, or not yet reverted: the node ends it. If its directory was deleted, start the revert.
             again = f'sh "{script(change.id)}" watch end'
             first = f'sh "{script(change.id)}" detached revert "its directory was deleted"' if status.state == "lost" else again
             status = self._ask(remote, first, budget, lambda line: None, again=again)
@@ -232,14 +232,14 @@ class NodeRun(LockedRun):
         step.outcome = _outcome(status)
         if step.outcome == "confirmed":
             return
-        # A new process that came to be judged was healthy: what speaks against it is the judgement, not some line of its output.
+        # If there is a proof, the new process was healthy: then the proof has the cause, not a line of its output.
         telling = "" if proof else status.telling_line
         if status.state == "staged":
-            step.why = "the node ended it before anything was touched; nothing was changed"
+            step.why = "the node ended it before it touched anything; nothing was changed"
             return
         step.why = status.reason + (f" [{telling}]" if telling and telling not in status.reason else "")
         if step.outcome not in ("refused", "unknown"):
-            step.seconds = time.monotonic() - begun
+            step.seconds = time.monotonic() - started
             encoded = base64.b64encode(json.dumps(self._end_of(step)).encode()).decode()
             with contextlib.suppress(RemoteError):
                 remote.run(f'sh "{script(change.id)}" record {encoded}', timeout=patient(CONFIRM_SECONDS))
@@ -256,7 +256,7 @@ class NodeRun(LockedRun):
             proof = Proof(f"{proof.how}; soaked {step.change.soak} s", proof.problems)
         step.how = proof.how
         if proof.problems:
-            self._say(step, f"{_refusal(proof)}; putting it back")
+            self._say(step, f"{_refusal(proof)}; reverting")
         return proof
 
     def _ask(
@@ -270,14 +270,14 @@ class NodeRun(LockedRun):
         stdin: str | None = None,
         feed: Feed | None = None,
     ) -> Status:
-        """Run a verb of change.sh for so many `seconds` (stretched already) and read its status; after a lost connection connect anew and
-        ask again."""
+        """Run a verb of change.sh for at most `seconds` (already stretched) and read its status; after a lost connection, reconnect and ask
+        again."""
         whole = Deadline(seconds, as_given=True)
         answer: Answer | None = None
         shown = skip = 0
 
         def only_new(line: str) -> None:
-            # After a lost connection the log is told from its beginning.
+            # After a lost connection the log is printed from its beginning.
             nonlocal shown, skip
             if report.log_text(line) is not None and skip:
                 skip -= 1
@@ -288,7 +288,7 @@ class NodeRun(LockedRun):
         try:
             answer = remote.run(command, stdin=stdin, timeout=seconds, on_line=only_new, feed=feed)
         except ConnectionLost as lost:
-            show(f"{lost}; connecting anew, the node goes on by itself")
+            show(f"{lost}; reconnecting, the node continues by itself")
             connected = Deadline(min(whole.left, patient(RECONNECT_SECONDS)), as_given=True)
             while answer is None:
                 try:
@@ -302,7 +302,7 @@ class NodeRun(LockedRun):
         status = report.parse(answer.stdout)
         if status.state == "unknown":
             said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-            raise RemoteError(f"{remote.name}: change.sh gave no status: {said}")
+            raise RemoteError(f"{remote.name}: change.sh printed no status: {said}")
         return status
 
     def _end_of(self, step: NodeStep) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Evidence from the running processes: how all is before a change, and that it took effect."""
+"""Evidence from the running processes: the state before a change, and the proof that it took effect."""
 
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates

@@ -1,4 +1,4 @@
-"""Where the running components are asked: the API of a control-plane node, and the components' own ports there."""
+"""Queries to the running components: through the API of a control-plane node, and at the components' own ports there."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ from roles.engine.timeouts import patient
 
 T = TypeVar("T")
 
-# Where kubeadm puts admin identities, beside the controller-manager's own: super-admin.conf (1.29 and later) needs no RBAC.
+# kubeadm's admin identities, in the directory of the controller-manager's kubeconfig: super-admin.conf (1.29 and later) needs no RBAC.
 ADMIN_FILES = ("super-admin.conf", "admin.conf")
-# A single control plane is away for about 40 s while its apiserver restarts.
+# A single control plane is down for about 40 s while its apiserver restarts.
 API_WAIT_SECONDS = 60.0
-# One look at an apiserver or at etcd before a change, and the pause before the next one.
+# The time limit of one check of an apiserver or of etcd before a change, and the pause before the next one.
 LOOK_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 1.0
-# A command on the node, in the place of a tunnel.
+# A command on the node, instead of a tunnel.
 RUN_SECONDS = 60
-# Where each apiserver writes the address it serves at (pkg/controlplane/reconcilers; the label: discovery/v1 LabelServiceName).
+# Each apiserver writes its address here (pkg/controlplane/reconcilers; the label: discovery/v1 LabelServiceName).
 _ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=" + quote(
     "kubernetes.io/service-name=kubernetes", safe=""
 )
-_PUT_OUT = re.compile(r'^kubelet_(?:evictions|preemptions)\{[^}]*signal="([^"]*)"[^}]*\} ([0-9.e+]+)', re.MULTILINE)
-_UNPROVEN = "or go on without having seen it, by --data allow_unproven=true"
+_EVICTIONS = re.compile(r'^kubelet_(?:evictions|preemptions)\{[^}]*signal="([^"]*)"[^}]*\} ([0-9.e+]+)', re.MULTILINE)
+_UNPROVEN = "or continue without this check: --data allow_unproven=true"
 
 
 class NoApi(Exception):
-    """No control-plane node of the inventory can be asked; says why."""
+    """No control-plane node of the inventory can be queried; says why."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class _Server:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why a change of the control plane has to wait. `passing`: it may be gone a moment later; `unproven`: nothing is known to
-    be broken, only it could not be looked at."""
+    """Why a change of the control plane has to wait. `passing`: it may go away by itself; `unproven`: nothing is known to be broken, but
+    it could not be checked."""
 
     text: str
     passing: bool
@@ -100,7 +100,7 @@ class _Problem:
 class Cluster:
     """The cluster as seen from the control-plane nodes of the inventory. Keys stay in memory.
 
-    `apiservers` counts the nodes that were added and run one.
+    `apiservers` counts the added nodes that run an apiserver.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Cluster:
         self.apiservers = 0
 
     def add(self, remote: Remote, seen: Observation, components: dict[str, Component]) -> None:
-        """A node that was looked at; one with an apiserver and an admin kubeconfig can be asked."""
+        """Add an observed node; one with an apiserver and an admin kubeconfig can be queried."""
         if "kube-apiserver" not in components:
             return
         self.apiservers += 1
@@ -130,18 +130,18 @@ class Cluster:
                     except KubeconfigError as error:
                         self._why.append(f"{remote.name}: {path}: {error}")
         if remote.name not in self._nodes:
-            self._why.append(f"{remote.name}: no usable {' or '.join(ADMIN_FILES)} beside the controller-manager's kubeconfig")
+            self._why.append(f"{remote.name}: no usable {' or '.join(ADMIN_FILES)} in the directory of the controller-manager's kubeconfig")
 
     def _at(self, host: str, component: str) -> Api:
-        """A component of a node. Made anew for each use: the SSH connection may be another one by now."""
+        """A component of a node. Created again for each use: the SSH connection may be a new one by now."""
         node = self._nodes[host]
         return self._through(node, node.components[component].address, component == "kube-apiserver")
 
     def _through(self, node: _ApiNode, address: tuple[str, int], verify: bool = True, timeout: float = TIMEOUT) -> Api:
-        """What serves at `address` as seen from a node; without `verify` no apiserver, and kubectl is no way to it."""
+        """The server at `address` as seen from a node. Without `verify` it is not an apiserver, so kubectl cannot reach it."""
         host = node.remote.name
         try:
-            # One that was lost while others were worked on.
+            # The connection may have been lost while other nodes changed.
             node.remote.ensure_connected()
         except RemoteError as error:
             raise ApiConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "connect to the node again") from error
@@ -150,7 +150,7 @@ class Cluster:
             if transport is None and verify and not node.remote.by_ssh:
                 return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None or not transport.is_active():
-                raise ApiConnectionLost(host, "/", "there is no SSH connection to go through", "connect to the node again")
+                raise ApiConnectionLost(host, "/", "there is no SSH connection to it", "connect to the node again")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
             try:
                 tunnel.probe(timeout)
@@ -162,8 +162,8 @@ class Cluster:
         return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
 
     def api(self, wait: float = API_WAIT_SECONDS) -> Api:
-        """The API of the first control-plane node that answers. One that is the only one, and lost connections, are given `wait` seconds.
-        Raises NoApi."""
+        """The API of the first control-plane node that answers. Waits up to `wait` seconds for a single control-plane node, and for lost
+        connections. Raises NoApi."""
         until = time.monotonic() + patient(wait)
         while True:
             tried, lost = list(self._why), False
@@ -173,17 +173,17 @@ class Cluster:
                     api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else wait)
                     return api
                 except Forbidden:
-                    return api  # it serves; what may be read shows with each request
+                    return api  # it serves; each request shows what may be read
                 except ApiError as error:
                     tried.append(str(error))
                     lost = lost or isinstance(error, ApiConnectionLost)
             if not lost or time.monotonic() >= until:
                 break
             time.sleep(LOOK_AGAIN_SECONDS)
-        raise NoApi("; ".join(tried) or "no control-plane node could be looked at (the inventory has them in a group named control_plane)")
+        raise NoApi("; ".join(tried) or "no control-plane node could be read (the inventory needs them in a group named control_plane)")
 
-    def _asked(self, ask: Callable[[Api], T], find: Callable[[], Api] | None = None) -> T:
-        """What the API says, or what `find` finds; asked again, over a new connection, where that was lost in the middle."""
+    def _query(self, ask: Callable[[Api], T], find: Callable[[], Api] | None = None) -> T:
+        """The answer of the API, or of the one that `find` returns; asks again over a new connection if the connection was lost."""
         until = time.monotonic() + patient(API_WAIT_SECONDS)
         while True:
             try:
@@ -197,37 +197,37 @@ class Cluster:
         """The gates as the running process has them. Raises ApiError or NoApi."""
         self._gates.pop((host, component), None)
         if component == "kubelet":
-            found = self._asked(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
+            found = self._query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
         elif host not in self._nodes:
-            raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
+            raise NoApi("; ".join(self._why) or f"{host} cannot be queried: no kube-apiserver was found on it")
         else:
-            found = self._asked(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), lambda: self._at(host, component))
+            found = self._query(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), lambda: self._at(host, component))
         self._gates[host, component] = found.gates
         return found.gates
 
     def last_effective(self, host: str, component: str) -> dict[str, GateMetric]:
-        """The gates as `effective` found them the last time; {} where it could not read them then, or was not called."""
+        """The result of the last call of `effective`; {} if that failed, or if there was none."""
         return self._gates.get((host, component), {})
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
-        return self._asked(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
+        return self._query(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
 
-    def put_out(self, node_name: str) -> dict[str, int]:
+    def evictions(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
         Raises ApiError or NoApi."""
         path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
-        return put_out(self._asked(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
+        return evictions(self._query(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """The nodes as the API has them now, by name. Raises ApiError or NoApi; an API that is away is not waited for."""
+        """The nodes as the API has them now, by name. Does not wait for an API that is down. Raises ApiError or NoApi."""
         return {str(node["metadata"]["name"]): node for node in list_objects(self.api(wait=0), "/api/v1/nodes")}
 
     def component_version(self, host: str, component: str) -> str | None:
-        """What a component of a control-plane node says that it is, as v1.36.3: itself, and no other of its kind. None where it does not
-        say. Raises ApiError or NoApi."""
+        """The version that this component of this control-plane node reports, as v1.36.3; None if it reports none. Raises ApiError or
+        NoApi."""
         if host not in self._nodes:
-            raise NoApi("; ".join(self._why) or f"{host} cannot be asked")
+            raise NoApi("; ".join(self._why) or f"{host} cannot be queried: no kube-apiserver was found on it")
         api = self._at(host, component)
         if component == "kube-apiserver":
             return str(api.get_json("/version").get("gitVersion") or "")
@@ -237,39 +237,39 @@ class Cluster:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
         return {
             str(node["metadata"]["name"]): str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
-            for node in self._asked(lambda api: list_objects(api, "/api/v1/nodes", wait=API_WAIT_SECONDS))
+            for node in self._query(lambda api: list_objects(api, "/api/v1/nodes", wait=API_WAIT_SECONDS))
         }
 
     def usage(self, node_name: str) -> NodeUsage:
-        """What a node holds and uses now. Raises ApiError or NoApi."""
-        return self._asked(lambda api: node_usage(api, node_name, wait=API_WAIT_SECONDS))
+        """The current capacity and usage of a node. Raises ApiError or NoApi."""
+        return self._query(lambda api: node_usage(api, node_name, wait=API_WAIT_SECONDS))
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""
-        self._asked(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), lambda: self._at(host, "kube-apiserver"))
+        self._query(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), lambda: self._at(host, "kube-apiserver"))
 
     def lease_renewed(self, node_name: str) -> datetime | None:
         """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiError or NoApi."""
-        return self._asked(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
+        return self._query(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
 
     def pods(self, node_name: str) -> list[PodStatus]:
         """The pods on a node, as the API has them. Raises ApiError or NoApi."""
-        return self._asked(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
+        return self._query(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
 
     def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:
-        """None where the control plane can do without `host` for the time of a change; else a text that says what is not well,
-        where, why, and what to do.
+        """None if the control plane can work without `host` during a change; else a text that says what is wrong, where, why, and
+        what to do.
 
-        Well is: every apiserver but that of `host` answers /readyz with 200, those that only the cluster knows of too, and every
-        voting member of etcd is healthy, that of `host` included: a majority stays when it is lost after all. What passes by
-        itself is waited for, up to `wait` seconds. With `allow_unproven`, what could not be looked at does not count, such as an
-        etcd whose certificates are not on the node; what is seen to be broken always does.
+        Required: every apiserver except that of `host` answers /readyz with 200, also those that only the cluster knows; and every
+        voting member of etcd is healthy, also that of `host`: if it is lost after all, a majority remains. Waits up to `wait`
+        seconds for problems that may go away. With `allow_unproven`, what could not be checked does not count, such as an etcd
+        whose certificates are not on the node; what is known to be broken always counts.
         """
         until = time.monotonic() + wait
         while True:
             found = [*self._apiserver_problems(host), *self._etcd_problems()]
             over = time.monotonic() >= until
-            # What may still pass is waited for in any case: an apiserver that starts answers 403 at first.
+            # Always wait for problems that may go away: an apiserver that starts answers 403 at first.
             problems = [problem for problem in found if not (allow_unproven and problem.unproven and (over or not problem.passing))]
             if not problems:
                 return None
@@ -278,7 +278,7 @@ class Cluster:
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def etcd_summary(self) -> str:
-        """How etcd is now, in one line for a plan: `etcd: 3 of 3 members healthy, quorum 2`."""
+        """The current state of etcd, in one line for a plan: `etcd: 3 of 3 members healthy, quorum 2`."""
         try:
             health = self._etcd()
         except EtcdError as error:
@@ -286,7 +286,7 @@ class Cluster:
         return "; ".join([f"etcd: {health}", *(f"{member}: {error.rule}" for member, error in health.unhealthy)])
 
     def _etcd(self) -> EtcdHealth:
-        """As the first node whose apiserver's etcd endpoints answer sees it. Raises EtcdError."""
+        """The health of etcd, from the first node whose apiserver's etcd endpoints answer. Raises EtcdError."""
         failed = []
         for server in self._servers.values():
             try:
@@ -300,7 +300,7 @@ class Cluster:
                 failed.append(EtcdError(server.remote.name, str(error), "connect to the node again"))
         if not failed:
             raise EtcdError(
-                "-", "no node of the inventory runs a kube-apiserver", "have them in a group named control_plane", unproven=True
+                "-", "no node of the inventory runs a kube-apiserver", "put those in a group named control_plane", unproven=True
             )
         raise EtcdError.joined(failed)
 
@@ -319,24 +319,24 @@ class Cluster:
             why = "; ".join(self._why) or "no node of the inventory runs a kube-apiserver"
             yield _Problem(f"no apiserver can be asked: {why}", False, True)
             return
-        # The node whose turn it is comes last: it is asked only where nobody else can be.
+        # The node that will change comes last: it is asked only if no other can be.
         hosts = sorted(self._nodes, key=lambda name: name == but)
         for name, server in self._servers.items():
             if name != but:
-                # Without an admin kubeconfig of its own it is asked with another's, through its own connection.
+                # Without its own admin kubeconfig it is asked with that of another node, through its own connection.
                 node = self._nodes.get(name) or replace(self._nodes[hosts[0]], remote=server.remote)
                 yield from self._not_ready(node, server.component.address, f"the kube-apiserver of {name}")
         try:
             asked, others = self._elsewhere(hosts)
         except ApiError as error:
-            text = f"which apiservers there are besides those of the inventory is not known: {error.host}: {error.rule}; {error.way_out}"
+            text = f"apiservers that are not in the inventory could not be listed: {error.host}: {error.rule}; {error.way_out}"
             yield _problem(text, error)
             return
         except RemoteError as error:
-            yield _Problem(f"which apiservers there are besides those of the inventory is not known: {error}", False, False)
+            yield _Problem(f"apiservers that are not in the inventory could not be listed: {error}", False, False)
             return
         for address in others:
-            what = f"the kube-apiserver at {address[0]}:{address[1]}, which no node of the inventory has (default/kubernetes names it),"
+            what = f"the kube-apiserver at {address[0]}:{address[1]}, which is not in the inventory (default/kubernetes names it),"
             yield from self._not_ready(self._nodes[asked], address, what)
 
     def _not_ready(self, node: _ApiNode, address: tuple[str, int], what: str) -> Iterator[_Problem]:
@@ -346,10 +346,10 @@ class Cluster:
         except ApiError as error:
             yield _problem(f"{what} is not ready: {error.rule}; {error.way_out}", error)
         except RemoteError as error:
-            yield _Problem(f"{what} cannot be asked: {error}; mend the connection to the node", False, False)
+            yield _Problem(f"{what} cannot be asked: {error}; fix the connection to the node", False, False)
 
     def _elsewhere(self, hosts: Iterable[str]) -> tuple[str, list[tuple[str, int]]]:
-        """The host that told, and the addresses and ports of the apiservers that no node of the inventory has.
+        """The host that answered, and the addresses and ports of the apiservers that are not in the inventory.
 
         Raises ApiError, RemoteError.
         """
@@ -371,9 +371,9 @@ class Cluster:
         raise failed
 
 
-def put_out(metrics: str) -> dict[str, int]:
-    """From a kubelet's /metrics (pkg/kubelet/metrics: kubelet_evictions, kubelet_preemptions); a signal with none is left out."""
-    return {signal: int(float(number)) for signal, number in _PUT_OUT.findall(metrics) if float(number) > 0}
+def evictions(metrics: str) -> dict[str, int]:
+    """From a kubelet's /metrics (pkg/kubelet/metrics: kubelet_evictions, kubelet_preemptions), without signals that have none."""
+    return {signal: int(float(number)) for signal, number in _EVICTIONS.findall(metrics) if float(number) > 0}
 
 
 def _problem(text: str, error: ApiError) -> _Problem:
@@ -395,17 +395,17 @@ def _addresses(api: Api, slices: dict[str, Any]) -> list[tuple[str, int]]:
             }
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        rule = f"the answer lacks a field or has an odd one ({type(error).__name__}: {error})"
-        raise Unusable(api.host, _ENDPOINTS, rule, "look at it: kubectl get endpointslices -n default") from error
+        rule = f"the answer has a missing or invalid field ({type(error).__name__}: {error})"
+        raise Unusable(api.host, _ENDPOINTS, rule, "check it: kubectl get endpointslices -n default") from error
 
 
 def _own_addresses(apiserver: Component) -> set[str]:
-    """The addresses that the apiserver's flags name."""
+    """The addresses in the apiserver's flags."""
     return {value for name in ("advertise-address", "bind-address") if (value := last_flag(apiserver.process.argv, name))}
 
 
 def _node_addresses(api: Api, node_name: str) -> set[str]:
-    """The addresses of a node, as its kubelet tells them. Without flags an apiserver takes that of the default route."""
+    """The addresses of a node, as its kubelet reports them. Without flags an apiserver uses that of the default route."""
     try:
         found = api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}", LOOK_SECONDS)
     except NotFound:

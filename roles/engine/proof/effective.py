@@ -1,4 +1,4 @@
-"""Pure: what a process must run with, held against what it runs with: gates by its /metrics, fields of a kubelet by its /configz."""
+"""Compares what a process must run with and what it runs with: gates by its /metrics, fields of a kubelet by its /configz. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from roles.engine.kubelet import in_effect, lookup, same_setting, shown
 
 @dataclass(frozen=True)
 class UnmetGate:
-    """A gate that a component does not have as wanted. `wanted`: None for absent; `found`: None where it is not set, or not published;
-    `by`: what shows it, its /metrics or its command line and files."""
+    """A gate of a component that differs from the desired value. `wanted`: None for absent; `found`: None if it is not set, or not
+    published; `by`: the source of `found`, its /metrics or its command line and files."""
 
     component: str
     gate: str
@@ -23,14 +23,14 @@ class UnmetGate:
 
     @property
     def known(self) -> bool:
-        """False for a gate that is wanted off and set nowhere: only /metrics shows whether it is off by default."""
+        """False for a gate that should be off and is set nowhere: only /metrics shows whether it is off by default."""
         return not (self.by == "sources" and self.wanted is False and self.found is None)
 
     def __str__(self) -> str:
         if self.wanted is None:
             return f"{self.component}: {self.gate}={_text(self.found)} is set, wanted absent"
         if self.by == "sources":
-            return f"{self.component}: {self.gate} is {_text(self.found)} where it is set, wanted {_text(self.wanted)}"
+            return f"{self.component}: {self.gate} is {_text(self.found)} in its flags and files, wanted {_text(self.wanted)}"
         if self.found is None:
             return f"{self.component} does not publish {self.gate} (kubernetes_feature_enabled, 1.26 and later)"
         return f"{self.component} runs with {self.gate}={_text(self.found)}, wanted {_text(self.wanted)}"
@@ -38,7 +38,7 @@ class UnmetGate:
 
 @dataclass(frozen=True)
 class UnmetField:
-    """A field that a kubelet does not run with as wanted (None: not set). `key`: the entry, where it is only one of a map."""
+    """A field of a running kubelet that differs from the desired value (None: not set). `key`: the entry, if it is one entry of a map."""
 
     name: str
     wanted: Any
@@ -51,7 +51,7 @@ class UnmetField:
 
     @property
     def entries(self) -> list[UnmetField]:
-        """Of a map the entries that differ; else the field itself."""
+        """The entries that differ, if the field is a map; else the field itself."""
         wanted, found = self.wanted, self.found
         if not isinstance(wanted, Mapping) or not isinstance(found, Mapping):
             return [self]
@@ -66,13 +66,13 @@ class UnmetField:
 
 
 def unmet_gates(component: str, wanted: Mapping[str, bool], effective: Mapping[str, GateMetric]) -> list[UnmetGate]:
-    """The gates that the running process has otherwise than it must."""
+    """The gates of the running process that differ from the desired values."""
     found = {name: effective[name].enabled if name in effective else None for name in wanted}
     return [UnmetGate(component, name, value, found[name]) for name, value in wanted.items() if found[name] is not value]
 
 
 def unmet_fields(wanted: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[UnmetField]:
-    """The fields that the running kubelet has otherwise than it must; dots between their parts, None: not set."""
+    """The fields of the running kubelet that differ from the desired values; dots between their parts, None: not set."""
     found = {name: lookup(configuration, name) for name in wanted}
     return [UnmetField(name, value, found[name]) for name, value in wanted.items() if not in_effect(value, found[name])]
 

@@ -1,4 +1,4 @@
-"""Evidence that a change took effect, from the running process: new, healthy, with the effective values it was to have."""
+"""Evidence that a change took effect: the running process is new, healthy, and has the desired effective values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from roles.engine.transaction import Status
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
 LEASE_SECONDS = 45
-# A component that lost its leader's lease with its API server is started again after a back-off of up to 5 minutes
+# A component that lost its leader lease together with its API server is restarted after a back-off of up to 5 minutes
 # (pkg/kubelet: MaxContainerBackOff).
 BACK_OFF_SECONDS = 330
-# An API server that was changed just before serves again within this, or is not well.
+# An API server that has just changed must serve again within this time.
 SETTLE_SECONDS = 90
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was shown of a change: `how` in a few words, and the problems; without problems it is proven."""
+    """The proof of a change: `how` it was proven, in a few words, and the problems; without problems it is proven."""
 
     how: str
     problems: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ class Proof:
 
 @dataclass(frozen=True)
 class Owed:
-    """What is to be shown of one component of one node. `gates` and `settings` (fields of a KubeletConfiguration, dots between
+    """What must be proven for one component of one node. `gates` and `settings` (fields of a KubeletConfiguration, dots between
     their parts; None: not set) are the values it must run with; `components` are those of the node's control plane;
-    `apiserver_changes` whether an API server is changed in this run; `may_go` the pods (NAMESPACE/NAME) of which the plan told, with
-    consent, that they may have to go."""
+    `apiserver_changes` says whether this run changes an API server; `may_go` are the pods (NAMESPACE/NAME) that may be evicted, as
+    announced in the plan and with consent."""
 
     host: str
     node_name: str
@@ -52,7 +52,7 @@ class Owed:
 
 
 class Prover:
-    """Watches one change and judges it once it is applied."""
+    """Watches one change and proves it once it is applied."""
 
     def __init__(self, cluster: Cluster, owed: Owed) -> None:
         self._cluster = cluster
@@ -61,9 +61,9 @@ class Prover:
         self._lease: datetime | None = None
 
     def ready(self) -> str | None:
-        """Right before the change: the workload is noted; before a manifest edit the rest of the control plane must be well, and the
-        kubelet must reach the API (one that was restarted and has not since does not clean up pods: kubernetes#112814). A text
-        says why not."""
+        """Right before the change: note the workload. Before a manifest edit, the rest of the control plane must be healthy, and the
+        kubelet must reach the API (a restarted kubelet that has not reached it yet does not clean up pods: kubernetes#112814).
+        Returns a text if the change must not begin."""
         owed = self._owed
         try:
             if owed.component in COMPONENTS:
@@ -71,17 +71,17 @@ class Prover:
                     return problem
                 if not self._renewed_from_now():
                     return (
-                        f"the kubelet has not renewed its lease within {patient(LEASE_SECONDS):g} s: it would not take a manifest's edit up"
+                        f"the kubelet has not renewed its lease within {patient(LEASE_SECONDS):g} s: it would not apply an edited manifest"
                     )
                 if not _wait(self._component_runs, patient(BACK_OFF_SECONDS)):
-                    return f"{owed.component} is not ready now, and was not within {patient(BACK_OFF_SECONDS):g} s: fix that first"
+                    return f"{owed.component} was not ready for {patient(BACK_OFF_SECONDS):g} s and is not ready now: fix that first"
             self._pods = self._cluster.pods(owed.node_name)
         except (ApiError, NoApi) as error:
             return None if owed.allow_unproven else f"the API cannot be asked: {error}"
         return None
 
     def _renewed_from_now(self) -> bool:
-        """A lease that is renewed while one looks was renewed by the kubelet that runs now."""
+        """True if the lease is renewed from now on: then the current kubelet has renewed it."""
         first = self._cluster.lease_renewed(self._owed.node_name)
         return _wait(lambda: self._cluster.lease_renewed(self._owed.node_name) not in (None, first), patient(LEASE_SECONDS))
 
@@ -92,7 +92,7 @@ class Prover:
         return any(pod.containers and all(container.ready for container in pod.containers) for pod in found)
 
     def watch(self, text: str) -> None:
-        """As soon as a new kubelet runs its lease is noted: one renewed after that is the new process's own."""
+        """Note the lease as soon as a new kubelet runs: the new process then makes any later renewal."""
         if self._owed.component == "kubelet" and text.startswith("process: "):
             try:
                 self._lease = self._cluster.lease_renewed(self._owed.node_name)
@@ -100,11 +100,11 @@ class Prover:
                 self._lease = None
 
     def prove(self, status: Status) -> Proof:
-        """The change is applied on the node; is it in effect? Names what was shown, and each problem."""
+        """Prove that an applied change is in effect. Names each proof and each problem."""
         shown = [f"PID {status.identity[0]} is new, health {status.health}, arguments as planned"]
         problems = []
         if status.identity == status.old_identity or status.identity[0] == "0":
-            problems.append("the process is the old one")
+            problems.append("the process is still the old one")
         unproven: list[str] = []
         for check in (self._gates, self._settings, self._reach, self._workload):
             try:
@@ -151,18 +151,18 @@ class Prover:
         problems = hurt(self._pods, after, announced, self._owed.may_go)
         counted = count(self._pods, after, announced, self._owed.may_go)
         new_kubelet = self._owed.component == "kubelet" and bool(self._owed.settings or counted.missing)
-        if new_kubelet and not self._owed.may_go and (evicted := self._cluster.put_out(self._owed.node_name)):
-            # One that its controller has deleted since is not among the pods any more; the kubelet, which is new, has counted it.
-            told = ", ".join(f"{number} for {signal}" for signal, number in evicted.items())
-            problems.append(f"the new kubelet has put pods out: {told}")
+        if new_kubelet and not self._owed.may_go and (evicted := self._cluster.evictions(self._owed.node_name)):
+            # An evicted pod that its controller has deleted is no longer listed; but the new kubelet has counted its eviction.
+            counts = ", ".join(f"{number} for {signal}" for signal, number in evicted.items())
+            problems.append(f"the new kubelet has evicted or preempted pods: {counts}")
         if problems:
             return "", problems
-        went = gone(self._pods, after, self._owed.may_go)
-        return f"{counted}; went, as was announced: {', '.join(went)}" if went else str(counted), []
+        ended = gone(self._pods, after, self._owed.may_go)
+        return f"{counted}; gone, as announced: {', '.join(ended)}" if ended else str(counted), []
 
     def _announced(self) -> list[Component]:
-        """Static pods whose restart the plan tells: the component itself, and with an apiserver changed in this run all of the
-        control plane: they lose their leader's lease while it is away, and may be back only after their back-off."""
+        """Static pods whose restart the plan announces: the component itself. If this run changes an apiserver, all of the control
+        plane: they lose their leader lease while it is down, and may restart only after their back-off."""
         if self._owed.apiserver_changes:
             return list(self._owed.components.values())
         return [component for name, component in self._owed.components.items() if name == self._owed.component]

@@ -1,4 +1,4 @@
-"""What every deploy with changes begins with: all its nodes looked at, and the control plane, --limit or not."""
+"""The first step of every deploy with changes: it reads all its nodes, and the control plane, even if --limit excludes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from roles.engine.transaction import Refusal, in_flight
 
 @dataclass(frozen=True)
 class SurveyedNode:
-    """One node as it was seen."""
+    """One observed node."""
 
     remote: Remote
     seen: Observation
@@ -27,8 +27,8 @@ class SurveyedNode:
 
 @dataclass
 class Survey:
-    """The nodes that are to be changed, by host; all that were looked at; the cluster; why not to go on, over all nodes; and what has a
-    component's name and is none."""
+    """The nodes to change, by host; all observed nodes; the cluster; the refusals of all nodes; and the processes and files that were
+    ignored."""
 
     nodes: dict[str, SurveyedNode] = field(default_factory=dict)
     looked_at: dict[str, SurveyedNode] = field(default_factory=dict)
@@ -38,26 +38,26 @@ class Survey:
 
 
 def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubelet.wanted) -> Survey:
-    """Look at `targets`, and at the control-plane nodes of the inventory. Raises DeployError where one of those is unreachable.
+    """Observe `targets`, and the control-plane nodes of the inventory. Raises DeployError if one of the latter is unreachable.
 
-    A node that is in the middle of a change is refused.
+    A node with a change in flight is refused.
     """
-    lookers = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
+    control_planes = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
     stop(
-        f"{remote.name}: unreachable; it is a control-plane node and must be looked at before any change"
-        for remote in lookers
+        f"{remote.name}: unreachable; daytwo must read every control-plane node before any change: fix the connection"
+        for remote in control_planes
         if not remote.connected and not remote.connect()
     )
-    seen = fleet.each([*targets, *lookers], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
+    seen = fleet.each([*targets, *control_planes], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
     found = Survey()
     looked: list[Looked] = []
-    for remote in (*targets, *lookers):
+    for remote in (*targets, *control_planes):
         observation = seen[remote.name]
         try:
             if isinstance(observation, Exception):
                 raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
             if remote in targets and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
-                raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py tells how it ended")
+                raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py shows how it ended")
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet)
             found.cluster.add(remote, observation, components)
@@ -69,7 +69,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
                 found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
     known = with_versions(found.cluster, looked, fleet.each)
     for one in looked:
-        # As it was found before, with the versions in their places.
+        # The same as before, now with the versions.
         its_kubelet = kubelet.find(known[one.remote.name])
         components = control_plane.find(its_kubelet)
         found.looked_at[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet.seen, its_kubelet, components)

@@ -1,4 +1,4 @@
-"""The versions of a node's kubelet and components: as the API tells them, and only where it cannot, as their binaries do."""
+"""The versions of a node's kubelet and components: from the API, or from their binaries if the API does not know them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from roles.engine.proof.cluster import NoApi
 from roles.engine.timeouts import patient
 
 KUBELET = "kubelet"
-# For one binary to tell its version, and for all of a node.
+# Time limits for the version of one binary, and for all of a node.
 SECONDS = 5
 ALL_SECONDS = 60
 
 
 class VersionSource(Protocol):
-    """Of roles.engine.proof.Cluster what is asked here."""
+    """The part of roles.engine.proof.Cluster that this module uses."""
 
     def nodes(self) -> dict[str, dict[str, Any]]: ...
     def component_version(self, host: str, component: str) -> str | None: ...
@@ -30,7 +30,7 @@ class VersionSource(Protocol):
 
 @dataclass(frozen=True)
 class Looked:
-    """A node that was looked at, and what of its kubelet and its components could be understood."""
+    """An observed node, with its kubelet and components as far as they could be parsed."""
 
     remote: Remote
     seen: Observation
@@ -42,13 +42,14 @@ AskEach = Callable[[Sequence[Remote], Callable[[Remote], dict[int, str]]], Mappi
 
 
 def with_versions(cluster: VersionSource, looked: Sequence[Looked], each: AskEach) -> dict[str, Observation]:
-    """The observations, by host, with the versions of the kubelet and the components; None stays where nobody told one.
+    """The observations, by host, with the versions of the kubelet and the components; None if a version is unknown.
 
-    `each` does something on many nodes at once. A binary is asked only where the API did not tell (roles.engine.kubelet.ask.ask_version).
+    `each` runs a function on many nodes at once. Only if the API does not know a version, its binary is asked
+    (roles.engine.kubelet.ask.ask_version).
     """
     by_name = {one.remote.name: one for one in looked}
-    told = each([one.remote for one in looked], lambda remote: _by_api(cluster, by_name[remote.name]))
-    known = {host: dict(_certain(answer)) for host, answer in told.items()}
+    by_api = each([one.remote for one in looked], lambda remote: _by_api(cluster, by_name[remote.name]))
+    known = {host: dict(_certain(answer)) for host, answer in by_api.items()}
     try:
         nodes = cluster.nodes() if looked else {}
     except (ApiError, NoApi, RemoteError):
@@ -67,15 +68,15 @@ def with_versions(cluster: VersionSource, looked: Sequence[Looked], each: AskEac
 
 
 def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> str | None:
-    """The version that a Node object tells, where it was the running kubelet that wrote it: its heartbeat, by the same clock, is not older
-    than the process (pkg/kubelet/nodestatus, ReadyCondition). An older one may be the version before an upgrade."""
+    """The version in a Node object, if the running kubelet wrote it: its heartbeat, by the same clock, is not older than the process
+    (pkg/kubelet/nodestatus, ReadyCondition). An older one may be the version before an upgrade."""
     status = node.get("status") or {}
     beats = [one.get("lastHeartbeatTime") for one in status.get("conditions") or () if one.get("type") == "Ready"]
     try:
         since = datetime.fromisoformat(str(beats[0])).timestamp() if beats else 0.0
     except ValueError:
         return None
-    # Heartbeats have whole seconds, and a clock is read twice.
+    # Heartbeats have whole seconds, and the clock is read twice.
     if since < seen.started_at(process) + 1:
         return None
     return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
@@ -112,4 +113,4 @@ def _ask(remote: Remote, script: str) -> dict[int, str]:
     try:
         return ask.versions(remote.run(script, timeout=patient(ALL_SECONDS)).stdout)
     except RemoteError:
-        return {}  # what it cannot be asked stays unknown
+        return {}  # these versions stay unknown

@@ -1,4 +1,4 @@
-"""The pods of a node before and after a change: none may have been hurt unannounced. Pure."""
+"""Compares the pods of a node before and after a change: only announced pods may be harmed. Pure."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from dataclasses import dataclass
 
 from roles.engine.api import ContainerStatus, PodStatus
 
-# Why a kubelet fails pods that it puts out, or does not take back when it starts (pkg/kubelet/eviction: Reason;
+# The reasons of a kubelet that fails pods by eviction, or does not admit them when it starts (pkg/kubelet/eviction: Reason;
 # pkg/kubelet/preemption; pkg/kubelet/lifecycle/predicate.go).
 EVICTED = "Evicted"
-_PUT_OUT = frozenset({EVICTED, "Preempting"})
+_EVICTION_REASONS = frozenset({EVICTED, "Preempting"})
 _NO_ROOM = "OutOf"
 _OVER = ("Succeeded", "Failed")
 
 
 def hurt(before: Iterable[PodStatus], after: Iterable[PodStatus], announced: Collection[str], may_go: Collection[str] = ()) -> list[str]:
-    """What happened to pods that the plan had not announced.
+    """The harm to pods that the plan did not announce.
 
-    `announced` are the names of pods that may be restarted; `may_go` those (as NAMESPACE/NAME) of which the plan told, with consent,
-    that they may have to go. Where some may, a pod that was not there before and finds no room is no harm done: it is made anew for
-    one that went.
+    `announced` are the names of pods that may be restarted; `may_go` those (as NAMESPACE/NAME) that may be evicted, as announced in the
+    plan and with consent. If there are any, a new pod that does not fit is not harm: it was created to replace an evicted one.
     """
     known = {_key(pod): pod for pod in before}
     problems = []
     for pod in after:
         old = known.get(_key(pod))
         where = _where(pod)
-        if pod.name in announced or where in may_go or (may_go and old is None and _found_no_room(pod)):
+        if pod.name in announced or where in may_go or (may_go and old is None and _did_not_fit(pod)):
             continue
         if _ended(pod) and (old is None or not _ended(old)):
             problems.append(f"pod {where} {_how(pod)}")
@@ -39,9 +38,9 @@ def hurt(before: Iterable[PodStatus], after: Iterable[PodStatus], announced: Col
 
 
 def gone(before: Iterable[PodStatus], after: Iterable[PodStatus], may_go: Collection[str] = ()) -> list[str]:
-    """Pods that failed between the two or that their kubelet put out, as NAMESPACE/NAME (REASON).
+    """Pods that failed in between, or that their kubelet evicted, as NAMESPACE/NAME (REASON).
 
-    One of `may_go` that ended with 0 is among them, though a job's pod may have done so by itself.
+    A pod of `may_go` that ended with 0 is included, although a job's pod may have completed by itself.
     """
     lived = {_key(pod): not _ended(pod) and pod.phase != "Succeeded" for pod in before}
     return [
@@ -53,8 +52,8 @@ def gone(before: Iterable[PodStatus], after: Iterable[PodStatus], may_go: Collec
 
 @dataclass(frozen=True)
 class Count:
-    """The pods that ran before a change: how many of them are as they were (`unharmed`), and by name what became of the others:
-    `completed` by themselves, and `missing`: deleted, or not on the node any more, with what is known of it."""
+    """The pods that ran before a change: how many of them are unchanged (`unharmed`), and the names of the others: `completed` by
+    themselves, and `missing`: deleted, or no longer on the node, with what is known about that."""
 
     unharmed: int
     completed: tuple[str, ...] = ()
@@ -65,13 +64,13 @@ class Count:
         if self.completed:
             parts.append(f"completed by themselves: {', '.join(self.completed)}")
         if self.missing:
-            parts.append(f"NOT THERE ANY MORE: {', '.join(self.missing)}")
+            parts.append(f"GONE: {', '.join(self.missing)}")
         return "; ".join(parts)
 
 
 def count(before: Iterable[PodStatus], after: Collection[PodStatus], announced: Collection[str], may_go: Collection[str] = ()) -> Count:
-    """What became of each pod that ran. A pod that is not there any more is no harm by itself, since anybody may delete one at any time;
-    but it was not seen unharmed either. `announced` and `may_go` as for `hurt`; those that were restarted, or went, are named elsewhere.
+    """Count the pods that ran before. A missing pod does not count as harmed, since anybody may delete a pod at any time; but it does not
+    count as unharmed either. `announced` and `may_go` as for `hurt`; restarted and evicted pods are named elsewhere.
     """
     before = list(before)
     now, known = {_key(pod): pod for pod in after}, {_key(pod) for pod in before}
@@ -83,7 +82,7 @@ def count(before: Iterable[PodStatus], after: Collection[PodStatus], announced: 
             continue
         if found is None:
             expected = pod.name in announced or _where(pod) in may_go
-            missing.append(f"{_where(pod)} ({'as was announced' if expected else _why_missing(pod, new)})")
+            missing.append(f"{_where(pod)} ({'as announced' if expected else _why_missing(pod, new)})")
         elif _where(pod) in may_go and (found.phase in _OVER or found.put_out):
             continue
         elif found.deleted:
@@ -100,7 +99,7 @@ def _why_missing(pod: PodStatus, new: Collection[PodStatus]) -> str:
         changed = any(_where(other) == _where(pod) and other.mirror for other in new)
         return "a static pod, whose manifest was changed meanwhile" if changed else "a static pod, whose manifest is gone"
     if pod.deleted:
-        return "it was being deleted before"
+        return "its deletion had begun before"
     return _by_whom(pod, new)
 
 
@@ -114,14 +113,15 @@ def _by_whom(pod: PodStatus, new: Collection[PodStatus]) -> str:
 
 
 def _key(pod: PodStatus) -> tuple[str, str]:
-    """What makes it the same pod. The API's picture of a static pod is created again by its kubelet, and gets another UID; what it is a
-    picture of has its config hash (pkg/kubelet/types: ConfigHashAnnotationKey)."""
+    """The identity of a pod. A kubelet may recreate the mirror pod of a static pod, with a new UID; the config hash identifies the static
+    pod (pkg/kubelet/types: ConfigHashAnnotationKey)."""
     return (_where(pod), pod.config_hash) if pod.mirror and pod.config_hash else ("", pod.uid)
 
 
 def _ended(pod: PodStatus) -> bool:
-    """Not by itself, and not by somebody who deleted it: what ends of an old roll-out, or is scaled down, tells its last phase before it
-    is gone. A kubelet that fails a pod gives its reason (pkg/kubelet: rejectPod, eviction), and one that is over is deleted at once."""
+    """True if the kubelet ended the pod; not if it ended by itself or was deleted: a pod of an old roll-out, or after a scale-down, reports
+    its last phase before it is gone. A kubelet that fails a pod sets a reason (pkg/kubelet: rejectPod, eviction); a pod that is over is
+    deleted at once."""
     return pod.put_out or (pod.phase == "Failed" and not (pod.deleted and not pod.reason))
 
 
@@ -130,17 +130,17 @@ def _how(pod: PodStatus) -> str:
 
 
 def _reason(pod: PodStatus) -> str:
-    return pod.reason or ("put out by its kubelet" if pod.put_out else "ended" if pod.phase == "Succeeded" else "no reason given")
+    return pod.reason or ("evicted by its kubelet" if pod.put_out else "ended" if pod.phase == "Succeeded" else "no reason given")
 
 
 def _where(pod: PodStatus) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _found_no_room(pod: PodStatus) -> bool:
-    return pod.put_out or (pod.phase == "Failed" and (pod.reason in _PUT_OUT or pod.reason.startswith(_NO_ROOM)))
+def _did_not_fit(pod: PodStatus) -> bool:
+    return pod.put_out or (pod.phase == "Failed" and (pod.reason in _EVICTION_REASONS or pod.reason.startswith(_NO_ROOM)))
 
 
 def _ran(container: ContainerStatus) -> bool:
-    """One that waits to be started again (CrashLoopBackOff) is not hurt by being started."""
+    """True if it ran. A container that waits for its next start (CrashLoopBackOff) is not harmed by a start."""
     return container.ready or container.running_since is not None

@@ -1,4 +1,4 @@
-"""Order, pace and halt: one coordinator drives the hosts of a pyinfra run."""
+"""Order, pace and halt: one coordinator for all hosts of a pyinfra run."""
 
 from roles.engine.rollout import options, table
 from roles.engine.rollout.deploying import Turns, deploying, no_data, one, same, unreachable

@@ -10,14 +10,14 @@ from roles.engine.transaction import Refusal
 
 
 def unknown_key_refusals(fleet: Fleet, of_cluster: bool) -> list[Refusal]:
-    """For hosts of the run and the control plane, which is read in any case; `of_cluster`: for all hosts, whose data together say what
-    the cluster is to have."""
+    """For the hosts of the run and the control plane, which is always read; `of_cluster`: for all hosts, since their data together are the
+    desired state of the cluster."""
     remotes = [remote for remote in fleet.inventory if of_cluster or remote not in fleet.others or remote.is_control_plane]
     return refused_keys(remotes, pyinfra_keys())
 
 
 def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Refusal]:
-    """One for each unknown key and place it stands in, with the hosts that have it from there."""
+    """One refusal for each unknown key and place of definition, with the hosts that get the key from there."""
     found: dict[tuple[str, str], list[str]] = {}
     problems: list[Refusal] = []
     for remote in remotes:
@@ -32,7 +32,7 @@ def refused_keys(remotes: Iterable[Remote], pyinfra: frozenset[str]) -> list[Ref
 
 
 def _unknown(keys: set[str], pyinfra: frozenset[str], own: tuple[str, ...]) -> dict[str, str]:
-    # Only the models have the say; but where the page that is made from them knows all keys, they need not be imported.
+    # The models decide. Importing them is not necessary if the page generated from them has all keys.
     return unknown(keys, registry.written_names(), pyinfra, own) and unknown(keys, registry.names(), pyinfra, own)
 
 

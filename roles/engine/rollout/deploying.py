@@ -1,15 +1,14 @@
-"""What every deploy does around its own work: check data keys, read its data, refuse unreachable hosts, work once, end as it ended.
+"""The common frame of every deploy: check data keys, refuse unreachable hosts, read its data, work once, end with the result.
 
-    @deploying("Audit", one(Asked))
-    def audit(fleet: Fleet, asked: Asked) -> int:
+    @deploying("Audit", one(AuditOptions))
+    def audit(fleet: Fleet, options: AuditOptions) -> int:
         \"\"\"Show what is wrong on the nodes of the run.\"\"\"
 
-    @deploying("Feature gates", read)  # read(fleet): what is wanted of each host; raises DeployError
+    @deploying("Feature gates", read)  # read(fleet): the desired state of each host; raises DeployError
     def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
-        return change_nodes("feature gates", fleet, gates)  # the engine: nodes.py
+        return change_nodes("feature gates", fleet, gates)  # the engine: roles/engine/node_changes
 
-The work is done once for the whole run, in the turn of the host that comes first; a refusal in it stops pyinfra before any node is
-written to.
+The work is done once for the whole run, in the turn of the first host. If it refuses, pyinfra stops before it writes to any node.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Turns:
-    """What the hosts do when it is their turn: `work` on each of `hosts`, True where it succeeded. pyinfra shows `name` where there is
-    something to do, and `what` where there is not."""
+    """What each host does in its turn: `work` on each of `hosts`, True if it succeeded. pyinfra shows `name` if there is something to do,
+    otherwise `what`."""
 
     hosts: Collection[str]
     work: Callable[[str], bool]
@@ -43,11 +42,11 @@ class Turns:
 
     @classmethod
     def of(cls, run: LockedRun, fleet: Fleet, what: str, name: str) -> Turns:
-        """Each host that a run involves waits for what it answers for."""
+        """Each host that a run involves waits for its own result."""
         return cls([remote.name for remote in fleet.targets if run.involves(remote.name)], run.result, what, name)
 
 
-#: How a deploy goes on once its work is done: with its hosts' turns, with an exit status of its own, or (None) no further.
+#: What follows the work of a deploy: its hosts' turns, an exit status, or (None) nothing.
 Continuation = Turns | int | None
 
 
@@ -58,11 +57,11 @@ def no_data(_: Fleet) -> None:
 def deploying(
     title: str, read: Callable[[Fleet], W], *, all_reachable: bool = False, of_cluster: bool = False
 ) -> Callable[[Callable[[Fleet, W], Continuation]], Callable[[], None]]:
-    """Makes a deploy of a function that gets the hosts and what `read` makes of their data, and returns how to go on.
+    """Turns a function into a deploy. The function gets the hosts and what `read` returns for their data; it returns what follows.
 
-    `all_reachable`: a host that is unreachable is refused. (Without, the work shows it as not read.) `of_cluster`: the data of all hosts
-    count, also of those that --limit leaves out. The deploy raises DeployError where anything is refused; first, before a command runs on
-    any host, where a host's data has a key that no deploy reads.
+    `all_reachable`: an unreachable host is refused. (Otherwise the work reports it as not read.) `of_cluster`: the data of all hosts
+    count, including those that --limit leaves out. The deploy raises DeployError if anything is refused; first, before a command runs on
+    any host, if a host's data has a key that no deploy reads.
     """
 
     def decorate(work: Callable[[Fleet, W], Continuation]) -> Callable[[], None]:
@@ -85,12 +84,12 @@ def deploying(
 
 
 def unreachable(fleet: Fleet) -> list[str]:
-    """Why not to go on where hosts of the run did not answer."""
+    """The refusals for hosts of the run that did not answer."""
     return [f"{remote.name}: unreachable; fix the connection, or exclude it with --limit" for remote in fleet.unreachable]
 
 
 def one(model: type[M]) -> Callable[[Fleet], M]:
-    """Reads the data keys of a model that are the whole run's."""
+    """Reads the data keys of a model that apply to the whole run."""
 
     def read(fleet: Fleet) -> M:
         try:
@@ -102,11 +101,11 @@ def one(model: type[M]) -> Callable[[Fleet], M]:
 
 
 def same(remotes: Iterable[Remote], model: type[M]) -> M:
-    """The data keys of a model, which say the same on all hosts. Raises ValueError."""
+    """The data keys of a model, which must have the same value on all hosts. Raises ValueError."""
     given = {key: {remote.data(key) for remote in remotes} for key in model.model_fields}
     for key, values in given.items():
         if len(values) > 1:
-            raise ValueError(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; give it by --data")
+            raise ValueError(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; set it with --data")
     try:
         return model(**{key: value for key, values in given.items() for value in values if value is not None})
     except ValidationError as error:

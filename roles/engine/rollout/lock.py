@@ -1,4 +1,4 @@
-"""One run at a time on a cluster: a lock on one node, held as long as the operator's side gives a sign of life."""
+"""One run at a time on a cluster: a lock on one node, held as long as the operator's machine sends a heartbeat."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 from roles.engine.transaction import HOME, Holder
 
-# Seconds. A holder that gave no sign of life for LIFE_SECONDS is taken for dead.
+# Seconds. A holder without a heartbeat for LIFE_SECONDS counts as dead.
 LIFE_SECONDS = 60
 BEAT_SECONDS = 15
-# A node that is busy answers late; one that waits for a holder of this very run that its connection left behind, after LIFE_SECONDS.
+# A busy node answers late. A node that waits for a holder of this same run, left behind by a lost connection, answers after LIFE_SECONDS.
 ANSWER_SECONDS = 60
 TAKE_SECONDS = LIFE_SECONDS + ANSWER_SECONDS
-# How long a lost connection to the lock's node is tried again: before a change begins, and at the end of a run.
+# How long to retry a lost connection to the lock's node: before a change begins, and at the end of a run.
 RECONNECT_SECONDS = 120
 RELEASE_SECONDS = 60
 
 
 class Locked(Exception):
-    """Another run holds the cluster, or has held it since. Names the holder, its command, and the way out."""
+    """Another run holds the cluster, or has held it in between. Names the holder, its command, and the way out."""
 
 
 class ClusterLock:
-    """The lock as seen by one run. It lies on `remote`, the first control-plane node of the inventory."""
+    """The lock as seen by one run. It is on `remote`, the first control-plane node of the inventory."""
 
     def __init__(self, remote: Remote, holder: Holder, take_over: str = "") -> None:
         self._remote = remote
@@ -40,17 +40,17 @@ class ClusterLock:
         self.generation = ""
 
     def ensure(self) -> None:
-        """Hold it now: answered by its node, or taken again after the connection was lost. Raises Locked, RemoteError.
+        """Hold the lock now: its node confirms that, or it is taken again after a lost connection. Raises Locked, RemoteError.
 
-        Who lost it and finds that somebody else has held it since is refused: what this run planned may no longer be so.
+        If another run has held it in between, this run is refused: its plan may be out of date.
         """
-        # Several changes may be about to begin at the same moment.
+        # Several changes may be about to begin at the same time.
         with self._taking:
             if not (self._held and self._answers()):
                 self._take(RECONNECT_SECONDS)
 
     def _answers(self) -> bool:
-        """Whether its node still says that it is held. A connection that says nothing is given up."""
+        """True if the node still says that the lock is held. A connection without an answer is dropped."""
         self._answered.clear()
         self._feed.put("?")
         if not self._answered.wait(patient(ANSWER_SECONDS)):
@@ -60,29 +60,29 @@ class ClusterLock:
 
     def _take(self, reconnect: float) -> None:
         if self.generation and not self._remote.alive:
-            show(f"{self._remote.name}: connecting again: the cluster's lock lies there, and the connection was lost")
+            show(f"{self._remote.name}: reconnecting: the cluster's lock is on this host, and the connection was lost")
         try:
             self._remote.ensure_connected(patient(reconnect))
         except RemoteError as error:
-            raise RemoteError(f"{error}; the cluster's lock lies there") from error
+            raise RemoteError(f"{error}; the cluster's lock is on this host") from error
         self._feed, self._answered, self._said, self._error = Feed(), Event(), {}, ""
         spawn(self._hold, self._feed, self._answered)
         if not self._answered.wait(patient(TAKE_SECONDS)):
             self._remote.drop()
-            raise RemoteError(f"{self._remote.name}: the cluster's lock was not answered within {patient(TAKE_SECONDS):g} s")
+            raise RemoteError(f"{self._remote.name}: no answer about the cluster's lock within {patient(TAKE_SECONDS):g} s")
         if self._error:
             raise RemoteError(self._error)
         if self._overtaken:
             raise Locked(
-                f"another run has held this cluster's lock (on {self._remote.name}) since this one lost its connection to it: "
-                "what this run planned may no longer be so, and it writes nothing more; run the same command again for a new plan"
+                f"another run has held this cluster's lock (on {self._remote.name}) since this run lost its connection to it: "
+                "the plan of this run may be out of date, and it writes nothing more; run the same command again for a new plan"
             )
         if not self._held:
             raise Locked(_sentence(self._remote.name, self._said))
 
     def release(self) -> None:
-        """Give it back in order, over a new connection where the one before was lost. Raises Locked, RemoteError where that is in
-        vain; the next run then has to take it over by name."""
+        """Release the lock, over a new connection if the old one was lost. Raises Locked or RemoteError if that fails; the next run must
+        then take it over by name."""
         with self._taking:
             if not self.generation or self._overtaken:
                 return
@@ -94,13 +94,13 @@ class ClusterLock:
             self.generation = ""
 
     def give_back(self) -> None:
-        """`release` at the end of a run, where an error is only shown."""
+        """`release` at the end of a run: an error is only shown."""
         try:
             self.release()
         except Exception as error:
             show(
-                f"WARNING: the cluster's lock could not be given back: {error}; "
-                f"the next run has to take it over by name: --data take_over={self._holder.run}"
+                f"WARNING: the cluster's lock could not be released: {error}; "
+                f"the next run must take it over by name: --data take_over={self._holder.run}"
             )
 
     def _hold(self, feed: Feed, answered: Event) -> None:
@@ -133,7 +133,7 @@ class ClusterLock:
                 key, _, value = line.removeprefix("held ").partition("=")
                 self._said[key] = value
             elif line.startswith("taken over "):
-                show(f"the cluster's lock was {line}")
+                show(f"the cluster's lock was taken over from run {line.removeprefix('taken over ')}")
 
         error = ""
         try:
@@ -143,7 +143,7 @@ class ClusterLock:
         except RemoteError as lost:
             error = str(lost)
         feed.put(None)
-        # Of an attempt that was given up nothing counts any more. One that was held and lost is taken again before the next change.
+        # The result of an abandoned attempt does not count. A lock that was held and lost is taken again before the next change.
         if feed is self._feed:
             self._error = "" if self._held else error
             self._held = False
@@ -160,7 +160,7 @@ def _sentence(host: str, said: dict[str, str]) -> str:
     who = f"run {run} of {said.get('who', '')} holds this cluster (`{said.get('command', '')}`, lock on {host})"
     if said.get("left") == "gone":
         return (
-            f"{who}, and its operator's side is gone: look at what it left with deploys/changes.py, "
+            f"{who}, and its operator's side is gone: see with deploys/changes.py what it left, "
             f"then take its lock over by name: --data take_over={run}"
         )
-    return f"{who}, and it is {said.get('left')}: wait for its end"
+    return f"{who}, and it is {said.get('left')}: wait until it ends"

@@ -1,4 +1,4 @@
-"""What every run is made of, on nodes and on API objects: the cluster's lock, its number, the record, the halt, Ctrl-C."""
+"""The common part of all runs, on nodes and on API objects: the cluster's lock, the run's number, its record, halt, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from roles.engine.transaction import RunInfo, RunRecord, Unrecorded, keep_script
 
 S = TypeVar("S")
 
-#: How a change ended. `confirmed` is a node's word, `done` that of an API object; both are proven.
+#: How a change ended. A change of a node ends as `confirmed`, one of an API object as `done`; both are proven.
 Outcome = Literal[
     "confirmed", "done", "reverted", "revert-failed", "refused", "foreign", "gone", "unknown", "failed", "not started"
 ]  # fmt: skip
 
-# A node may be rebooting or its network away; what runs there goes on without us.
+# A node may be rebooting, or its network down; what runs there continues without us.
 RECONNECT_SECONDS = 120
 CONFIRM_SECONDS = 60
 
-# Errors that no cluster causes.
+# Errors that only a bug of daytwo causes.
 _OWN = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 
 
 class Interrupted(Exception):
-    """The operator asked to halt."""
+    """The operator interrupted the run."""
 
 
-#: The fields of an API object that a write is about to change: {"path": [...], "before": ..., "after": ...}, None where there is none.
+#: The fields of an API object that a write will change: {"path": [...], "before": ..., "after": ...}, None if there is no value.
 Fields = Sequence[Mapping[str, Any]]
 
 
 @dataclass
 class ClusterStep:
-    """A change of an API object, which is no node's.
+    """A change of an API object.
 
-    `write` carries it out and returns how that was proven; right before it writes it calls what it is given with the fields as they are.
-    An error that it raises may say how it ended in an attribute `outcome`; without one the step has failed. `diff` is for the plan; `lost`
-    says what is not so, and what to do, where the write fails or is not begun; `undoes` is the change that it undoes. `action` is what is
-    done, in a word; `about` is recorded beside the fields.
+    `write` makes the change and returns how it was proven; right before it writes, it calls its argument with the current fields. If it
+    raises an error with an attribute `outcome`, that is the outcome; otherwise the step has failed. `diff` is for the plan; `lost` says
+    what is missing, and what to do, if the write fails or does not begin; `undoes` is the change that this one undoes. `action` is the
+    kind of change, in a word; `about` is recorded with the fields.
     """
 
     name: str
@@ -62,11 +62,11 @@ class ClusterStep:
 
 
 class LockedRun:
-    """Holds the cluster's lock, and is carried out once, whoever asks first; the first failure halts it."""
+    """A run that holds the cluster's lock. It runs once, whichever host starts it; the first failure halts it."""
 
-    #: How a ClusterStep of such a run ends that was carried out and proven.
+    #: The outcome of a ClusterStep of such a run that was carried out and proven.
     success: ClassVar[Outcome] = "confirmed"
-    #: What the first Ctrl-C says of a second one.
+    #: What the first Ctrl-C says about a second one.
     at_once: ClassVar[str] = ""
 
     def __init__(self, info: RunInfo, fleet: Fleet, take_over: str, finish: Callable[[], None]) -> None:
@@ -80,24 +80,24 @@ class LockedRun:
         self._started = False
         self._ended = Event()
         self._waiting: set[Task[..., None]] = set()
-        self._failing = False  # one is being put back: nothing more is begun
+        self._failing = False  # a change is being reverted: no other change begins
 
-    # ---- what kind of run it is
+    # ---- what the kinds of runs define
 
     def involves(self, host: str) -> bool:
-        """True for a host that has something to wait for."""
+        """True for a host that has a result to wait for."""
         raise NotImplementedError
 
     def result(self, host: str) -> bool:
-        """Wait for what a host answers for; True when all of it is done and proven. The first host to ask starts the run."""
+        """Wait for the result of a host; True if all its changes are done and proven. The first call starts the run."""
         raise NotImplementedError
 
     def _begin(self) -> Mapping[str, Any]:
-        """For the record, when the run has the lock and its number."""
+        """Fields for the record, once the run has the lock and its number."""
         raise NotImplementedError
 
     def _work(self) -> None:
-        """All there is to do; to halt is to set `halted`."""
+        """Make all changes; set `halted` to halt."""
         raise NotImplementedError
 
     def _outcomes(self) -> dict[str, str]:
@@ -105,19 +105,19 @@ class LockedRun:
         raise NotImplementedError
 
     def _leaving(self) -> str:
-        """What to know when it is left at once."""
+        """What the operator must know who quits at once."""
         raise NotImplementedError
 
     def _planned(self, step: ClusterStep, order: int, fields: Fields) -> dict[str, Any]:
-        """What is recorded before a step is begun."""
+        """The record of a step before it begins."""
         raise NotImplementedError
 
     def _end(self, step: ClusterStep) -> dict[str, Any]:
-        """What is recorded of its end."""
+        """The record of a step's end."""
         raise NotImplementedError
 
     def _keep_step(self, step: ClusterStep, planned: Mapping[str, Any], ended: Mapping[str, Any] | None) -> None:
-        """The lock's host keeps both: `planned` before the write, and again with how it `ended`. Raises RemoteError."""
+        """Write the record on the lock's host: `planned` before the write, and again with `ended` after it. Raises RemoteError."""
         raise NotImplementedError
 
     # ---- the run
@@ -126,13 +126,13 @@ class LockedRun:
         if not self._started:
             self._started = True
             on_interrupt(self.interrupt)
-            # Ctrl-C must not end the greenlet that undoes what was begun.
+            # Ctrl-C must not end the greenlet that undoes unfinished changes.
             spawn(self._drive)
 
     def interrupt(self) -> None:
-        """Ctrl-C: nothing more is begun, what is in progress finishes; a second time: out at once."""
+        """Ctrl-C: no other change begins, changes in progress finish. A second Ctrl-C quits at once."""
         if self.interrupted:
-            show(f"\nleaving at once; {self._leaving()}")
+            show(f"\nquitting now; {self._leaving()}")
             raise SystemExit(130)
         self.interrupted = True
         self.halted = self.halted or "interrupted by the operator"
@@ -148,30 +148,30 @@ class LockedRun:
                 self._note({"event": "begin", "number": self.info.number, **self._begin()})
             except (Locked, RemoteError, Unrecorded) as error:
                 self.halted = str(error)
-                show(f"\nnot begun: {error}")
+                show(f"\nnot started: {error}")
             else:
                 self._work()
                 self._note_done({"event": "end-of-run", "halted": self.halted, "outcomes": self._outcomes()})
             self._finish()
         except Exception as error:
             self.halted = self.halted or repr(error)
-            show(f"\nthe run ended by an error of its own: {error!r}")
+            show(f"\nthe run ended with an internal error: {error!r}")
             raise
         finally:
             self._lock.give_back()
             self._over()
 
     def _over(self) -> None:
-        """Whoever waits goes on."""
+        """Wake up the hosts that wait for the end of the run."""
         self._ended.set()
 
     def _each(self, stages: Sequence[Stage[S]], carry_out: Callable[[S], None]) -> None:
-        """The steps of each stage, so many at once; nothing is begun once the run halts. `carry_out` takes its own greenlet out of
-        `_waiting` once Ctrl-C must not end it any more."""
+        """Carry out the steps of each stage, `at_once` at a time; no step begins once the run halts. `carry_out` removes its own greenlet
+        from `_waiting` when Ctrl-C must no longer end it."""
         for stage in stages:
             pool = Pool(stage.at_once)
             for step in stage.steps:
-                # Sliding: the next one begins as soon as one is over, and not at all once something went wrong.
+                # A sliding window: the next step begins as soon as one is over, unless something failed.
                 pool.wait_available()
                 if self.halted or self._failing:
                     break
@@ -181,18 +181,18 @@ class LockedRun:
     # ---- API objects
 
     def _write(self, step: ClusterStep, order: int, number: str = "") -> None:
-        """Carry out one step, recorded before and after. `number` is what is shown before its name."""
-        begun = time.monotonic()
+        """Carry out one step, recorded before and after. `number` is shown before its name."""
+        started = time.monotonic()
         planned: dict[str, Any] = {}
         show(f"\n{number}{step.name}: {step.summary}")
 
         def begin(fields: Fields) -> None:
-            # Without a record there is no way back, and nothing is written.
+            # Without a record there is no undo, so nothing is written.
             nonlocal planned
             planned = self._planned(step, order, fields)
             self._note(planned)
             self._keep_step(step, planned, None)
-            # Right before the write: others may have taken the lock while this one waited.
+            # Right before the write: another run may have taken the lock meanwhile.
             self._lock.ensure()
 
         try:
@@ -203,8 +203,8 @@ class LockedRun:
                 step.outcome = self.success
         except Exception as error:
             step.outcome = getattr(error, "outcome", step.outcome)
-            step.why = f"an error of daytwo's own: {error!r}" if isinstance(error, _OWN) else str(error) or repr(error)
-        step.seconds = time.monotonic() - begun
+            step.why = f"an internal error of daytwo: {error!r}" if isinstance(error, _OWN) else str(error) or repr(error)
+        step.seconds = time.monotonic() - started
         show(f"  {step.name}: {step.outcome}: {step.how or step.why or 'interrupted'} ({step.seconds:.0f} s)")
         if step.outcome != self.success:
             self.halted = self.halted or f"{step.name}: {step.outcome}: {step.why}"
@@ -216,8 +216,8 @@ class LockedRun:
             try:
                 self._keep_step(step, planned, ended)
             except RemoteError as error:
-                # It is found all the same: what was about to be written is recorded, and held against what is there.
-                show(f"WARNING: how {step.name} ended could not be recorded: {error}")
+                # An undo still works: the planned fields are recorded, and are compared with the object.
+                show(f"WARNING: the outcome of {step.name} could not be recorded: {error}")
 
     # ---- records
 
@@ -226,19 +226,19 @@ class LockedRun:
         try:
             self._keeper.ensure_connected(patient(RECONNECT_SECONDS))
         except RemoteError as error:
-            raise RemoteError(f"{error}; it keeps the record of what is no node's") from error
+            raise RemoteError(f"{error}; this host keeps the record of changes of the cluster itself") from error
         script = keep_script(change, self.info.holder, state, events, append=append)
         answer = self._keeper.run("sh -s", stdin=script, timeout=patient(CONFIRM_SECONDS))
         if answer.code != 0:
             said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-            raise RemoteError(f"{self._keeper.name}: the record could not be written, and nothing is done without: {said}")
+            raise RemoteError(f"{self._keeper.name}: the record could not be written, and nothing begins without it: {said}")
 
     def _note(self, event: Mapping[str, Any]) -> None:
-        """Into the record, before what it is about is begun. Raises Unrecorded: without it that must not be begun."""
+        """Record an event before it begins. Raises Unrecorded: then it must not begin."""
         self.record.write(event)
 
     def _note_done(self, event: Mapping[str, Any]) -> None:
-        """Into the record what has happened already; where that cannot be written, nothing more is begun."""
+        """Record what has already happened; if that fails, no other change begins."""
         try:
             self.record.write(event)
         except Unrecorded as error:

@@ -1,4 +1,4 @@
-"""The number of a run: which came first is known by the node that holds the cluster's lock, and by no operator's clock."""
+"""The number of a run: the node that holds the cluster's lock decides the order of runs, not the clocks of operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = re.compile(r"number ([0-9a-f-]{36}) ([0-9]{1,18})")
 
 @dataclass(frozen=True)
 class RunNumber:
-    """`number` of the count with the name `count`; numbers of other counts do not compare."""
+    """`number` in the count named `count`; numbers of different counts do not compare."""
 
     count: str
     number: int
@@ -28,7 +28,7 @@ class RunNumber:
 
 
 def script(home: str = HOME) -> str:
-    """For a POSIX sh, as root; prints `number COUNT NUMBER`."""
+    """A script for POSIX sh as root; prints `number COUNT NUMBER`."""
     return templates().get_template("run_number.sh.j2").render(home=home)
 
 
@@ -38,10 +38,10 @@ def parse(lines: list[str]) -> RunNumber | None:
 
 
 def run_number(remote: Remote) -> RunNumber:
-    """The next number of the node that holds the cluster's lock. Raises RemoteError."""
+    """The next number from the node that holds the cluster's lock. Raises RemoteError."""
     answer = remote.run(script(), timeout=patient(ANSWER_SECONDS))
     found = parse(answer.stdout) if answer.code == 0 else None
     if found is None:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise RemoteError(f"{remote.name}: the run could not be given its number, and nothing is begun without: {said}")
+        raise RemoteError(f"{remote.name}: the run could not get its number, and nothing begins without it: {said}")
     return found

@@ -1,4 +1,4 @@
-"""The data keys that every deploy with changes reads: how fast, how careful, with which consent."""
+"""The data keys that all deploys with changes read: pace, time limits, consents."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
 
 
 class Options(BaseModel):
-    """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose dead
-    holder's lock is taken; `patience` how many times longer than usual everything may take (roles/engine/timeouts.py); `allow_unproven`
-    goes on where something cannot be proven; `persist`: what all nodes share is written to kubeadm's ConfigMaps too, on
-    clusters that kubeadm made."""
+    """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose lock is taken
+    over, after its holder died; `patience` how many times longer than usual everything may take (roles/engine/timeouts.py);
+    `allow_unproven` continues if something cannot be proven; `persist`: settings that all nodes share are also written to kubeadm's
+    ConfigMaps, on clusters that kubeadm created."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,21 +26,21 @@ class Options(BaseModel):
         Field(
             ge=LEAST_CONFIRM_SECONDS,
             le=86400,
-            description="seconds from the first touch of a node until it puts back by itself what was not confirmed; by default 210 for a"
-            " kubelet, 360 for a control-plane component; the soak comes on top",
+            description="seconds from the first touch of a node until the node itself reverts an unconfirmed change; by default 210 for a"
+            " kubelet, 360 for a control-plane component; the soak is added",
             examples=[600],
         ),
     ] = None
     soak: Annotated[
         int,
-        Field(ge=0, le=86400, description="seconds that the canary is watched, still unconfirmed, before the others' turn", examples=[120]),
+        Field(ge=0, le=86400, description="seconds to watch the canary, still unconfirmed, before the other nodes change", examples=[120]),
     ] = 0
     max_unavailable: Annotated[
         str,
         BeforeValidator(parse_max_unavailable),
         WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": "^([1-9][0-9]*|[1-9][0-9]?%|100%)$"}),
         Field(
-            description="how many workers at most are changed at a time after the canary: a number, or a percentage of the workers of the"
+            description="how many workers may change at the same time after the canary: a number, or a percentage of the workers of the"
             " run (rounded down, at least one)",
             examples=[2, "25%"],
         ),
@@ -48,7 +48,7 @@ class Options(BaseModel):
     take_over: Annotated[
         str,
         Field(
-            description="the run whose lock is taken, when its operator's side is gone: the refusal names it",
+            description="the run whose lock to take over, if its operator's side is gone; the refusal names it",
             examples=["r20260131-235900-1a2b"],
         ),
     ] = ""
@@ -57,18 +57,18 @@ class Options(BaseModel):
         BeforeValidator(parse),
         WithJsonSchema({"type": "number", "minimum": LEAST, "maximum": MOST}),
         Field(
-            description="how many times longer than usual everything may take: for nodes that are emulated, or short of processor time",
+            description="how many times longer than usual everything may take, for nodes that are emulated or short of processor time",
             examples=[10],
         ),
     ] = LEAST
     allow_unproven: Annotated[
-        bool, Field(description="consent: go on where something cannot be proven; the table then says NOT PROVEN", examples=[True])
+        bool, Field(description="consent: continue if something cannot be proven; the table then says NOT PROVEN", examples=[True])
     ] = False
     persist: Annotated[
         Boolean,
         Field(
-            description="what is set is written into kubeadm's ConfigMaps, too, so that the next `kubeadm upgrade` keeps it; false leaves"
-            " them alone",
+            description="write the settings to kubeadm's ConfigMaps too, so that the next `kubeadm upgrade` keeps them; false leaves the"
+            " ConfigMaps unchanged",
             examples=[False],
         ),
     ] = True
@@ -79,7 +79,7 @@ class Options(BaseModel):
 
 
 def read_options(remotes: list[Remote]) -> Options:
-    """The options of a run. Raises DeployError where a value cannot be meant, or where two hosts have different ones."""
+    """The options of a run. Raises DeployError if a value is invalid, or if two hosts have different values."""
     try:
         return _read(remotes)
     except Refusal as refusal:
@@ -97,5 +97,5 @@ def _read(remotes: list[Remote]) -> Options:
     if len(found) > 1:
         (one, first_host), (other, second_host) = list(found.items())[:2]
         keys = [key for key in Options.model_fields if getattr(one, key) != getattr(other, key)]
-        raise Refusal(second_host, f"{', '.join(keys)} is not the same as on {first_host}", "a run has one pace: set it for all hosts")
+        raise Refusal(second_host, f"{', '.join(keys)} is not the same as on {first_host}", "set the same value for all hosts")
     return next(iter(found), Options())

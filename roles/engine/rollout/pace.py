@@ -1,4 +1,4 @@
-"""Which changes of a run come first, and how many at a time. Pure."""
+"""The order of the changes of a run, and how many run at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Pace:
-    """`max_unavailable`: how many workers at most are changed at a time, a number or a percentage of the workers of the run;
-    `soak`: seconds that the first one is watched before it counts as proven."""
+    """`max_unavailable`: how many workers may change at the same time, a number or a percentage of the workers of the run;
+    `soak`: seconds to watch the first one before it counts as proven."""
 
     max_unavailable: str = "1"
     soak: int = 0
 
     def at_once(self, workers: int) -> int:
-        """Rounded down, as a Deployment rounds its maxUnavailable, but at least one: a run must be able to go on."""
+        """Rounded down, as a Deployment rounds its maxUnavailable, but at least one: a run must make progress."""
         if found := re.fullmatch(r"(\d+)%", self.max_unavailable):
             return max(1, workers * int(found.group(1)) // 100)
         return max(1, int(self.max_unavailable))
@@ -27,7 +27,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Stage(Generic[S]):
-    """Steps that may run `at_once` at a time, begun in their order, each as soon as another is over."""
+    """Steps that run `at_once` at a time. They begin in order, each as soon as another is over."""
 
     steps: tuple[S, ...]
     at_once: int = 1
@@ -38,13 +38,13 @@ def parse_max_unavailable(value: object) -> str:
     """A number or a percentage. Raises ValueError."""
     text = str(value).strip()
     if not re.fullmatch(r"[1-9]\d*|[1-9]\d?%|100%", text):
-        raise ValueError(f"max_unavailable: {value!r} is neither a number of nodes (1, 2, ...) nor a percentage (1% to 100%)")
+        raise ValueError(f"max_unavailable: {value!r} must be a number of nodes (1, 2, ...) or a percentage (1% to 100%)")
     return text
 
 
 def stages(control_plane: Sequence[S], workers: Sequence[S], own_kubelets: Sequence[S], pace: Pace, on: bool) -> list[Stage[S]]:
-    """On: the control plane's components one by one, then the workers' kubelets, the first alone, then the control-plane nodes' own
-    kubelets one by one; off: the components last."""
+    """The stages of a run. On: first the control plane's components one by one, then the workers' kubelets, the first one alone, then the
+    control-plane nodes' own kubelets one by one. Off: the components last."""
     components = [Stage((step,)) for step in control_plane]
     kubelets = [Stage((step,), canary=True) for step in workers[:1]]
     if workers[1:]:

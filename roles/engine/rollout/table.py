@@ -10,7 +10,7 @@ CELL = 160
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; the last column is not padded. A cell is one line, and harmless."""
+    """Columns are as wide as their widest cell; the last column is not padded. A cell is one line, and harmless."""
     cells = [[one_line(cell) for cell in row] for row in (headers, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
@@ -18,7 +18,7 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def short(text: str, most: int = CELL) -> str:
-    """For a cell: what is told in full elsewhere."""
+    """Shorten a text for a cell; the full text is shown elsewhere."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

@@ -1,4 +1,4 @@
-"""The change as it reaches the node: one directory with before/, after/, change.sh, state and log."""
+"""A change as a node gets it: a directory with before/, after/, change.sh, state and log."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SYSTEMD = "/etc/systemd/system"
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has a node, or the cluster, in hand: the run, `who` as user@host, and the command line (secrets masked).
+    """The run that holds a node or the cluster, with `who` as user@host and its command line (secrets masked).
 
-    `fence` is the generation of the cluster's lock that the run holds, as roles/engine/rollout/lock.py has it: a node goes no further with
-    what began under an older one than it has seen.
+    `fence` is the generation of the cluster's lock that the run holds (roles/engine/rollout/lock.py). A node refuses a change of an older
+    generation than it has seen.
     """
 
     run: str
@@ -43,9 +43,9 @@ def directory(change_id: str, home: str = HOME) -> str:
 
 
 def script(change_id: str, home: str = HOME) -> str:
-    """The change's script on its node, as a shell word: beside the record, or where the change is in flight if that is gone.
+    """The path of the change's script on its node, as a shell word: in the record, or in active/ if the record is gone.
 
-    The record comes first: what is in flight is moved away the moment the change is over, perhaps between two words of a command.
+    The record comes first: the directory in active/ goes away as soon as the change is over, perhaps in the middle of a command.
     """
     record, in_flight = f"{directory(change_id, home)}/change.sh", f"{home}/active/{change_id}/change.sh"
     return f"$(if [ -e {record} ]; then echo {record}; else echo {in_flight}; fi)"
@@ -101,7 +101,7 @@ def _comment(text: str) -> str:
 
 
 def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> dict[str, bytes]:
-    """Every file of the change's directory, by its name in there. `record` is what is known of the change beforehand."""
+    """All files of the change's directory, by name. `record` is what is known about the change in advance."""
     files = {
         "change.sh": render(change, home, systemd).encode("utf-8", "surrogateescape"),
         **boot_files(change.unit, home),
@@ -113,43 +113,43 @@ def contents(change: Change, holder: Holder, record: Mapping[str, Any], home: st
 
 
 def boot_files(unit: str, home: str = HOME) -> dict[str, bytes]:
-    """What puts back at boot, before `unit` (the kubelet's) is started, and goes on trying: a script, its unit, its timer."""
+    """The script, unit and timer that revert unconfirmed changes at boot, before `unit` (the kubelet's) starts, and then retry."""
     values = {"unit": unit, "home": home, "window": model.BOOT_SECONDS, "every": model.BOOT_RETRY_SECONDS}
     names = ("recover.sh.j2", "daytwo-recover.service.j2", "daytwo-recover.timer.j2")
     return {name.removesuffix(".j2"): templates().get_template(name).render(**values).encode() for name in names}
 
 
 def uninstall_script(io_seconds: int = model.IO_SECONDS, home: str = HOME, systemd: str = SYSTEMD) -> str:
-    """A script as root: daytwo leaves the node. Its last line is `clean`, `busy WHY`, or `removed`, there with what could not be cleared
-    (`, but left: PATH (WHY); ...`). A file system that does not answer within `io_seconds` is passed over."""
+    """A script for root that removes daytwo from the node. Its last line is `clean`, `busy WHY`, or `removed`, with what it could not
+    remove (`, but left: PATH (WHY); ...`). It skips a file system that does not answer within `io_seconds`."""
     return templates().get_template("uninstall.sh.j2").render(home=home, systemd=systemd, io_seconds=io_seconds)
 
 
 def keep_script(
     change_id: str, holder: Holder, state: str, events: Sequence[Mapping[str, Any]], home: str = HOME, *, append: bool = False
 ) -> str:
-    """A script for `sh -s` as root: a node keeps the record of a change that is the cluster's and no node's, in place of the one that
-    it has of it, or (`append`) behind it. `state` is as change.sh has them."""
+    """A script for `sh -s` as root: the node keeps the record of a change of the cluster itself. It replaces the node's record of this
+    change, or appends to it (`append`). `state` is a state of change.sh."""
     record = "\n".join(json.dumps(dict(event), sort_keys=True) for event in events)
     values = {"id": change_id, "home": home, "holder": holder.lines, "record": record, "state": state, "append": append}
     return templates().get_template("keep.sh.j2").render(values)
 
 
 def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> str:
-    """A POSIX sh script, to be fed to `sh -s` as root: lays the directory down, checks it, applies it detached, and waits for
-    one line on standard input, `confirm [RECORD]` or `revert REASON`, once it is applied.
+    """A POSIX sh script for `sh -s` as root: writes the directory, checks it, applies the change detached, and then waits for one line on
+    standard input, `confirm [RECORD]` or `revert REASON`.
 
-    It prints the log and the status of the change (roles/engine/transaction/report.py reads them). Where there is no room for the
-    directory it leaves none.
+    It prints the log and the status of the change (roles/engine/transaction/report.py reads them). If there is no space for the
+    directory, it leaves none.
     """
     files = contents(change, holder, record)
-    # What stays as it is; the state and the record go on.
+    # The files that never change later; the state and the record do.
     lasting = {name: data for name, data in files.items() if name not in ("state", "record.jsonl")}
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in lasting.items())
     here = shlex.quote(directory(change.id))
     lines = [
         "umask 077",
-        "lay_down() {",
+        "write_change() {",
         f"mkdir -p {HOME}/changes {HOME}/active && chmod 0700 {HOME} {HOME}/changes {HOME}/active || return 1",
         f"mkdir {here} {here}/after && cd {here} || return 1",
     ]
@@ -159,10 +159,10 @@ def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> s
         "sha256sum -c --quiet SHA256SUMS || return 1",
         f"sync {' '.join([*files, 'SHA256SUMS', 'after', '.', '..'])}",
         "}",
-        "if ! said=$(lay_down 2>&1); then",
+        "if ! said=$(write_change 2>&1); then",
         f"cd / && rm -rf {here}",
         "reason=$(printf '%s' \"$said\" | tr '\\n' ' ')",
-        "printf 'state=refused\\nreason=could not lay the change down: %s; nothing was changed\\n' \"$reason\"",
+        "printf 'state=refused\\nreason=could not write the change: %s; nothing was changed\\n' \"$reason\"",
         "exit 0",
         "fi",
         f"exec sh {here}/change.sh session",

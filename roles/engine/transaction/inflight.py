@@ -1,10 +1,10 @@
-"""Changes that a look at a node found in flight: by whom, and when the node puts them back by itself. Pure."""
+"""Changes in flight on a node: who began them, and when the node reverts them by itself. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# "staged" has touched nothing yet, and may never.
+# A change that is "staged" has touched nothing yet.
 NOT_IN_FLIGHT = ("staged", "confirmed", "reverted", "refused", "abandoned")
 
 
@@ -22,11 +22,11 @@ def in_flight(changes: Mapping[str, Mapping[str, str]], boot: str, uptime: float
 def _how(change: Mapping[str, str], boot: str, uptime: float) -> str:
     match change.get("state"):
         case "revert-failed":
-            return "revert-failed: its node tries again until it is done, or abandoned"
+            return "revert-failed: its node retries the revert until it succeeds or is abandoned"
         case "reverting":
-            return "being put back"
+            return "being reverted"
         case None:
-            return "unconfirmed and its record is gone, it is put back at its deadline"
+            return "unconfirmed and its record is gone; its node reverts it at its deadline"
         case state:
             word = "unconfirmed" if state == "applied" else "being applied"
             if change.get("boot") != boot or not change.get("deadline", "").isdigit():

@@ -1,12 +1,12 @@
-"""Secrets out of what a person reads: each is replaced by a piece of its hash, and the text around it is kept. Pure.
+"""Masks secrets in text for people: a part of its hash replaces each secret, and the text around it stays. Pure.
 
-Here is what a secret is, and how one is found in text that has no structure, such as a log's. Files: mask_files.
+This module says what a secret is, and finds secrets in text without structure, such as a log. For files, see mask_files.
 
 A masked value reads `<masked sha256:0123abcd>`: the first 8 hex digits of the sha256 of its UTF-8 bytes. Two values look
-different, so a plan can be read and approved; the same value looks the same everywhere. Where it cannot be told how far a
-secret goes, rather more is masked than less.
+different, so a plan can be read and approved; the same value looks the same everywhere. If it is unclear where a secret
+ends, more is masked rather than less.
 
-Every function here settles: masking what is masked already changes nothing.
+Masking is idempotent: masked text does not change.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from collections.abc import Callable, Sequence
 _MASK = r"<masked\ sha256:[0-9a-f]{8}>"
 MASKED = re.compile(_MASK, re.VERBOSE)
 
-# Parts of a name, without the signs between its words. Anywhere in a name they make it one of a secret ...
+# Parts of a name, without the separators between its words. Anywhere in a name they make its value a secret ...
 _PARTS = (
     r"(?:passw(?:or)?ds?|passphrases?|secrets?|tokens?|credentials?|apikeys?|privatekeys?|accesskeys?|certificatekeys?|encryptionkeys?"
     r"|keydata|urlheaders?)"
 )
 _HOLDS_SECRET = re.compile(_PARTS)
-# ... in prose only at its end: `token: x`, and not `token-cleaner: started`.
+# ... in prose only at its end: `token: x`, but not `token-cleaner: started`.
 _ENDS_SECRET = re.compile(_PARTS + r"\Z")
-# These count as the last word only: `auth=x`, and not `authorization-mode=RBAC`.
+# These count only as the last word: `auth=x`, but not `authorization-mode=RBAC`.
 _LAST_SECRET = frozenset({"auth", "authorization", "bearer"})
-# Too short to count alone: `3 passed, pass=3`, `PWD=/root`.
+# Too short to count by themselves: `3 passed, pass=3`, `PWD=/root`.
 _LAST_OF_SEVERAL = frozenset({"pass", "pwd"})
-# A name that ends so speaks about a secret and does not hold it: a file with tokens in it, how long a token lives, what a Secret is called.
+# Names with these endings describe a secret but do not hold it: a file with tokens, the lifetime of a token, the name of a Secret.
 _ABOUT = re.compile(
     r"(?:.*(?:file|path|dir)s?|.*ttl|directory|folder|(?:kube)?config(?:s|uration)?|refs?|names?|namespaces?|modes?|policy|policies|strategy"
     r"|types?|kinds?|class|expiration|expiry|expires|lifetime|age|seconds|minutes|hours|duration|timeout|period|interval|delay|backoff"
@@ -40,17 +40,17 @@ _ABOUT = re.compile(
     r"|enabled?|required?|reviews?|reviewer|verification|validation|projection|rotation|generation|controller|manager|requests?|volumes?"
     r"|mounts?|store|status|state|phase|reason|message|errors?|errs?|events?|prompt|stdin|cache|qps|burst|driver|authenticator|authorizer)\Z"
 )
-# Switches without a value: what follows them is not theirs.
+# Switches without a value: the next word is not their value.
 _SWITCH = frozenset({"use", "same", "no", "ask", "enable", "disable", "allow", "anonymous", "require", "skip"})
-# Go types in the messages of client-go: `failed to list *v1.Secret: ...`; systemd's own, which name a file.
+# Go types in messages of client-go: `failed to list *v1.Secret: ...`; settings of systemd that name a file.
 _NO_SECRET = re.compile(r"(?:.*\.)?v\d\w*\.Secret(?:List)?|(?:Load|Import)Credential(?:Encrypted)?")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-# What holds nothing to hide. A list of gates may have a gate with a telling name: `CSIServiceAccountTokenSecrets=true,Other=false`.
+# Values that hide nothing. The name of a gate in a list may look like that of a secret: `CSIServiceAccountTokenSecrets=true,Other=false`.
 PLAIN = re.compile(r"(?:true|false|null|nil|<nil>|~|)", re.IGNORECASE)
 _PLAIN_IN_LIST = re.compile(r"""(?:true|false)(?:,[A-Za-z]\w*=|\|(?:true|false)|[,.:;)\]}]*(?:[\s"'\\]|\Z))""", re.IGNORECASE)
 _PEM = r"-----BEGIN\ (?:[A-Z0-9]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----(?:\\[nr]|\s)*+"
 _PEM_BODY = r"""(?:(?!-----)[\s\S])*+(?=-----END)
-        # Cut off: as far as it goes on like a key.
+        # Cut off: as far as it looks like a key.
         |[A-Za-z0-9+/]{16,}=*(?:(?:\\[nr]|\s)++[A-Za-z0-9+/]{16,}=*)*(?:(?:\\[nr]|\s)+[A-Za-z0-9+/]+=*(?=[ \t]*$))?"""
 PRIVATE_KEY = re.compile(rf"(?P<head>{_PEM})(?P<body>{_PEM_BODY})", re.VERBOSE | re.MULTILINE)
 _FOUND = re.compile(
@@ -62,7 +62,7 @@ _FOUND = re.compile(
     | (?<![A-Za-z0-9_])(?<![A-Za-z0-9_][.-])(?![0-9]+\.[0-9]+(?![a-z]))
       (?P<bootstrap>[a-z0-9]{{6}}\.[a-z0-9]{{16}})(?![A-Za-z0-9_-]|\.[A-Za-z0-9])
     | ://[^\s/?\#@:"]*:(?P<password>(?:{_MASK}|[^\s/?\#"])+)@
-    # Not `bearer authentication`: something with more than letters.
+    # Not `bearer authentication`: it must have more than letters.
     | (?<!\w)[Bb]earer[ ]+(?![A-Za-z]+(?![\w.~+/-]))(?P<bearer>[\w.~+/-]{{8,}}=*)
     | (?<![\w./-])(?=[\w./-]*?(?i:pass|pwd|secret|token|cred|auth|key|bearer|header))(?P<key>[\w./-]+)
     """,
@@ -72,12 +72,12 @@ _SEPARATOR = re.compile(r"[ \t]*(?::=|=>|={1,2}|:)[ \t]*")
 _FLAG = re.compile(r"--.*|-[A-Za-z]|-v+|", re.DOTALL)
 _FLAG_NAME = re.compile(r"--?[A-Za-z][\w.-]*")
 _NEXT_WORD = re.compile(r"[ \t]+(?!--|-[A-Za-z](?:\s|\Z)|-v+(?:\s|\Z))(?=\S)")
-# The next item of a list of arguments: in quotes, between brackets, or on a line of its own in YAML.
+# The next item of a list of arguments: in quotes, in brackets, or on its own line in YAML.
 _NEXT_QUOTED = re.compile(r"""[ \t]*,\s*(?=\\*["'](?!-))""")
 _NEXT_IN_FLOW = re.compile(r"[ \t]*,[ \t]*(?=[^\s-])")
 _NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t+-]*-[ \t]+(?=[^\s"'-]|["'][^-])""")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Negotiate|ApiKey)[ \t]+(?=\S)", re.IGNORECASE)
-# What may stand before the key of a line: marks of a diff, of a comment, of a list.
+# Possible characters before the first key of a line: of a diff, a comment, a list.
 _LEAD = re.compile(r"[ \t#;+?-]*")
 _QUOTE = re.compile(r"""\\*["']""")
 _SINGLE_QUOTED = re.compile(r"'(?:''|[^'\n])*'")
@@ -96,18 +96,18 @@ SecretSpan = tuple[int, int]
 
 
 def mask_text(text: str) -> str:
-    """Any text, one line or several: journals, logs, errors, command lines, YAML, INI. Only what is, or is named, a secret is masked.
+    """Mask secrets in any text, one line or several: journals, logs, errors, command lines, YAML, INI.
 
-    By name: values of `KEY=value`, `key: value`, `"key": "value"`, `--key value` (also as two items of a list), where the key has a
-    word such as token, password, secret, credential, api-key, private-key or ends in auth. Not where it names a file or a setting
-    (`--token-auth-file`, `tokenTTL`, `secretName`), and never true, false and null. By its looks: JWTs, kubeadm's bootstrap tokens
+    By name: values of `KEY=value`, `key: value`, `"key": "value"`, `--key value` (also as two items of a list), if the key has a
+    word such as token, password, secret, credential, api-key, private-key or ends in auth. Not if it names a file or a setting
+    (`--token-auth-file`, `tokenTTL`, `secretName`), and never true, false and null. By format: JWTs, kubeadm's bootstrap tokens
     (cmd/kubeadm/app/apis/bootstraptoken), passwords in URLs, bearer tokens, private keys in PEM and its base64.
     """
     return settled(_masked_spans, text)
 
 
 def mask_command(argv: Sequence[str]) -> list[str]:
-    """A command line, word by word: of `key=value` and `--key value` with the name of a secret the whole value is masked."""
+    """Mask a command line, word by word: the whole value of `key=value` and `--key value` if the key names a secret."""
     shown: list[str] = []
     expected = False
     for word in argv:
@@ -117,7 +117,7 @@ def mask_command(argv: Sequence[str]) -> list[str]:
 
 
 def settled(show: Callable[[str], str], text: str) -> str:
-    """Mask until nothing changes. It ends, since each change takes characters away that are in no mask."""
+    """Mask until nothing changes. It ends, since each change removes characters that are not in a mask."""
     while (shown := show(text)) != text:
         text = shown
     return text
@@ -128,12 +128,12 @@ def _hidden(value: str) -> str:
 
 
 def mask(value: str) -> str:
-    """What stands in the place of a value that is masked as a whole."""
+    """The replacement for a value that is masked completely."""
     if MASKED.fullmatch(value) or not value:
         return value
     try:
         data = value.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a surrogate pair, out of JSON
+    except UnicodeEncodeError:  # half a surrogate pair, from JSON
         data = value.encode("utf-8", "surrogatepass")
     return f"<masked sha256:{hashlib.sha256(data).hexdigest()[:8]}>"
 
@@ -143,20 +143,20 @@ def _words(key: str) -> list[str]:
 
 
 def is_secret(key: str, prose: bool = False) -> bool:
-    """True if a value under this name is a secret. In prose the name must end as one."""
+    """True if a value with this name is a secret. In prose the name must end like that of a secret."""
     words = _words(key)
     if not words or _NO_SECRET.fullmatch(key):
         return False
     if words[-1] in _LAST_SECRET or (words[-1] in _LAST_OF_SEVERAL and len(words) > 1) or words[-2:] == ["secret", "id"]:
         return True
-    # Such as discovery-token-ca-cert-hash: of a public key.
+    # For example discovery-token-ca-cert-hash, the hash of a public key.
     if _ABOUT.match(words[-1]) or (words[-2:-1] == ["cert"] and words[-1] in ("hash", "hashes")):
         return False
     return (_ENDS_SECRET if prose else _HOLDS_SECRET).search("".join(words)) is not None
 
 
 def behind_scheme(name: str, text: str, start: int) -> int:
-    """Where a value that begins at `start` holds its secret: `Bearer x` of an Authorization."""
+    """The start of the secret in a value that begins at `start`: after `Bearer ` in an Authorization."""
     named = {*_words(name)[-1:]} & {*_LAST_SECRET, "token", "header"}
     return scheme.end() if named and (scheme := _SCHEME.match(text, start)) else start
 
@@ -166,7 +166,7 @@ def _is_switch(key: str) -> bool:
 
 
 def _command_word(word: str) -> str:
-    """One word of a command line. `--data=password=x` is read as `password=x`, too."""
+    """One word of a command line. `--data=password=x` is also read as `password=x`."""
     rest = word
     while match := re.match(r"([\w./-]+)=", rest):
         rest = rest[match.end() :]
@@ -178,12 +178,12 @@ def _command_word(word: str) -> str:
 
 
 def mask_keys(text: str) -> str:
-    """Private keys alone."""
+    """Mask only private keys."""
     return PRIVATE_KEY.sub(_key_body, text)
 
 
 def _key_body(match: re.Match[str]) -> str:
-    # Not the line end before -----END, also written \n, nor the mark of a diff.
+    # Without the line end before -----END, also if written as \n, and without the sign of a diff.
     body = re.sub(r"\n[+-]\Z", "", match["body"])
     while (shorter := body.rstrip().removesuffix("\\n").removesuffix("\\r")) != body:
         body = shorter
@@ -191,7 +191,7 @@ def _key_body(match: re.Match[str]) -> str:
 
 
 def _masked_spans(text: str) -> str:
-    # First, so that no other name or value takes its first line.
+    # First, so that no other name or value matches its first line.
     text = mask_keys(text)
     shown: list[str] = []
     done = position = 0
@@ -217,13 +217,13 @@ def _secret(match: re.Match[str], text: str) -> SecretSpan | None:
 
 
 def _is_private_key(encoded: str) -> bool:
-    """True for the base64 of a PEM block that holds a private key. Certificates begin alike."""
+    """True for the base64 of a PEM block with a private key. Certificates begin the same way."""
     head = encoded[:64].rstrip("=")
     return b"PRIVATE KEY" in base64.b64decode(head[: len(head) // 4 * 4])
 
 
 class _Key:
-    """A name in a text, and what stands around it."""
+    """A name in a text, and its surroundings."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self.text, self.name, self.end = text, text[start:end], end
@@ -236,7 +236,7 @@ class _Key:
         self.quoted = bool(quote) and text.startswith(quote, end)
         if self.quoted:
             self.end += len(quote)
-        # The quote in which key and value stand together.
+        # The quote around both key and value.
         self.around = "" if self.quoted else quote
         self.line = text.rfind("\n", 0, self.start) + 1
         self.line_end = _line_end(text, self.end)
@@ -266,7 +266,7 @@ def _value_of_key(key: _Key) -> SecretSpan | None:
     compact = colon and not key.quoted and separator[0].endswith(":") and start < key.line_end
     if colon and not key.quoted:
         is_path = key.name.startswith(("/", "./", "../")) or ("/" in key.name and (compact or not key.leads))
-        # `system:serviceaccount:secrets:x` and the tag of an image are no values.
+        # `system:serviceaccount:secrets:x` and the tag of an image are not values.
         if is_path or text.startswith("//", start) or (compact and key.before not in ("", *" \t{[(,\"'")):
             return None
         if (compact or not key.leads) and not is_secret(key.name, prose=True):
@@ -328,13 +328,13 @@ def _reach(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
 
 
 def _kept_plain(text: str, start: int, end: int) -> SecretSpan | None:
-    """The span without blanks at its end; None where it holds nothing to hide."""
+    """The span without trailing blanks; None if there is nothing to hide."""
     end = start + len(text[start:end].rstrip())
     return None if start == end or PLAIN.fullmatch(text, start, end) else (start, end)
 
 
 def _closing(text: str, quote: str, start: int, end: int) -> int | None:
-    """Where `quote` stands from `start` on with no more backslashes before it than its own."""
+    """The position of the next `quote` from `start` on, with exactly as many backslashes."""
     found = text.find(quote, start, end)
     while found > start and text[found - 1] == "\\":
         found = text.find(quote, found + 1, end)
@@ -342,9 +342,9 @@ def _closing(text: str, quote: str, start: int, end: int) -> int | None:
 
 
 def _quoted(text: str, start: int, end: int) -> SecretSpan | None:
-    """What is between the quotes that open at `start`; to the end of the line where they do not close there."""
+    """The text between the quotes that open at `start`; up to the end of the line if they do not close on it."""
     opening = _QUOTE.match(text, start)
-    assert opening is not None  # the caller has seen one
+    assert opening is not None  # the caller has checked it
     quote, inner = opening[0], opening.end()
     if quote == "'":
         single = _SINGLE_QUOTED.match(text, start, end)
@@ -354,14 +354,14 @@ def _quoted(text: str, start: int, end: int) -> SecretSpan | None:
     if closing is None:
         return _kept_plain(text, inner, end)
     behind = closing + len(quote)
-    # A shell joins what stands together: 'it'\''s', "a"b.
+    # A shell joins adjacent parts: 'it'\''s', "a"b.
     if len(quote) == 1 and re.compile(rf"{quote}|\\{quote}|[\w$]").match(text, behind, end):
         return start, _reach(_SHELL_TAIL, text, behind, end)
     return _kept_plain(text, inner, closing)
 
 
 def _yaml_value(key: _Key, start: int) -> SecretSpan | None:
-    """The value of a key that begins a line. As YAML has it, it may go on below, where lines are indented further."""
+    """The value of a key that begins a line. In YAML it may continue on the next lines, if they are indented further."""
     text = key.text
     if _BLOCK.match(text, start, key.line_end):
         return _below(key)
@@ -377,7 +377,7 @@ def _yaml_value(key: _Key, start: int) -> SecretSpan | None:
 
 
 def _below(key: _Key, stop: re.Pattern[str] | None = None) -> SecretSpan | None:
-    """The lines after the key's that are indented further, from the first sign to the last; as far as none begins with `stop`."""
+    """The lines below the key's that are indented further, without surrounding blanks; only up to a line that begins with `stop`."""
     text, end = key.text, key.line_end
     marks = " \t+-" if text[key.line] in "+-" else " \t"
     while end < len(text):
@@ -392,7 +392,7 @@ def _below(key: _Key, stop: re.Pattern[str] | None = None) -> SecretSpan | None:
 
 
 def _items_below(key: _Key) -> SecretSpan | None:
-    """The items of the list below a key, if they are scalars. In YAML they may stand in the key's own column."""
+    """The items of the list below a key, if they are scalars. In YAML they may begin in the key's own column."""
     text, end = key.text, key.line_end
     first: int | None = None
     while item := re.compile(rf"\n[ \t]{{{key.column},}}-[ \t]+(?![\[{{]|{_NAME}(?:\s|$))(\S.*)", re.MULTILINE).match(text, end):

@@ -1,8 +1,8 @@
-"""Secrets out of files, by their structure: units, environment files, YAML and JSON. Pure.
+"""Masks secrets in files by their structure: units, environment files, YAML and JSON. Pure.
 
-roles/engine/transaction/mask.py says what a secret is, and what is shown instead. Here files are read as their owners read them
-(roles/engine/editing), so the end of each value is known. Comments, and texts within values, have no structure and are masked as any
-text. If a file cannot be read, each line is masked whole: a diff still shows which lines differ.
+roles/engine/transaction/mask.py says what a secret is, and what replaces it. This module parses files as their programs do
+(roles/engine/editing), so the end of each value is known. Comments, and texts within values, have no structure and are masked like
+any text. If a file cannot be parsed, each line is masked completely: a diff still shows which lines differ.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from roles.engine.transaction.mask import (
     settled,
 )
 
-#: What is shown of a part of the text: start, end, and what stands in its place.
+#: A part of the text and its replacement: start, end, replacement.
 _Part = tuple[int, int, str]
 
 # Not any word with a dash before it: `--token-x`, `-v`, `-feature-gates=`, but not `-Zq81x`.
 _FLAGS = re.compile(r"""["'\s]*(?:--[A-Za-z]|-[A-Za-z](?:[\s=]|\Z)|-[a-z][a-z-]*[=\s])""")
 _QUOTED = re.compile(r"""\s*(?:"((?:\\[\s\S]|[^"\\])*)"|'([^']*)')\s*""")
-# What systemd drops counts too: `export NAME=value`, a name with dashes; and the lines of a diff.
+# Also what systemd ignores (`export NAME=value`, a name with dashes), and the lines of a diff.
 _ASSIGNMENT = re.compile(r"""(?:\+|-(?=\w\w))?((?:export[ \t]+)?[^\s=:"'#;+-][^\s=:"'#;]*)[ \t]*=[ \t]*""")
 _ENV_COMMENT = re.compile(rf"(?:^|(?<=\r))([ \t]*[#;][#; \t]*)((?:{_ASSIGNMENT.pattern})[^\r\n]*)", re.MULTILINE)
 _VARIABLE = re.compile(r"""["']?([^\s=:"'-][^\s=:"']*)""")
 _ENVIRONMENT = re.compile(r"[+-]?(?:Default|Manager)?Environment")
 _UNIT_COMMENT = re.compile(r"^([ \t]*[#;][#; \t]*)((?:Default|Manager)?Environment[ \t]*=[^\n]*)", re.MULTILINE)
 _SERVICE = "[Service]\n"
-# An environment variable's value in a text of YAML or JSON. In `--x=value:y` it is none.
+# The value of an environment variable in YAML or JSON text; not `--x=value:y`.
 _ENV_VALUE = re.compile(r"""(?:^[ \t#;+?-]*|[{,]\s*)\\*["']?value(?:\\*["']\s*:|[ \t]*:(?=\s|$)|[ \t]+:)""", re.MULTILINE)
 _YAML_COMMENT = re.compile(r"(#[#; \t]*)(?=[^\n]*value)([^\n]*)")
 _COMMENT_BEHIND = re.compile(r"[ \t]+#[^\n]*")
@@ -48,14 +48,14 @@ _NAME = re.compile(r"[\w./-]+")
 _BLOCK_HEAD = re.compile(r"[|>][^\n]*\n?")
 # An anchor, a tag.
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\Z))*")
-# Lists of maps with a `value` that are no environment (Kubernetes: Toleration, Taint, Sysctl, PodDNSConfigOption).
+# Lists of maps with a `value` that are not environment variables (Kubernetes: Toleration, Taint, Sysctl, PodDNSConfigOption).
 _OPEN_VALUES = frozenset({"tolerations", "registerWithTaints", "taints", "sysctls", "options"})
-# kubeadm's arguments of a component (v1beta4), which are maps of name and value as well: gates are no secret.
+# kubeadm's arguments of a component (v1beta4) are also maps of name and value; gates are not secret.
 _ARGUMENTS, _GATES = "extraArgs", "feature-gates"
 
 
 def masker(path: str) -> Callable[[str], str]:
-    """What masks the text of the file at `path`: as a unit, as YAML, or as an environment file."""
+    """The function that masks the text of the file at `path`: as a unit, as YAML, or as an environment file."""
     name = PurePosixPath(path)
     if "/systemd/" in path and name.suffix in (".service", ".conf"):
         return mask_unit
@@ -65,25 +65,25 @@ def masker(path: str) -> Callable[[str], str]:
 
 
 def mask_env_file(text: str) -> str:
-    """An environment file (systemd.exec(5) EnvironmentFile=), or single lines of one: all values are masked, also commented out.
+    """Mask an environment file (systemd.exec(5) EnvironmentFile=), or single lines of one: all values, also commented out.
 
-    Not what is empty; where the value is command-line flags, only what mask_text finds in them. Other lines: mask_text.
+    Empty values stay; in command-line flags only what mask_text finds is masked. Other lines: mask_text.
     """
     return settled(_env_file, text)
 
 
 def mask_unit(text: str) -> str:
-    """A unit file of systemd, or single lines of one: values in `Environment=` as in environment files, other lines by mask_text."""
+    """Mask a unit file of systemd, or single lines of one: values in `Environment=` as in environment files, other lines by mask_text."""
     return settled(lambda part: _or_lines(_unit, part), text)
 
 
 def mask_manifest(text: str) -> str:
-    """A file in YAML or JSON, or single lines of one: values under the name of a secret, and the `value` of each environment variable.
+    """Mask a file in YAML or JSON, or single lines of one: values with the name of a secret, and the `value` of each environment variable.
 
     A `value` counts as that of an environment variable unless it belongs to a toleration, a taint, a sysctl, a DNS option, or to the
     feature gates among kubeadm's arguments. Other texts: mask_text.
     """
-    # What is a secret by its looks alone may go over several values, and comments.
+    # A secret that is found by its format may span several values and comments.
     return settled(lambda part: mask_text(_or_lines(_manifest, mask_keys(part))), text)
 
 
@@ -95,7 +95,7 @@ def _or_lines(read: Callable[[str], str], text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """The text with letters in the place of masks, whose blanks and colons mean nothing. Everything stays at its place."""
+    """The text with letters instead of masks, since a mask has a blank and a colon. All positions stay the same."""
     return MASKED.sub(lambda found: "m" * len(found[0]), text)
 
 
@@ -105,7 +105,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _put_together(text: str, parts: Iterable[_Part], between: Callable[[str], str]) -> str:
-    """The text with its parts as they are shown. Of those that overlap the first and longest counts, best masked."""
+    """The text with its parts replaced. If parts overlap, the first and longest one counts, preferably a masked one."""
     shown: list[str] = []
     position = 0
     for start, end, part in sorted(parts, key=lambda part: (part[0], -part[1], part[2] == text[part[0] : part[1]])):
@@ -116,7 +116,7 @@ def _put_together(text: str, parts: Iterable[_Part], between: Callable[[str], st
 
 
 def _commented(comment: re.Pattern[str], read: Callable[[str], str], text: str) -> str:
-    """Text between values: a comment that looks like a line of the file is masked as that line. A private key may go over several."""
+    """Text between values: a comment that looks like a line of the file is masked like that line. A private key may span several lines."""
     keys = [found.span() for found in PRIVATE_KEY.finditer(text)]
     lines = [line for line in comment.finditer(text) if not any(_goes_on(line, *key) for key in keys)]
     return _put_together(text, [(*line.span(2), read(line[2])) for line in lines], mask_text)
@@ -138,17 +138,17 @@ def _env_file(text: str) -> str:
         if any(begin <= start < stop for begin, stop in keys):
             continue
         if name is None and (line_end := text.find("\n", start, end)) >= 0:
-            # None that systemd takes: its other lines count as lines of their own.
+            # systemd does not accept it: its other lines count separately.
             parts.append((line_end, end, _env_file(text[line_end:end])))
         elif name is not None:
-            # A private key that begins in the value goes with it, also where systemd has the value end before the key does.
+            # A private key that begins in the value belongs to it, even if the value ends earlier for systemd.
             end = max([end, *(stop for begin, stop in keys if start < begin < end)])
             parts.append((name.end(), end, _assigned(name[1], text[name.end() : end])))
     return _put_together(text, parts, partial(_commented, _ENV_COMMENT, _env_file))
 
 
 def _unit(text: str) -> str:
-    """Raises FormatError where systemd would stop reading."""
+    """Raises FormatError if systemd would stop reading."""
     # Single lines of a unit have no section.
     data = _SERVICE + text
     parts: list[_Part] = []
@@ -165,7 +165,7 @@ def _environment_word(text: str, word: Mapped) -> _Part:
     name = _VARIABLE.match(text, start, end)
     equals = word.text.find(b"=")
     if name is None or equals < 0 or name.end() != word.spans[equals][0]:
-        # What a missing quote has cut off is a part of a value still.
+        # After a missing quote, this may still be a part of a value.
         return start, end, mask_text(written) if _FLAGS.match(written) or not re.search(r"\w", written) else mask(written)
     start = word.spans[equals][1]
     if written[0] in "\"'" and text[start:end].endswith(written[0]):
@@ -174,7 +174,7 @@ def _environment_word(text: str, word: Mapped) -> _Part:
 
 
 def _assigned(name: str, value: str) -> str:
-    """The value of an environment variable, masked; where it is flags, only what is secret in them."""
+    """The value of an environment variable, masked; in flags only what is secret."""
     quoted = _QUOTED.fullmatch(value)
     start, end = quoted.span(quoted.lastindex or 0) if quoted else (len(value) - len(value.lstrip()), len(value.rstrip()))
     inner = value[start:end]
@@ -188,7 +188,7 @@ def _assigned(name: str, value: str) -> str:
 
 
 def _manifest(text: str) -> str:
-    """Raises FormatError for what is no YAML."""
+    """Raises FormatError if the text is not YAML."""
     seen = _Manifest(text)
     for top in yaml_text.tops(_readable(text)):
         seen.look(top, "")
@@ -196,7 +196,7 @@ def _manifest(text: str) -> str:
 
 
 def _within(text: str) -> str:
-    """A comment or a value, which may be YAML or JSON itself; masked whole where it seems so and cannot be read."""
+    """A comment or a value, which may be YAML or JSON itself; masked completely if it looks like that and cannot be parsed."""
     if not _ENV_VALUE.search(text):
         return mask_text(text)
     try:
@@ -217,14 +217,14 @@ def _whole(text: str) -> str:
 
 
 class _Manifest:
-    """Collects what is shown of each text in a document."""
+    """Collects the replacement of each text in a document."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.parts: list[_Part] = []
 
     def look(self, node: YamlNode, parent: str) -> None:
-        """`parent`: the key whose value it is, or an item of it."""
+        """`parent`: the key whose value, or item of its value, the node is."""
         if node.kind == "scalar":
             self._text(node)
         for key, value in node.pairs:
@@ -246,7 +246,7 @@ class _Manifest:
     def _text(self, node: YamlNode) -> None:
         start, end = self._inner(node)
         if node.style == '"' and "\\" in self.text[start:end]:
-            # With its escapes it is not the text that it stands for, so that nothing can be left of it.
+            # Text with escapes differs from the text that it means, so it cannot be masked in part.
             self._put(start, end, _whole if _within(node.text) != node.text else str)
         else:
             self._put(start, end, _within)
@@ -255,13 +255,13 @@ class _Manifest:
         self.parts.append((start, end, show(self.text[start:end])))
 
     def _hide(self, key: YamlNode, node: YamlNode, variable: bool) -> bool:
-        """Mask a value whole; False where it has nothing to hide, or, under the name of a secret, is a map or a list of maps."""
+        """Mask a value completely; False if there is nothing to hide, or if it has the name of a secret and is a map or a list of maps."""
         if node.kind == "scalar":
             start, end = self._inner(node)
             start = behind_scheme(key.text, self.text, start)
             if not variable and PLAIN.fullmatch(self.text, start, end):
                 return False
-            # A comment behind it may be meant as a part of it: `value: #x`.
+            # A comment after it may be meant as a part of it: `value: #x`.
             if variable and start == end and (comment := _ONLY_COMMENT.match(self.text, key.end)):
                 start, end = comment.span(1)
             elif "\n" in self.text[start:end] and (comment := _COMMENT_BEHIND.match(self.text, end)):
@@ -276,7 +276,7 @@ class _Manifest:
         return True
 
     def _inner(self, node: YamlNode) -> tuple[int, int]:
-        """Where a scalar's text stands: without its anchor, tag and quotes, without the head of a block."""
+        """The extent of a scalar's text, without anchor, tag and quotes, and without the head of a block."""
         found = _PROPERTIES.match(self.text, node.start, node.end)
         start, end = found.end() if found else node.start, node.end
         if node.style in ("'", '"'):

@@ -15,40 +15,40 @@ from roles.engine.transaction.mask_files import masker
 
 ABSENT = "absent"
 
-# Seconds. A kubelet is healthy within a second of its start; an API server needs the 30 s of grace of the one before it, and
-# may be slow to start. The process must then stay healthy for STABLE_SECONDS, so that one that dies a little later is seen.
+# Seconds. A kubelet is healthy within a second of its start. An API server first waits for the old one's grace period of 30 s, and
+# may be slow to start. The process must then stay healthy for STABLE_SECONDS, so that one that dies a little later is noticed.
 KUBELET_TIMEOUT = 90
 STATIC_POD_TIMEOUT = 240
 REVERT_TIMEOUT = 120
 STABLE_SECONDS = 12
 # A static pod's grace period is 30 s (kubeadm's manifests, and the default of terminationGracePeriodSeconds): an old process
-# that is still there after it and a moment, and healthy, stays.
+# that is still healthy a moment after that stays.
 GRACE_SECONDS = 30
 MOMENT_SECONDS = 10
-# A revert that was ended itself, or that failed, is taken up again after this long.
+# A revert that was killed, or failed, is retried after this long.
 RETRY_SECONDS = 30
-# A file system that has not answered after this long is taken for dead: it must not keep the rest from being put back.
+# A file system that has not answered after this long counts as dead: it must not block the revert of other files.
 IO_SECONDS = 15
-# The start that systemd has in its queue at boot is waited for no longer than this; what hangs in the unit (an ExecStartPre, a process
-# that does not obey) is ended after STOP_SECONDS. systemd's own limits, 90 s by default, may be switched off.
+# The longest wait for a start that systemd has queued at boot. What hangs in the unit (an ExecStartPre, a process that ignores signals)
+# is killed after STOP_SECONDS. systemd's own limits, 90 s by default, may be switched off.
 TURN_SECONDS = 60
 STOP_SECONDS = 15
 # The journal may be slow, or large.
 EVIDENCE_SECONDS = 10
-# At boot the kubelet is kept waiting for so long where a file cannot be put back yet; after that it is tried at this interval.
+# At boot the kubelet waits this long if a file cannot be restored yet; after that the node retries at this interval.
 BOOT_SECONDS = 90
 BOOT_RETRY_SECONDS = 10
-# What is left of confirm_timeout once the new process may have used all of its time: for the proof.
+# The part of confirm_timeout that remains for the proof if the new process uses all of its time.
 PROOF_SECONDS = 120
 # The shortest confirm_timeout: a kubelet's start, STABLE_SECONDS, and a moment for the proof.
 LEAST_CONFIRM_SECONDS = 45
-# Ended changes that stay on a node.
+# How many ended changes a node keeps.
 KEEP = 50
 
 
 @dataclass(frozen=True)
 class FileEdit:
-    """A file's whole content before and after; None where there is no such file. `mode` counts for new files only."""
+    """A file's whole content before and after; None if there is no such file. `mode` counts only for new files."""
 
     path: str
     before: bytes | None
@@ -64,7 +64,7 @@ class FileEdit:
         return _sha256(self.after)
 
     def diff(self) -> str:
-        """Unified diff for a person to read, secrets masked. Bytes that are not UTF-8 are shown escaped; control characters too."""
+        """Unified diff for people, secrets masked. Bytes that are not UTF-8, and control characters, are escaped."""
         diff = "".join(
             difflib.unified_diff(
                 _lines(_masked(self.path, self.before)),
@@ -73,7 +73,7 @@ class FileEdit:
                 tofile=one_line(self.path) if self.after is not None else "/dev/null",
             )
         )
-        return diff or (f"{self.path}: differs in what is not shown\n" if self.before != self.after else "")
+        return diff or (f"{self.path}: differs in a way that a diff does not show\n" if self.before != self.after else "")
 
 
 def _masked(path: str, data: bytes | None) -> bytes | None:
@@ -99,7 +99,7 @@ def _lines(data: bytes | None) -> list[str]:
 
 
 def cmdline_sha256(argv: Sequence[str] | None) -> str:
-    """sha256 of /proc/PID/cmdline of a process started with `argv`; "" where the arguments are not known (None)."""
+    """sha256 of /proc/PID/cmdline of a process started with `argv`; "" if the arguments are not known (None)."""
     if argv is None:
         return ""
     return hashlib.sha256(b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in argv)).hexdigest()
@@ -112,10 +112,10 @@ def change_id(run_id: str, host: str, component: str) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """What one node is to go through in one phase, and how it is seen to have worked.
+    """The change of one node in one phase, and how to recognize that it worked.
 
-    `old_argv` and `new_argv` are the arguments of the process before and after, None where they cannot be told beforehand;
-    `arguments_sha256` are the sums of both where only those are known ("": not even they). `patience` multiplies the waits.
+    `old_argv` and `new_argv` are the arguments of the process before and after, None if they are not known in advance;
+    `arguments_sha256` are the checksums of both if only those are known ("": unknown). `patience` multiplies the waits.
     `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container.
     """
 
@@ -147,28 +147,28 @@ class Change:
 
     @property
     def confirm_timeout(self) -> int:
-        """Seconds from the first touch until the node puts back what is not confirmed; a soak comes on top."""
+        """Seconds from the first touch until the node reverts what is not confirmed; includes the soak."""
         default = self._start_timeout + self._patient(PROOF_SECONDS)
         return (default if self.wanted_confirm_timeout is None else self.wanted_confirm_timeout) + self.soak
 
     @property
     def apply_timeout(self) -> int:
-        """Seconds for the new process to become healthy and stay so; never all of the time until the deadline."""
+        """Seconds for the new process to become healthy and stay so; always less than the time until the deadline."""
         return min(self._start_timeout, self.confirm_timeout - self.soak - 10)
 
     @property
     def revert_timeout(self) -> int:
-        """Seconds for each rung of the way back."""
+        """Seconds for each step of a revert."""
         return self._patient(REVERT_TIMEOUT)
 
     @property
     def io_seconds(self) -> int:
-        """Seconds for one look at, or write to, a file on the way back."""
+        """Seconds to read or write one file in a revert."""
         return self._patient(IO_SECONDS)
 
     @property
     def settle_seconds(self) -> int:
-        """Seconds that an old process, found on the way back, must stay healthy: it may be in its grace period."""
+        """Seconds that an old process, found in a revert, must stay healthy: it may be in its grace period."""
         return GRACE_SECONDS + self._patient(MOMENT_SECONDS)
 
     @property

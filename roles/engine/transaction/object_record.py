@@ -1,8 +1,8 @@
-"""What is kept of a run on API objects: each object's changed fields before and after, and how it ended. Pure.
+"""The record of a run on API objects: each object's changed fields before and after, and how it ended. Pure.
 
-The node that holds the cluster's lock keeps it as one change, and the operator's own record has the same lines. Its first line says whose
-run it is (`component`, the capability that undoes it) and what its undoing must know (`about`); then each object has a line before it is
-written, and one when it is over. No object is kept whole: a field with a secret in it is masked, and then it cannot be put back.
+The node that holds the cluster's lock keeps it as one change; the operator's own record has the same lines. The first line names the
+capability that undoes the run (`component`), and what the undo must know (`about`). Then each object has a line before it is written, and
+one when it is over. No object is kept whole. A field with a secret is masked, so it cannot be restored.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.transaction.mask import mask, mask_text
-from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, begun, is_secret, now
+from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, first_fields, is_secret, now
 
 
 def kind_of_run(capability: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says once."""
+    """The fields that only the first line has."""
     return {"kind": OBJECTS_KIND, "component": capability, "about": dict(about)}
 
 
 def first_line(
     info: RunInfo, change: str, node: str, capability: str, about: Mapping[str, Any], summary: str, undoes: str
 ) -> dict[str, Any]:
-    """`node` is who keeps the record, `undoes` the record that this run undoes, or ""."""
-    return {**begun(info, 1, change, undoes), **kind_of_run(capability, about), "node": node, "summary": mask_text(summary)}
+    """`node` is the node that keeps the record; `undoes` is the record that this run undoes, or ""."""
+    return {**first_fields(info, 1, change, undoes), **kind_of_run(capability, about), "node": node, "summary": mask_text(summary)}
 
 
 def planned(
     run: str, order: int, name: str, action: str, summary: str, fields: Iterable[Mapping[str, Any]], about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One object, before it is written. `about` says what else its undoing needs: path, UID."""
+    """One object, before it is written. `about` has what else its undo needs: path, UID."""
     return {
         **about,
         "event": "plan",
@@ -65,7 +65,7 @@ def ended(name: str, outcome: str, why: str, proof: str, seconds: float) -> dict
 
 @dataclass(frozen=True)
 class ChangedField:
-    """`before` and `after` are None where the object had no such field; `masked`: they are not the values."""
+    """`before` and `after` are None if the object had no such field; `masked`: they are not the real values."""
 
     path: tuple[str, ...]
     before: Any
@@ -75,8 +75,8 @@ class ChangedField:
 
 @dataclass(frozen=True)
 class ChangedObject:
-    """One object of a run: `name` as the run's table has it, `action` what was done to it. `outcome` is "" where its end was not recorded:
-    it may have been written. `about` is its whole line."""
+    """One object of a run: `name` as in the run's table, `action` what was done to it. `outcome` is "" if its end was not recorded: it may
+    have been written. `about` is its whole line."""
 
     name: str
     action: str
@@ -94,14 +94,14 @@ class ChangedObject:
 
     @property
     def masked(self) -> list[str]:
-        """The fields whose values the record does not have."""
+        """The fields whose values are not in the record."""
         return [".".join(field.path) for field in self.fields if field.masked]
 
 
 @dataclass(frozen=True)
 class ObjectsRecord:
-    """A run on API objects as its record has it. `change` is the name of the record on its node, "" where only the operator's own has it;
-    `capability` is who undoes it."""
+    """A run on API objects, from its record. `change` is the name of the record on its node, "" if only the operator's own record has the
+    run; `capability` undoes it."""
 
     run: str
     change: str
@@ -111,7 +111,7 @@ class ObjectsRecord:
 
 
 def parse(run: str, events: Sequence[Mapping[str, Any]]) -> ObjectsRecord | None:
-    """None where these are no events of a run on API objects. Raises ValueError where a line lacks something."""
+    """None if these are not events of a run on API objects. Raises ValueError if a line is incomplete."""
     first = next((event for event in events if event.get("kind") == OBJECTS_KIND), None)
     if first is None:
         return None

@@ -1,4 +1,4 @@
-"""What is kept of a run and of each change: who, from where, what, before, after, proofs, how it ended. JSON lines."""
+"""The record of a run and of each change: who, from where, what, before, after, proofs, how it ended. JSON lines."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from roles.engine.transaction.mask import mask_command, mask_text
 from roles.engine.transaction.model import Change, FileEdit
 from roles.engine.transaction.refusal import Refusal
 
-#: Of the lines that are written here, as the first of them says it. Records from before it was said are format 0; they are read as well.
+#: The format of new records, stated in their first line. Older records that do not state it have format 0, and can be read too.
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """One command of an operator. `who` is user@host, `origin` the address it came from where that is another machine, `data` the
-    sha256 of what was wanted of each host, `at` UTC as in RFC 3339, `number` that of the run as the cluster counts them (None until it
-    is begun): {"count": the count's name, "number": 7}."""
+    """One command of an operator. `who` is user@host, `origin` the address it came from if that is another machine, `data` the sha256 of
+    the desired state of all hosts, `at` UTC as in RFC 3339, `number` the cluster's number of the run (None until it begins):
+    {"count": the count's name, "number": 7}."""
 
     id: str
     who: str
@@ -46,7 +46,7 @@ class RunInfo:
 
 
 def this_run(run_id: str, desired: Mapping[str, Any]) -> RunInfo:
-    """The run of this process; `desired` is what is wanted of each host, as plain data."""
+    """The run of this process; `desired` is the desired state of each host, as plain data."""
     text = json.dumps(desired, sort_keys=True, default=str)
     return RunInfo(
         id=run_id,
@@ -59,29 +59,29 @@ def this_run(run_id: str, desired: Mapping[str, Any]) -> RunInfo:
 
 
 def new_run_id() -> str:
-    """Begins with a letter, since pyinfra makes numbers of what looks like one; sorts by its time."""
+    """Begins with a letter, since pyinfra converts text that looks like a number; sorts by time."""
     return time.strftime("r%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
 
 
 def now() -> str:
-    """For people to read; nothing is decided by it."""
+    """A time for people; no decision depends on it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 @dataclass(frozen=True)
 class Effective:
-    """Values in effect of what a change is about, each {"before": ..., "after": ...}: `gates` by name (None where there is nothing
-    to be held to), `settings` by the field of the component's configuration, dots between its parts (None: not set)."""
+    """Effective values before and after a change, each {"before": ..., "after": ...}: `gates` by name (None: any value is right),
+    `settings` by the field of the component's configuration, dots between its parts (None: not set)."""
 
     gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def undone(self) -> Effective:
-        """The other way round."""
-        return Effective(_turned(self.gates), _turned(self.settings))
+        """The same for the undo of the change."""
+        return Effective(_swapped(self.gates), _swapped(self.settings))
 
     def recorded(self) -> dict[str, Any]:
-        """As plain data, without what holds a secret."""
+        """As plain data, without fields that hold a secret."""
         settings = {name: dict(values) for name, values in self.settings.items() if not is_secret(name, values)}
         return {"gates": {name: dict(values) for name, values in self.gates.items()}, "settings": settings}
 
@@ -93,21 +93,21 @@ class Effective:
 
 def is_secret(name: str, values: Mapping[str, Any]) -> bool:
     """Whether the values of a field must not be in a record."""
-    # A secret by the field's own name, whatever the names below it are; or by what its values look like.
+    # A secret by the field's own name, whatever the names below it are; or by the format of its values.
     texts = (f"{name.rpartition('.')[2]}=value", json.dumps(dict(values)))
     return any(mask_text(text) != text for text in texts)
 
 
-def _turned(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _swapped(values: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name: {"before": value.get("after"), "after": value.get("before")} for name, value in values.items()}
 
 
-#: The kinds of what is no node's, as records have them beside those of model.Change: one ConfigMap; a run on API objects.
+#: The kinds of changes of the cluster itself, in addition to those of model.Change: one ConfigMap; a run on API objects.
 CLUSTER_KIND, OBJECTS_KIND = "configmap", "objects"
 
 
-def begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
-    """What the record of every change begins with. `undoes` is the change that this one undoes, or ""."""
+def first_fields(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]:
+    """The first fields in the record of every change. `undoes` is the change that this one undoes, or ""."""
     return {
         "event": "plan",
         "format": FORMAT,
@@ -127,10 +127,10 @@ def begun(info: RunInfo, order: int, change: str, undoes: str) -> dict[str, Any]
 def cluster_record(
     info: RunInfo, order: int, change: str, node: str, component: str, summary: str, fields: Sequence[Mapping[str, Any]], undoes: str = ""
 ) -> dict[str, Any]:
-    """All that is known of a change of the cluster itself before it is written. `node` is who keeps the record, `component` the object,
-    `fields` those of its values that change: {"path": [...], "before": ..., "after": ...}, None where there is none."""
+    """A change of the cluster itself, before it is written. `node` is the node that keeps the record, `component` the object, `fields` its
+    values that change: {"path": [...], "before": ..., "after": ...}, None if there is no value."""
     return {
-        **begun(info, order, change, undoes),
+        **first_fields(info, order, change, undoes),
         "node": node,
         "component": component,
         "kind": CLUSTER_KIND,
@@ -140,10 +140,9 @@ def cluster_record(
 
 
 def plan_record(info: RunInfo, order: int, change: Change, effective: Effective, undoes: str = "") -> dict[str, Any]:
-    """All that is known of a change before it is applied, without any file's content. `undoes` is the change that this one
-    undoes, or ""."""
+    """A change before it is applied, without the content of files. `undoes` is the change that this one undoes, or ""."""
     return {
-        **begun(info, order, change.id, undoes),
+        **first_fields(info, order, change.id, undoes),
         "node": change.node,
         "component": change.component,
         "kind": change.kind,
@@ -177,14 +176,14 @@ def end_record(change_id: str, outcome: str, why: str, proof: str, seconds: floa
 
 
 class Unrecorded(Exception):
-    """A record could not be written, so nothing more may be begun: without it there is no way back. Names the file and the way out."""
+    """A record could not be written, so nothing more may begin: without a record there is no undo. Names the file and the way out."""
 
 
 class RunRecord:
-    """The operator's own record of a run: one file of JSON lines, 0600, each of them whole and on disk before `write` returns.
+    """The operator's own record of a run: a file of JSON lines, 0600. Each line is complete and on disk before `write` returns.
 
-    The first line has the format (FORMAT) and the run. A line that could not be written whole is taken back, so that what follows it
-    can be read.
+    The first line has the format (FORMAT) and the run. A line that could not be written completely is removed, so that later lines can
+    be read.
     """
 
     def __init__(self, info: RunInfo) -> None:
@@ -202,15 +201,15 @@ class RunRecord:
             self._append(event)
         except OSError as error:
             raise Unrecorded(
-                f"the record {self.path} could not be written ({error.strerror or error}), and nothing is begun without it; "
-                "make room there, or name another place by the environment: XDG_STATE_HOME=DIRECTORY"
+                f"the record {self.path} could not be written ({error.strerror or error}), and nothing begins without it; "
+                "free space there, or set another directory in the environment: XDG_STATE_HOME=DIRECTORY"
             ) from error
 
     def _create(self) -> None:
-        """The file, new and empty; what led to it is on disk, too."""
+        """Create the empty file, and sync the directories above it."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self.path.exists() or self.path.stat().st_size:
-            # One that is there is another run's.
+            # An existing file belongs to another run.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         for directory in list(self.path.parents)[:3]:
             _sync_directory(directory)
@@ -222,7 +221,7 @@ class RunRecord:
             before = os.fstat(descriptor).st_size
             try:
                 while data:
-                    # A disk that is nearly full takes a part, and says so by the number alone.
+                    # On a nearly full disk only a part may be written; only the returned number shows that.
                     data = data[os.write(descriptor, data) :]
                 os.fsync(descriptor)
             except OSError:
@@ -238,7 +237,7 @@ def _sync_directory(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some file systems of other machines keep no directory that could be synced (fsync(2): EINVAL).
+        # Some network file systems cannot sync a directory (fsync(2): EINVAL).
         if error.errno != errno.EINVAL:
             raise
     finally:
@@ -247,8 +246,8 @@ def _sync_directory(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Events:
-    """What a record says: `events` in their order, and the numbers of its lines that are `damaged` (from 1). `cut`: the last line is one
-    of them, as a power cut or a full disk leaves it. `format` is that of the first event; 0 where it says none."""
+    """The content of a record: its `events` in order, and the numbers of its `damaged` lines (from 1). `cut`: the last line is damaged, as
+    after a power cut or on a full disk. `format` is that of the first event; 0 if it has none."""
 
     events: tuple[dict[str, Any], ...]
     damaged: tuple[int, ...]
@@ -257,15 +256,15 @@ class Events:
 
     @property
     def of_newer(self) -> bool:
-        """A newer daytwo wrote it: its words may mean something else."""
+        """A newer daytwo wrote it: its fields may have another meaning."""
         return self.format > FORMAT
 
 
 def parse_events(data: bytes) -> Events:
-    """Every line that can be read, of an operator's record or of a node's. Raises nothing."""
+    """All readable lines of an operator's or a node's record. Raises nothing."""
     events: list[dict[str, Any]] = []
     damaged: list[int] = []
-    # Not splitlines: a JSON text may hold other line ends than this one.
+    # Not splitlines: JSON text may contain other line separators.
     lines = data.split(b"\n")
     whole = lines[-1] == b""
     lines = lines[:-1] if whole else lines
@@ -289,13 +288,13 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 
 def read_events(path: Path) -> Events:
-    """An operator's record, to be acted on; its last line may be cut. Raises OSError, and Refusal where it is not to be relied on."""
+    """An operator's record, as the basis of an undo; its last line may be cut. Raises OSError, and Refusal if it is not reliable."""
     found = parse_events(path.read_bytes())
     if found.of_newer:
         way_out = "use the daytwo that wrote it, or a later one"
         raise Refusal(str(path), f"a newer daytwo wrote this record (format {found.format}; this one reads {FORMAT} and older)", way_out)
     inside = found.damaged[:-1] if found.cut else found.damaged
     if inside:
-        lines = f"line {', '.join(map(str, inside))} of this record cannot be read"
-        raise Refusal(str(path), f"{lines}, so what else was done is not known", "read the others and undo by hand, or take that line out")
+        unreadable = f"line {', '.join(map(str, inside))} of this record cannot be read, so it may miss a change"
+        raise Refusal(str(path), unreadable, "read the other lines and undo by hand, or delete the damaged ones")
     return found

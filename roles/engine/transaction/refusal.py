@@ -6,9 +6,9 @@ from roles.engine.transaction.mask import mask_text
 
 
 class Refusal(Exception):
-    """One reason not to go on: which host, what was found, the rule, the way out; one sentence or two. Secrets are masked."""
+    """One reason to refuse: the host, what was found, the rule, the way out; one or two sentences. Secrets are masked."""
 
     def __init__(self, host: str, message: str, way_out: str = "") -> None:
-        # The value that is refused may be a secret.
+        # The refused value may be a secret.
         self.host, self.message, self.way_out = host, mask_text(message), mask_text(way_out)
         super().__init__(f"{host}: {self.message}" + (f"; {self.way_out}" if way_out else ""))

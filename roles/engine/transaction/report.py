@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 from roles.engine.transaction.mask import mask_text
 
-# What a component says before it ends for good: cobra's and klog's error lines, a Go panic, and `key="value"` errors.
-_TELLING = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
+# What a component prints before it fails: cobra's and klog's error lines, a Go panic, and `key="value"` errors.
+_ERROR_LINE = re.compile(r"\b(Error:|panic:|fatal|failed to|unrecognized|unknown flag|invalid|err=|cannot )|^E\d{4} ", re.IGNORECASE)
 
-# systemd says that it failed, never why.
+# These lines of systemd say that it failed, but not why.
 _SYSTEMD = re.compile(r"journal: (Failed to start |Start(ing|ed) |Stopp(ing|ed) |.*\.service: )")
-# With this the journal comes to the end of the process that ran before the change: what stands above it is that one's.
+# This journal line ends the old process: the lines above it are from that process.
 _STOPPING = "journal: Stopping "
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a change stands on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text)."""
+    """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text)."""
 
     state: str
     reason: str = ""
@@ -36,19 +36,19 @@ class Status:
 
     @property
     def telling_line(self) -> str:
-        """The line of the component's own output that says why, or "" where there is none. Where no line of the new process is of
-        that kind (a unit's own ExecStartPre has its own words), its last one."""
+        """The line of the component's own output that shows the cause, or "" if there is none. If no line of the new process looks like an
+        error (a unit's own ExecStartPre has its own words), its last line."""
         journal = [line for line in self.evidence if line.startswith("journal: ")]
         stopped = [number for number, line in enumerate(journal) if line.startswith(_STOPPING)]
         new = [line for line in journal[stopped[-1] if stopped else 0 :] if not _SYSTEMD.match(line)]
-        from_container = [line for line in self.evidence if not line.startswith("journal: ") and _TELLING.search(line)]
-        telling = from_container or [line for line in new if _TELLING.search(line)] or (new if stopped else [])
-        return _bare((telling or [""])[-1])
+        from_container = [line for line in self.evidence if not line.startswith("journal: ") and _ERROR_LINE.search(line)]
+        found = from_container or [line for line in new if _ERROR_LINE.search(line)] or (new if stopped else [])
+        return _bare((found or [""])[-1])
 
     @property
     def last_words(self) -> list[str]:
-        """What to show of the evidence: the container's own last lines, and the journal's; of that only what names the container where
-        there is one."""
+        """The evidence to show: the container's last lines, and those of the journal that name it; without a container, the journal's last
+        lines."""
         lines = [line for line in self.evidence if line.strip()]
         own = [line for line in lines if not line.startswith("journal: ")]
         if not own:
@@ -58,7 +58,7 @@ class Status:
 
 
 def _bare(line: str) -> str:
-    """A line without the heads that kubelet, container runtime and klog put before what is said."""
+    """A line without the prefixes of kubelet, container runtime and klog."""
     line = re.sub(r"^[\w-]+: ", "", line)
     line = re.sub(r"^\S+Z (stdout|stderr) [FP] ", "", line)
     return re.sub(r"^[IWEF]\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] ", "", line).strip()
@@ -71,7 +71,7 @@ def log_text(line: str) -> str | None:
 
 
 def parse(lines: Iterable[str]) -> Status:
-    """Build the status from all lines of `detached`, `watch`, `confirm` or `status`. Secrets are masked here, where they come in."""
+    """Build the status from all lines of `detached`, `watch`, `confirm` or `status`. Masks secrets."""
     values: dict[str, str] = {}
     files: list[str] = []
     steps: list[tuple[int, str]] = []
@@ -94,14 +94,14 @@ def parse(lines: Iterable[str]) -> Status:
         cgroup=_decoded(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),
-        # What a component said before it ended: its command line may be in it, or what it could not read.
+        # It may contain a component's command line, or a value that it could not parse.
         evidence=tuple(mask_text(_decoded(values.get("evidence", "")).decode("utf-8", "replace")).splitlines()),
         steps=tuple(steps),
     )
 
 
 def _decoded(text: str) -> bytes:
-    """A line that a lost connection cut short says nothing of itself; the others still count."""
+    """A line that a lost connection cut is ignored; the others still count."""
     try:
         return base64.b64decode(text)
     except (binascii.Error, ValueError):

@@ -93,7 +93,7 @@ POD = node.manifest("web")
         (evidence(manifests={"web.yaml": b"kind: [Pod"}), "manifests-pods", r"web\.yaml"),
         (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", "all make the pod"),
         (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", "makes a kube-scheduler, and none runs"),
-        (with_change("revert-failed"), "changes-settled", "revert-failed: its node tries again"),
+        (with_change("revert-failed"), "changes-settled", "revert-failed: its node retries the revert"),
     ],
 )  # fmt: skip
 def test_a_fault_fails_exactly_the_check_that_names_it(found: Evidence, check: str, why: str) -> None:
@@ -141,7 +141,7 @@ def test_without_the_api_what_it_would_tell_is_unknown_and_all_else_is_judged() 
         "node-ready",
     }
     # Gates are held to the files and the command line then.
-    assert told["kubelet-gates"] == ("fail", "kubelet: A is absent where it is set, wanted true")
+    assert told["kubelet-gates"] == ("fail", "kubelet: A is absent in its flags and files, wanted true")
 
 
 def test_without_the_api_a_file_that_is_newer_than_the_process_tells_that_it_was_not_read() -> None:

@@ -55,8 +55,8 @@ def test_metrics_are_the_best_evidence() -> None:
     ("manifest", "process", "wanted", "told"),
     [
         ("A=true", "A=true", True, None),
-        ("A=true", "", True, "kube-apiserver: A is absent where it is set, wanted true"),
-        ("A=false", "A=true", False, "kube-apiserver: A is true where it is set, wanted false"),
+        ("A=true", "", True, "kube-apiserver: A is absent in its flags and files, wanted true"),
+        ("A=false", "A=true", False, "kube-apiserver: A is true in its flags and files, wanted false"),
         ("", "A=true", None, "kube-apiserver: A=true is set, wanted absent"),
         ("A=false", "", None, "kube-apiserver: A=false is set, wanted absent"),
         ("", "", None, None),
@@ -71,7 +71,7 @@ def test_of_a_kubelet_its_files_count() -> None:
     found = its_kubelet(b"featureGates:\n  A: true\n")
     assert sourced(found) == {"A": True}
     assert unmet(found, {"A": True}, None) == []
-    assert [str(one) for one in unmet(found, {"A": False}, None)] == ["kubelet: A is true where it is set, wanted false"]
+    assert [str(one) for one in unmet(found, {"A": False}, None)] == ["kubelet: A is true in its flags and files, wanted false"]
     assert [str(one) for one in unmet(found, {"A": None}, metrics(A=False))] == ["kubelet: A=true is set, wanted absent"]
 
 

@@ -173,7 +173,7 @@ def test_a_run_that_gets_no_number_is_not_begun() -> None:
     keeper: Any = hosts.lock_host
     keeper.uncounted = True
     run, _ = drive(hosts, [on_node("w1", log)], last=[writes("kubelet-config", log)])
-    assert log == [] and "cp1: the run could not be given its number, and nothing is begun without: No space left" in run.halted
+    assert log == [] and "cp1: the run could not get its number, and nothing begins without it: No space left" in run.halted
 
 
 def test_a_record_that_cannot_be_written_stops_the_run_before_it_begins(tmp_path: Path) -> None:

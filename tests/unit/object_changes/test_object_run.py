@@ -186,7 +186,7 @@ def test_an_undoing_counts_once_all_of_it_is_done(host: Host) -> None:
 
 def test_an_error_of_daytwos_own_is_said_to_be_one(host: Host) -> None:
     run = one(host, step("a", error=KeyError("metadata")))
-    assert run.steps[0].outcome == "failed" and run.steps[0].why == "an error of daytwo's own: KeyError('metadata')"
+    assert run.steps[0].outcome == "failed" and run.steps[0].why == "an internal error of daytwo: KeyError('metadata')"
 
 
 def test_many_at_once_and_then_the_last(host: Host) -> None:

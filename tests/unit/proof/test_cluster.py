@@ -15,7 +15,7 @@ def test_the_gates_of_the_last_read_are_those_that_were_proven() -> None:
     answers: list[Any] = [{"A": GateMetric("BETA", False)}, {"A": GateMetric("BETA", True)}, NoApi("away")]
 
     class Answering(Cluster):
-        def _asked(self, *_: Any) -> Any:
+        def _query(self, *_: Any) -> Any:
             if isinstance(answer := answers.pop(0), Exception):
                 raise answer
             return SimpleNamespace(gates=answer)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine.api.read import ContainerStatus, PodStatus
-from roles.engine.proof.cluster import Cluster, put_out
+from roles.engine.proof.cluster import Cluster, evictions
 from roles.engine.proof.effective import unmet_fields
 from roles.engine.proof.prover import Owed, Prover
 from roles.engine.transaction.report import Status
@@ -42,7 +42,7 @@ class Node(Cluster):
         self.renewals += 1
         return self.renewals
 
-    def put_out(self, node_name: str) -> dict[str, int]:
+    def evictions(self, node_name: str) -> dict[str, int]:
         return self.went
 
 
@@ -62,7 +62,7 @@ def test_a_pod_that_vanished_is_told_and_not_counted_as_unharmed() -> None:
     assert prover.ready() is None
     found = prover.prove(APPLIED)
     assert found.problems == ()
-    assert "1 pods unharmed; NOT THERE ANY MORE: default/app (nothing replaces it)" in found.how
+    assert "1 pods unharmed; GONE: default/app (nothing replaces it)" in found.how
 
 
 def test_a_value_that_is_not_in_effect() -> None:
@@ -71,7 +71,7 @@ def test_a_value_that_is_not_in_effect() -> None:
 
 def test_a_pod_that_was_evicted_and_deleted_since_is_seen_by_the_kubelet_s_own_count() -> None:
     cluster = Node({"maxPods": 5}, [APP], [], went={"memory.available": 1})
-    assert problems(cluster) == ("the new kubelet has put pods out: 1 for memory.available",)
+    assert problems(cluster) == ("the new kubelet has evicted or preempted pods: 1 for memory.available",)
     assert problems(Node({"maxPods": 5}, [APP], [], went={"memory.available": 1}), frozenset({"default/app"})) == ()
 
 
@@ -82,8 +82,8 @@ def test_with_consent_only_who_was_announced_may_go() -> None:
 
 
 def test_what_a_kubelet_counts_of_those_it_put_out() -> None:
-    assert put_out(METRICS) == {"memory.available": 2, "cpu": 1}
-    assert put_out("") == {}
+    assert evictions(METRICS) == {"memory.available": 2, "cpu": 1}
+    assert evictions("") == {}
 
 
 @pytest.mark.parametrize(

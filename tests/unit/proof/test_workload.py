@@ -50,10 +50,10 @@ def test_only_who_was_announced_may_go() -> None:
 def test_one_that_its_kubelet_put_out_is_hurt_though_it_ended_well() -> None:
     """Its containers ended with 0: Succeeded, and no reason."""
     evicted = replace(APP, phase="Succeeded", put_out=True)
-    assert hurt([APP], [evicted], ()) == ["pod default/app was put out by its kubelet"]
+    assert hurt([APP], [evicted], ()) == ["pod default/app was evicted by its kubelet"]
     assert hurt([APP], [evicted], (), {"default/app"}) == [] and hurt([evicted], [evicted], ()) == []
     assert hurt([APP], [replace(APP, phase="Succeeded")], ()) == []
-    assert gone([APP], [evicted]) == ["default/app (put out by its kubelet)"] and gone([evicted], [evicted]) == []
+    assert gone([APP], [evicted]) == ["default/app (evicted by its kubelet)"] and gone([evicted], [evicted]) == []
 
 
 def test_one_that_may_go_and_ended_has_gone() -> None:
@@ -90,9 +90,9 @@ def test_pods_that_are_as_they_were_are_counted() -> None:
 def test_a_pod_that_vanished_is_named_and_is_not_unharmed() -> None:
     found = count([APP, WEB], [WEB], ())
     assert found == Count(1, (), ("default/app (nothing replaces it)",))
-    assert str(found) == "1 pods unharmed; NOT THERE ANY MORE: default/app (nothing replaces it)"
+    assert str(found) == "1 pods unharmed; GONE: default/app (nothing replaces it)"
     assert count([APP], [], ()) == Count(0, (), ("default/app (nothing replaces it)",))
-    assert count([replace(APP, deleted=True)], [], ()).missing == ("default/app (it was being deleted before)",)
+    assert count([replace(APP, deleted=True)], [], ()).missing == ("default/app (its deletion had begun before)",)
     assert hurt([APP], [], ()) == [], "anybody may delete a pod at any time"
 
 
@@ -130,7 +130,7 @@ def test_what_is_named_elsewhere_is_neither_unharmed_nor_missing() -> None:
     evicted = replace(APP, phase="Failed", reason="Evicted")
     assert count([APP, WEB], [evicted, WEB], (), {"default/app"}) == Count(1)
     assert count([APP, WEB], [APP, WEB], (), {"default/app"}) == Count(2), "it may go, and did not"
-    assert count([APP, WEB], [WEB], (), {"default/app"}) == Count(1, (), ("default/app (as was announced)",))
+    assert count([APP, WEB], [WEB], (), {"default/app"}) == Count(1, (), ("default/app (as announced)",))
     assert count([STATIC], [replace(STATIC, uid="m2", config_hash="h2")], ("etcd-cp1",)) == Count(0)
 
 

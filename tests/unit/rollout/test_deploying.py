@@ -29,7 +29,7 @@ def test_the_keys_of_all_hosts_are_read_once() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ([{"format": "json"}, {}], "format is not the same on all hosts: None, json; give it by --data"),
+        ([{"format": "json"}, {}], "format is not the same on all hosts: None, json; set it with --data"),
         ([{"depth": "x"}], "depth: Input should be a valid integer, unable to parse string as an integer"),
     ],
 )

@@ -147,8 +147,8 @@ def test_a_lock_that_cannot_be_given_back_is_said_with_the_way_out(node: Node, m
     node.cut()
     node.away = True
     held.give_back()
-    assert "connecting again" in said[0]
-    assert "could not be given back" in said[1] and "--data take_over=r1" in said[1]
+    assert "reconnecting" in said[0]
+    assert "could not be released" in said[1] and "--data take_over=r1" in said[1]
 
 
 def test_what_was_never_held_is_not_given_back(node: Node) -> None:

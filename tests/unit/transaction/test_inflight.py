@@ -23,7 +23,7 @@ def test_other_states() -> None:
     }
     found = in_flight({**changes, "lost": HOLDER}, "b", 5)
     assert [sentence.split(" ")[1] for sentence in found] == ["lost", "revert-failed", "reverting"]
-    assert "tries again" in found[1] and "record is gone" in found[0]
+    assert "retries" in found[1] and "record is gone" in found[0]
 
 
 def test_a_deadline_that_is_over_is_not_negative() -> None:

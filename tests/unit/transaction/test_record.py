@@ -49,7 +49,7 @@ def test_a_line_that_does_not_fit_is_an_error_and_is_taken_back() -> None:
     kept = RunRecord(INFO)
     kept.write({"event": "begin"})
     before = kept.path.read_bytes()
-    with room(len(before) + 20), pytest.raises(Unrecorded, match=r"could not be written .*nothing is begun without it.*XDG_STATE_HOME"):
+    with room(len(before) + 20), pytest.raises(Unrecorded, match=r"could not be written .*nothing begins without it.*XDG_STATE_HOME"):
         kept.write({"event": "plan", "text": "x" * 100})
     assert kept.path.read_bytes() == before, "no half a line: what follows would be lost with it"
     kept.write({"event": "end"})

@@ -85,7 +85,7 @@ def test_a_file_that_was_edited_after_its_turn_is_put_back_and_theirs_is_kept(no
     node.hook("daemon-reload", f'cd "$S"; if mkdir once 2>/dev/null; then printf does-not-start\\\\n >other; {how} etc/first; fi\n')
     assert node.verb("apply") == 1
     is_over(node, "reverted")
-    assert "theirs is kept as" in reason(node)
+    assert "their version is kept as" in reason(node)
     untouched(node)
     assert [path.read_bytes() for path in node.here.glob("foreign.*")] == [BAD]
 
@@ -235,7 +235,7 @@ def test_a_directory_that_is_read_only_when_it_is_to_be_put_back(tmp_path: Path,
         assert node.verb("apply") == 0
         mount("-o", "remount,ro", node.root / "etc")
         assert node.verb("revert") == 1
-        assert node.state == "revert-failed" and "a file could not be put back" in reason(node)
+        assert node.state == "revert-failed" and "a file could not be restored" in reason(node)
         assert node.armed and node.work.exists()
         mount("-o", "remount,rw", node.root / "etc")
         assert node.verb(verb) == 0
@@ -569,7 +569,7 @@ def test_only_what_is_stuck_is_abandoned(node: Scratch) -> None:
         node.verb(verb)
         assert node.verb("abandon") == 1
         assert node.state == state
-        assert f"is {state}: only one whose revert failed can be abandoned" in node.output()
+        assert f"is {state}: only a change whose revert failed can be abandoned" in node.output()
     after(node)
 
 
@@ -743,7 +743,7 @@ def test_a_copy_elsewhere_says_where_it_belongs(node: Scratch, verb: str) -> Non
     elsewhere = node.root / "usb/stick/r1"
     shutil.copytree(node.here, elsewhere)
     assert node.popen("sh", str(elsewhere / "change.sh"), verb).wait(timeout=600) == 2
-    assert f"this change belongs into {node.here}" in node.output()
+    assert f"this change belongs in {node.here}" in node.output()
     assert node.state == "staged" and not (node.home / "active" / node.change.id).exists()
     untouched(node)
 

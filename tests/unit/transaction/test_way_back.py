@@ -154,7 +154,7 @@ def test_a_disk_that_is_read_only_at_boot(tmp_path: Path, url: str, target: bool
         for name in small:
             mount("-o", "remount,ro", node.root / name)
         assert recover(node, "once") == 1
-        assert "tried again" in node.output()
+        assert "the node retries" in node.output()
         assert (files(node) == node.before) is not target
         for name in small:
             mount("-o", "remount,rw", node.root / name)
@@ -169,7 +169,7 @@ def test_a_disk_that_is_read_only_at_boot(tmp_path: Path, url: str, target: bool
 @pytest.mark.parametrize(
     ("calls", "words"),
     [
-        ("stat,lstat,statx,newfstatat", "cannot be looked at: Input/output error"),
+        ("stat,lstat,statx,newfstatat", "cannot be checked: Input/output error"),
         ("read", "cannot be read: Input/output error"),
         ("rename,renameat,renameat2", "Input/output error"),
     ],
@@ -226,9 +226,7 @@ def test_somebody_says_that_it_is_not_to_be_tried_any_more(tmp_path: Path, url: 
             subprocess.run(["umount", node.root / "etc"], check=True)
             assert recover(node, "once") == 1
             told = status(node)
-            assert told["state"] == "revert-failed" and "tries again every 30 s, for 0 s now" in told["reverts"].replace(
-                "for 1 s", "for 0 s"
-            )
+            assert told["state"] == "revert-failed" and "retries every 30 s, for 0 s now" in told["reverts"].replace("for 1 s", "for 0 s")
             assert "abandon" in told["reverts"]
             mount("--bind", disk, node.root / "etc")
             left = files(node)
@@ -319,7 +317,7 @@ def test_what_hangs_in_the_unit_is_ended_on_the_way_back(tmp_path: Path, url: st
             assert process.wait(timeout=PATIENCE) == 1
             is_over(node, "reverted")
             untouched(node)
-            assert f"PID {(node.root / 'run/control').read_text().strip()} hangs in {node.change.unit}: ended" in node.log
+            assert f"PID {(node.root / 'run/control').read_text().strip()} hangs in {node.change.unit}: killed" in node.log
         finally:
             node.kill_group(process)
             with contextlib.suppress(ProcessLookupError, FileNotFoundError):
@@ -458,11 +456,11 @@ def test_theirs_is_kept_whole_where_the_record_has_no_room(tmp_path: Path, url: 
         assert node.state == "reverted" and files(node) == node.before
         kept = node.root / f"etc/.daytwo/{node.change.id}/1.theirs"
         if kept.exists():
-            assert kept.read_bytes() == LONG and f"theirs is kept as {kept}" in reason(node)
+            assert kept.read_bytes() == LONG and f"their version is kept as {kept}" in reason(node)
         without_fill(node)
         node.verb("tidy")
         assert (node.here / "foreign.1").read_bytes() == LONG
-        assert f"theirs is kept as {node.here}/foreign.1" in reason(node)
+        assert f"their version is kept as {node.here}/foreign.1" in reason(node)
         is_over(node, "reverted")
 
     walled(url, tmp_path, body, "home", "etc", data_only=True)
@@ -477,7 +475,7 @@ def test_what_cannot_be_kept_is_not_overwritten(tmp_path: Path, url: str) -> Non
         foreign_edit(node)
         fill(node, "home")
         assert node.verb("revert") == 1
-        assert node.state == "revert-failed" and "theirs cannot be kept" in reason(node)
+        assert node.state == "revert-failed" and "their version cannot be kept" in reason(node)
         assert (node.root / "etc/first").read_bytes() == LONG
         assert (node.root / "etc/gone").exists(), "the others go back all the same"
         without_fill(node)
@@ -495,7 +493,7 @@ def test_the_reason_tells_of_it_after_a_boot_too(node: Scratch) -> None:
     node.boot()
     assert recover(node, "once") == 0
     began = "the node was restarted before the change was confirmed"
-    comes_back(node, f"{began}; somebody else wrote {node.root}/etc/first in mid-change, theirs is kept as {node.here}/foreign.1")
+    comes_back(node, f"{began}; somebody else wrote {node.root}/etc/first in mid-change, their version is kept as {node.here}/foreign.1")
     assert (node.here / "foreign.1").read_bytes() == LONG
 
 
@@ -632,7 +630,7 @@ def test_whoever_watches_does_not_wait_for_what_is_tried_again_and_again(stuck: 
     assert stuck.armed
     assert stuck.start("watch", "end").wait(timeout=PATIENCE) == 0
     assert "state=revert-failed" in stuck.output()
-    assert re.search(r"^reverts=when that can be done: the node tries again every 30 s, for \d+ s now", stuck.output(), re.MULTILINE)
+    assert re.search(r"^reverts=as soon as possible: the node retries every 30 s, for \d+ s now", stuck.output(), re.MULTILINE)
 
 
 # ---- what others do meanwhile on the same node -----------------------------------------------------------------------
