@@ -19,12 +19,12 @@ from roles.engine.object_changes import (
     ObjectPath,
     ObjectPlan,
     Request,
+    changes_text,
     field_changes,
     is_ending,
     is_over,
     managers,
     only_ours,
-    told,
     uid,
 )
 from roles.node_labels.model import NO_EXECUTE, DesiredLabels
@@ -174,7 +174,7 @@ def plan_labels(
         if not fields:
             plan.unchanged.append((name, "has these labels and taints already"))
             continue
-        change = FieldChange(name, node_path(names[host]), node, fields, told(fields))
+        change = FieldChange(name, node_path(names[host]), node, fields, changes_text(fields))
         plan.refusals += [] if one.force else _owned(change)
         plan.actions.append(with_evictions(change, pods.get(change.path, ()), one.allow_evictions, plan.refusals))
     return plan
@@ -189,7 +189,7 @@ def _owned(change: FieldChange) -> list[str]:
         if found and (one.after is None or one.path[:2] == TAINTS):
             what = "the list of taints" if one.path[:2] == TAINTS else one.path[2]
             problems.append(
-                f"{change.name}: {told([one])}: {what} is owned by {', '.join(found)}; let that manager set it, or take it over by "
+                f"{change.name}: {changes_text([one])}: {what} is owned by {', '.join(found)}; let that manager set it, or take it over by "
                 "--data force=true (it may set it back)"
             )
     return problems

@@ -221,14 +221,14 @@ def test_fields_of_another_manager(lab: Lab) -> None:
         ("system-mine", {"value": 1}, "names that begin with 'system-'", "reserved for system use only"),
         ("t-a", {"value": 1_000_000_001}, "is above 1000000000", "maximum allowed value of a user defined priority"),
         ("t-a", {"value": 2**31}, "is no 32-bit number", "cannot unmarshal number"),
-        ("T-a", {"value": 1}, "is no name for an object", "RFC 1123 subdomain"),
+        ("T-a", {"value": 1}, "is not a valid object name", "RFC 1123 subdomain"),
         ("t-a", {"value": "1"}, "must be a whole number", "cannot unmarshal string"),
         ("t-a", {"value": 1, "globalDefault": "true"}, "must be true or false", "cannot unmarshal string"),
         ("t-a", {"value": 1, "preemptionPolicy": "never"}, "did you mean 'Never'?", "Unsupported value"),
         ("t-a", {"value": 1, "vaule": 1}, "unknown field 'vaule', did you mean 'value'?", 'unknown field "vaule"'),
-        ("t-a", {"value": 1, "labels": {"a b": "c"}}, "is no key", "Invalid value"),
-        ("t-a", {"value": 1, "labels": {"a": "-"}}, "is no label's value", "Invalid value"),
-        ("t-a", {"value": 1, "annotations": {"a b": "c"}}, "is no key", "Invalid value"),
+        ("t-a", {"value": 1, "labels": {"a b": "c"}}, "is not a valid key", "Invalid value"),
+        ("t-a", {"value": 1, "labels": {"a": "-"}}, "is not a valid value of a label", "Invalid value"),
+        ("t-a", {"value": 1, "annotations": {"a b": "c"}}, "is not a valid key", "Invalid value"),
     ],
 )
 def test_what_daytwo_refuses_the_api_refuses_too(lab: Lab, name: str, fields: dict[str, Any], words: str, theirs: str) -> None:
@@ -289,7 +289,7 @@ def test_an_old_pod_that_does_not_end_is_a_warning(lab: Lab) -> None:
         assert "1 old pod STILL THERE" in done(told, "Deployment default/t-web", "done")
         done(told, "PriorityClass t-old", "done")
         warning = next(line for line in told.out.splitlines() if line.startswith("WARNING: "))
-        for words in (f"{held} on ", "ending since ", "held by daytwo.test/held", "whoever set that finalizer has to take it out"):
+        for words in (f"{held} on ", "ending since ", "held by daytwo.test/held", "the tool that set this finalizer must remove it"):
             assert words in warning, told.all
         assert sorted(pods(lab, "t-web").values()) == [("t-new", 6), ("t-new", 6), ("t-old", 5)]
     finally:
@@ -426,7 +426,7 @@ def test_what_others_have_set_since_is_not_undone(lab: Lab) -> None:
     told = run(priority_classes={"t-high": {"value": 5, "description": "second"}})
     assert told.code == 0, told.all
     lab.kubectl("patch", "priorityclass", "t-high", "--field-manager=someone", "-p", '{"description": "theirs"}')
-    refused(rollback(run=run_of(told)), "foreign", "description is 'theirs', and was made 'second'", "someone", "force=true")
+    refused(rollback(run=run_of(told)), "foreign", "description is 'theirs', and that run set it to 'second'", "owned by someone", "force=true")
     assert description(lab, "t-high") == "theirs"
     forced = rollback(run=run_of(told), force="true")
     assert forced.code == 0 and description(lab, "t-high") == "first", forced.all
@@ -440,7 +440,7 @@ def test_a_class_that_others_gave_a_workload_since_stays(lab: Lab) -> None:
     theirs = {"spec": {"template": {"spec": {"priorityClassName": "t-theirs"}}}}
     lab.kubectl("patch", "deployment", "t-web", "-n", "default", "--type=merge", "-p", json.dumps(theirs))
     lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=280s")
-    refused(rollback(run=run_of(told)), "foreign", "is 't-theirs', and was made 't-high'")
+    refused(rollback(run=run_of(told)), "foreign", "is 't-theirs', and that run set it to 't-high'")
     assert set(pods(lab, "t-web").values()) == {("t-theirs", 7)}
 
 

@@ -232,17 +232,17 @@ def test_data_as_a_mapping_and_as_text_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"node_labels": "a b=c"}, "'a b' is no key"),
-        ({"node_labels": {"-a": "c"}}, "'-a' is no key"),
-        ({"node_labels": {"A_B/c": "d"}}, "'A_B' before the '/' is no DNS subdomain"),
-        ({"node_labels": {"a": "x" * 64}}, "is no label's value"),
+        ({"node_labels": "a b=c"}, "'a b' is not a valid key"),
+        ({"node_labels": {"-a": "c"}}, "'-a' is not a valid key"),
+        ({"node_labels": {"A_B/c": "d"}}, "'A_B' before the '/' is not a DNS subdomain"),
+        ({"node_labels": {"a": "x" * 64}}, "is not a valid value of a label"),
         ({"node_labels": {"a": 5}}, "5 is no text; write it in quotes"),
         ({"node_labels": "rack"}, "'rack' has no value; write rack=VALUE, or rack=absent"),
         ({"node_labels": "a=1,a=2"}, "a is there twice"),
         ({"node_labels": {"kubernetes.io/hostname": "x"}}, "managed by the kubelet"),
         ({"node_taints": {"a": "NoSchedule:x"}}, "NoSchedule:x is not VALUE:EFFECT"),
         ({"node_taints": {"a": "x:NoExec"}}, "effects are NoSchedule, PreferNoSchedule, NoExecute"),
-        ({"node_taints": {"a": "b c:NoSchedule"}}, "is no label's value"),
+        ({"node_taints": {"a": "b c:NoSchedule"}}, "is not a valid value of a label"),
         ({"node_taints": "a=x:NoSchedule,a=y:NoSchedule"}, "the effect NoSchedule is there twice"),
         ({"node_taints": {"node.kubernetes.io/unschedulable": ":NoSchedule"}}, "managed by a controller"),
         ({"node_taints": {"ToBeDeletedByClusterAutoscaler": ":NoSchedule"}}, "managed by a controller"),
@@ -366,7 +366,7 @@ def test_what_was_begun_is_put_back_where_the_rest_is_refused() -> None:
     run, record = carried_out(server, plan, force=True)
     assert [step.outcome for step in run.steps] == ["reverted"] and "a webhook" in run.steps[0].why
     assert server.labels == {"rack": "b"} and server.taints == []
-    assert back(server, record).unchanged == [("Node w1", "that run put it back itself")]
+    assert back(server, record).unchanged == [("Node w1", "that run reverted it")]
 
 
 # ---- who goes
@@ -476,8 +476,8 @@ def test_what_others_have_changed_since_is_not_undone_without_force() -> None:
     record = done(server, node_labels="rack=a1,row=3")
     server.others_write(rack="b2")
     assert back(server, record).refusals == [
-        "Node w1: foreign: it was changed since by somebody else: metadata.labels.rack is 'b2', and was made 'a1' (owned by kubectl "
-        "(Update)); undo that first, or go on all the same by --data force=true"
+        "Node w1: foreign: changed by someone else since: metadata.labels.rack is 'b2', and that run set it to 'a1' (owned by kubectl "
+        "(Update)); undo that first, or overwrite it with --data force=true"
     ]
     carried_out(server, back(server, record, force=True), force=True)
     assert server.labels == {}
@@ -504,7 +504,7 @@ def test_another_node_of_that_name_is_left_alone() -> None:
     server = Nodes(node())
     record = done(server, node_labels="rack=a1")
     server.item["metadata"]["uid"] = "another"
-    assert back(server, record).unchanged == [("Node w1", "is another one by now, made since; it is left as it is")]
+    assert back(server, record).unchanged == [("Node w1", "was recreated since; it stays as it is")]
 
 
 def test_the_deploy_that_undoes_runs_finds_the_way_back() -> None:

@@ -115,4 +115,4 @@ def test_the_way_back_takes_out_what_was_added() -> None:
 def test_what_cannot_roll_out() -> None:
     assert workload_rollout.not_rollable("Deployment", workload()) == []
     assert "paused" in workload_rollout.not_rollable("Deployment", workload(spec={"paused": True}))[0]
-    assert "not well as it is" in workload_rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]
+    assert "not healthy now" in workload_rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]

@@ -167,7 +167,7 @@ def test_a_pod_that_does_not_end_is_a_warning_with_node_time_and_way_out(kind: s
     world = World(kind)
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
     run, left = roll(world)
-    assert left == "1 old pod STILL THERE, as the warning says"
+    assert left == "1 old pod STILL THERE, see the warning"
     ((name, warning),) = run.warnings
     assert name == "web"
     for words in (

@@ -202,7 +202,7 @@ def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> No
 
     server.meddle = meddle
     step = replacing(server).steps[0]
-    assert step.outcome == "failed" and "changed since" in step.why and server.objects[PATH]["description"] == "theirs"
+    assert step.outcome == "failed" and "changed after daytwo read it" in step.why and server.objects[PATH]["description"] == "theirs"
 
 
 @pytest.mark.parametrize("error", LOST)

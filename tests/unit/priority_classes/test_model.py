@@ -67,12 +67,12 @@ def test_what_the_data_leaves_out_is_not_applied() -> None:
         ({"value": 1, "vaule": 2}, "unknown field 'vaule', did you mean 'value'?"),
         ({"value": 1, "zzz": 2}, "unknown field 'zzz', fields are name, value, description, globalDefault"),
         ({"value": 1, "description": 5}, "description is 5, and it must be text: put it in quotes"),
-        ({"value": 1, "labels": {"a b": "x"}}, "labels: 'a b' is no key"),
-        ({"value": 1, "labels": {"UP/a": "x"}}, "'UP' before the '/' is no DNS subdomain"),
-        ({"value": 1, "labels": {"a": "-"}}, "a: '-' is no label's value"),
-        ({"value": 1, "labels": {"a": "x" * 64}}, "is no label's value"),
+        ({"value": 1, "labels": {"a b": "x"}}, "labels: 'a b' is not a valid key"),
+        ({"value": 1, "labels": {"UP/a": "x"}}, "'UP' before the '/' is not a DNS subdomain"),
+        ({"value": 1, "labels": {"a": "-"}}, "a: '-' is not a valid value of a label"),
+        ({"value": 1, "labels": {"a": "x" * 64}}, "is not a valid value of a label"),
         ({"value": 1, "labels": {"a": 1}}, "labels.a is 1, and it must be text"),
-        ({"value": 1, "annotations": {"a b": "x"}}, "annotations: 'a b' is no key"),
+        ({"value": 1, "annotations": {"a b": "x"}}, "annotations: 'a b' is not a valid key"),
         ({"value": 1, "annotations": {"a": "x" * 2**18}}, "bytes together, and 262144 is the most"),
         ({"value": 1, "name": "other"}, "its name is 'other' inside"),
     ],
@@ -84,7 +84,7 @@ def test_each_rule_of_a_class_has_its_words(fields: dict[str, Any], words: str) 
 
 @pytest.mark.parametrize("name", ["Upper", "a_b", "-a", "a-", "a..b", "a" * 254, "", "ä"])
 def test_a_name_is_a_dns_subdomain(name: str) -> None:
-    assert "is no name for an object" in refused(priority_classes={name: 1})
+    assert "is not a valid object name" in refused(priority_classes={name: 1})
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a.b-c.d", "a" * 253])
@@ -138,10 +138,10 @@ def test_workloads_in_all_their_ways() -> None:
     [
         ("web", "is not NAMESPACE/KIND/NAME"),
         ("a/b/c/d", "is not NAMESPACE/KIND/NAME"),
-        ("default/pod/web", "'pod' is none of Deployment, StatefulSet, DaemonSet"),
+        ("default/pod/web", "'pod' is not one of Deployment, StatefulSet, DaemonSet"),
         ("default/deploymnt/web", "did you mean 'deployment'?"),
-        ("De/deployment/web", "'De' is no namespace"),
-        ("default/deployment/We_b", "is no name for an object"),
+        ("De/deployment/web", "'De' is not a valid namespace"),
+        ("default/deployment/We_b", "is not a valid object name"),
     ],
 )
 def test_each_rule_of_a_workload_has_its_words(key: str, words: str) -> None:

@@ -297,7 +297,7 @@ def with_priority() -> dict[str, Any]:
         (workload("StatefulSet", "x", updateStrategy={"type": "OnDelete"}), "StatefulSet", "OnDelete"),
         (workload("DaemonSet", "x", updateStrategy={"type": "OnDelete"}), "DaemonSet", "OnDelete"),
         (workload("StatefulSet", "x", updateStrategy={"rollingUpdate": {"partition": 1}}), "StatefulSet", "partition 1"),
-        (unwell(), "Deployment", "not well as it is (2 of 2 pods are new, 1 available)"),
+        (unwell(), "Deployment", "not healthy now (2 of 2 pods are new, 1 available)"),
         (with_priority(), "Deployment", "sets priority 3 itself"),
         (workload("Deployment", "xx"), "Deployment", "there is none in that namespace, did you mean 'xx'?"),
     ],

@@ -121,7 +121,7 @@ def test_a_field_that_somebody_else_has_changed_since_is_refused() -> None:
     theirs["description"] = "theirs"
     theirs["metadata"]["managedFields"].append({"manager": "ann", "operation": "Update", "fieldsV1": {"f:description": {}}})
     server.put(PATH, theirs)
-    refused(back(server, record), "foreign", "description is 'theirs', and was made 'new' (owned by ann (Update))", "force=true")
+    refused(back(server, record), "foreign", "description is 'theirs', and that run set it to 'new' (owned by ann (Update))", "force=true")
     undone(server, record, force=True)
     assert server.objects[PATH]["description"] == "old"
 
@@ -190,7 +190,7 @@ def test_the_default_goes_back() -> None:
 def test_a_secret_is_not_in_a_record_and_so_not_put_back() -> None:
     server = Server({PATH: priority_class("web", 5, description="old")})
     record = run(server, priority_classes={"web": {"value": 5, "description": "password: hunter2"}})
-    refused(back(server, record), "description held what looks like a secret", "set it back by hand")
+    refused(back(server, record), "description had a value that looks like a secret", "restore it by hand")
 
 
 # ---- workloads
@@ -223,7 +223,7 @@ def test_a_class_that_others_gave_it_since_stays() -> None:
     server = Cluster()
     record = assigned(server)
     server.others_set("theirs")
-    refused(back(server, record), "foreign", "is 'theirs', and was made 'high' (owned by kubectl-edit (Update))")
+    refused(back(server, record), "foreign", "is 'theirs', and that run set it to 'high' (owned by kubectl-edit (Update))")
     undone(server, record, force=True)
     assert server.has == "low"
 
@@ -269,7 +269,10 @@ def test_where_others_own_the_field_too_it_cannot_be_taken_out() -> None:
 # ---- how it ended in the run
 
 
-@pytest.mark.parametrize(("outcome", "words"), [("reverted", "put it back itself"), ("foreign", "as they had it"), ("gone", "went away")])
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [("reverted", "that run reverted it"), ("foreign", "and that run left it"), ("gone", "was deleted during that run")],
+)
 def test_what_a_run_left_as_it_was_is_left_alone(outcome: str, words: str) -> None:
     server = Cluster()
     record = assigned(server)

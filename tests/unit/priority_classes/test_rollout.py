@@ -14,8 +14,8 @@ from roles.engine.object_changes.workload_rollout import (
     complaints,
     grace,
     old_pods,
+    old_pods_text,
     progress,
-    told_old,
     what_to_do,
     wrong_pods,
 )
@@ -32,7 +32,7 @@ def test_a_workload_that_is_well(kind: str) -> None:
 def test_a_status_from_before_the_change_says_nothing(kind: str) -> None:
     found = workload(kind, "x")
     found["metadata"]["generation"] = 4
-    assert not progress(kind, found).done and "has not seen the change" in progress(kind, found).told
+    assert not progress(kind, found).done and "has not seen the change" in progress(kind, found).summary
 
 
 @pytest.mark.parametrize(
@@ -175,19 +175,19 @@ def test_grace_periods() -> None:
 def test_old_pods_are_shown_with_node_and_time() -> None:
     one, other = pod("a", ""), pod("b", "")
     one["spec"]["nodeName"] = "w1"
-    assert told_old([ending(one)]) == "1 old one is still there: a on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s)"
+    assert old_pods_text([ending(one)]) == "1 old one is still there: a on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s)"
     held = ending(pod("c", ""), 0, finalizers=["x.io/y"])
-    assert told_old([other, held]) == (
+    assert old_pods_text([other, held]) == (
         "2 old ones are still there: b on no node, not deleted; "
         "c on no node, ending since 2026-01-31T10:00:00Z (grace period 0 s), held by x.io/y"
     )
-    assert told_old([other] * 15).endswith("not deleted; 3 more")
+    assert old_pods_text([other] * 15).endswith("not deleted; 3 more")
 
 
 @pytest.mark.parametrize(("until", "seconds"), [("33658-01-01T00:00:00Z", 10**12), ("2026-01-31T10:00:00Z", 10**12), ("soon", 1)])
 def test_a_grace_period_beyond_every_calendar(until: str, seconds: int) -> None:
     odd = ending(pod("a", ""), deletionTimestamp=until, deletionGracePeriodSeconds=seconds)
-    assert "ending since a time that cannot be told" in told_old([odd])
+    assert "ending since an unknown time" in old_pods_text([odd])
 
 
 def test_what_to_do_is_by_cause_and_said_once() -> None:
@@ -199,9 +199,9 @@ def test_what_to_do_is_by_cause_and_said_once() -> None:
     )
     lost["spec"]["nodeName"] = lost_too["spec"]["nodeName"] = "w9"
     assert what_to_do([lost, lost_too, held, slow], {"w9"}) == [
-        "w9 is not ready: its pods end when its kubelet is back; where the machine is off for good: kubectl delete node w9",
-        "x.io/y: whoever set that finalizer has to take it out",
-        "after its grace period, look why: kubectl describe pod -n default d",
+        "w9 is not ready: its pods end when its kubelet is back; if the machine is off for good: kubectl delete node w9",
+        "x.io/y: the tool that set this finalizer must remove it",
+        "after its grace period, find out why: kubectl describe pod -n default d",
     ]
 
 
