@@ -426,7 +426,9 @@ def test_what_others_have_set_since_is_not_undone(lab: Lab) -> None:
     told = run(priority_classes={"t-high": {"value": 5, "description": "second"}})
     assert told.code == 0, told.all
     lab.kubectl("patch", "priorityclass", "t-high", "--field-manager=someone", "-p", '{"description": "theirs"}')
-    refused(rollback(run=run_of(told)), "foreign", "description is 'theirs', and that run set it to 'second'", "owned by someone", "force=true")
+    refused(
+        rollback(run=run_of(told)), "foreign", "description is 'theirs', and that run set it to 'second'", "owned by someone", "force=true"
+    )
     assert description(lab, "t-high") == "theirs"
     forced = rollback(run=run_of(told), force="true")
     assert forced.code == 0 and description(lab, "t-high") == "first", forced.all

@@ -70,8 +70,8 @@ def test_split_brain_of_gates() -> None:
         Found("w1", "kubelet", {}, {"A": False}),
         Found("w2", "kubelet", {"A": True}, {"A": False}),
     ]
-    told = [str(difference) for difference in gate_differences(lasting(), found)]
-    assert told == [
+    texts = [str(difference) for difference in gate_differences(lasting(), found)]
+    assert texts == [
         "cp1 kube-scheduler: C is (not set) in kubeadm-config, true in its files",
         "w1 kubelet: A is true in kubelet-config, (not set) in its files, false in the process",
         "w2 kubelet: A is true in kubelet-config, true in its files, false in the process",
@@ -87,7 +87,7 @@ def test_split_brain_of_fields() -> None:
     }
     assert kubelet_differences(lasting(), [Found("w1", "kubelet", files)]) == []
     other = {**files, "evictionHard": {"memory.available": "100Mi"}, "maxPods": 5}
-    told = [
+    texts = [
         (found.host, found.setting, found.lasting, found.files) for found in kubelet_differences(lasting(), [Found("w1", "kubelet", other)])
     ]
-    assert told == [("w1", "evictionHard.memory.available", "50Mi", "100Mi"), ("w1", "maxPods", None, 5)]
+    assert texts == [("w1", "evictionHard.memory.available", "50Mi", "100Mi"), ("w1", "maxPods", None, 5)]

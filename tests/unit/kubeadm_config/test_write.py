@@ -98,7 +98,7 @@ def test_it_is_recorded_written_and_read_back() -> None:
     assert done(server, noted) == "read back: resourceVersion 8, field manager daytwo"
     assert server.text == WRITTEN and noted == [ADDED, ["about to write"]], "recorded before it was written"
     noted.clear()
-    assert done(server, noted) == "read back: it says so already"
+    assert done(server, noted) == "read back: it has the values already"
     assert server.writes == 1 and noted == []
 
 
@@ -150,7 +150,7 @@ def test_a_write_that_is_never_answered_is_unknown() -> None:
 def test_others_that_never_stop() -> None:
     server = Server()
     server.before = lambda: server.change(server.text)
-    with pytest.raises(NotWritten, match="again and again"):
+    with pytest.raises(NotWritten, match="others keep changing it"):
         done(server, [])
     assert server.text == KUBELET_TEXT
 
@@ -161,7 +161,7 @@ def test_a_slow_cluster_gets_more_time_for_others_that_write() -> None:
         timeouts.take([factor])
         server = Server()
         server.before = lambda server=server: server.change(server.text)  # type: ignore[misc]
-        with pytest.raises(NotWritten, match="again and again"):
+        with pytest.raises(NotWritten, match="others keep changing it"):
             done(server, [])
         tries.append(server.writes)
     assert tries == [CONFLICTS / PAUSE + 1, 4 * CONFLICTS / PAUSE + 1]
@@ -170,7 +170,7 @@ def test_a_slow_cluster_gets_more_time_for_others_that_write() -> None:
 def test_what_is_changed_at_once_is_not_proven() -> None:
     server = Server()
     server.after = lambda: server.change(KUBELET_TEXT)
-    with pytest.raises(NotWritten, match=r"featureGates\.New is another"):
+    with pytest.raises(NotWritten, match=r"featureGates\.New differs when read back"):
         done(server, [])
 
 
@@ -185,7 +185,7 @@ def test_no_record_no_write() -> None:
     assert server.writes == 0 and server.text == KUBELET_TEXT
 
 
-def test_what_cannot_be_written_is_told() -> None:
+def test_what_cannot_be_written_is_reported() -> None:
     server = Server()
 
     def refuse() -> None:
