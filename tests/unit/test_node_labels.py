@@ -236,14 +236,14 @@ def test_data_as_a_mapping_and_as_text_is_the_same() -> None:
         ({"node_labels": {"-a": "c"}}, "'-a' is not a valid key"),
         ({"node_labels": {"A_B/c": "d"}}, "'A_B' before the '/' is not a DNS subdomain"),
         ({"node_labels": {"a": "x" * 64}}, "is not a valid value of a label"),
-        ({"node_labels": {"a": 5}}, "5 is no text; write it in quotes"),
+        ({"node_labels": {"a": 5}}, "5 is not text; write it in quotes"),
         ({"node_labels": "rack"}, "'rack' has no value; write rack=VALUE, or rack=absent"),
-        ({"node_labels": "a=1,a=2"}, "a is there twice"),
+        ({"node_labels": "a=1,a=2"}, "a is given twice"),
         ({"node_labels": {"kubernetes.io/hostname": "x"}}, "managed by the kubelet"),
         ({"node_taints": {"a": "NoSchedule:x"}}, "NoSchedule:x is not VALUE:EFFECT"),
         ({"node_taints": {"a": "x:NoExec"}}, "effects are NoSchedule, PreferNoSchedule, NoExecute"),
         ({"node_taints": {"a": "b c:NoSchedule"}}, "is not a valid value of a label"),
-        ({"node_taints": "a=x:NoSchedule,a=y:NoSchedule"}, "the effect NoSchedule is there twice"),
+        ({"node_taints": "a=x:NoSchedule,a=y:NoSchedule"}, "the effect NoSchedule is given twice"),
         ({"node_taints": {"node.kubernetes.io/unschedulable": ":NoSchedule"}}, "managed by a controller"),
         ({"node_taints": {"ToBeDeletedByClusterAutoscaler": ":NoSchedule"}}, "managed by a controller"),
     ],
@@ -263,7 +263,7 @@ def test_prefixes_that_bind_only_kubelets_are_an_administrators_to_set(key: str)
 
 def test_consents_are_the_runs() -> None:
     hosts = [("w1", {"node_labels": "a=1", "force": "true"}.get), ("w2", {"node_labels": "a=1"}.get)]
-    with pytest.raises(Refusal, match="w1, w2: force, allow_evictions or kubeconfig is not the same"):
+    with pytest.raises(Refusal, match="w1, w2: force, allow_evictions or kubeconfig differs between these hosts"):
         model.read_labels(hosts)
 
 
@@ -409,7 +409,7 @@ def test_a_pod_that_does_not_go_is_a_warning() -> None:
     run, _ = carried_out(server, planned(server, node_taints="a=x:NoExecute", allow_evictions="true"))
     assert run.steps[0].how.endswith("1 pods STILL THERE") and not run.halted
     assert [text for _, text in run.warnings] == [
-        "Node w1: shop/web: not evicted after 60 s; look at kube-controller-manager, which evicts for taints"
+        "Node w1: shop/web: not evicted after 60 s; check kube-controller-manager, which evicts for taints"
     ]
 
 
@@ -424,7 +424,7 @@ def test_a_pod_that_came_since_the_plan_is_not_evicted() -> None:
         info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
         capability=CAPABILITY, about={}, leaving=lambda: "",
     )  # fmt: skip
-    assert not run.result("cp1") and "would evict shop/db" in run.halted and server.taints == []
+    assert not run.result("cp1") and "would also evict shop/db" in run.halted and server.taints == []
 
 
 # ---- undoing
