@@ -192,7 +192,7 @@ def test_what_cannot_change_is_refused_with_its_users_and_replaced_with_consent(
 def test_a_foreign_default_is_named(lab: Lab) -> None:
     lab.kubectl("create", "priorityclass", "t-theirs", "--value=7", "--global-default=true")
     wanted = {"t-ours": {"value": 1, "globalDefault": True}}
-    refused(run(priority_classes=wanted), "'t-theirs' in the cluster is it already (value 7, set by kubectl-create")
+    refused(run(priority_classes=wanted), "globalDefault is set on 't-theirs' in the cluster already (value 7, set by kubectl-create")
     assert "t-ours" not in classes(lab)
     api_refuses(lab, "already marked as default", "create", manifest=class_manifest("t-ours", value=1, globalDefault=True))
 
@@ -220,7 +220,7 @@ def test_fields_of_another_manager(lab: Lab) -> None:
     [
         ("system-mine", {"value": 1}, "names that begin with 'system-'", "reserved for system use only"),
         ("t-a", {"value": 1_000_000_001}, "is above 1000000000", "maximum allowed value of a user defined priority"),
-        ("t-a", {"value": 2**31}, "is no 32-bit number", "cannot unmarshal number"),
+        ("t-a", {"value": 2**31}, "is not a 32-bit number", "cannot unmarshal number"),
         ("T-a", {"value": 1}, "is not a valid object name", "RFC 1123 subdomain"),
         ("t-a", {"value": "1"}, "must be a whole number", "cannot unmarshal string"),
         ("t-a", {"value": 1, "globalDefault": "true"}, "must be true or false", "cannot unmarshal string"),
@@ -246,7 +246,7 @@ def test_dropped_classes_are_pruned_when_nobody_uses_them(lab: Lab) -> None:
     assert told.code == 0 and "prune=true" in told.out and "Deployment default/t-web" in told.out, told.all
     done(told, "PriorityClass t-high", "kept")
 
-    refused(run(priority_classes="t-low=1", prune="true"), "a class that is used is never removed", "Deployment default/t-web")
+    refused(run(priority_classes="t-low=1", prune="true"), "daytwo never removes a class in use", "Deployment default/t-web")
     assert {"t-high", "t-theirs"} <= set(classes(lab))
 
     told = run(priority_classes="t-low=1", workloads=f"{key}=t-low", prune="true", force="true")
@@ -255,7 +255,7 @@ def test_dropped_classes_are_pruned_when_nobody_uses_them(lab: Lab) -> None:
     found = classes(lab)
     assert "t-high" not in found and {"t-low", "t-theirs", "system-node-critical", "system-cluster-critical"} <= set(found)
     told = run(priority_classes={}, prune="true")
-    refused(told, "a class that is used is never removed")
+    refused(told, "daytwo never removes a class in use")
 
 
 # ---- workloads
@@ -267,7 +267,7 @@ def test_a_workload_gets_its_class(lab: Lab, kind: str) -> None:
     before = pods(lab, "t-web")
     told = run(priority_classes="t-high=1000", workloads=f"{key}=t-high")
     assert told.code == 0, told.all
-    assert f"re-creates its pods, {len(before)} of them" in told.out
+    assert f"recreates its pods, {len(before)} of them" in told.out
     assert "t-high (1000), read back" in done(told, f"{kind} default/t-web", "done")
     after = pods(lab, "t-web")
     assert len(after) == len(before) and not set(after) & set(before)
@@ -323,7 +323,7 @@ def test_a_roll_out_that_fails_is_undone(lab: Lab, kind: str) -> None:
     told = run(workloads=f"{key}=t-bad", rollout_timeout="20" if kind == "Deployment" else "40", force="true")
     assert told.code == 1, told.all
     done(told, f"{kind} default/t-web", "reverted")
-    assert "exceeded quota: t-quota" in told.out and "undone: rolled out" in told.out, told.all
+    assert "exceeded quota: t-quota" in told.out and "reverted: rolled out" in told.out, told.all
     after = pods(lab, "t-web")
     assert len(after) == len(before) and set(after.values()) == {("t-good", 5)}
     found = get(lab, kind.lower(), "t-web", "-n", "default")
@@ -343,7 +343,7 @@ def test_a_class_that_somebody_else_sets_in_mid_roll_out_stays(lab: Lab) -> None
     told = started.end()
     assert told.code == 1, told.all
     done(told, "Deployment default/t-web", "foreign")
-    assert "somebody else gave it the class t-theirs meanwhile" in " ".join(told.out.split()), told.all
+    assert "someone else gave it the class t-theirs meanwhile" in " ".join(told.out.split()), told.all
     found = get(lab, "deployment", "t-web", "-n", "default")
     assert found["spec"]["template"]["spec"]["priorityClassName"] == "t-theirs"
     lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=60s")
@@ -362,8 +362,8 @@ def test_workloads_that_are_not_there_or_cannot_roll(lab: Lab) -> None:
     workload(lab, "Deployment", "t-web")
     refused(
         run(priority_classes="t-high=5", workloads="default/deploy/t-wep=t-high,default/deploy/t-web=t-hihg"),
-        "there is none in that namespace, did you mean 't-web'?",
-        "there is none, did you mean 't-high'?",
+        "it does not exist, did you mean 't-web'?",
+        "it does not exist, did you mean 't-high'?",
     )
     lab.kubectl("rollout", "pause", "deployment/t-web")
     refused(run(priority_classes="t-high=5", workloads="default/deploy/t-web=t-high"), "it is paused")
@@ -456,7 +456,7 @@ def test_what_was_removed_or_replaced_comes_back_and_what_is_used_stays(lab: Lab
     assert created.code == 0, created.all
     workload(lab, "Deployment", "t-web", "t-new")
 
-    refused(rollback(run=run_of(created)), "a class that is used is never removed", "Deployment default/t-web")
+    refused(rollback(run=run_of(created)), "daytwo never removes a class in use", "Deployment default/t-web")
     back = rollback(run=run_of(replaced))
     assert back.code == 0 and classes(lab)["t-high"][1] == 1000, back.all
     back = rollback(run=run_of(removed))

@@ -98,8 +98,6 @@ NOT_YET = {
     "roles/kubelet_config/impact.py",
     "roles/kubelet_config/plan.py",
     "roles/kubelet_config/restart.py",
-    "roles/priority_classes/model.py",
-    "roles/priority_classes/plan.py",
     "roles/engine/node/__init__.py",
     "roles/engine/node/look.py",
     "roles/engine/node/parse.py",

@@ -15,7 +15,7 @@ from tests.unit.priority_classes.world import applied, priority_class, wanted, w
     ("data", "found", "told"),
     [
         ({"value": 5}, priority_class("web", 5), None),
-        ({"value": 5}, None, "web: there is none"),
+        ({"value": 5}, None, "web: does not exist"),
         ({"value": 5}, priority_class("web", 7), "web: value differs (it is 7, wanted 5)"),
         ({"value": 5, "description": "x"}, priority_class("web", 7), "web: value, description differ (it is 7, wanted 5)"),
         # What daytwo alone had set, and the data has no more; and what others set.
@@ -40,7 +40,7 @@ def test_a_class_that_was_just_applied_is_as_wanted() -> None:
         ("web", None),
         ("", "default/deployment/shop: its class is none, wanted web"),
         ("batch", "default/deployment/shop: its class is batch, wanted web"),
-        (None, "default/deployment/shop: there is none"),
+        (None, "default/deployment/shop: does not exist"),
     ],
 )
 def test_a_workload(has: str | None, told: str | None) -> None:

@@ -102,7 +102,7 @@ def test_no_deletion_is_ever_answered(error: Exception) -> None:
     server = Server({PATH: old()})
     server.lose = lambda when, verb, path: error if (when, verb) == ("before", "DELETE") else None
     step = replacing(server).steps[0]
-    assert step.outcome == "reverted" and "was not deleted: it is there as before" in step.why and as_before(server)
+    assert step.outcome == "reverted" and "the old class was not deleted, as read back" in step.why and as_before(server)
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -111,7 +111,7 @@ def test_no_creation_is_ever_answered(error: Exception) -> None:
     server = Server({PATH: old()})
     server.refuse = lambda verb, path, manifest: error if manifest.get("value") == 2000 else None
     step = replacing(server).steps[0]
-    assert step.outcome == "reverted" and "created again and read back: value 1000" in step.why and as_before(server)
+    assert step.outcome == "reverted" and "the old class was recreated and read back: value 1000" in step.why and as_before(server)
 
 
 @pytest.mark.parametrize("error", LOST)

@@ -53,28 +53,31 @@ def test_what_the_data_leaves_out_is_not_applied() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"value": 1_000_000_001}, "value 1000000001 is above 1000000000, and what is above is for Kubernetes' own classes"),
-        ({"value": 2**31}, "value 2147483648 is no 32-bit number"),
-        ({"value": -(2**31) - 1}, "value -2147483649 is no 32-bit number"),
-        ({"value": "5"}, "value is '5', and it must be a whole number, without quotes"),
-        ({"value": True}, "value is True, and it must be a whole number"),
-        ({"value": 1.0}, "value is 1.0, and it must be a whole number"),
+        ({"value": 1_000_000_001}, "value 1000000001 is above 1000000000; higher values are reserved for Kubernetes"),
+        ({"value": 2**31}, "value 2147483648 is not a 32-bit number"),
+        ({"value": -(2**31) - 1}, "value -2147483649 is not a 32-bit number"),
+        ({"value": "5"}, "value is '5', but must be a whole number, without quotes"),
+        ({"value": True}, "value is True, but must be a whole number"),
+        ({"value": 1.0}, "value is 1.0, but must be a whole number"),
         ({}, "value is missing"),
-        ({"value": 1, "globalDefault": "true"}, "globalDefault is 'true', and it must be true or false, without quotes"),
-        ({"value": 1, "globalDefault": 1}, "globalDefault is 1, and it must be true or false"),
-        ({"value": 1, "preemptionPolicy": "never"}, "preemptionPolicy is 'never', did you mean 'Never'?"),
-        ({"value": 1, "preemption_policy": "Sometimes"}, "it is PreemptLowerPriority or Never"),
+        ({"value": 1, "globalDefault": "true"}, "globalDefault is 'true', but must be true or false, without quotes"),
+        ({"value": 1, "globalDefault": 1}, "globalDefault is 1, but must be true or false"),
+        (
+            {"value": 1, "preemptionPolicy": "never"},
+            "preemptionPolicy is 'never', but must be PreemptLowerPriority or Never, did you mean 'Never'?",
+        ),
+        ({"value": 1, "preemption_policy": "Sometimes"}, "must be PreemptLowerPriority or Never"),
         ({"value": 1, "vaule": 2}, "unknown field 'vaule', did you mean 'value'?"),
         ({"value": 1, "zzz": 2}, "unknown field 'zzz', fields are name, value, description, globalDefault"),
-        ({"value": 1, "description": 5}, "description is 5, and it must be text: put it in quotes"),
+        ({"value": 1, "description": 5}, "description is 5, but must be text; put it in quotes"),
         ({"value": 1, "labels": {"a b": "x"}}, "labels: 'a b' is not a valid key"),
         ({"value": 1, "labels": {"UP/a": "x"}}, "'UP' before the '/' is not a DNS subdomain"),
         ({"value": 1, "labels": {"a": "-"}}, "a: '-' is not a valid value of a label"),
         ({"value": 1, "labels": {"a": "x" * 64}}, "is not a valid value of a label"),
-        ({"value": 1, "labels": {"a": 1}}, "labels.a is 1, and it must be text"),
+        ({"value": 1, "labels": {"a": 1}}, "labels.a is 1, but must be text"),
         ({"value": 1, "annotations": {"a b": "x"}}, "annotations: 'a b' is not a valid key"),
-        ({"value": 1, "annotations": {"a": "x" * 2**18}}, "bytes together, and 262144 is the most"),
-        ({"value": 1, "name": "other"}, "its name is 'other' inside"),
+        ({"value": 1, "annotations": {"a": "x" * 2**18}}, "bytes, and at most 262144 are allowed"),
+        ({"value": 1, "name": "other"}, "its field name is 'other'; use one name"),
     ],
 )
 def test_each_rule_of_a_class_has_its_words(fields: dict[str, Any], words: str) -> None:
@@ -98,13 +101,13 @@ def test_values_that_the_api_takes(value: int) -> None:
 
 
 def test_the_reserved_prefix() -> None:
-    assert "names that begin with 'system-' are Kubernetes' own" in refused(priority_classes={"system-mine": 1})
+    assert "names that begin with 'system-' are reserved for Kubernetes" in refused(priority_classes={"system-mine": 1})
     assert wanted(priority_classes={"systemic": 1}).classes[0].name == "systemic"
 
 
 def test_two_defaults_and_a_class_twice() -> None:
     text = refused(priority_classes=[{"name": name, "value": 1, "globalDefault": True} for name in ("a", "b", "a")])
-    assert "a is there 2 times" in text and "a and b and a both have globalDefault" in text
+    assert "a is given 2 times" in text and "a and b and a both have globalDefault" in text
 
 
 def test_several_problems_are_told_at_once() -> None:
@@ -149,7 +152,7 @@ def test_each_rule_of_a_workload_has_its_words(key: str, words: str) -> None:
 
 
 def test_a_workload_twice_by_two_names_of_its_kind() -> None:
-    assert "default/deployment/web is there 2 times" in refused(workloads="default/deploy/web=a,default/deployment/web=b")
+    assert "default/deployment/web is given 2 times" in refused(workloads="default/deploy/web=a,default/deployment/web=b")
 
 
 def test_the_hosts_agree_or_are_silent() -> None:
@@ -158,7 +161,7 @@ def test_the_hosts_agree_or_are_silent() -> None:
     other: dict[str, Any] = {"priority_classes": {"a": 2}}
     assert read_classes([("w1", none.get), ("cp1", some.get), ("cp2", some.get)]) == wanted(priority_classes={"a": 1})
     assert read_classes([("w1", none.get), ("cp1", {"prune": True}.get)]) is None
-    with pytest.raises(Refusal, match=r"priority_classes is not the same on w2 and on cp1; .*group_data/all.py"):
+    with pytest.raises(Refusal, match=r"priority_classes differs between w2 and cp1, but belongs to the cluster; .*group_data/all.py"):
         read_classes([("cp1", some.get), ("w2", other.get)])
 
 

@@ -166,13 +166,13 @@ def test_replace_says_which_pods_keep_the_old_number() -> None:
 def test_replace_says_what_is_lost() -> None:
     live = cluster(priority_class("high", 5, description="d", labels={"a": "b"}))
     (action,) = planned(live, priority_classes={"high": 6}, replace=True).actions
-    assert "lost with the old one: description, labels" in "\n".join(action.notes)
+    assert "fields of the old class that the data does not have are lost: description, labels" in "\n".join(action.notes)
 
 
 def test_a_class_of_others_is_replaced_by_force_only() -> None:
     live = cluster(priority_class("high", 5, "helm"))
     (text,) = planned(live, priority_classes={"high": 6}, replace=True).refusals
-    assert "that helm made" in text and "force=true" in text
+    assert "that helm created" in text and "force=true" in text
     assert whats(planned(live, priority_classes={"high": 6}, replace=True, force=True)) == [("replace", "PriorityClass high")]
 
 
@@ -187,7 +187,7 @@ def test_a_policy_left_out_stays_where_others_set_it_and_goes_back_where_daytwo_
 def test_a_second_default_names_the_first() -> None:
     live = cluster(priority_class("theirs", 7, "kubectl-create", "Update", globalDefault=True))
     (text,) = planned(live, priority_classes={"ours": {"value": 1, "globalDefault": True}}).refusals
-    assert "'theirs' in the cluster is it already (value 7, set by kubectl-create (Update))" in text
+    assert "globalDefault is set on 'theirs' in the cluster already (value 7, set by kubectl-create (Update))" in text
 
 
 def test_the_default_goes_over_in_order_and_the_dry_run_leaves_it_out() -> None:
@@ -203,7 +203,7 @@ def test_the_default_goes_over_in_order_and_the_dry_run_leaves_it_out() -> None:
 def test_a_default_that_is_not_dropped_stays_a_default() -> None:
     live = cluster(priority_class("old", 7, "helm", globalDefault=True))
     (text,) = planned(live, priority_classes={"old": 7, "new": {"value": 1, "globalDefault": True}}).refusals
-    assert "old and new would both be the globalDefault" in text or "new and old would both be the globalDefault" in text
+    assert "old and new would both be globalDefault" in text or "new and old would both be globalDefault" in text
 
 
 def test_dropped_classes_are_listed_and_removed_with_consent() -> None:
@@ -217,7 +217,7 @@ def test_dropped_classes_are_listed_and_removed_with_consent() -> None:
 def test_a_used_class_is_not_removed() -> None:
     live, _ = web()
     (text,) = planned(live, priority_classes={"low": 1}, prune=True).refusals
-    assert "a class that is used is never removed" in text and "Deployment default/web" in text and "default/alone" in text
+    assert "daytwo never removes a class in use" in text and "Deployment default/web" in text and "default/alone" in text
 
 
 def test_a_class_whose_last_users_leave_it_is_removed_after_them() -> None:
@@ -225,7 +225,7 @@ def test_a_class_whose_last_users_leave_it_is_removed_after_them() -> None:
     live = cluster(priority_class("high", 5), Deployment=[deployment])
     plan = planned(live, priority_classes={"new": 3}, workloads="default/deploy/web=new", prune=True)
     assert whats(plan) == [("create", "PriorityClass new"), ("assign", "Deployment default/web"), ("remove", "PriorityClass high")]
-    assert "looked at again" in "\n".join(plan.actions[2].notes)
+    assert "daytwo checks again before it removes this one" in "\n".join(plan.actions[2].notes)
 
 
 def test_who_made_a_class_is_told_by_its_value_alone() -> None:
@@ -251,7 +251,7 @@ def test_a_workload_gets_its_class_and_the_plan_says_what_that_does() -> None:
     (action,) = plan.actions
     assert action.summary == "class low (1) -> high (5)"
     notes = "\n".join(action.notes)
-    assert "re-creates its pods, 2 of them" in notes and "waits 300 s" in notes
+    assert "recreates its pods, 2 of them" in notes and "waits 300 s" in notes
     assert action.manifest == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -270,7 +270,7 @@ def test_taking_the_class_away_applies_nothing_but_the_identity() -> None:
 def test_other_kinds_count_their_pods(kind: str) -> None:
     live = cluster(priority_class("high", 5), **{kind: [workload(kind, "x", replicas=3)]})
     (action,) = planned(live, workloads=f"default/{kind}/x=high").actions
-    assert "re-creates its pods, 3 of them" in action.notes[0] and action.summary == "class no class -> high (5)"
+    assert "recreates its pods, 3 of them" in action.notes[0] and action.summary == "class none -> high (5)"
 
 
 def test_classes_of_kubernetes_own_can_be_given() -> None:
@@ -299,7 +299,7 @@ def with_priority() -> dict[str, Any]:
         (workload("StatefulSet", "x", updateStrategy={"rollingUpdate": {"partition": 1}}), "StatefulSet", "partition 1"),
         (unwell(), "Deployment", "not healthy now (2 of 2 pods are new, 1 available)"),
         (with_priority(), "Deployment", "sets priority 3 itself"),
-        (workload("Deployment", "xx"), "Deployment", "there is none in that namespace, did you mean 'xx'?"),
+        (workload("Deployment", "xx"), "Deployment", "it does not exist, did you mean 'xx'?"),
     ],
 )
 def test_roll_outs_that_cannot_be_are_refused(item: dict[str, Any], kind: str, words: str) -> None:
@@ -310,7 +310,7 @@ def test_roll_outs_that_cannot_be_are_refused(item: dict[str, Any], kind: str, w
 def test_a_class_that_is_not_there_or_is_about_to_go() -> None:
     live = cluster(priority_class("high", 5), Deployment=[workload("Deployment", "web")])
     (text,) = planned(live, workloads="default/deploy/web=hihg").refusals
-    assert "there is none, did you mean 'high'?" in text
+    assert "it does not exist, did you mean 'high'?" in text
     (text,) = planned(live, priority_classes={}, workloads="default/deploy/web=high", prune=True).refusals
     assert "this run removes it" in text
 
@@ -318,7 +318,7 @@ def test_a_class_that_is_not_there_or_is_about_to_go() -> None:
 def test_only_must_name_something() -> None:
     live, _ = web()
     (text,) = planned(live, priority_classes={"high": 5}, workloads="default/deploy/web=high", only="hihg").refusals
-    assert "'hihg' is no class and no workload of the data, did you mean 'high'?" in text
+    assert "'hihg' is not a class or workload of the data, did you mean 'high'?" in text
     assert whats(planned(live, priority_classes={"high": 5, "x": 1}, workloads="default/deploy/web=high", only="default/deploy/web")) == []
 
 

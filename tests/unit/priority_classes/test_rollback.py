@@ -111,7 +111,7 @@ def test_a_changed_field_is_set_back_and_no_other() -> None:
     assert says(server) != before
     undone(server, record)
     assert says(server) == before
-    assert back(server, record).unchanged == [("PriorityClass web", "is as it was before already")]
+    assert back(server, record).unchanged == [("PriorityClass web", "already has the values from before that run")]
 
 
 def test_a_field_that_somebody_else_has_changed_since_is_refused() -> None:
@@ -132,7 +132,7 @@ def test_what_somebody_else_sets_too_is_said_to_stay() -> None:
     record = run(server, priority_classes={"web": {"value": 5, "description": "new"}})
     entry = {"manager": "argocd", "operation": "Apply", "fieldsV1": {"f:description": {}}}
     server.objects[PATH]["metadata"]["managedFields"].append(entry)
-    refused(back(server, record), "description is owned by argocd, too")
+    refused(back(server, record), "description is also owned by argocd, so it stays")
 
 
 def test_what_a_run_removed_is_created_again_as_it_was() -> None:
@@ -148,9 +148,9 @@ def test_a_removed_class_that_somebody_else_has_made_again() -> None:
     server = Server({PATH: priority_class("web", 5)})
     record = run(server, priority_classes={}, prune=True)
     server.put(PATH, priority_class("web", 6, "argocd"))
-    refused(back(server, record, force=True), "foreign", "somebody has made another one since")
+    refused(back(server, record, force=True), "foreign", "someone else has created another one since")
     server.put(PATH, priority_class("web", 5, "argocd"))
-    assert back(server, record).unchanged == [("PriorityClass web", "is as it was before already")]
+    assert back(server, record).unchanged == [("PriorityClass web", "already has the values from before that run")]
 
 
 def test_a_replaced_class_is_replaced_again() -> None:
@@ -167,14 +167,14 @@ def test_a_class_that_is_used_by_now_is_not_removed() -> None:
     server = Cluster()
     record = run(server, priority_classes={"new": 7})
     server.others_set("new")
-    refused(back(server, record, force=True), "used by workloads: Deployment default/web", "a class that is used is never removed")
+    refused(back(server, record, force=True), "used by workloads: Deployment default/web", "daytwo never removes a class in use")
 
 
 def test_a_class_that_is_somebody_elses_by_now_is_not_removed() -> None:
     server = Server()
     record = run(server, priority_classes={"web": 5})
     server.put(PATH, priority_class("web", 5, "argocd"))
-    refused(back(server, record, force=True), "foreign", "it is owned by argocd by now", "daytwo removes only what it made")
+    refused(back(server, record, force=True), "foreign", "it is owned by argocd now", "daytwo removes only classes that it created")
 
 
 def test_the_default_goes_back() -> None:
@@ -232,9 +232,9 @@ def test_a_workload_that_is_another_one_or_gone_needs_nothing() -> None:
     server = Cluster()
     record = assigned(server)
     server.objects[WEB]["metadata"]["uid"] = "uid-of-another"
-    assert back(server, record).unchanged[0][1].startswith("is another one by now")
+    assert back(server, record).unchanged[0][1].startswith("was recreated since")
     del server.objects[WEB]
-    assert back(server, record).unchanged == [("Deployment default/web", "is gone; there is nothing to put back")]
+    assert back(server, record).unchanged == [("Deployment default/web", "is gone; there is nothing to restore")]
 
 
 def test_the_class_of_before_is_gone() -> None:
@@ -263,7 +263,7 @@ def test_where_others_own_the_field_too_it_cannot_be_taken_out() -> None:
     server.put(WEB, server.objects[WEB])
     record = assigned(server)
     server.objects[WEB]["metadata"]["managedFields"].append(owner("helm"))
-    refused(back(server, record), "the field is owned by helm (Update), too")
+    refused(back(server, record), "the field is also owned by helm (Update), so daytwo cannot remove it")
 
 
 # ---- how it ended in the run

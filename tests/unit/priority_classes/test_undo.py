@@ -107,7 +107,7 @@ def test_a_roll_out_that_fails_is_undone() -> None:
     server = Cluster("high")
     step = assign(server).steps[0]
     assert (step.outcome, server.has) == ("reverted", "low"), step.why
-    assert "undone: rolled out; its 1 pods have low" in step.why
+    assert "reverted: rolled out; its 1 pods have low" in step.why
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -164,7 +164,7 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
     server.meddle = meddle
     step = assign(server).steps[0]
     assert (step.outcome, server.has) == ("foreign", "theirs"), step.why
-    assert "somebody else gave it the class theirs meanwhile (owned by kubectl-edit (Update)): it is left as they have it" in step.why
+    assert "someone else gave it the class theirs meanwhile (owned by kubectl-edit (Update)): left as it is now" in step.why
     assert server.log.count(("APPLY", WEB)) == 1
 
 
@@ -208,7 +208,7 @@ def test_a_workload_that_is_gone_needs_nothing() -> None:
 
     server.meddle = meddle
     step = assign(server).steps[0]
-    assert step.outcome == "foreign" and "it was deleted meanwhile, so nothing is put back" in step.why
+    assert step.outcome == "foreign" and "it was deleted meanwhile, so there is nothing to revert" in step.why
 
 
 def test_what_is_refused_is_not_undone() -> None:
