@@ -47,13 +47,13 @@ def test_as_wanted() -> None:
 
 
 def test_each_file_that_is_not() -> None:
-    assert cgroup.problems(v1(cpu__shares="307"), SMALL) == ["cpu.shares is 307, and 102 is wanted"]
-    assert cgroup.problems(v1(cpu__cfs_quota_us="50000"), SMALL) == ["cpu.cfs_quota_us is 50000, and -1 is wanted"]
+    assert cgroup.problems(v1(cpu__shares="307"), SMALL) == ["cpu.shares is 307, wanted 102"]
+    assert cgroup.problems(v1(cpu__cfs_quota_us="50000"), SMALL) == ["cpu.cfs_quota_us is 50000, wanted -1"]
     wrong = cgroup.problems(v1(memory__limit_in_bytes=str(600 * MI)), SMALL)
-    assert wrong == [f"memory.limit_in_bytes is {600 * MI}, and {200 * MI} is wanted"]
-    assert cgroup.problems(v2(cpu__max="50000,100000"), SMALL) == ["cpu.max is 50000 100000, and max is wanted"]
+    assert wrong == [f"memory.limit_in_bytes is {600 * MI}, wanted {200 * MI}"]
+    assert cgroup.problems(v2(cpu__max="50000,100000"), SMALL) == ["cpu.max is 50000 100000, wanted max"]
     assert "cpu.weight is 1" in cgroup.problems(v2(cpu__weight="1"), SMALL)[0]
-    assert cgroup.problems(v2(memory__max="max"), SMALL) == [f"memory.max is max, and {200 * MI} is wanted"]
+    assert cgroup.problems(v2(memory__max="max"), SMALL) == [f"memory.max is max, wanted {200 * MI}"]
     assert cgroup.problems(v1(cpu__cfs_quota_us="50000", cpu__cfs_period_us="-"), BOTH)
 
 
@@ -66,12 +66,12 @@ def test_no_limit() -> None:
     nothing = {"requests": {"cpu": "100m"}}
     assert cgroup.problems(v1(memory__limit_in_bytes="9223372036854771712"), nothing) == []
     assert cgroup.problems(v2(memory__max="max"), nothing) == []
-    assert cgroup.problems(v1(), nothing) == [f"memory.limit_in_bytes is {200 * MI}, and no limit is wanted"]
+    assert cgroup.problems(v1(), nothing) == [f"memory.limit_in_bytes is {200 * MI}, wanted no limit"]
 
 
 def test_without_quotas_no_cpu_limit_is_written() -> None:
     held = v1(cpu__shares="256", memory__limit_in_bytes=str(300 * MI))
-    assert cgroup.problems(held, BOTH) == ["cpu.cfs_quota_us is -1, and 50000 is wanted"]
+    assert cgroup.problems(held, BOTH) == ["cpu.cfs_quota_us is -1, wanted 50000"]
     assert cgroup.problems(held, BOTH, cfs_quota=False) == []
 
 

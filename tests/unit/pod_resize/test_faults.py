@@ -123,17 +123,17 @@ def test_done() -> None:
 
 def test_an_accepted_request_is_nothing() -> None:
     world = World()
-    with pytest.raises(Undone, match=r"the API took the request, and it was not carried out within 0\.5 s") as caught:
+    with pytest.raises(Undone, match=r"the API accepted the request, but it was not applied within 0\.5 s") as caught:
         world.engine().resize(STEP)
-    assert "put back: app: cpu.shares 102" in str(caught.value) and asked(world) == SMALL
+    assert "reverted: app: cpu.shares 102" in str(caught.value) and asked(world) == SMALL
 
 
 def test_a_status_alone_is_nothing() -> None:
     """It says that it is done, and the kernel holds the container to what it had."""
     world = World(lambda one: one.report(LARGE), idle, lambda one: one.report(SMALL))
-    with pytest.raises((Undone, RevertFailed), match="its status says that it is done, and its cgroup on w1 does not") as caught:
+    with pytest.raises((Undone, RevertFailed), match="its status says that it is done, but its cgroup on w1 differs") as caught:
         world.engine().resize(STEP)
-    assert "cpu.shares is 102, and 307 is wanted" in str(caught.value) and asked(world) == SMALL
+    assert "cpu.shares is 102, wanted 307" in str(caught.value) and asked(world) == SMALL
 
 
 def test_a_cgroup_alone_is_nothing() -> None:
@@ -141,7 +141,7 @@ def test_a_cgroup_alone_is_nothing() -> None:
         world.kernel = LARGE
 
     world = World(half)
-    with pytest.raises(RevertFailed, match="not carried out within"):
+    with pytest.raises(RevertFailed, match="not applied within"):
         world.engine().resize(STEP)
 
 
@@ -154,7 +154,7 @@ def test_infeasible_is_put_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         world.pod["status"]["observedGeneration"] = world.pod["metadata"]["generation"]
 
     world = World(infeasible, World.actuate)
-    with pytest.raises(Undone, match="Infeasible: in its words; put back"):
+    with pytest.raises(Undone, match="Infeasible: in its words; reverted"):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL and "shop/web-1: Infeasible: in its words" in world.told
 
@@ -172,7 +172,7 @@ def done(world: World) -> None:
 def test_an_infeasible_of_no_spec_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "BACK_SECONDS", 60)
     world = World(old_infeasible, *[idle] * 40, done)
-    with pytest.raises(Undone, match="Infeasible: node w1 can never take it; put back"):
+    with pytest.raises(Undone, match="Infeasible: node w1 can never have room for it; reverted"):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL
 
@@ -200,14 +200,14 @@ def test_an_infeasible_that_outlives_the_way_back_for_a_while(monkeypatch: pytes
     monkeypatch.setattr(engine, "BACK_SECONDS", 60)
     monkeypatch.setattr(engine, "STAYS_SECONDS", 0)
     world = World(old_infeasible, *[idle] * 20, done)
-    with pytest.raises(Undone, match=r"Infeasible: node w1 can never take it; put back: app: cpu\.shares 102"):
+    with pytest.raises(Undone, match=r"Infeasible: node w1 can never have room for it; reverted: app: cpu\.shares 102"):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL
 
 
 def test_an_infeasible_that_stays_on_the_way_back() -> None:
     world = World(old_infeasible)
-    with pytest.raises(RevertFailed, match=r"that was not seen to be so on w1: .* not carried out within 0\.5 s \(Infeasible; "):
+    with pytest.raises(RevertFailed, match=r"that is not proven on w1: .* not applied within 0\.5 s \(Infeasible; "):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL
 
@@ -215,7 +215,7 @@ def test_an_infeasible_that_stays_on_the_way_back() -> None:
 def test_a_kubelet_that_never_looks_and_an_api_that_says_proposed() -> None:
     """On the way back it is of what the pod has, which its cgroup shows; on the way there it is nothing."""
     world = World(lambda one: one.pod["status"].update(resize="Proposed"))
-    with pytest.raises(Undone, match=r"not carried out within 0\.5 s \(Proposed; .*; put back: app: cpu\.shares 102"):
+    with pytest.raises(Undone, match=r"not applied within 0\.5 s \(Proposed; .*; reverted: app: cpu\.shares 102"):
         world.engine().resize(STEP)
     assert asked(world) == SMALL
 
@@ -225,14 +225,14 @@ def test_proposed_and_not_what_it_had() -> None:
         world.pod["status"]["resize"] = "Proposed"
         world.kernel = LARGE
 
-    with pytest.raises(RevertFailed, match="its status says that it is done, and its cgroup on w1 does not"):
+    with pytest.raises(RevertFailed, match="its status says that it is done, but its cgroup on w1 differs"):
         World(half).engine().resize(STEP)
 
 
 def test_deferred_is_told_waited_for_and_done() -> None:
     world = World(lambda one: one.say("PodResizePending", "Deferred"), idle, idle, World.actuate)
     assert world.engine(60).resize(STEP)
-    assert world.told == ["shop/web-1: Deferred: in its words", "shop/web-1: going on"]
+    assert world.told == ["shop/web-1: Deferred: in its words", "shop/web-1: continues"]
 
 
 def test_deferred_for_too_long() -> None:
@@ -244,9 +244,9 @@ def test_deferred_for_too_long() -> None:
 
 def test_an_error_that_stays() -> None:
     world = World(lambda one: one.say("PodResizeInProgress", "Error"))
-    with pytest.raises(RevertFailed, match=r"the kubelet fails to carry it out: in its words; .* \(Error: in its words; ") as caught:
+    with pytest.raises(RevertFailed, match=r"the kubelet fails to apply it: in its words; .* \(Error: in its words; ") as caught:
         world.engine(60).resize(STEP)
-    assert "that was not seen to be so on w1: the API took the request" in str(caught.value)
+    assert "that is not proven on w1: the API accepted the request" in str(caught.value)
 
 
 def test_an_error_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,14 +261,14 @@ def test_a_restart_that_was_not_to_be() -> None:
         world.pod["status"]["containerStatuses"][0]["restartCount"] = 1
 
     with pytest.raises(
-        (Undone, RevertFailed), match="its container app was restarted, which was not to be: it was aaaaaaaaaaaa, 0 restarts"
+        (Undone, RevertFailed), match="its container app was restarted, which must not happen: it was aaaaaaaaaaaa, 0 restarts"
     ):
         World(restarted, World.actuate).engine().resize(STEP)
 
 
 def test_a_restart_that_was_to_be_and_was_not() -> None:
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE, restarts=True)})
-    with pytest.raises((Undone, RevertFailed), match="not carried out within"):
+    with pytest.raises((Undone, RevertFailed), match="not applied within"):
         World(World.actuate).engine().resize(step)
 
 
@@ -292,14 +292,18 @@ def test_a_pod_that_goes() -> None:
     def over(world: World) -> None:
         world.pod["status"] |= {"phase": "Failed", "reason": "Evicted"}
 
-    for act, words in ((gone, "deleted in the middle"), (going, "is being deleted"), (over, "ended in the middle .*Evicted")):
+    for act, words in (
+        (gone, "deleted during its resize; its replacement has the template's resources"),
+        (going, "is being deleted during its resize"),
+        (over, "ended during its resize .*Evicted"),
+    ):
         world = World(act)
         with pytest.raises(Gone, match=words):
             world.engine().resize(STEP)
         assert len(world.patches) == 1, "there is nothing to put back"
     world = World()
     world.pod = {}
-    with pytest.raises(Gone, match="deleted since it was looked at"):
+    with pytest.raises(Gone, match="deleted after daytwo read it"):
         world.engine().resize(STEP)
 
 
@@ -322,7 +326,8 @@ def test_an_api_that_stays_away_after_the_request(monkeypatch: pytest.MonkeyPatc
     world = World()
     world.lose = [Timeout("cp1", "/", "no answer", "-")] * 10000
     with pytest.raises(
-        RevertFailed, match=r"could not be asked for again.* BY HAND: kubectl patch pod -n shop web-1 --subresource resize"
+        RevertFailed,
+        match=r"the old resources could not be requested.* REPAIR BY HAND: kubectl patch pod -n shop web-1 --subresource resize",
     ) as caught:
         world.engine().resize(STEP)
     assert '"requests":{"cpu":"100m","memory":"200Mi"}' in str(caught.value)
@@ -369,7 +374,7 @@ def test_an_answer_lost_on_the_way_back(error: Exception) -> None:
         world.lose = [error] if len(waits) == 2 else []
 
     world.meddle = meddle
-    with pytest.raises(Undone, match=r"put back: app: cpu.shares 102"):
+    with pytest.raises(Undone, match=r"reverted: app: cpu.shares 102"):
         world.engine().resize(STEP)
     assert asked(world) == SMALL
 
@@ -378,7 +383,7 @@ def test_an_answer_lost_on_the_way_back(error: Exception) -> None:
 def test_an_api_that_stays_away_says_what_to_do(error: Exception) -> None:
     world = World()
     world.lose = [error] * 10000
-    with pytest.raises(RevertFailed, match=r"STATE UNKNOWN, look: kubectl get pod -n shop web-1 .*BY HAND: kubectl patch pod"):
+    with pytest.raises(RevertFailed, match=r"STATE UNKNOWN, check: kubectl get pod -n shop web-1 .*REPAIR BY HAND: kubectl patch pod"):
         world.engine().resize(STEP)
 
 
@@ -405,7 +410,7 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
         world.pod["spec"]["containers"][0]["resources"] = theirs
 
     world = World(act)
-    with pytest.raises(Foreign, match=r"somebody else has changed its resources meanwhile \(app: .*700m.*they are left as they are"):
+    with pytest.raises(Foreign, match=r"someone else changed its resources meanwhile \(app: .*700m.*left as they are now"):
         world.engine().resize(STEP)
     assert asked(world) == theirs and len(world.patches) == 1
 
@@ -453,6 +458,6 @@ def test_a_node_whose_connection_is_lost_in_the_middle() -> None:
         raise RemoteError("w1: the SSH connection was lost")
 
     world.run = gone  # type: ignore[method-assign]
-    with pytest.raises(RevertFailed, match="that was not seen to be so on w1: w1: the SSH connection was lost"):
+    with pytest.raises(RevertFailed, match="that is not proven on w1: w1: the SSH connection was lost"):
         made.resize(STEP)
     assert asked(world) == SMALL

@@ -41,15 +41,18 @@ def test_as_the_command_line_makes_them() -> None:
         ({"selector": "app=web", "cpu": "1"}, "'app=web' is not NAMESPACE/SELECTOR"),
         ({"selector": "shop/", "cpu": "1"}, "is not NAMESPACE/SELECTOR"),
         ({"deployment": "a/b", "cpu": "much"}, "cpu: 'much' is not a quantity"),
-        ({"deployment": "a/b", "cpu": "0"}, "cannot be taken out of a running pod"),
-        ({"deployment": "a/b", "cpu": "-1"}, "cannot be taken out of a running pod"),
-        ({"deployment": "a/b", "memory_limit": "absent"}, "cannot be taken out of a running pod, only changed"),
-        ({"deployment": "a/b", "cpu": True}, "true is no quantity"),
+        ({"deployment": "a/b", "cpu": "0"}, "cannot be removed from a running pod"),
+        ({"deployment": "a/b", "cpu": "-1"}, "cannot be removed from a running pod"),
+        ({"deployment": "a/b", "memory_limit": "absent"}, "cannot be removed from a running pod, only changed"),
+        ({"deployment": "a/b", "cpu": True}, "true is not a quantity"),
         ({"deployment": "a/b", "cpu": "1", "cpu_limit": "2"}, "cpu is the request and the limit; give it, or cpu_limit, not both"),
         ({"deployment": "a/b", "cpu_request": "2", "cpu_limit": "1"}, "cpu_request 2 is above cpu_limit 1"),
-        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "0"}, "max_in_flight: '0' is no number of pods"),
-        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is no number of pods"),
-        ({"deployment": "a/b", "cpu": "1", "template": "change"}, "template: Input should be 'keep' or 'update', and 'change' was given"),
+        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "0"}, "max_in_flight: '0' is not a number of pods"),
+        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is not a number of pods"),
+        (
+            {"deployment": "a/b", "cpu": "1", "template": "change"},
+            "template: Input should be 'keep' or 'update', but the value is 'change'",
+        ),
         ({"selector": "a/x=y", "cpu": "1", "template": "update"}, "a selector has no template"),
         ({"deployment": "a/b", "cpu": "1", "resize_timeout": 1}, "resize_timeout: Input should be greater than or equal to 5"),
     ],
@@ -61,7 +64,7 @@ def test_what_is_refused(values: dict[str, Any], words: str) -> None:
 
 
 def test_hosts_say_the_same() -> None:
-    with pytest.raises(Refusal, match="cpu is not the same on w2 and on w1"):
+    with pytest.raises(Refusal, match="cpu differs between w2 and w1"):
         read({"deployment": "a/b", "cpu": "1"}, {"cpu": "2"})
     assert read({"deployment": "a/b", "cpu": "1"}, {"cpu": "1"}).cpu == "1"
 

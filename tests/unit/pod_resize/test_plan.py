@@ -29,7 +29,7 @@ def refusal(plan: ResizePlan) -> str:
 def test_the_amounts_are_request_and_limit_where_there_is_one() -> None:
     (step,) = make(pod(), cpu="300m", memory="600Mi").steps
     assert step == PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE)})
-    assert step.told == "app: cpu 100m/-, memory 200Mi/200Mi -> cpu 300m/-, memory 600Mi/600Mi"
+    assert step.summary == "app: cpu 100m/-, memory 200Mi/200Mi -> cpu 300m/-, memory 600Mi/600Mi"
 
 
 def test_only_what_changes_is_asked_for_of_that_very_pod() -> None:
@@ -57,7 +57,7 @@ def test_a_limit_where_nothing_was_is_its_request_too() -> None:
 
 def test_what_is_so_already_is_left_alone() -> None:
     plan = make(pod(), cpu="0.1", memory="209715200")
-    assert plan.steps == [] == plan.refusals and plan.unchanged == [("shop/web-1", "has it: app: cpu 100m/-, memory 200Mi/200Mi")]
+    assert plan.steps == [] == plan.refusals and plan.unchanged == [("shop/web-1", "has it already: app: cpu 100m/-, memory 200Mi/200Mi")]
 
 
 @given(st.sampled_from(("100m", "300m", "1")), st.sampled_from(("200Mi", "600Mi", "1Gi")))
@@ -74,11 +74,11 @@ def test_the_plan_of_what_was_done_is_empty_and_the_way_back_leads_back(cpu: str
 def test_pods_in_order_and_those_that_are_over_left_out() -> None:
     going = pod("web-3", metadata={"deletionTimestamp": "now"})
     plan = make(pod("web-2"), pod("web-1"), going, pod("web-4", phase="Succeeded"), pod("web-5", phase="Failed"), cpu="1")
-    assert [step.name for step in plan.steps] == ["web-1", "web-2"] and plan.notes == ["shop/web-3 is being deleted, and is left out"]
+    assert [step.name for step in plan.steps] == ["web-1", "web-2"] and plan.notes == ["shop/web-3 is being deleted, and is skipped"]
 
 
 def test_no_pods() -> None:
-    assert refusal(make(cpu="1")) == "Deployment shop/web: it has no pods now; there is nothing to resize"
+    assert refusal(make(cpu="1")) == "Deployment shop/web: it has no pods now, so there is nothing to resize"
 
 
 def test_pods_with_the_same_fault_are_told_once() -> None:
@@ -93,15 +93,15 @@ def test_pods_with_the_same_fault_are_told_once() -> None:
     [
         (pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}), {"cpu": "1"}, "it is a static pod"),
         (pod(spec={"os": {"name": "windows"}}), {"cpu": "1"}, "it is a Windows pod"),
-        (pod(spec={"resources": {"limits": {"cpu": "1"}}}), {"cpu": "1"}, "as a whole (pod level)"),
-        (pod("p", container("a"), container("b")), {"cpu": "1"}, "it has several containers (a, b); name one, or all of them: --data container=a"),
+        (pod(spec={"resources": {"limits": {"cpu": "1"}}}), {"cpu": "1"}, "it has pod-level resources"),
+        (pod("p", container("a"), container("b")), {"cpu": "1"}, "it has several containers (a, b); name some, or all: --data container=a, or --data container=all"),
         (pod(), {"cpu": "1", "container": "sidecar"}, "it has no container sidecar; it has app"),
         (pod(spec={"initContainers": [container("init")]}), {"cpu": "1", "container": "init"}, "init is an init container"),
         (pod("p", container("app", BOTH)), {"cpu": "300m", "memory": "600Mi"}, "would change from Burstable to Guaranteed"),
         (pod("p", container("app", {})), {"cpu": "1"}, "would change from BestEffort to Burstable"),
         (pod("p", container("app", BOTH)), {"cpu_request": "300m"}, "its cpu request would be 300m, above its limit 200m"),
-        (pod(status={"resize": "Deferred"}), {"cpu": "1"}, "a resize of it is under way already (Deferred)"),
-        (pod(node="w9"), {"cpu": "1"}, "it runs on w9, and no host of the inventory that can be reached is that node"),
+        (pod(status={"resize": "Deferred"}), {"cpu": "1"}, "a resize of it is already in progress (Deferred)"),
+        (pod(node="w9"), {"cpu": "1"}, "it runs on w9, which is not a reachable host of the inventory"),
         (pod(status={"containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}), {"cpu": "1"},
          "its container app does not run (CrashLoopBackOff)"),
         (pod("p", container("app", policy="RestartContainer")), {"cpu": "1"}, "app would be restarted, as its resizePolicy says"),
@@ -120,23 +120,23 @@ def test_all_containers() -> None:
 
 def test_a_restart_with_consent() -> None:
     (step,) = make(pod("p", container("app", policy="RestartContainer")), cpu="1", allow_restarts=True).steps
-    assert step.changes["app"].restarts and "restarts it, by its resizePolicy" in step.told
+    assert step.changes["app"].restarts and "restarts it, as its resizePolicy says" in step.summary
 
 
 def test_a_limit_below_what_is_used() -> None:
     assert make(pod(), memory="100Mi", usage=100 * MI).refusals == []
-    assert "the memory limit 100Mi is below what it uses now, 101Mi" in refusal(make(pod(), memory="100Mi", usage=100 * MI + 1))
+    assert "the memory limit 100Mi is below its current usage, 101Mi" in refusal(make(pod(), memory="100Mi", usage=100 * MI + 1))
     assert make(pod("p", container("app", policy="RestartContainer")), memory="1Mi", usage=MI * 9, allow_restarts=True).refusals == []
 
 
 def test_a_lower_limit_where_the_usage_is_not_known() -> None:
     plan = planning.plan_resize(desired(memory="100Mi"), [pod()], ability(), {}, ["w1"])
-    assert "what it uses now could not be read on w1" in refusal(plan)
+    assert "its current usage could not be read on w1" in refusal(plan)
     assert planning.plan_resize(desired(memory="900Mi"), [pod()], ability(), {}, ["w1"]).refusals == []
 
 
 def test_1_33_lowers_no_memory_without_a_restart() -> None:
-    assert "1.33 lowers no memory limit without a restart" in refusal(make(pod(), memory="100Mi", version="v1.33.4"))
+    assert "1.33 cannot lower a memory limit without a restart" in refusal(make(pod(), memory="100Mi", version="v1.33.4"))
     assert make(pod(), memory="100Mi", version="v1.34.0").refusals == []
 
 
@@ -154,7 +154,7 @@ def test_undo() -> None:
     now = [pod(f"web-{number}", container("app", LARGE), status={"containerStatuses": [state("app", LARGE)]}) for number in (1, 2)]
     plan = planning.plan_way_back([step, gone, other], now, ability(), held(), ["w1"], desired())
     assert [one.name for one in plan.steps] == ["web-2", "web-1"], "the last one first"
-    assert plan.unchanged == [("shop/web-9", "is gone; its successor has what the template says")] and plan.refusals == []
+    assert plan.unchanged == [("shop/web-9", "is gone; its replacement has the template's resources")] and plan.refusals == []
     untouched = planning.plan_way_back([step], [pod()], ability(), held(), ["w1"], desired())
     assert untouched.steps == [] and untouched.unchanged[0][0] == "shop/web-1"
 
@@ -179,8 +179,8 @@ def test_undo_of_what_was_added_says_why_not() -> None:
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(before, after)})
     plan = planning.plan_way_back([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
-    assert "app had no limits.cpu before, and none can be taken out of a running pod" in plan.refusals[0]
+    assert "app had no limits.cpu before, and a running pod cannot lose it" in plan.refusals[0]
 
 
 def test_told() -> None:
-    assert pod_resources.told({}) == "nothing" and planning.mebibytes(1) == "1Mi" and planning.mebibytes(MI) == "1Mi"
+    assert pod_resources.resources_text({}) == "nothing" and planning.mebibytes(1) == "1Mi" and planning.mebibytes(MI) == "1Mi"

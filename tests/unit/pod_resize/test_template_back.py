@@ -115,7 +115,7 @@ def test_it_is_written_and_rolled_out() -> None:
 def test_a_roll_out_that_fails_is_put_back() -> None:
     world = World(LARGE)
     (step,) = world.run().steps
-    assert step.outcome == "reverted" and pod_resources.alike(world.has, SMALL) and "in its words; put back" in step.why, step.why
+    assert step.outcome == "reverted" and pod_resources.alike(world.has, SMALL) and "in its words; reverted" in step.why, step.why
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -157,7 +157,7 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
     world.get_json = look  # type: ignore[method-assign]
     (step,) = world.run().steps
     assert step.outcome == "foreign" and pod_resources.alike(world.has, THEIRS) and len(world.patches) == 1, step.why
-    assert "its template was changed by somebody else meanwhile" in step.why and "it is left as they have it" in step.why
+    assert "someone else changed its template meanwhile" in step.why and ": left as it is now" in step.why
 
 
 def test_somebody_who_is_quicker_than_the_way_back() -> None:
