@@ -1,4 +1,4 @@
-"""One of the ConfigMaps written: on the version that was read, again where others write too, and never with old bytes."""
+"""Writing a ConfigMap: under the version that was read, retried if others write too, and never with old content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WANTED = {(GATES, "New"): True}
 
 
 class Server:
-    """One ConfigMap behind an API: versions, preconditions, managers. `before` is called ahead of each write."""
+    """One ConfigMap behind an API: versions, preconditions, managers. `before` is called before each write."""
 
     host = "cp1"
 
@@ -114,7 +114,7 @@ def test_what_others_wrote_meanwhile_stays() -> None:
     assert server.writes == 3 and server.text == WRITTEN.replace("50Mi", "51Mi") and noted == [ADDED]
 
 
-def test_the_record_has_what_was_there_when_it_was_written() -> None:
+def test_the_record_has_the_values_from_right_before_the_write() -> None:
     server, noted = Server(), list[Fields]()
     server.before = lambda: server.change(WRITTEN.replace("New: true", "New: false")) if server.writes == 1 else None
     done(server, noted)
@@ -132,7 +132,7 @@ def test_an_answer_that_was_lost(error: Exception, when: str) -> None:
 
     setattr(server, when, lose)
     assert "field manager daytwo" in done(server, noted)
-    assert server.writes == (1 if when == "after" else 2), "what was carried out is not asked for twice"
+    assert server.writes == (1 if when == "after" else 2), "an applied request is not repeated"
     assert noted == [ADDED] and server.text == WRITTEN
 
 
@@ -147,7 +147,7 @@ def test_a_write_that_is_never_answered_is_unknown() -> None:
         done(server, [])
 
 
-def test_others_that_never_stop() -> None:
+def test_others_that_keep_writing() -> None:
     server = Server()
     server.before = lambda: server.change(server.text)
     with pytest.raises(NotWritten, match="others keep changing it"):
@@ -155,7 +155,7 @@ def test_others_that_never_stop() -> None:
     assert server.text == KUBELET_TEXT
 
 
-def test_a_slow_cluster_gets_more_time_for_others_that_write() -> None:
+def test_a_slow_cluster_gets_more_time_for_writes_of_others() -> None:
     tries = []
     for factor in (1, 4):
         timeouts.take([factor])
@@ -167,7 +167,7 @@ def test_a_slow_cluster_gets_more_time_for_others_that_write() -> None:
     assert tries == [CONFLICTS / PAUSE + 1, 4 * CONFLICTS / PAUSE + 1]
 
 
-def test_what_is_changed_at_once_is_not_proven() -> None:
+def test_a_value_that_is_changed_at_once_is_not_proven() -> None:
     server = Server()
     server.after = lambda: server.change(KUBELET_TEXT)
     with pytest.raises(NotWritten, match=r"featureGates\.New differs when read back"):

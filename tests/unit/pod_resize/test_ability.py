@@ -1,4 +1,4 @@
-"""What is missing where pods cannot be resized in place."""
+"""Why pods cannot be resized in place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWAP = {"failSwapOn": False, "memorySwap": {"swapBehavior": "LimitedSwap"}}
 def test_nothing_is_missing() -> None:
     assert abilities.missing(ability(), ["w1"]) == []
     assert abilities.missing(ability("v1.32.5", {"cp1 kube-apiserver": True}), ["w1"]) == []
-    assert abilities.missing(ability(), ["a node that nobody looked at"]) == []
+    assert abilities.missing(ability(), ["an unknown node"]) == []
 
 
 def test_the_gate_is_off_and_every_component_is_named() -> None:
@@ -88,7 +88,7 @@ def test_windows() -> None:
         ({**SWAP, "failSwapOn": True}, {}, MORE_MEMORY, ""),
     ],
 )
-def test_what_this_node_does_not_do(settings: Any, gates: Any, after: Any, words: str) -> None:
+def test_what_this_node_cannot_do(settings: Any, gates: Any, after: Any, words: str) -> None:
     made = pod("web-1", container("app", GUARANTEED))
     found = abilities.infeasible(node(gates=gates, configuration=settings), made, {"app": (GUARANTEED, after)})
     assert (len(found) == 1 and words in found[0]) if words else found == []
@@ -100,6 +100,6 @@ def test_static_policies_are_for_guaranteed_pods_alone() -> None:
     assert abilities.infeasible(node(configuration=settings), pod(), {"app": (SMALL, after)}) == []
 
 
-def test_with_a_restart_swap_is_no_matter() -> None:
+def test_with_a_restart_swap_does_not_matter() -> None:
     made = pod("web-1", container("app", GUARANTEED, "RestartContainer"))
     assert abilities.infeasible(node(configuration=SWAP), made, {"app": (GUARANTEED, MORE_MEMORY)}) == []

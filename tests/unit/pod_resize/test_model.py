@@ -1,4 +1,4 @@
-"""What an operator may write, and what each slip is told as."""
+"""What an operator may write, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_is_given() -> None:
     assert (found.cpu, found.memory, found.max_in_flight, found.template) == ("300m", "600Mi", 3, "keep")
 
 
-def test_as_the_command_line_makes_them() -> None:
+def test_values_from_the_command_line() -> None:
     found = read({"daemonset": "kube-system/agent", "cpu": 1, "memory_limit": "1Gi", "container": "a,b"})
     assert (found.cpu, found.container, found.kind) == ("1", ("a", "b"), "DaemonSet")
     assert read({"statefulset": "a/b", "cpu": 0.5}).cpu == "0.5"
@@ -63,11 +63,11 @@ def test_what_is_refused(values: dict[str, Any], words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_hosts_say_the_same() -> None:
+def test_hosts_have_the_same_values() -> None:
     with pytest.raises(Refusal, match="cpu differs between w2 and w1"):
         read({"deployment": "a/b", "cpu": "1"}, {"cpu": "2"})
     assert read({"deployment": "a/b", "cpu": "1"}, {"cpu": "1"}).cpu == "1"
 
 
-def test_the_check_takes_other_keys() -> None:
+def test_the_check_reads_other_keys() -> None:
     assert model.read_probe([("w1", {"image": "registry.local/app:1"}.get)]).image == "registry.local/app:1"

@@ -1,4 +1,4 @@
-"""The data of PriorityClasses and workloads: what can be written, and each rule with its own words."""
+"""The data of PriorityClasses and workloads: valid values, and the message of each rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def refused(**data: Any) -> str:
     return str(caught.value)
 
 
-def test_all_ways_to_write_a_class_come_to_the_same() -> None:
+def test_all_ways_to_write_a_class_are_equal() -> None:
     ways: list[Any] = [
         {"high": {"value": 1000}, "low": {"value": -10}},
         {"high": 1000, "low": -10},
@@ -30,7 +30,7 @@ def test_all_ways_to_write_a_class_come_to_the_same() -> None:
     assert all(other == found[0] for other in found)
 
 
-def test_kubernetes_spelling_and_pythons_are_both_taken() -> None:
+def test_kubernetes_and_python_spellings_are_accepted() -> None:
     one = wanted(priority_classes={"a": {"value": 1, "globalDefault": True, "preemptionPolicy": "Never"}})
     assert one == wanted(priority_classes={"a": {"value": 1, "global_default": True, "preemption_policy": "Never"}})
     assert one.classes[0].manifest() == {
@@ -80,7 +80,7 @@ def test_what_the_data_leaves_out_is_not_applied() -> None:
         ({"value": 1, "name": "other"}, "its field name is 'other'; use one name"),
     ],
 )
-def test_each_rule_of_a_class_has_its_words(fields: dict[str, Any], words: str) -> None:
+def test_each_rule_of_a_class_has_its_message(fields: dict[str, Any], words: str) -> None:
     text = refused(priority_classes={"mine": fields})
     assert words in text and "mine" in text and text.startswith("cp1: ")
 
@@ -91,12 +91,12 @@ def test_a_name_is_a_dns_subdomain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a.b-c.d", "a" * 253])
-def test_names_that_the_api_takes(name: str) -> None:
+def test_names_that_the_api_accepts(name: str) -> None:
     assert wanted(priority_classes={name: 1}).classes[0].name == name
 
 
 @pytest.mark.parametrize("value", [-(2**31), -1, 0, 1_000_000_000])
-def test_values_that_the_api_takes(value: int) -> None:
+def test_values_that_the_api_accepts(value: int) -> None:
     assert wanted(priority_classes={"a": value}).classes[0].value == value
 
 
@@ -110,17 +110,17 @@ def test_two_defaults_and_a_class_twice() -> None:
     assert "a is given 2 times" in text and "a and b and a both have globalDefault" in text
 
 
-def test_several_problems_are_told_at_once() -> None:
+def test_several_problems_are_reported_at_once() -> None:
     text = refused(priority_classes={"a": {"vaule": 1, "value": "x"}, "system-b": 1}, rollout_timeout=0)
     assert all(words in text for words in ("unknown field 'vaule'", "must be a whole number", "system-b", "rollout_timeout"))
 
 
 @pytest.mark.parametrize("text", ["a", "=1", "a=x", "a=1.5", "a="])
-def test_text_that_cannot_be_meant(text: str) -> None:
+def test_invalid_text(text: str) -> None:
     assert text.split("=", maxsplit=1)[0] in refused(priority_classes=text)
 
 
-def test_workloads_in_all_their_ways() -> None:
+def test_all_ways_to_write_workloads() -> None:
     ways: list[Any] = [
         {"shop/deployment/web": "high", "shop/StatefulSet/db": "low", "kube-system/ds/agent": "system-node-critical"},
         "shop/deploy/web=high,shop/sts/db=low,kube-system/daemonset/agent=system-node-critical",
@@ -147,7 +147,7 @@ def test_workloads_in_all_their_ways() -> None:
         ("default/deployment/We_b", "is not a valid object name"),
     ],
 )
-def test_each_rule_of_a_workload_has_its_words(key: str, words: str) -> None:
+def test_each_rule_of_a_workload_has_its_message(key: str, words: str) -> None:
     assert words in refused(workloads={key: "high"})
 
 
@@ -155,7 +155,7 @@ def test_a_workload_twice_by_two_names_of_its_kind() -> None:
     assert "default/deployment/web is given 2 times" in refused(workloads="default/deploy/web=a,default/deployment/web=b")
 
 
-def test_the_hosts_agree_or_are_silent() -> None:
+def test_hosts_have_the_same_values_or_none() -> None:
     some: dict[str, Any] = {"priority_classes": {"a": 1}}
     none: dict[str, Any] = {}
     other: dict[str, Any] = {"priority_classes": {"a": 2}}
@@ -168,7 +168,7 @@ def test_the_hosts_agree_or_are_silent() -> None:
 def test_dropped_is_only_what_the_data_could_have_had() -> None:
     assert wanted(priority_classes={}).drops("a") and wanted(priority_classes={"b": 1}).drops("a")
     assert not wanted(priority_classes={"a": 1}).drops("a")
-    assert not wanted(workloads="a/deploy/b=c").drops("a"), "the data says nothing of classes at all"
+    assert not wanted(workloads="a/deploy/b=c").drops("a"), "the data has no classes at all"
 
 
 def test_only_narrows_classes_workloads_and_what_is_dropped() -> None:
