@@ -179,7 +179,7 @@ class Engine:
     def _late(self, state: pod_resources.ResizeProgress, left: list[str], timeout: float) -> str:
         if state.state == "Deferred":
             return f"still Deferred after {timeout:g} s: {state.message or 'the node has no room for it now'}"
-        detail = ", ".join(left) or "the kubelet did not confirm that it has seen the request"
+        detail = ", ".join(left) or "its status does not confirm the resize"
         return f"the API accepted the request, but it was not applied within {timeout:g} s ({str(state) or 'no resize status'}; {detail})"
 
     def _there(self, step: PodStep) -> Object:

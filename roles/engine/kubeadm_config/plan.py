@@ -93,8 +93,8 @@ def shown(value: Any) -> str:
 def share(members: Sequence[ComponentDesired], nodes: Mapping[str, bool], lasting: Lasting) -> Shared:
     """The settings that all nodes of a component share. `nodes` are the cluster's, by name: True for a control-plane node.
 
-    If a node is not in the run, no setting counts as shared: daytwo has not read that node. Nodes that kubeadm did not make must be in the
-    run too, but their own values do not count.
+    If a node with the component is not in the run, no setting counts as shared: daytwo has not read that node. Nodes that kubeadm did not
+    make must be in the run too, but their own values do not count.
     """
     wanted: dict[str, dict[ConfigMapPath, Any]] = {}
     notes: list[str] = []
