@@ -1,4 +1,4 @@
-"""Whether this cluster resizes pods in place: a probe pod on each node is resized and taken away again; or what is missing for it.
+"""Check whether this cluster can resize pods in place: resize a probe pod on each node and remove it; or report what is missing.
 
 pyinfra inventories/prod.py deploys/pod_resize_check.py -y
 """

@@ -46,9 +46,9 @@ from roles.node_labels.plan import (
     plan_way_back,
 )
 
-#: As records name the runs that this undoes.
+#: The name in the records of runs that this package undoes.
 CAPABILITY = "node_labels"
-# Seconds until each pod that is to go at once is deleted: the controller evicts them one after another.
+# Seconds to wait for the deletion of all pods that are evicted at once: the controller evicts them one after another.
 EVICTION = 60.0
 
 
@@ -65,16 +65,16 @@ def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
 
 @deploying("Node labels", _read)
 def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -> Turns:
-    """Give the nodes of this run the labels and taints of their data.
+    """Set the labels and taints that the data of the nodes names.
 
-    Data keys: those of roles/node_labels/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError, before anything is
-    written, where the plan is refused.
+    Data keys: those of roles/node_labels/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any write if
+    the plan is refused.
     """
     options, desired = asked
     force, _, kubeconfig = next(iter(desired.values())).of_run
     reached = connect_cluster(fleet, kubeconfig)
     names = {host: reached.names[host] for host in desired}
-    nodes, pods = _look(reached.session, map(node_path, names.values()))
+    nodes, pods = _read_nodes(reached.session, map(node_path, names.values()))
     plan = plan_labels(desired, names, nodes, pods)
     wanted = {host: one.model_dump() for host, one in desired.items()}
     run = _run(fleet, options, plan, NodeWriter(reached.session, force=force), wanted)
@@ -82,16 +82,16 @@ def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
-    """The run that undoes a run of this deploy; shown. Raises DeployError where somebody else has changed the same since."""
+    """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
     session = connect_cluster(fleet, consents.kubeconfig).session
-    nodes, pods = _look(session, (one.path for one in record.objects))
+    nodes, pods = _read_nodes(session, (one.path for one in record.objects))
     back = field_way_back(record, nodes, labels_and_taints, other_owners, force=consents.force)
     plan = plan_way_back(back, pods, force=consents.force, allow_evictions=consents.allow_evictions)
     show(f"\nUndoing run {record.run}")
     return _run(fleet, options, plan, NodeWriter(session, force=consents.force), {"undo": record.run}, record.change)
 
 
-def _look(session: Session, paths: Iterable[str]) -> tuple[dict[str, Object], dict[str, list[dict[str, Any]]]]:
+def _read_nodes(session: Session, paths: Iterable[str]) -> tuple[dict[str, Object], dict[str, list[dict[str, Any]]]]:
     """The nodes, and their pods, by the path of the node. Raises DeployError."""
     try:
         nodes: dict[str, Object] = {path: found for path in paths if (found := session.fetch(path)) is not None}
@@ -107,7 +107,7 @@ def _pods(session: Session, node: Object) -> list[dict[str, Any]]:
 def _run(
     fleet: Fleet, options: Options, plan: ObjectPlan[NodeChange], writer: NodeWriter, wanted: Mapping[str, object], undoes: str = ""
 ) -> ObjectRun:  # fmt: skip
-    """Shown. Raises DeployError where the plan or the API server refuses it."""
+    """The run, with its plan shown. Raises DeployError if the plan or the API server refuses it."""
     bridge.stop(plan.refusals)
     plan.actions = dry_run(plan.actions, writer.session, writer.tried)
     run = ObjectRun(
@@ -118,7 +118,7 @@ def _run(
         lambda run: object_report.show_objects_end(run, plan.rest),
         capability=CAPABILITY,
         about={},
-        leaving=lambda: f"what was written stays; to take it back: {run.undo}",
+        leaving=lambda: f"written changes stay; to undo them: {run.undo}",
         undoes=undoes,
         warnings=writer.warnings,
     )
@@ -127,7 +127,7 @@ def _run(
 
 
 class NodeWriter(FieldWriter[NodeChange]):
-    """Of labels and taints."""
+    """Writes labels and taints."""
 
     def values(self, item: Object) -> Mapping[ObjectPath, Any]:
         return labels_and_taints(item)
@@ -142,14 +142,14 @@ class NodeWriter(FieldWriter[NodeChange]):
         return f"kubectl get node {change.before['metadata']['name']} -o yaml --show-managed-fields"
 
     def ready(self, change: NodeChange) -> None:
-        """Only pods that the plan named may go."""
+        """Only pods that the plan named may be evicted."""
         known = {one.uid for one in change.evicted}
         now = evicted_pods(_pods(self.session, change.before), change.after)
         if new := [one.name for one in now if one.uid not in known]:
-            raise NotDone(f"it would evict {', '.join(new)}, too, which came to the node since it was looked at; run this again")
+            raise NotDone(f"it would also evict {', '.join(new)}, which came to the node after daytwo read it; run this again")
 
     def followed(self, change: NodeChange) -> str:
-        """Which pods went. Those that tolerate the taint for a while go later."""
+        """The evicted pods. Pods that tolerate the taint for some time are evicted later, and do not count."""
         now = {one.uid: one.name for one in change.evicted if not one.after}
         if not now:
             return ""
@@ -157,7 +157,7 @@ class NodeWriter(FieldWriter[NodeChange]):
         while left := {uid(pod) for pod in _pods(self.session, change.before) if uid(pod) in now and not is_ending(pod)}:
             if deadline.over:
                 names = ", ".join(name for one, name in now.items() if one in left)
-                why = f"not evicted after {deadline.passed:.0f} s; look at kube-controller-manager, which evicts for taints"
+                why = f"not evicted after {deadline.passed:.0f} s; check kube-controller-manager, which evicts for taints"
                 self.warnings.append((change.name, f"{change.name}: {names}: {why}"))
                 return f"{len(left)} pods STILL THERE"
             deadline.pause(LOOK_AGAIN)

@@ -1,4 +1,4 @@
-"""What an operator wants of the labels and taints of one node. Typed, each rule with its way out."""
+"""The desired labels and taints of one node. Typed; each error has a way out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ABSENT = "absent"
 NO_EXECUTE = "NoExecute"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", NO_EXECUTE)
 
-#: The kubelet sets these whenever it starts (pkg/kubelet/kubelet_node_status.go, updateDefaultLabels). Of zone, region and instance type
-#: that holds only with a cloud provider: their owner tells (plan.py). All other prefixes of Kubernetes' own are an administrator's to
-#: set, node-role.kubernetes.io/ and node-restriction.kubernetes.io/ too: plugin/pkg/admission/noderestriction binds kubelets only.
-_KUBELETS = {
+#: The kubelet sets these at each start (pkg/kubelet/kubelet_node_status.go, updateDefaultLabels). It sets zone, region and instance type
+#: only with a cloud provider: there the owner of the field decides (plan.py). An administrator may set all other prefixes of Kubernetes,
+#: also node-role.kubernetes.io/ and node-restriction.kubernetes.io/: plugin/pkg/admission/noderestriction restricts kubelets only.
+_SET_BY_KUBELET = {
     "kubernetes.io/hostname",
     "kubernetes.io/os",
     "kubernetes.io/arch",
@@ -27,19 +27,19 @@ _KUBELETS = {
     "beta.kubernetes.io/arch",
     "node.kubernetes.io/windows-build",
 }
-#: Controllers set and remove these by the state of the node: k8s.io/api/core/v1/well_known_taints.go, k8s.io/cloud-provider/api,
-#: and the cluster autoscaler.
-_CONTROLLERS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-_AUTOSCALERS = {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"}
+#: Controllers set and remove these according to the state of the node: k8s.io/api/core/v1/well_known_taints.go,
+#: k8s.io/cloud-provider/api, and the cluster autoscaler.
+_SET_BY_CONTROLLERS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_SET_BY_AUTOSCALER = {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"}
 
-#: By key; None: it goes.
+#: Value by key; None: remove the label.
 Labels = Mapping[str, str | None]
-#: By key: value by effect; without any, the key goes.
+#: By key: value by effect; no effect: remove all taints of the key.
 Taints = Mapping[str, Mapping[str, str]]
 
 
 def _items(value: Any, example: str) -> list[tuple[str, Any]]:
-    """Of a mapping, or of text such as `a=1,b=2`."""
+    """The items of a mapping, or of text such as `a=1,b=2`."""
     if isinstance(value, Mapping):
         return [(str(key), wanted) for key, wanted in value.items()]
     if not isinstance(value, str):
@@ -58,12 +58,12 @@ def _labels(value: Any) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for key, wanted in _items(value, "rack=a1,old=absent"):
         if not isinstance(wanted, str):
-            problems.append(f"{key}: {written(wanted)} is no text; write it in quotes")
+            problems.append(f"{key}: {written(wanted)} is not text; write it in quotes")
             continue
         if key in found:
-            problems.append(f"{key} is there twice; keep one")
-        if key in _KUBELETS:
-            problems.append(f"{key} is managed by the kubelet, which sets it whenever it starts; use a key of your own")
+            problems.append(f"{key} is given twice; keep one")
+        if key in _SET_BY_KUBELET:
+            problems.append(f"{key} is managed by the kubelet, which sets it at each start; use a key of your own")
         problems += filter(None, (key_problem(key), value_problem(key, wanted)))
         found[key] = None if wanted == ABSENT else wanted
     if problems:
@@ -77,8 +77,8 @@ def _taints(value: Any) -> dict[str, dict[str, str]]:
     for key, wanted in _items(value, "dedicated=gpu:NoSchedule,old=absent"):
         if problem := key_problem(key):
             problems.append(problem)
-        if key.startswith(_CONTROLLERS) or key in _AUTOSCALERS:
-            problems.append(f"{key} is managed by a controller, which sets and removes it by the state of the node; use a key of your own")
+        if key.startswith(_SET_BY_CONTROLLERS) or key in _SET_BY_AUTOSCALER:
+            problems.append(f"{key} is managed by a controller, which sets and removes it by the node's state; use a key of your own")
         effects = found.setdefault(key, {})
         for one in wanted if isinstance(wanted, list | tuple) else [wanted]:
             if one == ABSENT:
@@ -87,7 +87,7 @@ def _taints(value: Any) -> dict[str, dict[str, str]]:
             if effect not in EFFECTS:
                 problems.append(f"{key}: {written(one)} is not VALUE:EFFECT; effects are {', '.join(EFFECTS)}; or write {ABSENT}")
             elif effect in effects:
-                problems.append(f"{key}: the effect {effect} is there twice; a node has one taint of a key and an effect")
+                problems.append(f"{key}: the effect {effect} is given twice; a node has at most one taint for each key and effect")
             else:
                 problems += filter(None, [value_problem(key, text)])
                 effects[effect] = text
@@ -97,8 +97,8 @@ def _taints(value: Any) -> dict[str, dict[str, str]]:
 
 
 class DesiredLabels(BaseModel):
-    """The data keys of deploys/node_labels.py, for one host. What they do not name is left alone. `force`: fields of other managers are
-    taken over; `allow_evictions`: also where pods would have to go; `kubeconfig`: a file of the operator's, instead of the control
+    """The data keys of deploys/node_labels.py, for one host. Labels and taints that they do not name stay. `force`: take over fields of
+    other managers; `allow_evictions`: allow taints that evict pods; `kubeconfig`: a file on the operator's machine, instead of the control
     plane's own."""
 
     model_config = ConfigDict(frozen=True)
@@ -108,7 +108,7 @@ class DesiredLabels(BaseModel):
         BeforeValidator(_labels),
         MAP_OR_TEXT,
         Field(
-            description="labels of the node, by key; `absent` removes one; one that is not named is left alone",
+            description="labels of the node, by key; `absent` removes one; other labels stay",
             examples=[{"rack": "a1", "old": "absent"}, "rack=a1,old=absent"],
         ),
     ] = {}
@@ -117,15 +117,13 @@ class DesiredLabels(BaseModel):
         BeforeValidator(_taints),
         MAP_OR_TEXT,
         Field(
-            description="taints of the node: key to VALUE:EFFECT, or to a list of these; `absent` removes all of a key; a key that is not"
-            " named is left alone",
+            description="taints of the node: key to VALUE:EFFECT, or to a list of these; `absent` removes all taints of a key; other keys"
+            " stay",
             examples=[{"dedicated": "gpu:NoSchedule", "old": "absent"}, "dedicated=gpu:NoSchedule,old=absent"],
         ),
     ] = {}
-    force: Annotated[Boolean, Field(description="consent: fields of other managers are taken over", examples=[True])] = False
-    allow_evictions: Annotated[
-        Boolean, Field(description="consent: also where pods would have to go for a taint with NoExecute", examples=[True])
-    ] = False
+    force: Annotated[Boolean, Field(description="consent: take over fields of other managers", examples=[True])] = False
+    allow_evictions: Annotated[Boolean, Field(description="consent: set taints with NoExecute that evict pods", examples=[True])] = False
     kubeconfig: Annotated[
         str | None,
         WithJsonSchema({"type": "string"}),
@@ -137,12 +135,12 @@ class DesiredLabels(BaseModel):
 
     @property
     def of_run(self) -> tuple[bool, bool, str | None]:
-        """What all hosts of a run share."""
+        """The keys that must be the same on all hosts of a run."""
         return self.force, self.allow_evictions, self.kubeconfig
 
 
 def read_labels(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> dict[str, DesiredLabels]:
-    """By host, of those that have labels or taints in their data. Raises Refusal."""
+    """The data by host, for hosts that have labels or taints in it. Raises Refusal."""
     found: dict[str, DesiredLabels] = {}
     for host, data in hosts:
         values = {key: data(key) for key in DesiredLabels.model_fields}
@@ -154,7 +152,7 @@ def read_labels(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> dict[str, 
             found[host] = desired
     if len({desired.of_run for desired in found.values()}) > 1:
         names = ", ".join(found)
-        raise Refusal(names, "force, allow_evictions or kubeconfig is not the same on all of them", "set it for the run, with --data")
+        raise Refusal(names, "force, allow_evictions or kubeconfig differs between these hosts", "set it for the run, with --data")
     return found
 
 

@@ -1,9 +1,9 @@
-"""From the labels and taints that are wanted, and the nodes as they are, to what is to be written. Pure.
+"""The plan: from the desired labels and taints, and the observed nodes, to the writes. Pure.
 
 Labels are set by server-side apply. Taints cannot be: the list is atomic (k8s.io/api/core/v1/types.go: NodeSpec.Taints, listType=atomic,
-no patch strategy), so that whoever applies it owns the taints of all others, and takes them out when it leaves the list out. They are
-patched as Kubernetes' own controllers do it (k8s.io/cloud-provider, PatchNodeTaints): the whole list, with those of others, under the
-resourceVersion that was read.
+no patch strategy), so a manager that applies it owns the taints of all others, and removes them when it no longer applies the list. daytwo
+patches the taints as Kubernetes' own controllers do (k8s.io/cloud-provider, PatchNodeTaints): the whole list, including the taints of
+others, under the resourceVersion that was read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from roles.engine.object_changes import (
     ObjectPath,
     ObjectPlan,
     Request,
+    changes_text,
     field_changes,
     is_ending,
     is_over,
     managers,
     only_ours,
-    told,
     uid,
 )
 from roles.node_labels.model import NO_EXECUTE, DesiredLabels
@@ -34,7 +34,7 @@ LABELS, TAINTS = ("metadata", "labels"), ("spec", "taints")
 
 @dataclass(frozen=True)
 class Evicted:
-    """A pod that a taint evicts, as namespace/name; `after` so many seconds."""
+    """A pod that a taint evicts, as namespace/name; `after`: seconds until then."""
 
     name: str
     uid: str
@@ -43,7 +43,7 @@ class Evicted:
 
 @dataclass(frozen=True)
 class NodeChange(FieldChange):
-    """With the pods that the node's new taints evict."""
+    """A FieldChange with the pods that the node's new taints evict."""
 
     evicted: tuple[Evicted, ...] = ()
 
@@ -67,17 +67,17 @@ def labels_and_taints(node: Object) -> dict[ObjectPath, str]:
 
 
 def owners(node: Object, path: ObjectPath) -> list[str]:
-    """The managers of a label; of a taint those of the list."""
+    """The managers of a label; for a taint, the managers of the whole list."""
     return managers(node, *(f"f:{part}" for part in (path if path[:2] == LABELS else TAINTS)))
 
 
 def other_owners(node: Object, path: ObjectPath) -> list[str]:
-    """Without daytwo."""
+    """The managers other than daytwo."""
     return [name for name in owners(node, path) if name.partition(" ")[0] != FIELD_MANAGER]
 
 
 def wanted(desired: DesiredLabels, node: Object) -> dict[ObjectPath, str | None]:
-    """The value that each named label and taint is to have; None: it goes."""
+    """The desired value of each named label and taint; None: remove it."""
     found: dict[ObjectPath, str | None] = {(*LABELS, key): value for key, value in desired.node_labels.items()}
     for key, effects in desired.node_taints.items():
         found |= {_path_of(taint): None for taint in taints(node) if taint["key"] == key}
@@ -86,23 +86,23 @@ def wanted(desired: DesiredLabels, node: Object) -> dict[ObjectPath, str | None]
 
 
 def label_requests(node: Object, wanted: Mapping[ObjectPath, str | None]) -> list[Request]:
-    """What makes the node so."""
+    """The requests that give the node the wanted labels and taints."""
     now = labels_and_taints(node)
     wanted = {path: value for path, value in wanted.items() if now.get(path) != value}
     labels = {path: value for path, value in wanted.items() if path[:2] == LABELS}
-    # An apply takes out what it leaves out, of what daytwo applied; what others own, too, goes by a patch alone.
+    # An apply removes labels that it omits, if only daytwo owns them; labels with other owners need a patch.
     patched = {path: None for path, value in labels.items() if value is None and not only_ours(node, *_field(path))}
     applied = {path: value for path, value in labels.items() if path not in patched}
     found = []
     if applied:
-        said = {path: value for path, value in now.items() if path[:2] == LABELS and FIELD_MANAGER in owners(node, path)} | applied
-        metadata = {"name": node["metadata"]["name"], "labels": {path[2]: value for path, value in said.items() if value is not None}}
+        own = {path: value for path, value in now.items() if path[:2] == LABELS and FIELD_MANAGER in owners(node, path)} | applied
+        metadata = {"name": node["metadata"]["name"], "labels": {path[2]: value for path, value in own.items() if value is not None}}
         found.append(Request("apply", {"apiVersion": "v1", "kind": "Node", "metadata": metadata}, tuple(applied)))
     tainted = {path: value for path, value in wanted.items() if path[:2] == TAINTS}
     if patched or tainted:
         body: dict[str, Any] = {"metadata": {"labels": {path[2]: None for path in patched}}} if patched else {}
         if tainted:
-            body["spec"] = {"taints": _list(node, tainted)}
+            body["spec"] = {"taints": _all_taints(node, tainted)}
         found.append(Request("patch", body, (*patched, *tainted)))
     return found
 
@@ -111,8 +111,8 @@ def _field(path: ObjectPath) -> tuple[str, ...]:
     return tuple(f"f:{part}" for part in path)
 
 
-def _list(node: Object, tainted: Mapping[ObjectPath, str | None]) -> list[dict[str, Any]]:
-    """All taints, those of others as they are."""
+def _all_taints(node: Object, tainted: Mapping[ObjectPath, str | None]) -> list[dict[str, Any]]:
+    """The whole list of taints, with the taints of others unchanged."""
     kept = [dict(taint) for taint in taints(node) if _path_of(taint) not in tainted]
     new = [
         {"key": key, **({"value": value} if value else {}), "effect": effect}
@@ -123,9 +123,10 @@ def _list(node: Object, tainted: Mapping[ObjectPath, str | None]) -> list[dict[s
 
 
 def evicted_pods(pods: Sequence[Object], after: Mapping[ObjectPath, str | None]) -> tuple[Evicted, ...]:
-    """The pods of a node that go for these taints (pkg/controller/tainteviction/taint_eviction.go, processPodOnNode).
+    """The pods of a node that these taints evict (pkg/controller/tainteviction/taint_eviction.go, processPodOnNode).
 
-    A static pod tolerates all (pkg/kubelet/config/common.go). Lt and Gt (KEP-5471) count as not tolerated: an eviction too many is named.
+    A static pod tolerates all taints (pkg/kubelet/config/common.go). The operators Lt and Gt (KEP-5471) count as not tolerating, so the
+    list may have a pod too many.
     """
     new = [(path[2], value) for path, value in after.items() if path[:2] == TAINTS and path[3] == NO_EXECUTE and value is not None]
     found = []
@@ -139,7 +140,7 @@ def evicted_pods(pods: Sequence[Object], after: Mapping[ObjectPath, str | None])
 
 
 def _tolerated_for(tolerations: Sequence[Mapping[str, Any]], new: Sequence[tuple[str, str]]) -> int | None:
-    """Seconds until a pod goes; None: never."""
+    """Seconds until a pod is evicted; None: never."""
     used = []
     for key, value in new:
         match = next((one for one in tolerations if _tolerates(one, key, value)), None)
@@ -161,8 +162,8 @@ def _tolerates(one: Mapping[str, Any], key: str, value: str) -> bool:
 def plan_labels(
     desired: Mapping[str, DesiredLabels], names: Mapping[str, str], nodes: Mapping[str, Object], pods: Mapping[str, Sequence[Object]]
 ) -> ObjectPlan[NodeChange]:
-    """The plan: `names` of the nodes by host, `nodes` and their `pods` by the path of the node. What only the API server knows (conflicts
-    of labels, admission) its dry run adds later."""
+    """The plan: `names` of the nodes by host, `nodes` and their `pods` by the path of the node. The API server's dry run later adds what
+    only it knows (conflicts of labels, admission)."""
     plan = ObjectPlan[NodeChange]()
     for host, one in desired.items():
         name = f"Node {names[host]}"
@@ -174,42 +175,44 @@ def plan_labels(
         if not fields:
             plan.unchanged.append((name, "has these labels and taints already"))
             continue
-        change = FieldChange(name, node_path(names[host]), node, fields, told(fields))
+        change = FieldChange(name, node_path(names[host]), node, fields, changes_text(fields))
         plan.refusals += [] if one.force else _owned(change)
         plan.actions.append(with_evictions(change, pods.get(change.path, ()), one.allow_evictions, plan.refusals))
     return plan
 
 
 def _owned(change: FieldChange) -> list[str]:
-    """What another manager has set is neither removed nor, of taints, changed; of a changed label the dry run says so."""
+    """Why fields of other managers are not removed, and taints not changed. The dry run reports conflicts of changed labels."""
     problems = []
     for one in change.fields:
-        # A controller that adds its own taint becomes the owner of the list; only one that applies the list would undo an addition.
+        # A controller that adds its taint becomes owner of the list; only a manager that applies the list would undo an addition.
         found = [name for name in other_owners(change.before, one.path) if one.before is not None or not name.endswith(")")]
         if found and (one.after is None or one.path[:2] == TAINTS):
             what = "the list of taints" if one.path[:2] == TAINTS else one.path[2]
             problems.append(
-                f"{change.name}: {told([one])}: {what} is owned by {', '.join(found)}; let that manager set it, or take it over by "
-                "--data force=true (it may set it back)"
+                f"{change.name}: {changes_text([one])}: {what} is owned by {', '.join(found)}; change it there, or take it over with "
+                "--data force=true (that manager may reset it)"
             )
     return problems
 
 
 def with_evictions(change: FieldChange, pods: Sequence[Object], consent: bool, refusals: list[str]) -> NodeChange:
-    """With the pods that go for it; without consent that is refused."""
-    going = evicted_pods(pods, change.after)
-    names = "; ".join(f"{one.name} {f'after {one.after} s' if one.after else 'at once'}" for one in going)
-    if going and not consent:
-        refusals.append(f"{change.name}: NoExecute would evict {names}; allow it by --data allow_evictions=true, or have them tolerate it")
-    note = (f"evicts {names}; budgets are not asked, and what is evicted does not come back when the taint is removed",) if going else ()
-    return NodeChange(**{**vars(change), "notes": (*change.notes, *note)}, evicted=going)
+    """The change with the pods that it evicts; adds a refusal if it evicts pods without consent."""
+    evicted = evicted_pods(pods, change.after)
+    names = "; ".join(f"{one.name} {f'after {one.after} s' if one.after else 'at once'}" for one in evicted)
+    if evicted and not consent:
+        refusals.append(
+            f"{change.name}: NoExecute would evict {names}; allow it with --data allow_evictions=true, or add tolerations to these pods"
+        )
+    note = (f"evicts {names}; PodDisruptionBudgets do not apply, and removing the taint does not bring the pods back",) if evicted else ()
+    return NodeChange(**{**vars(change), "notes": (*change.notes, *note)}, evicted=evicted)
 
 
 def plan_way_back(
     plan: ObjectPlan[FieldChange], pods: Mapping[str, Sequence[Object]], *, force: bool, allow_evictions: bool
 ) -> ObjectPlan[NodeChange]:
-    """The way back of a run: a label that somebody else owns by now stays, and pods go only with consent. `pods` by the path of their
-    node. A taint is as that run made it, whoever has written the list since."""
+    """The undo of a run: a label that someone else owns now stays, and pods are evicted only with consent. `pods` by the path of their
+    node. A taint that still has that run's value is restored, even if someone else has written the list since."""
     found = ObjectPlan[NodeChange](unchanged=plan.unchanged, refusals=plan.refusals)
     for change in plan.actions:
         labels = replace(change, fields=tuple(one for one in change.fields if one.path[:2] == LABELS))

@@ -1,4 +1,4 @@
-"""What is missing where pods cannot be resized in place: which component, which version, which setting. Pure.
+"""Why pods cannot be resized in place: the component, version or setting that is missing. Pure.
 
 Sources: KEP-1287; pkg/features/kube_features.go; pkg/kubelet/allocation and pkg/kubelet/kuberuntime (IsInPlacePodVerticalScalingAllowed).
 """
@@ -13,21 +13,21 @@ from typing import Any
 from roles.pod_resize.pod_resources import NO_RESTART, Object, Resources, changed, policy, qos_of
 
 GATE = "InPlacePodVerticalScaling"
-#: Exceptions from what static policies rule out (both alpha, 1.32 and 1.34 or later).
+#: Exceptions to the restrictions of static policies (both alpha, 1.32 and 1.34 or later).
 EXCLUSIVE_CPUS, EXCLUSIVE_MEMORY = f"{GATE}ExclusiveCPUs", f"{GATE}ExclusiveMemory"
 OLDEST_MINOR = 27
 ON_BY_DEFAULT, LOCKED_ON = 33, 35
-#: A lower memory limit without a restart: refused by the API in this one minor alone.
+#: Only in this minor the API refuses a lower memory limit without a restart.
 NO_LOWER_MEMORY = 33
-#: The first containerd whose CRI tells the resources of a container (ContainerStatus.resources).
+#: The first containerd whose CRI reports the resources of a container (ContainerStatus.resources).
 CONTAINERD = (1, 6, 9)
 COMPONENTS = ("kube-apiserver", "kube-scheduler")
 
 
 @dataclass(frozen=True)
 class NodeAbility:
-    """One node, as its Node object, its kubelet's /configz and the gates of its metrics tell it. `gates` None where they are not known;
-    `unknown` says why something could not be read."""
+    """One node, from its Node object, its kubelet's /configz and the gates in its metrics. `gates`: None if they are not known;
+    `unknown`: why something could not be read."""
 
     name: str
     version: str
@@ -49,8 +49,8 @@ class NodeAbility:
 
 @dataclass(frozen=True)
 class Ability:
-    """The cluster: version of the API server that is asked, the gate on each control-plane component by `host component` (None: not
-    known), nodes by their name."""
+    """The cluster: the version of the API server, the gate on each control-plane component by `host component` (None: not known), nodes by
+    name."""
 
     version: str
     components: Mapping[str, bool | None] = field(default_factory=dict)
@@ -63,16 +63,16 @@ class Ability:
 
 
 def minor_of(version: str) -> int:
-    """36 of v1.36.3; 0 where it is none."""
+    """36 of v1.36.3; 0 if the text is not a version."""
     found = re.match(r"v?1\.(\d+)", version)
     return int(found.group(1)) if found else 0
 
 
 def missing(ability: Ability, nodes: Iterable[str]) -> list[str]:
-    """Why pods of these nodes cannot be resized in place at all, one sentence each with its way out; empty: they can."""
+    """Why no pod of these nodes can be resized in place, one sentence each with its way out; empty: they can."""
     found = []
     if ability.minor < OLDEST_MINOR:
-        return [f"kube-apiserver is {ability.version}: pods are resized in place from 1.{OLDEST_MINOR} on; upgrade the cluster"]
+        return [f"kube-apiserver is {ability.version}: in-place resize needs 1.{OLDEST_MINOR} or later; upgrade the cluster"]
     off = [where for where, enabled in sorted(ability.components.items()) if enabled is False]
     too_old, wrong = [], []
     for name in nodes:
@@ -80,14 +80,14 @@ def missing(ability: Ability, nodes: Iterable[str]) -> list[str]:
         if node is None:
             continue
         if node.minor < OLDEST_MINOR:
-            too_old.append(f"{name}: its kubelet is {node.version}; pods are resized in place from 1.{OLDEST_MINOR} on; upgrade it")
+            too_old.append(f"{name}: its kubelet is {node.version}: in-place resize needs 1.{OLDEST_MINOR} or later; upgrade it")
         elif node.gates is not None and GATE in node.gates and not node.gates[GATE]:
             off.append(f"{name} kubelet")
         wrong += _runtime(node)
     if off:
         default = "" if ability.minor >= ON_BY_DEFAULT else f" (alpha and off by default before 1.{ON_BY_DEFAULT})"
         consent = (
-            "; in this version that can restart containers all over the cluster, see what deploys/feature_gates.py says of it"
+            "; in this version that can restart containers in the whole cluster, see the plan of deploys/feature_gates.py"
             if ability.minor < ON_BY_DEFAULT
             else ""
         )
@@ -100,20 +100,22 @@ def missing(ability: Ability, nodes: Iterable[str]) -> list[str]:
 
 def _runtime(node: NodeAbility) -> list[str]:
     if node.system == "windows":
-        return [f"{node.name}: it runs Windows, where no pod is resized in place"]
+        return [f"{node.name}: it runs Windows, which has no in-place resize"]
     name, _, version = node.runtime.partition("://")
     found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
     if name == "containerd" and found and tuple(map(int, found.groups())) < CONTAINERD:
         least = ".".join(map(str, CONTAINERD))
-        return [f"{node.name}: containerd {version} does not tell the resources of its containers; {least} and later do; upgrade it"]
+        return [f"{node.name}: containerd {version} does not report the resources of its containers; upgrade it to {least} or later"]
     return []
 
 
 def unsure(ability: Ability, nodes: Iterable[str]) -> list[str]:
-    """What could not be looked at and may be missing."""
+    """What could not be checked, and may be missing."""
     found = list(ability.unknown)
     if ability.minor < LOCKED_ON:
-        found += [f"{where}: whether {GATE} is on is not known" for where, enabled in sorted(ability.components.items()) if enabled is None]
+        found += [
+            f"{where}: it is unknown whether {GATE} is on" for where, enabled in sorted(ability.components.items()) if enabled is None
+        ]
     for name in nodes:
         node = ability.nodes.get(name)
         found += [f"{name}: {one}" for one in node.unknown] if node else []
@@ -121,16 +123,16 @@ def unsure(ability: Ability, nodes: Iterable[str]) -> list[str]:
 
 
 def infeasible(node: NodeAbility, pod: Object, changes: Mapping[str, tuple[Resources, Resources]]) -> list[str]:
-    """Why this node's kubelet would not take these changes (container: before, after) of a pod, by its own settings."""
+    """Why the settings of this node's kubelet exclude these changes (container: before, after) of a pod."""
     found = []
     names = {name for before, after in changes.values() for name in changed(before, after)}
     gates, settings = node.gates or {}, node.configuration
     if qos_of(pod) == "Guaranteed":
         if settings.get("cpuManagerPolicy") == "static" and "cpu" in names and not gates.get(EXCLUSIVE_CPUS):
-            found.append(f"{node.name} has the static CPU manager (cpuManagerPolicy): no Guaranteed pod gets other CPU in place there")
+            found.append(f"{node.name} has the static CPU manager (cpuManagerPolicy): the CPU of a Guaranteed pod cannot change in place")
         if settings.get("memoryManagerPolicy") == "Static" and "memory" in names and not gates.get(EXCLUSIVE_MEMORY):
             found.append(
-                f"{node.name} has the Static memory manager (memoryManagerPolicy): no Guaranteed pod gets other memory in place there"
+                f"{node.name} has the Static memory manager (memoryManagerPolicy): the memory of a Guaranteed pod cannot change in place"
             )
     swap = (settings.get("memorySwap") or {}).get("swapBehavior")
     if swap == "LimitedSwap" and settings.get("failSwapOn") is False and "memory" in names:
@@ -138,7 +140,7 @@ def infeasible(node: NodeAbility, pod: Object, changes: Mapping[str, tuple[Resou
         kept = [name for name in changes if policy(by_name.get(name, {}), "memory") == NO_RESTART]
         if kept:
             found.append(
-                f"{node.name} gives its pods swap (memorySwap.swapBehavior LimitedSwap), and the memory of {', '.join(kept)} cannot change "
+                f"{node.name} gives its pods swap (memorySwap.swapBehavior LimitedSwap), so the memory of {', '.join(kept)} cannot change "
                 "there without a restart (resizePolicy RestartContainer)"
             )
     return found

@@ -1,4 +1,4 @@
-"""What the kernel holds a container to, read from the container's own cgroup on its node, and what it should be. Sources:
+"""The limits that the kernel enforces on a container, read from its own cgroup on its node, and the expected values. Sources:
 pkg/kubelet/cm/helpers_linux.go (MilliCPUToShares, MilliCPUToQuota), pkg/kubelet/kuberuntime/kuberuntime_container_linux.go
 (calculateLinuxResources), opencontainers/cgroups (ConvertCPUSharesToCgroupV2Value).
 """
@@ -21,8 +21,8 @@ from roles.pod_resize.pod_resources import Resources, quantity
 LOOK_SECONDS = 60
 MIN_SHARES, MAX_SHARES = 2, 262144
 MIN_QUOTA_US = 1000
-# cpu.shares of 1.32 and later for a container of milli-CPU below 2 and the like come to the least the kernel takes.
-# No limit is, in v1, the largest number of whole pages in an int64 (mm/page_counter.c: PAGE_COUNTER_MAX).
+# For tiny requests (below 2 milli-CPU, 1.32 and later) cpu.shares is the kernel's minimum.
+# In v1, "no limit" is the largest number of whole pages in an int64 (mm/page_counter.c: PAGE_COUNTER_MAX).
 _NO_MEMORY_LIMIT = 2**62
 _PAGE = 4096
 _ID = re.compile(r"[0-9a-f]{64}\Z")
@@ -30,8 +30,8 @@ _ID = re.compile(r"[0-9a-f]{64}\Z")
 
 @dataclass(frozen=True)
 class Held:
-    """A running container's cgroup. `files` are the values by their file's name; `pid` and `start` (clock ticks since boot) are its
-    first process."""
+    """A running container's cgroup. `files` are its values by file name; `pid` and `start` (clock ticks since boot) are of its first
+    process."""
 
     container_id: str
     pid: int
@@ -41,8 +41,7 @@ class Held:
 
     @property
     def usage(self) -> int | None:
-        """Bytes that a lower limit could not take away: without the page cache that nobody used lately, as the kubelet counts the
-        working set."""
+        """Bytes that the kernel cannot reclaim for a lower limit: without inactive page cache, as the kubelet counts the working set."""
         name = "memory.usage_in_bytes" if self.version == "v1" else "memory.current"
         if not self.files.get(name, "").isdigit():
             return None
@@ -61,8 +60,8 @@ def shares(request_millis: int) -> int:
 
 
 def weights(cpu_shares: int) -> set[int]:
-    """cpu.weight of v2 as runtimes make it of shares: linear, and, since opencontainers/cgroups 0.0.4 and crun 1.23, along a curve on which
-    1024 shares are the weight 100."""
+    """The cpu.weight (v2) that runtimes compute from shares: linear, or, since opencontainers/cgroups 0.0.4 and crun 1.23, on a curve on
+    which 1024 shares are the weight 100."""
     exponent = math.log2(cpu_shares)
     curved = math.ceil(10 ** ((exponent * exponent + 125 * exponent) / 612 - 7 / 34))
     return {1 + (cpu_shares - 2) * 9999 // 262142, curved}
@@ -73,17 +72,17 @@ def quota(limit_millis: int, period: int) -> int:
 
 
 def problems(held: Held, wanted: Resources, *, cfs_quota: bool = True) -> list[str]:
-    """Where the kernel holds a container to something else than `wanted`; empty: it is as wanted. `cfs_quota` is the kubelet's
-    cpuCFSQuota: without it no CPU limit is written."""
+    """The values of a container's cgroup that differ from `wanted`; empty: none. `cfs_quota` is the kubelet's cpuCFSQuota: without it the
+    kubelet writes no CPU limit."""
     requests, limits = wanted.get("requests") or {}, wanted.get("limits") or {}
     found = []
     cpu_request = requests.get("cpu", limits.get("cpu", "0"))
-    should = shares(whole(quantity(cpu_request) * 1000))
+    expected = shares(whole(quantity(cpu_request) * 1000))
     if held.version == "v1":
-        if held.files.get("cpu.shares") != str(should):
-            found.append(_wrong(held, "cpu.shares", str(should)))
-    elif held.files.get("cpu.weight") not in {str(one) for one in weights(should)}:
-        found.append(_wrong(held, "cpu.weight", " or ".join(map(str, sorted(weights(should))))))
+        if held.files.get("cpu.shares") != str(expected):
+            found.append(_wrong(held, "cpu.shares", str(expected)))
+    elif held.files.get("cpu.weight") not in {str(one) for one in weights(expected)}:
+        found.append(_wrong(held, "cpu.weight", " or ".join(map(str, sorted(weights(expected))))))
     found += _cpu_limit(held, limits.get("cpu") if cfs_quota else None)
     found += _memory_limit(held, limits.get("memory"))
     return found
@@ -100,9 +99,9 @@ def _cpu_limit(held: Held, limit: str | None) -> Iterable[str]:
     if limit is None or quantity(limit) == 0:
         return [] if has == unlimited else [_wrong(held, name, unlimited)]
     if not period.isdigit():
-        return [f"{name}: its period is not known ({period or '-'})"]
-    should = quota(whole(quantity(limit) * 1000), int(period))
-    return [] if has == str(should) else [_wrong(held, name, str(should))]
+        return [f"{name}: its period is unknown ({period or '-'})"]
+    expected = quota(whole(quantity(limit) * 1000), int(period))
+    return [] if has == str(expected) else [_wrong(held, name, str(expected))]
 
 
 def _memory_limit(held: Held, limit: str | None) -> Iterable[str]:
@@ -112,27 +111,27 @@ def _memory_limit(held: Held, limit: str | None) -> Iterable[str]:
         unlimited = has == "max" or (has.isdigit() and int(has) > _NO_MEMORY_LIMIT)
         return [] if unlimited else [_wrong(held, name, "no limit")]
     # The kernel counts whole pages.
-    should = whole(quantity(limit)) // _PAGE * _PAGE
-    return [] if has == str(should) else [_wrong(held, name, str(should))]
+    expected = whole(quantity(limit)) // _PAGE * _PAGE
+    return [] if has == str(expected) else [_wrong(held, name, str(expected))]
 
 
 def _wrong(held: Held, name: str, wanted: str) -> str:
-    return f"{name} is {held.files.get(name, '-').replace(',', ' ')}, and {wanted} is wanted"
+    return f"{name} is {held.files.get(name, '-').replace(',', ' ')}, wanted {wanted}"
 
 
 def bare_id(container_id: str) -> str:
-    """Of `containerd://ID`; "" where it is none."""
+    """The ID of `containerd://ID`; "" if it is not an ID."""
     found = container_id.rpartition("/")[2]
     return found if _ID.match(found) else ""
 
 
 def script(container_ids: Iterable[str]) -> str:
-    """The look at the cgroups of these containers, POSIX sh."""
+    """The POSIX sh script that reads the cgroups of these containers."""
     return templates().get_template("pod_cgroups.sh.j2").render(containers=[one for one in container_ids if _ID.match(one)])
 
 
 def parse(host: str, lines: Iterable[str]) -> dict[str, Held]:
-    """The containers that run, by their id. Raises ObservationError where the answer is cut short or is not of this form."""
+    """The running containers by id. Raises ObservationError if the answer is cut short or malformed."""
     found: dict[str, Held] = {}
     whole_answer = False
     for number, line in enumerate(lines, 1):
@@ -147,16 +146,16 @@ def parse(host: str, lines: Iterable[str]) -> dict[str, Held]:
             files = dict(value.split("=", 1) for value in values)
             found[identifier] = Held(identifier, int(pid), int(start), "v1" if version == "v1" else "v2", files)
         except ValueError as error:
-            raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
+            raise ObservationError(f"{host}: line {number} of the node's answer is malformed: {line[:120]!r}") from error
     if not whole_answer:
-        raise ObservationError(f"{host}: the look at the cgroups was cut short after {len(found)} containers; try again")
+        raise ObservationError(f"{host}: the answer about the cgroups was cut short after {len(found)} containers; try again")
     return found
 
 
 def look(remote: Remote, container_ids: Iterable[str]) -> dict[str, Held]:
-    """The cgroups of the containers that run on a node. Raises ObservationError and RemoteError."""
+    """Read the cgroups of the running containers of a node. Raises ObservationError and RemoteError."""
     answer = remote.run(script(container_ids), timeout=patient(LOOK_SECONDS))
     if answer.code != 0:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise ObservationError(f"{remote.name}: could not look at the containers' cgroups: {said}")
+        raise ObservationError(f"{remote.name}: could not read the containers' cgroups: {said}")
     return parse(remote.name, answer.stdout)

@@ -1,4 +1,4 @@
-"""Whether this cluster resizes pods in place, shown on each node by a probe pod; or what exactly is missing."""
+"""Checks whether this cluster can resize pods in place, with a probe pod on each node; or reports what is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from roles.pod_resize.abilities import Ability
 from roles.pod_resize.engine import Engine, Watcher
 from roles.pod_resize.model import ProbeOptions
 
-# Seconds. A pod of an image that is there starts in a second or two; a namespace goes when its pods have ended.
+# Seconds. A pod whose image is on the node starts in a second or two; a namespace is gone when its pods have ended.
 START_SECONDS = 90.0
 REMOVAL_SECONDS = 90.0
 API_WAIT = 60.0
@@ -33,7 +33,7 @@ _NAMESPACES = "/api/v1/namespaces"
 
 @dataclass
 class ProbeRow:
-    """One stage on one node. `allocated` is what the node's pods are allocated, before and after."""
+    """One stage on one node."""
 
     node: str
     stage: str
@@ -60,13 +60,13 @@ def _read(fleet: Fleet) -> tuple[Options, ProbeOptions]:
 
 @deploying("Check of resizing pods in place", _read, of_cluster=True)
 def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns:
-    """Resize a probe pod on each node of the run, and take it away again.
+    """Resize a probe pod on each node of the run, then remove it.
 
-    Data keys: those of roles/pod_resize/model.py (ProbeOptions), and take_over (roles/engine/rollout/options.py). Raises
-    DeployError, before anything is created, where the cluster cannot do it: it says what is missing.
+    Data keys: those of roles/pod_resize/model.py (ProbeOptions), and take_over (roles/engine/rollout/options.py). If the cluster cannot do
+    it, raises DeployError before anything is created, and says what is missing.
     """
-    options, wish = asked
-    reached = connect_cluster(fleet, wish.kubeconfig, API_WAIT)
+    options, settings = asked
+    reached = connect_cluster(fleet, settings.kubeconfig, API_WAIT)
     session = reached.session
     targets = {remote.name for remote in fleet.targets}
     names = [name for name, remote in reached.nodes.items() if remote.name in targets]
@@ -76,25 +76,25 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the cluster cannot be read: {error}"]) from None
     bridge.stop(
-        [*(f"{name}: it is no node of this cluster" for name in names if name not in ability.nodes), *abilities.missing(ability, names)]
+        [*(f"{name}: it is not a node of this cluster" for name in names if name not in ability.nodes), *abilities.missing(ability, names)]
     )
-    nodes, problems = _nodes(wish, items, names)
+    nodes, problems = _nodes(settings, items, names)
     bridge.stop(problems)
-    run = CheckRun(this_run(new_run_id(), {"cluster": wish.model_dump()}), fleet, reached, ability, nodes, wish, options.take_over)
+    run = CheckRun(this_run(new_run_id(), {"cluster": settings.model_dump()}), fleet, reached, ability, nodes, settings, options.take_over)
     show(f"\nPlan of run {run.info.id}: a probe pod on {', '.join(names)}, in the namespace {run.namespace}, which is removed again")
-    small, large = pod_resources.told(probe.SMALL), pod_resources.told(probe.LARGE)
-    show(f"    each container up from {small} to {large} and down again: `{probe.KEEP}` without a restart,")
-    show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; read in its cgroup, status and identity; nothing else is touched")
+    small, large = pod_resources.resources_text(probe.SMALL), pod_resources.resources_text(probe.LARGE)
+    show(f"    each container is resized from {small} to {large} and down again: `{probe.KEEP}` without a restart,")
+    show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; proof: its cgroup, status and identity; nothing else is touched")
     for note in (*abilities.unsure(ability, names), *_rules(ability, names)):
         show(f"    note: {note}")
     return Turns.of(run, fleet, "check", "resize a probe pod on each node")
 
 
-def _nodes(wish: ProbeOptions, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
+def _nodes(settings: ProbeOptions, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:
     by_name = {str(item["metadata"]["name"]): item for item in items}
     nodes, problems = [], []
     for name in names:
-        image = wish.image or probe.image_of(by_name[name])
+        image = settings.image or probe.image_of(by_name[name])
         if image:
             nodes.append(NodeCheck(name, image))
         else:
@@ -103,26 +103,26 @@ def _nodes(wish: ProbeOptions, items: list[dict[str, Any]], names: list[str]) ->
 
 
 def _rules(ability: Ability, names: list[str]) -> list[str]:
-    """What this cluster does not do although it resizes pods."""
+    """What this cluster cannot resize, although it can resize pods."""
     found = []
     if ability.minor == abilities.NO_LOWER_MEMORY:
-        found.append(f"1.{ability.minor} lowers no memory limit without a restart")
+        found.append(f"1.{ability.minor} cannot lower a memory limit without a restart")
     for name in names:
         settings = ability.nodes[name].configuration
         if settings.get("cpuManagerPolicy") == "static":
-            found.append(f"{name}: static CPU manager: no Guaranteed pod gets other CPU in place there")
+            found.append(f"{name}: static CPU manager: the CPU of Guaranteed pods cannot change in place")
         if settings.get("memoryManagerPolicy") == "Static":
-            found.append(f"{name}: Static memory manager: no Guaranteed pod gets other memory in place there")
+            found.append(f"{name}: Static memory manager: the memory of Guaranteed pods cannot change in place")
         if (settings.get("memorySwap") or {}).get("swapBehavior") == "LimitedSwap":
             found.append(f"{name}: its pods have swap: their memory changes only with a restart")
     return found
 
 
 class CheckRun(ObjectRun):
-    """The probes of all nodes. Whatever happens, the namespace goes at the end, so that there is nothing to undo."""
+    """The probes of all nodes. The run always removes the namespace at the end, so there is nothing to undo."""
 
     def __init__(
-        self, info: RunInfo, fleet: Fleet, reached: ConnectedCluster, ability: Ability, nodes: list[NodeCheck], wish: ProbeOptions,
+        self, info: RunInfo, fleet: Fleet, reached: ConnectedCluster, ability: Ability, nodes: list[NodeCheck], settings: ProbeOptions,
         take_over: str
     ) -> None:  # fmt: skip
         self.nodes = nodes
@@ -131,7 +131,7 @@ class CheckRun(ObjectRun):
         self._ability = ability
         self._left = ""
         watcher = Watcher(self._session, self.namespace, "")
-        units, seconds = reached.units, wish.resize_seconds
+        units, seconds = reached.units, settings.resize_seconds
         self._engine = Engine(self._session, watcher, ability, reached.nodes, units, seconds, lambda text: show(f"  {text}"))
         steps = tuple(ClusterStep(f"node {node.name}", "a probe pod", "", partial(self._node, node), "", action="check") for node in nodes)
         super().__init__(
@@ -145,7 +145,7 @@ class CheckRun(ObjectRun):
     def _work(self) -> None:
         try:
             self._clean()
-            self._make_namespace()
+            self._create_namespace()
             super()._work()
         except (ApiError, NoApi, NotDone) as error:
             self.halted = self.halted or str(error)
@@ -172,57 +172,57 @@ class CheckRun(ObjectRun):
 
     # ---- namespaces
 
-    def _make_namespace(self) -> None:
+    def _create_namespace(self) -> None:
         manifest = probe.namespace(self.info.id)
         self._session.asked(lambda api: api.apply(f"{_NAMESPACES}/{self.namespace}", manifest), "make")
 
     def _clean(self) -> None:
-        """No namespace of a check is there any more: the run holds the cluster's lock, so whatever is there is nobody's. Raises NotDone,
-        ApiError, NoApi."""
+        """Remove all namespaces of checks: no other run uses them, since this run holds the cluster's lock. Raises NotDone, ApiError,
+        NoApi."""
         deadline = Deadline(REMOVAL_SECONDS)
-        asked: set[str] = set()
+        deleted: set[str] = set()
         while True:
             there = self._session.asked(lambda api: list_objects(api, _NAMESPACES, labels=probe.LABEL))
             if not there:
                 return
             for item in there:
                 uid, path = str(item["metadata"]["uid"]), f"{_NAMESPACES}/{item['metadata']['name']}"
-                if uid not in asked:
-                    asked.add(uid)
+                if uid not in deleted:
+                    deleted.add(uid)
                     try:
                         self._session.asked(lambda api, path=path, uid=uid: api.delete(path, uid), "remove")  # type: ignore[misc]
                     except (NotFound, Conflict):
-                        # It is gone, or another one by now, or is being deleted: by a request whose answer was lost. The next look tells.
+                        # It is gone, recreated, or being deleted (by a request whose answer was lost). The next read shows which.
                         continue
             if deadline.over:
                 names = ", ".join(str(item["metadata"]["name"]) for item in there)
                 raise NotDone(
-                    f"{names}: still there after {deadline.seconds:g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
+                    f"{names}: still exists after {deadline.seconds:g} s: {_conditions(there[0])}; kubectl delete namespace {names}"
                 )
             deadline.pause(LOOK_AGAIN)
 
     # ---- one node
 
     def _node(self, node: NodeCheck, begin: Callable[[Fields], None]) -> str:
-        """Nothing of it lasts, so nothing is recorded for a way back."""
-        made = self._start(node)
-        for stage, step in probe.stages(made, self._ability.minor):
+        """Resize the probe of one node, without recording fields: nothing stays that could be undone."""
+        started = self._start(node)
+        for stage, step in probe.stages(started, self._ability.minor):
             if self.interrupted:
                 raise NotDone("interrupted by the operator")
-            show(f"\n{node.name}: {stage}: {step.told}")
+            show(f"\n{node.name}: {stage}: {step.summary}")
             before = self._allocated(node.name)
             try:
                 proof = str(self._engine.resize(step))
             except (NotDone, RevertFailed) as error:
                 node.rows.append(ProbeRow(node.name, stage, "failed", str(error)))
                 raise
-            moved = self._moved(node.name, before, step.after)
-            node.rows.append(ProbeRow(node.name, stage, "done", f"{proof}; {moved}"))
-            show(f"  {node.name}: {stage}: done: {proof}; {moved}")
+            change = self._allocation_change(node.name, before, step.after)
+            node.rows.append(ProbeRow(node.name, stage, "done", f"{proof}; {change}"))
+            show(f"  {node.name}: {stage}: done: {proof}; {change}")
         return f"{len(node.rows)} resizes, each proven"
 
     def _start(self, node: NodeCheck) -> Object:
-        """The node's probe, running. Raises NotDone, ApiError, NoApi."""
+        """Start the node's probe; returns the running pod. Raises NotDone, ApiError, NoApi."""
         manifest = probe.pod(self.info.id, node.name, node.image)
         path = f"{_NAMESPACES}/{self.namespace}/pods/{quote(probe.pod_name(node.name), safe='')}"
         deadline = Deadline(START_SECONDS)
@@ -231,9 +231,9 @@ class CheckRun(ObjectRun):
             pod = self._engine.watcher.look().get(uid)
             if pod is None or pod_resources.is_over(pod):
                 why = (pod.get("status") or {}) if pod else {}
-                raise NotDone(f"the probe pod did not stay: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())
+                raise NotDone(f"the probe pod ended: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())
             states = [pod_resources.state_of(pod, name) for name, _ in probe.POLICIES]
-            # A kubelet that knows of resizes tells the resources of what runs.
+            # A kubelet that supports resizes reports the resources of running containers.
             if all(pod_resources.identity(pod, name).started for name, _ in probe.POLICIES) and all(
                 pod_resources.of(state) for state in states
             ):
@@ -243,34 +243,34 @@ class CheckRun(ObjectRun):
             deadline.pause(LOOK_AGAIN)
 
     def _allocated(self, node: str) -> dict[str, Any]:
-        """What the node's pods are allocated, in all, and the probe's part of it."""
+        """The allocated resources of all pods on the node, and of the probe."""
         pods = self._session.asked(lambda api: list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}"))
         found: dict[str, Any] = {"cpu": 0, "memory": 0, "probe": {}}
         for pod in pods:
             if pod_resources.is_over(pod):
                 continue
-            asked = allocatable.requests(pod, actuated=True)
+            requests = allocatable.requests(pod, actuated=True)
             for name in pod_resources.RESOURCES:
-                found[name] += asked.get(name, 0)
+                found[name] += requests.get(name, 0)
             if pod["metadata"]["namespace"] == self.namespace:
-                found["probe"] = {name: asked.get(name, 0) for name in pod_resources.RESOURCES}
+                found["probe"] = {name: requests.get(name, 0) for name in pod_resources.RESOURCES}
         return found
 
-    def _moved(self, node: str, before: Mapping[str, Any], wanted: Mapping[str, pod_resources.Resources]) -> str:
-        """The node's allocated resources moved by what the probe asks for now. Raises NotDone."""
+    def _allocation_change(self, node: str, before: Mapping[str, Any], wanted: Mapping[str, pod_resources.Resources]) -> str:
+        """How the node's allocated resources changed with the probe's requests. Raises NotDone if they did not."""
         after = self._allocated(node)
         shift = {name: after["probe"].get(name, 0) - before["probe"].get(name, 0) for name in pod_resources.RESOURCES}
         if not any(shift.values()):
-            raise NotDone(f"what {node} has allocated did not move, although the probe's requests did ({wanted})")
+            raise NotDone(f"the allocated resources of {node} did not change, although the probe's requests did ({wanted})")
         cpu = f"cpu {int(before['cpu'] * 1000)}m -> {int(after['cpu'] * 1000)}m"
         return f"allocated on the node: {cpu}, memory {int(before['memory']) >> 20}Mi -> {int(after['memory']) >> 20}Mi"
 
 
-def _patiently(make: Callable[[], dict[str, Any]], deadline: Deadline) -> dict[str, Any]:
-    """A new namespace has no service account for a moment, and lets no pod in meanwhile."""
+def _patiently(create: Callable[[], dict[str, Any]], deadline: Deadline) -> dict[str, Any]:
+    """Retry while a new namespace refuses pods because it has no service account yet."""
     while True:
         try:
-            return make()
+            return create()
         except Forbidden as error:
             if "serviceaccount" not in error.rule or deadline.over:
                 raise
@@ -279,9 +279,9 @@ def _patiently(make: Callable[[], dict[str, Any]], deadline: Deadline) -> dict[s
 
 def _waiting(states: list[Object]) -> str:
     waits = [(state.get("state") or {}).get("waiting") or {} for state in states]
-    return "; ".join(f"{one.get('reason')}: {one.get('message') or '-'}" for one in waits if one) or "it does not say why"
+    return "; ".join(f"{one.get('reason')}: {one.get('message') or '-'}" for one in waits if one) or "no reason given"
 
 
 def _conditions(item: Object) -> str:
     found = (item.get("status") or {}).get("conditions") or ()
-    return "; ".join(f"{one.get('reason')}: {one.get('message')}" for one in found if one.get("status") == "True") or "it does not say why"
+    return "; ".join(f"{one.get('reason')}: {one.get('message')}" for one in found if one.get("status") == "True") or "no reason given"

@@ -1,4 +1,4 @@
-"""Workloads whose pods have other CPU and memory than their template says: a resize in place leaves them so. Pure."""
+"""Workloads whose pods differ from their template in CPU or memory, as after an in-place resize. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from roles.engine.object_changes import COLLECTIONS, Live, Object, workload_roll
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
-#: Kinds with a template whose pods they make, by where they are listed; ReplicaSets and Jobs of others are asked for their owner alone.
-KINDS_LOOKED_AT = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job")
+#: Kinds with a pod template; ReplicaSets and Jobs that have a controller only serve to find it.
+_WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job")
 #: Collections that `find` needs.
-NEEDED = {kind: COLLECTIONS[kind] for kind in ("Pod", *KINDS_LOOKED_AT)}
+NEEDED = {kind: COLLECTIONS[kind] for kind in ("Pod", *_WORKLOADS)}
 _LIMIT_RANGER = "kubernetes.io/limit-ranger"
 _REVISION = "controller-revision-hash"
 
 
 @dataclass(frozen=True)
 class Drift:
-    """One container of one workload whose pods differ from the template. `pods` by what they have, as NAMESPACE/NAME."""
+    """One container of one workload whose pods differ from the template. `pods` are (NAMESPACE/NAME, resources)."""
 
     kind: str
     namespace: str
@@ -44,11 +44,13 @@ class Drift:
         }
 
     def lines(self) -> list[list[str]]:
-        """A row for each set of resources that pods have: workload, container, template, pods have, how many."""
+        """A row for each set of resources that pods have: workload, container, template, pods have, pods."""
         rows: dict[str, list[str]] = {}
         for pod, resources in self.pods:
-            rows.setdefault(pod_resources.told(resources), []).append(pod)
-        return [[self.workload, self.container, pod_resources.told(self.template), has, ", ".join(pods)] for has, pods in rows.items()]
+            rows.setdefault(pod_resources.resources_text(resources), []).append(pod)
+        return [
+            [self.workload, self.container, pod_resources.resources_text(self.template), has, ", ".join(pods)] for has, pods in rows.items()
+        ]
 
 
 def _plain(resources: Resources) -> dict[str, dict[str, str]]:
@@ -56,12 +58,12 @@ def _plain(resources: Resources) -> dict[str, dict[str, str]]:
 
 
 def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
-    """Drift of all workloads among `objects` (by kind: NEEDED). Pods of an older revision are being rolled out, and are none; nor is what
-    a LimitRange filled in, or a request that is the limit because it was left out. Raises ValueError for a quantity that is none."""
+    """The drift of all workloads in `objects` (by kind: NEEDED). These do not count: pods of an older revision during a roll-out, values
+    that a LimitRange filled in, and an unset request that defaults to the limit. Raises ValueError for an invalid quantity."""
     live = Live(objects)
-    controllers = {str(item["metadata"].get("uid")): item for kind in KINDS_LOOKED_AT for item in objects.get(kind, ())}
+    controllers = {str(item["metadata"].get("uid")): item for kind in _WORKLOADS for item in objects.get(kind, ())}
     found: list[Drift] = []
-    for kind in KINDS_LOOKED_AT:
+    for kind in _WORKLOADS:
         for item in sorted(objects.get(kind, ()), key=pod_resources.where):
             if _owned(item, controllers):
                 continue
@@ -79,9 +81,11 @@ def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[st
     for pod in sorted(pods, key=pod_resources.where):
         if pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp") or _older(kind, item, pod, wanted, controllers):
             continue
-        for name, said in wanted.items():
+        for name, declared in wanted.items():
             spec = pod_resources.container(pod, name)
-            if spec is not None and not pod_resources.alike(_without_ranger(pod_resources.of(spec), said, pod), templates.defaulted(said)):
+            if spec is not None and not pod_resources.alike(
+                _without_ranger(pod_resources.of(spec), declared, pod), templates.defaulted(declared)
+            ):
                 differ.setdefault(name, []).append((pod_resources.where(pod), pod_resources.of(spec)))
     meta = item["metadata"]
     return [
@@ -90,12 +94,12 @@ def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[st
 
 
 def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources], controllers: Mapping[str, Object]) -> bool:
-    """The pod was made from another template than today's: its roll-out is under way, or stands still."""
+    """The pod was created from an older template: its roll-out is in progress, or stuck."""
     if kind == "Deployment":
         owners = pod["metadata"].get("ownerReferences") or ()
-        made_by = next((controllers.get(str(owner.get("uid"))) for owner in owners if owner.get("controller")), None)
-        return made_by is not None and any(
-            not pod_resources.alike(templates.of(made_by).get(name) or {}, said) for name, said in wanted.items()
+        replica_set = next((controllers.get(str(owner.get("uid"))) for owner in owners if owner.get("controller")), None)
+        return replica_set is not None and any(
+            not pod_resources.alike(templates.of(replica_set).get(name) or {}, declared) for name, declared in wanted.items()
         )
     if kind == "StatefulSet":
         newest = (item.get("status") or {}).get("updateRevision")
@@ -106,11 +110,11 @@ def _older(kind: str, item: Object, pod: Object, wanted: Mapping[str, Resources]
     return False
 
 
-def _without_ranger(has: Resources, said: Resources, pod: Object) -> Resources:
-    """What a LimitRange gave a container that says nothing itself is no drift (plugin/pkg/admission/limitranger)."""
+def _without_ranger(has: Resources, declared: Resources, pod: Object) -> Resources:
+    """The resources without the values that a LimitRange filled in (plugin/pkg/admission/limitranger): these are not drift."""
     if _LIMIT_RANGER not in (pod["metadata"].get("annotations") or {}):
         return has
-    defaults = templates.defaulted(said)
+    defaults = templates.defaulted(declared)
     return {
         kind: {name: value for name, value in (has.get(kind) or {}).items() if name in (defaults.get(kind) or {})}
         for kind in KINDS

@@ -1,4 +1,4 @@
-"""Workloads whose pods have other CPU and memory than their template says, as text or JSON. Reads, changes nothing."""
+"""Lists workloads whose pods differ from their template in CPU or memory, as text or JSON. Changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from roles.engine.transaction import Refusal
 from roles.pod_resize import model
 from roles.pod_resize.compliance import NEEDED, Drift, find
 
-#: Exit status where there is drift; 0 where there is none, 1 where nobody could look.
+#: Exit status if there is drift; 0 if there is none, 1 if the cluster cannot be read.
 DRIFT = 2
 
 
@@ -25,26 +25,26 @@ def _read(fleet: Fleet) -> model.DriftOptions:
 
 
 @deploying("Drift of resized pods", _read)
-def resize_drift(fleet: Fleet, wish: model.DriftOptions) -> int | None:
+def resize_drift(fleet: Fleet, options: model.DriftOptions) -> int | None:
     """List the workloads whose pods differ from their template.
 
-    Data keys: `format` (table, or json: one document on standard output), `kubeconfig`. Leaves with 2 where there are some; raises
-    DeployError where nobody could look.
+    Data keys: `format` (table, or json: one document on standard output), `kubeconfig`. Returns 2 if there are some; raises DeployError
+    if the cluster cannot be read.
     """
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if wish.kubeconfig else []
+    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if options.kubeconfig else []
     found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
     try:
-        drifts = open_session(fleet, found, wish.kubeconfig).asked(read_drift)
+        drifts = open_session(fleet, found, options.kubeconfig).asked(read_drift)
     except (ApiError, NoApi, ValueError) as error:
-        raise bridge.refuse(f"nobody could look: {error}") from None
-    if wish.format == "json":
+        raise bridge.refuse(f"the cluster's pods cannot be read: {error}") from None
+    if options.format == "json":
         show_lines(as_json({"drift": [one.as_json() for one in drifts]}))
     elif drifts:
-        show("\nPods that differ from their template (request/limit); those that are made anew get what the template says")
+        show("\nPods that differ from their template (request/limit); recreated pods get the template's resources")
         show_lines(table.render(["workload", "container", "template", "pods have", "pods"], [row for one in drifts for row in one.lines()]))
     else:
-        show("\nno workload's pods differ from its template in CPU or memory")
+        show("\nNo workload has pods that differ from its template in CPU or memory.")
     return DRIFT if drifts else None
 
 

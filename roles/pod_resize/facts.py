@@ -1,4 +1,4 @@
-"""What the cluster has and can: versions, gates and settings that a resize rests on; pods; and what the kernel holds them to."""
+"""Reads the cluster: the versions, gates and settings that a resize needs; the pods; and their cgroups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from roles.pod_resize.model import DesiredResources
 
 @dataclass(frozen=True)
 class Selected:
-    """The pods that a run is about. `workload` None for a selector; `labels` find all of them, and few others, in one LIST."""
+    """The pods that a run resizes. `workload`: None for a selector; `labels` select all of them, and few others, in one LIST."""
 
     namespace: str
     labels: str
@@ -29,7 +29,7 @@ class Selected:
 
 
 def label_selector(selector: Mapping[str, object]) -> str:
-    """A LabelSelector as a LIST takes it (apimachinery meta/v1: FormatLabelSelector)."""
+    """A LabelSelector as text for a LIST (apimachinery meta/v1: FormatLabelSelector)."""
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]  # type: ignore[attr-defined]
     for one in selector.get("matchExpressions") or ():  # type: ignore[attr-defined]
         key, operator, values = one.get("key"), one.get("operator"), ",".join(one.get("values") or ())
@@ -38,7 +38,7 @@ def label_selector(selector: Mapping[str, object]) -> str:
 
 
 def select(api: Api, desired: DesiredResources) -> Selected:
-    """Raises Refusal where there is no such workload, ApiError."""
+    """Raises Refusal if the workload does not exist, and ApiError."""
     namespace, name = desired.place
     base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
     if desired.kind is None:
@@ -47,13 +47,13 @@ def select(api: Api, desired: DesiredResources) -> Selected:
     if workload is None:
         path = COLLECTIONS[desired.kind].rpartition("/")
         there = [str(one["metadata"]["name"]) for one in list_objects(api, f"{path[0]}/namespaces/{namespace}/{path[2]}")]
-        raise Refusal(f"{desired.kind} {namespace}/{name}", f"there is none; there are {', '.join(sorted(there)) or 'none at all'}")
+        raise Refusal(f"{desired.kind} {namespace}/{name}", f"it does not exist; that namespace has {', '.join(sorted(there)) or 'none'}")
     labels = label_selector((workload.get("spec") or {}).get("selector") or {})
     return Selected(namespace, labels, workload, tuple(_pods(api, desired.kind, namespace, labels, str(workload["metadata"]["uid"]))))
 
 
 def _pods(api: Api, kind: str, namespace: str, labels: str, uid: str) -> list[Object]:
-    """Those that it controls: others may have the same labels."""
+    """The pods that the workload controls: other pods may have the same labels."""
     there: dict[str, list[Object]] = {"Pod": list(list_objects(api, f"/api/v1/namespaces/{namespace}/pods", labels=labels))}
     if kind == "Deployment":
         there["ReplicaSet"] = list(list_objects(api, f"/apis/apps/v1/namespaces/{namespace}/replicasets", labels=labels))
@@ -61,13 +61,13 @@ def _pods(api: Api, kind: str, namespace: str, labels: str, uid: str) -> list[Ob
 
 
 def read_ability(found: Survey, api: Api, wanted: Collection[str] | None = None) -> Ability:
-    """Of the cluster, and of the nodes that are `wanted` (None: all). Raises ApiError where even the version and the nodes cannot be read;
-    what else cannot is noted as not known."""
+    """The ability of the cluster, and of the `wanted` nodes (None: all). Raises ApiError if the version or the nodes cannot be read; other
+    facts that cannot be read are noted as unknown."""
     version = str(api.get_json("/version").get("gitVersion") or "")
     unknown: list[str] = []
     components: dict[str, bool | None] = {}
     minor = abilities.minor_of(version)
-    # Where it is locked on there is nothing to ask.
+    # If the gate is locked on, there is nothing to check.
     if abilities.OLDEST_MINOR <= minor < abilities.LOCKED_ON:
         for host, node in found.nodes.items():
             for name in (one for one in abilities.COMPONENTS if one in node.components):
@@ -116,7 +116,7 @@ def _node(api: Api, name: str, item: Object) -> NodeAbility:
 
 
 def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]) -> tuple[dict[str, Held], list[str]]:
-    """The cgroups of all containers of these pods, by container id, one look at each node; and why some could not be read."""
+    """The cgroups of all containers of these pods, by container id, with one read per node; and why some could not be read."""
     ids: dict[str, list[str]] = {}
     for pod in found:
         for one in pod_resources.containers(pod):

@@ -1,4 +1,4 @@
-"""What an operator wants of running pods: which, how much, how fast, and what becomes of their template. Typed, each rule with its way
+"""The desired resize of running pods: which pods, how much, how fast, and whether their template changes. Typed; each error has a way
 out."""
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from roles.engine.transaction import Refusal
 
 DEFAULT_RESIZE_SECONDS = 120
 DEFAULT_ROLLOUT_SECONDS = 300
-#: Data keys that choose the pods, and the kind that each is about.
+#: Data keys that select pods by their workload, and the kind of each.
 KINDS = {"deployment": "Deployment", "statefulset": "StatefulSet", "daemonset": "DaemonSet"}
 AMOUNTS = ("cpu", "memory", "cpu_request", "cpu_limit", "memory_request", "memory_limit")
 ALL = "all"
-#: Data keys that an undoing keeps to.
+#: Data keys that an undo uses from the undone run.
 PACE = ("max_in_flight", "resize_timeout", "rollout_timeout")
 
 
@@ -29,13 +29,13 @@ def _amount(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool):
-        raise ValueError(f"{str(value).lower()} is no quantity; write 300m or 600Mi")
+        raise ValueError(f"{str(value).lower()} is not a quantity; write 300m or 600Mi")
     text = str(value).strip()
     if text.lower() in ("absent", "none", "null", ""):
-        raise ValueError("a request or limit cannot be taken out of a running pod, only changed; take it out of the template instead")
+        raise ValueError("a request or limit cannot be removed from a running pod, only changed; remove it from the template instead")
     if parse_quantity(text) <= 0:
         raise ValueError(
-            f"{text} is not above 0, and a request or limit cannot be taken out of a running pod; give an amount, or change the template"
+            f"{text} is not above 0, and a request or limit cannot be removed from a running pod; give an amount, or change the template"
         )
     return text
 
@@ -61,7 +61,7 @@ def _of_selector(value: Any) -> str | None:
 def _at_once(value: Any) -> int:
     text = str(value).strip()
     if isinstance(value, bool) or not text.isdigit() or int(text) < 1:
-        raise ValueError(f"{value!r} is no number of pods (1, 2, ...)")
+        raise ValueError(f"{value!r} is not a number of pods (1, 2, ...)")
     return int(text)
 
 
@@ -83,9 +83,9 @@ _Kubeconfig = Annotated[
 class DesiredResources(BaseModel):
     """The data keys of deploys/resize.py.
 
-    One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS). `cpu` and
-    `memory` are the request, and the limit where the container has one. `container`: names, or all; may be left out where there is one.
-    `max_in_flight`: pods at a time. `template`: what becomes of the workload's own template. Times in seconds.
+    One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS). `cpu` and `memory` are the request,
+    and the limit if the container has one. `container`: names, or all; optional if there is only one. `max_in_flight`: pods at a time.
+    `template`: whether the workload's template changes too. Times in seconds.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -105,18 +105,16 @@ class DesiredResources(BaseModel):
         WithJsonSchema({"type": "string", "pattern": "^[^/]+/."}),
         Field(description="the pods that are resized, by their labels: NAMESPACE/SELECTOR", examples=["shop/app=web"]),
     ] = None
-    cpu: Annotated[_Amount, Field(description="the CPU request, and the limit where the container has one", examples=["300m", 2])] = None
-    memory: Annotated[_Amount, Field(description="the memory request, and the limit where the container has one", examples=["600Mi"])] = (
-        None
-    )
-    cpu_request: Annotated[_Amount, Field(description="the CPU request alone", examples=["300m"])] = None
-    cpu_limit: Annotated[_Amount, Field(description="the CPU limit alone", examples=["500m"])] = None
-    memory_request: Annotated[_Amount, Field(description="the memory request alone", examples=["400Mi"])] = None
-    memory_limit: Annotated[_Amount, Field(description="the memory limit alone", examples=["600Mi"])] = None
+    cpu: Annotated[_Amount, Field(description="the CPU request, and the limit if the container has one", examples=["300m", 2])] = None
+    memory: Annotated[_Amount, Field(description="the memory request, and the limit if the container has one", examples=["600Mi"])] = None
+    cpu_request: Annotated[_Amount, Field(description="only the CPU request", examples=["300m"])] = None
+    cpu_limit: Annotated[_Amount, Field(description="only the CPU limit", examples=["500m"])] = None
+    memory_request: Annotated[_Amount, Field(description="only the memory request", examples=["400Mi"])] = None
+    memory_limit: Annotated[_Amount, Field(description="only the memory limit", examples=["600Mi"])] = None
     container: Annotated[
         Names,
         Field(
-            description="the containers that are resized, or `all`; may be left out where a pod has one",
+            description="the containers that are resized, or `all`; optional if a pod has only one",
             examples=[["app"], "app,proxy", "all"],
         ),
     ] = None
@@ -124,14 +122,14 @@ class DesiredResources(BaseModel):
         int,
         BeforeValidator(_at_once),
         WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": "^0*[1-9][0-9]*$"}),
-        Field(description="how many pods at most are resized at a time", examples=[2]),
+        Field(description="the maximum number of pods that are resized at a time", examples=[2]),
     ] = 1
     template: Annotated[
         Literal["keep", "update"],
-        Field(description="whether the workload's template gets the amounts, too, which makes its pods anew", examples=["update"]),
+        Field(description="whether the workload's template also gets the amounts, which recreates its pods", examples=["update"]),
     ] = "keep"
     allow_restarts: Annotated[
-        Boolean, Field(description="consent: also containers that are restarted by a resize, as their resizePolicy has it", examples=[True])
+        Boolean, Field(description="consent: restart containers whose resizePolicy requires it for this resize", examples=[True])
     ] = False
     resize_timeout: _ResizeTimeout = DEFAULT_RESIZE_SECONDS
     rollout_timeout: Annotated[int, Field(ge=1, le=86400, description="seconds for the template's roll-out", examples=[600])] = (
@@ -141,12 +139,12 @@ class DesiredResources(BaseModel):
 
     @property
     def chosen(self) -> list[str]:
-        """The data keys that choose pods and are given."""
+        """The given data keys that select pods."""
         return [key for key in (*KINDS, "selector") if getattr(self, key) is not None]
 
     @property
     def kind(self) -> str | None:
-        """Of the workload; None for a selector."""
+        """The kind of the workload; None for a selector."""
         return next((kind for key, kind in KINDS.items() if getattr(self, key) is not None), None)
 
     @property
@@ -158,18 +156,18 @@ class DesiredResources(BaseModel):
 
     @property
     def path(self) -> str:
-        """Of the workload's object."""
+        """The API path of the workload."""
         namespace, name = self.place
         return f"/apis/apps/v1/namespaces/{namespace}/{RESOURCES_OF_KINDS[self.kind or '']}/{name}"
 
     @property
     def resize_seconds(self) -> float:
-        """How long each pod is waited for."""
+        """The time limit for each pod in seconds."""
         return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
 
     @property
     def rollout_seconds(self) -> float:
-        """How long the template's roll-out is waited for."""
+        """The time limit for the template's roll-out in seconds."""
         return unless_set(self.rollout_timeout, "rollout_timeout" in self.model_fields_set)
 
     def wanted(self, resource: str, kind: Literal["request", "limit"]) -> str | None:
@@ -182,21 +180,23 @@ class DesiredResources(BaseModel):
 
 
 class ProbeOptions(BaseModel):
-    """The data keys of deploys/pod_resize_check.py. `image`: what the probe pods run; by default a pause image that the node has."""
+    """The data keys of deploys/pod_resize_check.py. `image`: that of the probe pods; by default a pause image that the node has."""
 
     model_config = ConfigDict(frozen=True)
 
     image: Annotated[
         str | None,
         WithJsonSchema({"type": "string"}),
-        Field(description="what the probe pods run; by default a pause image that the node has", examples=["registry.k8s.io/pause:3.10"]),
+        Field(
+            description="the image of the probe pods; by default a pause image that the node has", examples=["registry.k8s.io/pause:3.10"]
+        ),
     ] = None
     resize_timeout: _ResizeTimeout = DEFAULT_RESIZE_SECONDS
     kubeconfig: _Kubeconfig = None
 
     @property
     def resize_seconds(self) -> float:
-        """How long each stage is waited for."""
+        """The time limit for each stage in seconds."""
         return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
 
 
@@ -237,7 +237,7 @@ def _consistent(desired: DesiredResources) -> list[str]:
 
 
 def read_resize(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredResources:
-    """What is wanted, from the inventory data of all hosts. Raises Refusal with every problem."""
+    """The desired resize, from the inventory data of all hosts. Raises Refusal with all problems."""
     host, desired = _read(hosts, DesiredResources)
     if problems := _consistent(desired):
         raise Refusal(host, "; ".join(problems))
@@ -255,7 +255,7 @@ def read_listed(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DriftOptio
 
 
 def _read(hosts: Iterable[tuple[str, Callable[[str], Any]]], model: type[M]) -> tuple[str, M]:
-    """Pods are the cluster's: hosts that say something must say the same."""
+    """The data; pods belong to the cluster, so all hosts that have a key must have the same value. Raises Refusal."""
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     problems: list[str] = []
@@ -267,7 +267,7 @@ def _read(hosts: Iterable[tuple[str, Callable[[str], Any]]], model: type[M]) -> 
             if value is None:
                 continue
             if values.setdefault(key, value) != value:
-                problems.append(f"{key} is not the same on {host} and on {origin[key]}; give it by --data {key}=...")
+                problems.append(f"{key} differs between {host} and {origin[key]}; set it with --data {key}=...")
             origin.setdefault(key, host)
     where = next(iter(origin.values()), first)
     if problems:
@@ -281,5 +281,5 @@ def _read(hosts: Iterable[tuple[str, Callable[[str], Any]]], model: type[M]) -> 
 def _sentence(item: Any) -> str:
     key = ".".join(str(part) for part in item["loc"][:1])
     return f"{key}: {str(item['msg']).removeprefix('Value error, ')}" + (
-        "" if item["type"] == "value_error" else f", and {item['input']!r} was given"
+        "" if item["type"] == "value_error" else f", but the value is {item['input']!r}"
     )

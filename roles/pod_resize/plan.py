@@ -1,4 +1,4 @@
-"""From what is wanted and the pods there are to what is to be done, refused, or only told. Pure."""
+"""The plan: from the desired resources and the observed pods to steps, refusals and notes. Pure."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from roles.pod_resize.model import ALL, AMOUNTS, DesiredResources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Object, Resources
 
 _NAMED = 5
-#: Outcomes of a pod's resize, as records have them, that an undo must know.
+#: Outcomes of a pod's resize in records that an undo must know.
 DONE, FOREIGN = "done", "foreign"
 
 
 @dataclass(frozen=True)
 class ResourceChange:
-    """One container's resources: all of CPU and memory before and after. `restarts`: its resizePolicy makes it anew for this."""
+    """One container's CPU and memory before and after. `restarts`: its resizePolicy requires a restart for this change."""
 
     before: Resources
     after: Resources
     restarts: bool = False
 
     @property
-    def told(self) -> str:
-        return f"{pod_resources.told(self.before)} -> {pod_resources.told(self.after)}" + (
-            " (restarts it, by its resizePolicy)" if self.restarts else ""
+    def summary(self) -> str:
+        return f"{pod_resources.resources_text(self.before)} -> {pod_resources.resources_text(self.after)}" + (
+            " (restarts it, as its resizePolicy says)" if self.restarts else ""
         )
 
     def back(self) -> ResourceChange:
@@ -50,25 +50,25 @@ class PodStep:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def told(self) -> str:
-        return "; ".join(f"{name}: {change.told}" for name, change in self.changes.items())
+    def summary(self) -> str:
+        return "; ".join(f"{name}: {change.summary}" for name, change in self.changes.items())
 
     @property
     def after(self) -> dict[str, Resources]:
         return {name: change.after for name, change in self.changes.items()}
 
     def back(self) -> PodStep:
-        """The way back."""
+        """The step that reverts this one."""
         return PodStep(self.namespace, self.name, self.uid, self.node, {name: change.back() for name, change in self.changes.items()})
 
     def path(self, minor: int) -> str:
-        """Where the change is asked for: the pod until 1.31, its resize subresource from 1.32 on."""
+        """The API path for the request: the pod up to 1.31, its resize subresource from 1.32 on."""
         plain = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
         return f"{plain}/resize" if minor >= pod_resources.SUBRESOURCE_SINCE else plain
 
     def patch(self, version: str = "") -> dict[str, Any]:
-        """What is asked for, of this very pod: the UID is a precondition, so that no successor of the same name is changed; and the
-        resourceVersion `version`, where given, so that nothing is written over that came after a look."""
+        """The patch. The UID is a precondition, so that it never changes a replacement of the same name; so is the resourceVersion
+        `version`, if given, so that it does not overwrite a later change."""
         entries = []
         for name, change in self.changes.items():
             values = {
@@ -84,7 +84,7 @@ class PodStep:
 
 @dataclass
 class ResizePlan:
-    """`steps` in their order; `unchanged` are (pod, why) that need nothing; `refusals` why not to go on."""
+    """`steps` in order; `unchanged` are (pod, why) that need no change; `refusals` reasons to stop."""
 
     steps: list[PodStep] = field(default_factory=list)
     unchanged: list[tuple[str, str]] = field(default_factory=list)
@@ -93,13 +93,13 @@ class ResizePlan:
 
 
 class ResizeRefused(Exception):
-    """Why one pod cannot be resized as wanted, with the way out."""
+    """Why a pod cannot be resized as desired, with the way out."""
 
 
 def plan_resize(
     desired: DesiredResources, pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str]
 ) -> ResizePlan:
-    """The plan for pods of one workload or selector. `held`: the cgroups of their containers by id, as far as they could be read;
+    """The plan for the pods of a workload or selector. `held`: the cgroups of their containers by id, as far as they could be read;
     `reachable`: the nodes whose cgroups can be read."""
     plan = ResizePlan()
     refused: dict[str, list[str]] = {}
@@ -108,7 +108,7 @@ def plan_resize(
         if pod_resources.is_over(pod):
             continue
         if pod["metadata"].get("deletionTimestamp"):
-            plan.notes.append(f"{pod_resources.where(pod)} is being deleted, and is left out")
+            plan.notes.append(f"{pod_resources.where(pod)} is being deleted, and is skipped")
             continue
         alive.append(pod)
     for pod in alive:
@@ -118,13 +118,13 @@ def plan_resize(
             if changes:
                 plan.steps.append(_step(pod, changes))
             else:
-                plan.unchanged.append((pod_resources.where(pod), f"has it: {_has(pod)}"))
+                plan.unchanged.append((pod_resources.where(pod), f"has it already: {_has(pod)}"))
         except ResizeRefused as error:
             refused.setdefault(str(error), []).append(pod_resources.where(pod))
         except ValueError as error:
             refused.setdefault(f"its resources cannot be read: {error}", []).append(pod_resources.where(pod))
     if not alive:
-        plan.refusals.append(f"{_chosen(desired)}: it has no pods now; there is nothing to resize")
+        plan.refusals.append(f"{_chosen(desired)}: it has no pods now, so there is nothing to resize")
     plan.refusals += [f"{some(names)}: {why}" for why, names in refused.items()]
     plan.refusals += abilities.missing(ability, sorted({step.node for step in plan.steps}))
     return plan
@@ -141,21 +141,21 @@ def plan_way_back(
     *,
     force: bool = False,
 ) -> ResizePlan:
-    """Back to what each pod had before a run whose `steps` these were, the last one first. Pods that are gone need nothing; one that
-    somebody else has resized since is refused, unless `force`. `outcomes`: how they ended in that run, by UID, where that is known."""
+    """The plan that reverts the `steps` of a run, last step first. Pods that are gone need no change; a pod that someone else has resized
+    since is refused, unless `force`. `outcomes`: how the steps ended in that run, by UID, if known."""
     plan = ResizePlan()
     by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
     for step in reversed(list(steps)):
         pod = by_uid.get(step.uid)
         if pod is None or pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
-            plan.unchanged.append((step.where, "is gone; its successor has what the template says"))
+            plan.unchanged.append((step.where, "is gone; its replacement has the template's resources"))
             continue
         if (outcomes or {}).get(step.uid) == FOREIGN:
-            plan.unchanged.append((step.where, "somebody else changed its resources in that run; they are left as they are"))
+            plan.unchanged.append((step.where, "someone else changed its resources during that run; they stay as they are"))
             continue
         if not force and (outcomes or {}).get(step.uid) == DONE and (theirs := _changed_since(pod, step)):
             plan.refusals.append(
-                f"{step.where}: its resources were changed since that run ({theirs}); undo the later run first, or go on all the same by "
+                f"{step.where}: its resources were changed since that run ({theirs}); undo the later run first, or overwrite them with "
                 "--data force=true"
             )
             continue
@@ -166,8 +166,8 @@ def plan_way_back(
             lost = [f"{kind}.{key}" for kind in KINDS for key in now.get(kind) or {} if key not in (change.before.get(kind) or {})]
             if lost:
                 plan.refusals.append(
-                    f"{step.where}: {name} had no {' and '.join(lost)} before, and none can be taken out of a running pod; "
-                    "delete the pod: its successor has what the template says"
+                    f"{step.where}: {name} had no {' and '.join(lost)} before, and a running pod cannot lose it; "
+                    "delete the pod: its replacement gets the template's resources"
                 )
             if not pod_resources.alike(now, change.before):
                 changes[name] = ResourceChange(now, change.before, pod_resources.restarts(spec, now, change.before))
@@ -179,16 +179,16 @@ def plan_way_back(
         if changes:
             plan.steps.append(_step(pod, changes))
         else:
-            plan.unchanged.append((step.where, f"has it: {_has(pod)}"))
+            plan.unchanged.append((step.where, f"has it already: {_has(pod)}"))
     plan.refusals += abilities.missing(ability, sorted({step.node for step in plan.steps}))
     return plan
 
 
 def _changed_since(pod: Object, step: PodStep) -> str:
-    """What containers have that is neither what they had before a resize nor what they had after it."""
+    """The containers whose resources are neither those before a resize nor those after it."""
     now = {name: pod_resources.of(pod_resources.container(pod, name) or {}) for name in step.changes}
     return "; ".join(
-        f"{name}: {pod_resources.told(now[name])}"
+        f"{name}: {pod_resources.resources_text(now[name])}"
         for name, change in step.changes.items()
         if not (pod_resources.alike(now[name], change.before) or pod_resources.alike(now[name], change.after))
     )
@@ -205,7 +205,7 @@ def _chosen(desired: DesiredResources) -> str:
 
 
 def _has(pod: Object) -> str:
-    return "; ".join(f"{one.get('name')}: {pod_resources.told(pod_resources.of(one))}" for one in pod_resources.containers(pod))
+    return "; ".join(f"{one.get('name')}: {pod_resources.resources_text(pod_resources.of(one))}" for one in pod_resources.containers(pod))
 
 
 def some(names: Sequence[str]) -> str:
@@ -231,7 +231,7 @@ def _chosen_containers(desired: DesiredResources, pod: Object) -> list[Object]:
     if desired.container is None:
         if len(there) > 1:
             raise ResizeRefused(
-                f"it has several containers ({', '.join(known)}); name one, or all of them: --data container={known[0]}, container=all"
+                f"it has several containers ({', '.join(known)}); name some, or all: --data container={known[0]}, or --data container=all"
             )
         return there
     if desired.container == (ALL,):
@@ -239,7 +239,7 @@ def _chosen_containers(desired: DesiredResources, pod: Object) -> list[Object]:
     starting = {str(one.get("name")) for one in (pod.get("spec") or {}).get("initContainers") or ()}
     for name in desired.container:
         if name in starting:
-            raise ResizeRefused(f"{name} is an init container, which is not resized by this; its containers are {', '.join(known)}")
+            raise ResizeRefused(f"{name} is an init container, and daytwo does not resize these; its containers are {', '.join(known)}")
         if name not in known:
             raise ResizeRefused(f"it has no container {name}; it has {', '.join(known)}")
     return [one for one in there if one.get("name") in desired.container]
@@ -258,7 +258,7 @@ def _after(desired: DesiredResources, before: Resources, name: str) -> dict[str,
         if (limit := desired.wanted(resource, "limit")) is not None:
             new["limits"][resource] = limit
             if resource not in (before.get("requests") or {}):
-                # As the API server does of itself (pkg/apis/core/v1/defaults.go: SetDefaults_Pod).
+                # The API server does the same (pkg/apis/core/v1/defaults.go: SetDefaults_Pod).
                 new["requests"].setdefault(resource, limit)
     after = pod_resources.merged(before, new)
     for resource in RESOURCES:
@@ -266,7 +266,7 @@ def _after(desired: DesiredResources, before: Resources, name: str) -> dict[str,
         if request and most and pod_resources.quantity(request) > pod_resources.quantity(most):
             raise ResizeRefused(
                 f"{name}: its {resource} request would be {request}, above its limit {most}; "
-                f"give the limit too (--data {resource}_limit=...), or both by --data {resource}=..."
+                f"give the limit too (--data {resource}_limit=...), or both with --data {resource}=..."
             )
     return after
 
@@ -281,17 +281,19 @@ def _check(
     *,
     again: bool = False,
 ) -> None:
-    """Raises Refused."""
+    """Raises ResizeRefused."""
     windows = [name for name, node in ability.nodes.items() if node.system == "windows"]
     if pod_resources.is_static(pod):
-        raise ResizeRefused("it is a static pod, which only its manifest on the node changes; edit that, and its kubelet makes it anew")
+        raise ResizeRefused("it is a static pod, which only its manifest on the node changes; edit that, and the kubelet recreates the pod")
     if pod_resources.is_windows(pod, windows):
-        raise ResizeRefused("it is a Windows pod, and no kubelet resizes those in place; change its template instead")
+        raise ResizeRefused("it is a Windows pod, which no kubelet resizes in place; change its template instead")
     phase = (pod.get("status") or {}).get("phase")
     if phase != "Running":
-        raise ResizeRefused(f"it does not run (phase {phase}); what does not run is changed by its template; wait for it, or mend it first")
+        raise ResizeRefused(
+            f"it does not run (phase {phase}), and only running pods are resized; wait for it, fix it, or change its template"
+        )
     if (pod.get("spec") or {}).get("resources"):
-        raise ResizeRefused("it has resources of its own as a whole (pod level), which this does not weigh; change its template instead")
+        raise ResizeRefused("it has pod-level resources, which daytwo does not support; change its template instead")
     if not changes:
         return
     for name in changes:
@@ -301,24 +303,24 @@ def _check(
     was, becomes = pod_resources.qos_of(pod), pod_resources.qos_of(pod, {name: change.after for name, change in changes.items()})
     if was != becomes:
         raise ResizeRefused(
-            f"its QoS class would change from {was} to {becomes}, which no running pod's can ({_of_qos(was)}); give requests and limits "
-            f"apart: {', '.join(key for key in AMOUNTS if '_' in key)}; or change the template"
+            f"its QoS class would change from {was} to {becomes}, which a running pod does not allow ({_of_qos(was)}); give requests and "
+            f"limits separately: {', '.join(key for key in AMOUNTS if '_' in key)}; or change the template"
         )
     state = pod_resources.progress(pod)
     if state.state and not again:
-        raise ResizeRefused(f"a resize of it is under way already ({state}); wait for its end, or take it back first")
+        raise ResizeRefused(f"a resize of it is already in progress ({state}); wait for its end, or undo it first")
     node = pod_resources.node_of(pod)
     if node not in reachable:
         raise ResizeRefused(
-            f"it runs on {node}, and no host of the inventory that can be reached is that node, so its cgroup could not be read; "
-            "add it to the inventory, or mend the connection"
+            f"it runs on {node}, which is not a reachable host of the inventory, so its cgroup cannot be read; "
+            "add the node to the inventory, or fix the connection"
         )
     _check_memory(pod, changes, ability, held)
     restarting = [name for name, change in changes.items() if change.restarts]
     if restarting and not desired.allow_restarts:
         raise ResizeRefused(
             f"{', '.join(restarting)} would be restarted, as its resizePolicy says (RestartContainer); "
-            "allow it by --data allow_restarts=true"
+            "allow it with --data allow_restarts=true"
         )
     seen = ability.nodes.get(node)
     if seen is not None and (why := abilities.infeasible(seen, pod, {name: (one.before, one.after) for name, one in changes.items()})):
@@ -327,9 +329,9 @@ def _check(
 
 def _of_qos(qos: str) -> str:
     return {
-        "Guaranteed": "Guaranteed: each container's requests are its limits, of cpu and memory",
-        "Burstable": "Burstable: not all requests are limits, and one is set at least",
-        "BestEffort": "BestEffort: nothing is set at all",
+        "Guaranteed": "Guaranteed: each container's requests equal its limits, for cpu and memory",
+        "Burstable": "Burstable: at least one request or limit is set, and not all requests equal their limits",
+        "BestEffort": "BestEffort: no request or limit is set",
     }[qos]
 
 
@@ -342,23 +344,23 @@ def _check_memory(pod: Object, changes: Mapping[str, ResourceChange], ability: A
         lower = old is not None and pod_resources.quantity(new) < pod_resources.quantity(old)
         if lower and abilities.minor_of(ability.version) == abilities.NO_LOWER_MEMORY:
             raise ResizeRefused(
-                f"{name}: 1.{abilities.NO_LOWER_MEMORY} lowers no memory limit without a restart (resizePolicy RestartContainer); "
-                "1.34 and later do"
+                f"{name}: 1.{abilities.NO_LOWER_MEMORY} cannot lower a memory limit without a restart (resizePolicy RestartContainer); "
+                "1.34 and later can"
             )
         found = held.get(bare_id(pod_resources.identity(pod, name).container_id))
         usage = found.usage if found else None
         if usage is None:
             if lower:
                 raise ResizeRefused(
-                    f"{name}: its memory limit would be lowered, and what it uses now could not be read on {pod_resources.node_of(pod)}"
+                    f"{name}: its memory limit would be lowered, but its current usage could not be read on {pod_resources.node_of(pod)}"
                 )
         elif usage > pod_resources.quantity(new):
             raise ResizeRefused(
-                f"{name}: the memory limit {new} is below what it uses now, {mebibytes(usage)}: cgroup v1 refuses that, v2 kills the "
-                f"container; give {mebibytes(usage)} at least"
+                f"{name}: the memory limit {new} is below its current usage, {mebibytes(usage)}: cgroup v1 refuses that, v2 kills the "
+                f"container; give at least {mebibytes(usage)}"
             )
 
 
 def mebibytes(size: int) -> str:
-    """Rounded up, so that what is said to be enough is."""
+    """The size in MiB, rounded up: the text names a limit that is enough."""
     return f"{-(-size // 2**20)}Mi"

@@ -1,4 +1,4 @@
-"""What pods ask for and have of CPU and memory, their quality of service, and how far a resize is. Pure, from the API's raw JSON."""
+"""CPU and memory of pods, requested and actual, their QoS class, and the progress of a resize. Pure, from the API's raw JSON."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from roles.engine.kubelet import parse_quantity
 
 Object = Mapping[str, Any]
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
-#: Of a container, by kind (requests, limits) and resource: quantities as written.
+#: The resources of a container, by kind (requests, limits) and resource: quantities as written.
 Resources = Mapping[str, Mapping[str, str]]
 
 RESOURCES = ("cpu", "memory")
 KINDS = ("requests", "limits")
 MIRROR = "kubernetes.io/config.mirror"
-#: The subresource is there from this minor on; before it, the pod itself is patched (KEP-1287).
+#: The resize subresource exists from this minor on; before, the pod itself is patched (KEP-1287).
 SUBRESOURCE_SINCE = 32
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 NO_RESTART, RESTART = "NotRequired", "RestartContainer"
 
-#: What a resize does when the state of the pod says so.
+#: The state of a resize, from the pod's status; "": no resize is pending or in progress.
 ResizeState = Literal["", "Proposed", "Deferred", "Infeasible", "InProgress", "Error"]
 
 
 @dataclass(frozen=True)
 class ResizeProgress:
-    """Where a resize is: `state` "" where nothing is left of one, `message` in the kubelet's own words."""
+    """The progress of a resize; `message` is the kubelet's own."""
 
     state: ResizeState
     message: str = ""
@@ -39,7 +39,7 @@ class ResizeProgress:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a restart would change of a container: all of it must stay. `started` as the API writes it; "" where it does not run."""
+    """The fields of a container that a restart changes. `started` as the API writes it; "" if the container does not run."""
 
     container_id: str
     restarts: int
@@ -55,14 +55,14 @@ def quantity(text: object) -> Fraction:
 
 
 def same(one: object, other: object) -> bool:
-    """Two quantities mean the same; None is one that is not set."""
+    """True if two quantities are equal; None: not set."""
     if one is None or other is None:
         return one is other
     return quantity(one) == quantity(other)
 
 
 def of(container: Object) -> dict[str, dict[str, str]]:
-    """CPU and memory of a container's `resources`, in a spec or in a status."""
+    """CPU and memory in a container's `resources`, of a spec or a status."""
     found = container.get("resources") or {}
     return {
         kind: {name: str(value) for name, value in (found.get(kind) or {}).items() if name in RESOURCES}
@@ -76,7 +76,7 @@ def alike(one: Resources, other: Resources) -> bool:
 
 
 def differences(one: Resources, other: Resources) -> list[str]:
-    """Each value that is another: `limits.memory 200Mi, not 600Mi`."""
+    """The values that differ: `limits.memory 200Mi, not 600Mi`."""
     found = []
     for kind in KINDS:
         for name in RESOURCES:
@@ -86,8 +86,8 @@ def differences(one: Resources, other: Resources) -> list[str]:
     return found
 
 
-def told(resources: Resources) -> str:
-    """For people: `cpu 100m/200m, memory 200Mi/300Mi` (request/limit)."""
+def resources_text(resources: Resources) -> str:
+    """The resources as text: `cpu 100m/200m, memory 200Mi/300Mi` (request/limit)."""
     parts = []
     for name in RESOURCES:
         request, limit = ((resources.get(kind) or {}).get(name) for kind in KINDS)
@@ -105,7 +105,7 @@ def container(pod: Object, name: str) -> Object | None:
 
 
 def state_of(pod: Object, name: str) -> Object:
-    """The container's status; empty where there is none yet."""
+    """The container's status; empty if it has none yet."""
     return next((one for one in (pod.get("status") or {}).get("containerStatuses") or () if one.get("name") == name), {})
 
 
@@ -122,54 +122,56 @@ def policy(spec: Object, resource: str) -> str:
 
 
 def restarts(spec: Object, before: Resources, after: Resources) -> bool:
-    """A change of this container restarts it, as its resizePolicy says."""
+    """True if the container's resizePolicy requires a restart for this change."""
     return any(policy(spec, name) == RESTART for name in changed(before, after))
 
 
 def changed(before: Resources, after: Resources) -> list[str]:
-    """The resources whose request or limit is another."""
+    """The resources whose request or limit differs."""
     return [
         name for name in RESOURCES if any(not same((before.get(kind) or {}).get(name), (after.get(kind) or {}).get(name)) for kind in KINDS)
     ]
 
 
 def qos(all_containers: Iterable[Resources]) -> Qos:
-    """pkg/apis/core/v1/helper/qos/qos.go: ComputePodQOS, of pods without resources of their own. Zero counts as not set."""
+    """The QoS class (pkg/apis/core/v1/helper/qos/qos.go: ComputePodQOS, without pod-level resources). Zero counts as not set."""
     requests: set[str] = set()
     limits: set[str] = set()
     guaranteed = True
     for one in all_containers:
-        asked, most = ({name: amount for name, value in (one.get(kind) or {}).items() if (amount := quantity(value)) > 0} for kind in KINDS)
-        requests |= set(asked)
-        limits |= set(most)
-        guaranteed = guaranteed and set(most) == set(RESOURCES) and all(asked.get(name) == most[name] for name in RESOURCES)
+        request, limit = (
+            {name: amount for name, value in (one.get(kind) or {}).items() if (amount := quantity(value)) > 0} for kind in KINDS
+        )
+        requests |= set(request)
+        limits |= set(limit)
+        guaranteed = guaranteed and set(limit) == set(RESOURCES) and all(request.get(name) == limit[name] for name in RESOURCES)
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
 
 
 def qos_of(pod: Object, changes: Mapping[str, Resources] | None = None) -> Qos:
-    """The pod's class, with `changes` of containers in it."""
+    """The pod's QoS class after `changes` of its containers."""
     new = changes or {}
     return qos(new.get(str(one.get("name")), of(one)) for one in (*containers(pod), *((pod.get("spec") or {}).get("initContainers") or ())))
 
 
 def merged(before: Resources, changes: Resources) -> dict[str, dict[str, str]]:
-    """What a strategic merge patch makes of a container's resources: what is not named stays."""
+    """A container's resources after a strategic merge patch: fields that are not named stay."""
     return {kind: {**(before.get(kind) or {}), **(changes.get(kind) or {})} for kind in KINDS if before.get(kind) or changes.get(kind)}
 
 
 def progress(pod: Object) -> ResizeProgress:
-    """How far the kubelet is with a resize: conditions (1.33 and later), or status.resize before.
+    """The kubelet's progress with a resize: from conditions (1.33 and later), or from status.resize (before).
 
-    PodResizePending counts before PodResizeInProgress: it is about what is wanted now.
+    PodResizePending has priority over PodResizeInProgress: it is about the newest request.
     """
     status = pod.get("status") or {}
     conditions = {str(one.get("type")): one for one in status.get("conditions") or () if one.get("status") == "True"}
     if PENDING in conditions:
         found = conditions[PENDING]
         reason = str(found.get("reason") or "")
-        # To be safe for the future, an unknown one is a Deferred (KEP-1287).
+        # For later versions: an unknown reason counts as Deferred (KEP-1287).
         return ResizeProgress("Infeasible" if reason == "Infeasible" else "Deferred", str(found.get("message") or ""))
     if IN_PROGRESS in conditions:
         found = conditions[IN_PROGRESS]
@@ -190,15 +192,16 @@ def progress(pod: Object) -> ResizeProgress:
 
 
 def seen_by_kubelet(pod: Object) -> bool:
-    """status.observedGeneration (1.34 and later; alpha in 1.33) is that of the spec; True where the pod has none."""
+    """status.observedGeneration (1.34 and later; alpha in 1.33) is that of the spec; True if the pod has none."""
     return _is_current(pod, (pod.get("status") or {}).get("observedGeneration")) is not False
 
 
 def is_of_this_spec(pod: Object) -> bool | None:
-    """What `progress` tells of a pending resize is about the spec as it is, and not about what was asked for before; None where the
-    kubelet tells no generation (before 1.34), so that only time can show it.
+    """True if the state from `progress` is about the current spec, and not about an earlier request; None if the kubelet reports no
+    generation (before 1.34), so that only time can show it.
 
-    The condition's own generation counts before that of the status: pkg/kubelet/allocation/allocation_manager.go sets it when it decides.
+    The condition's own generation has priority over that of the status: pkg/kubelet/allocation/allocation_manager.go sets it when it
+    decides.
     """
     status = pod.get("status") or {}
     pending: Object = next((one for one in status.get("conditions") or () if one.get("type") == PENDING), {})
@@ -210,7 +213,7 @@ def _is_current(pod: Object, observed: int | None) -> bool | None:
 
 
 def unlike(pod: Object, wanted: Mapping[str, Resources]) -> list[str]:
-    """What still differs from `wanted` in the containers' statuses: resources, and what the kubelet has allocated."""
+    """The differences from `wanted` in the containers' statuses: resources, and the kubelet's allocations."""
     found = []
     for name, resources in wanted.items():
         state = state_of(pod, name)

@@ -1,4 +1,4 @@
-"""The probe pods of a check: what they are, what they go through, and which image they run. Pure."""
+"""The probe pods of a check: their manifests, the stages of their resize, and their image. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from roles.pod_resize.pod_resources import NO_RESTART, RESTART, Object, Resource
 KEEP, RESTARTED = "keep", "restart"
 POLICIES = ((KEEP, NO_RESTART), (RESTARTED, RESTART))
 PREFIX = "daytwo-resize-"
-#: All namespaces of checks, of this run and of any that could not clean up.
+#: Label of the namespaces of checks, of this run and of runs that could not clean up.
 LABEL = "daytwo/resize-check"
-# Little enough for any node; a CPU limit under 200m can keep runc from freezing a starting container (cgroup v1).
+# Small enough for any node; a CPU limit under 200m can prevent runc from freezing a starting container (cgroup v1).
 SMALL: Resources = {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
 LARGE: Resources = {"requests": {"cpu": "40m", "memory": "48Mi"}, "limits": {"cpu": "300m", "memory": "96Mi"}}
 
@@ -43,15 +43,15 @@ def pod_name(node: str) -> str:
 
 
 def image_of(node: Object) -> str:
-    """A pause image that the node has already: it is small, and does nothing until it is told to stop; "" where there is none."""
+    """A pause image that the node has already: it is small, and does nothing until it is stopped; "" if there is none."""
     names = [str(name) for entry in (node.get("status") or {}).get("images") or () for name in entry.get("names") or ()]
     pauses = [name for name in names if "/pause" in name.partition("@")[0]]
     return next((name for name in pauses if "@" not in name), pauses[0] if pauses else "")
 
 
 def stages(probe: Object, minor: int) -> list[tuple[str, PodStep]]:
-    """Up, and down again, each container on its own, so that one that may not be restarted is never where another is. 1.33 lowers no
-    memory limit without a restart: there the limit stays up."""
+    """Up, then down again, one container after the other, so that no step has both a container that must not restart and one that must.
+    1.33 cannot lower a memory limit without a restart: there the limit stays up."""
     found = []
     for container, policy in POLICIES:
         down = SMALL

@@ -1,4 +1,4 @@
-"""Running pods of a workload resized in place: planned against that very cluster, one at a time, proven in their cgroups."""
+"""Resizes running pods of a workload in place: planned against the real cluster, one at a time, proven in their cgroups."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from roles.pod_resize.pod_resources import Resources
 from roles.pod_resize.resize_run import ResizeRecord
 from roles.pod_resize.templates import Template
 
-#: As records name the runs that this undoes.
+#: The name in the records of runs that this package undoes.
 CAPABILITY = "resize"
-# Seconds: how long the API may be away in the middle of a run.
+# Seconds that the API may be away during a run.
 API_WAIT = 60.0
 
 
@@ -49,19 +49,19 @@ def _read(fleet: Fleet) -> tuple[Options, DesiredResources]:
 
 @deploying("Resize pods", _read, of_cluster=True)
 def resize(fleet: Fleet, asked: tuple[Options, DesiredResources]) -> Turns:
-    """Give the pods of a workload, or of a selector, other CPU and memory while they run.
+    """Change CPU and memory of the running pods of a workload or selector.
 
-    Data keys: those of roles/pod_resize/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError, before anything is
-    changed, where the plan is refused.
+    Data keys: those of roles/pod_resize/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any change if
+    the plan is refused.
     """
     options, desired = asked
-    run = _run(fleet, options, _Aim(desired), {"cluster": desired.model_dump()})
+    run = _run(fleet, options, _Goal(desired), {"cluster": desired.model_dump()})
     return Turns.of(run, fleet, "resize", "resize, and read the cgroups")
 
 
 @dataclass(frozen=True)
-class _Aim:
-    """What a run is about, from the data or from the record of the run that it undoes (`force`: over what others set since, too).
+class _Goal:
+    """The goal of a run, from the data or from the record of the run that it undoes (`force`: overwrite later changes of others).
     `title` is shown before the plan."""
 
     desired: DesiredResources
@@ -71,8 +71,8 @@ class _Aim:
 
 
 @dataclass(frozen=True)
-class _There:
-    """What there is: the pods, what the cluster can, and the kind and object of the workload."""
+class _Observed:
+    """The pods, the ability of the cluster and the `wanted` nodes, and the kind and object of the workload."""
 
     selected: Selected
     ability: Ability
@@ -81,7 +81,8 @@ class _There:
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
-    """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
+    """Plan and show the run that undoes a run of this deploy, at its pace. Raises DeployError if someone else has changed the same fields
+    since."""
     try:
         earlier = resize_run.recorded(record)
         desired = DesiredResources(
@@ -92,28 +93,28 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
         )
     except ValueError as error:
         raise bridge.refusals([f"run={record.run}: {error}"]) from None
-    aim = _Aim(desired, earlier, consents.force, f"Undoing run {record.run}")
-    return _run(fleet, options, aim, {"undo": record.run}, record.change)
+    goal = _Goal(desired, earlier, consents.force, f"Undoing run {record.run}")
+    return _run(fleet, options, goal, {"undo": record.run}, record.change)
 
 
-def _run(fleet: Fleet, options: Options, aim: _Aim, wanted: Mapping[str, object], undoes: str = "") -> ObjectRun:
-    desired = aim.desired
+def _run(fleet: Fleet, options: Options, goal: _Goal, wanted: Mapping[str, object], undoes: str = "") -> ObjectRun:
+    desired = goal.desired
     reached = connect_cluster(fleet, desired.kubeconfig, min(API_WAIT, desired.resize_seconds))
     session = reached.session
-    there = _look(session, aim, reached)
-    held, problems = facts.read_held(fleet, reached.nodes, there.selected.pods)
-    pods, ability = there.selected.pods, there.ability
-    if aim.undoes is not None:
-        plan = plan_way_back(aim.undoes.steps, pods, ability, held, reached.nodes, desired, aim.undoes.outcomes, force=aim.force)
+    observed = _observe(session, goal, reached)
+    held, problems = facts.read_held(fleet, reached.nodes, observed.selected.pods)
+    pods, ability = observed.selected.pods, observed.ability
+    if goal.undoes is not None:
+        plan = plan_way_back(goal.undoes.steps, pods, ability, held, reached.nodes, desired, goal.undoes.outcomes, force=goal.force)
     else:
         plan = plan_resize(desired, pods, ability, held, reached.nodes)
     plan.refusals += problems
-    template = _template(aim, there, plan)
+    template = _template(goal, observed, plan)
     bridge.stop(plan.refusals)
     bridge.stop(_dry_run(plan.steps, session, ability.minor))
     if template is not None:
         bridge.stop(_dry_template(template, session))
-    watcher = Watcher(session, there.selected.namespace, there.selected.labels)
+    watcher = Watcher(session, observed.selected.namespace, observed.selected.labels)
     engine = Engine(session, watcher, ability, reached.nodes, reached.units, desired.resize_seconds, lambda text: show(f"  {text}"), held)
     rolling = RollOuts(session)
     run = ObjectRun(
@@ -121,74 +122,74 @@ def _run(fleet: Fleet, options: Options, aim: _Aim, wanted: Mapping[str, object]
         resize_run.stages(engine, plan.steps, desired.max_in_flight, rolling, template),
         fleet,
         options.take_over,
-        lambda run: _finish(run, plan, there.workload, session),
+        lambda run: _finish(run, plan, observed.workload, session),
         capability=CAPABILITY,
         about={
-            "namespace": there.selected.namespace,
-            "labels": there.selected.labels,
-            "workload": _workload_path(aim),
+            "namespace": observed.selected.namespace,
+            "labels": observed.selected.labels,
+            "workload": _workload_path(goal),
             "pace": {key: getattr(desired, key) for key in model.PACE if key in desired.model_fields_set},
         },
-        leaving=lambda: f"a resize that was asked for goes on in the cluster; to take it back: {run.undo}",
+        leaving=lambda: f"a requested resize continues in the cluster; to undo it: {run.undo}",
         undoes=undoes,
         warnings=rolling.warnings,
     )
-    _show_plan(run, plan, aim, template, there, abilities.unsure(ability, sorted(there.wanted)))
+    _show_plan(run, plan, goal, template, observed, abilities.unsure(ability, sorted(observed.wanted)))
     return run
 
 
-def _look(session: Session, aim: _Aim, reached: ConnectedCluster) -> _There:
+def _observe(session: Session, goal: _Goal, reached: ConnectedCluster) -> _Observed:
     """Raises DeployError."""
     try:
-        selected = session.asked(lambda api: facts.select(api, aim.desired), "plan")
+        selected = session.asked(lambda api: facts.select(api, goal.desired), "plan")
         wanted = frozenset(pod_resources.node_of(pod) for pod in selected.pods)
         ability = session.asked(lambda api: facts.read_ability(reached.found, api, wanted), "plan")
-        workload = session.asked(lambda api: _workload(api, aim, selected), "plan")
+        workload = session.asked(lambda api: _workload(api, goal, selected), "plan")
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
-    return _There(selected, ability, workload, wanted)
+    return _Observed(selected, ability, workload, wanted)
 
 
-def _workload_path(aim: _Aim) -> list[str]:
+def _workload_path(goal: _Goal) -> list[str]:
     """Kind and path; empty without a workload."""
-    if aim.undoes is not None:
-        return list(aim.undoes.about.get("workload") or ())
-    return [aim.desired.kind, aim.desired.path] if aim.desired.kind is not None else []
+    if goal.undoes is not None:
+        return list(goal.undoes.about.get("workload") or ())
+    return [goal.desired.kind, goal.desired.path] if goal.desired.kind is not None else []
 
 
-def _workload(api: Api, aim: _Aim, selected: Selected) -> tuple[str, Object] | None:
+def _workload(api: Api, goal: _Goal, selected: Selected) -> tuple[str, Object] | None:
     """The kind and the workload itself."""
-    place = _workload_path(aim)
+    place = _workload_path(goal)
     if not place:
         return None
     found = selected.workload or find_object(api, place[1])
     return (place[0], found) if found is not None else None
 
 
-def _template(aim: _Aim, there: _There, plan: ResizePlan) -> Template | None:
-    """The change of the template that this run ends with. What stands against it goes to the plan's refusals."""
+def _template(goal: _Goal, observed: _Observed, plan: ResizePlan) -> Template | None:
+    """The change of the template at the end of this run. Problems are added to the plan's refusals."""
     wanted: Mapping[str, Resources] = {}
-    if aim.undoes is not None:
-        changed = aim.undoes.template
-        if changed and there.workload and there.workload[1]["metadata"].get("uid") == changed.uid:
+    if goal.undoes is not None:
+        changed = goal.undoes.template
+        if changed and observed.workload and observed.workload[1]["metadata"].get("uid") == changed.uid:
             wanted, after = resize_run.of_template(changed, "before"), resize_run.of_template(changed, "after")
-            if (why := templates.changed_since(there.workload[1], wanted, after)) and not aim.force:
+            if (why := templates.changed_since(observed.workload[1], wanted, after)) and not goal.force:
                 plan.refusals.append(f"{changed.name}: {why}")
-    elif aim.desired.template == "update" and there.workload is not None:
-        wanted = _common(aim.desired, there.selected, plan)
-    if there.workload is None or not wanted:
+    elif goal.desired.template == "update" and observed.workload is not None:
+        wanted = _common(goal.desired, observed.selected, plan)
+    if observed.workload is None or not wanted:
         return None
-    kind, item = there.workload
-    found = templates.update(kind, item, _workload_path(aim)[1], wanted, aim.desired.rollout_seconds)
+    kind, item = observed.workload
+    found = templates.update(kind, item, _workload_path(goal)[1], wanted, goal.desired.rollout_seconds)
     if found is not None and (why := next(iter(workload_rollout.not_rollable(kind, item)), None)):
         plan.refusals.append(f"{found.name}: {why}")
     return found
 
 
 def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> dict[str, Resources]:
-    """What all pods have at the end, by container; a container of which pods will have different things stays out of it."""
+    """The resources that all pods have at the end, by container. A container whose pods will differ is refused."""
     steps = {step.uid: step for step in plan.steps}
     chosen = desired.container
     found: dict[str, list[Resources]] = {}
@@ -208,13 +209,13 @@ def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> 
             common[name] = values[0]
         else:
             plan.refusals.append(
-                f"template=update: the pods would not all have the same for {name}; resize all of them alike, or set it by hand"
+                f"template=update: the pods would have different resources for {name}; give all the same, or set the template by hand"
             )
     return common
 
 
 def _dry_run(steps: list[PodStep], session: Session, minor: int) -> list[str]:
-    """What the API server refuses, its admission included, in its own words."""
+    """The refusals of the API server's dry run, including its admission, in its own words."""
     refused: dict[str, list[str]] = {}
     for step in steps:
         try:
@@ -222,7 +223,7 @@ def _dry_run(steps: list[PodStep], session: Session, minor: int) -> list[str]:
         except ApiError as error:
             refused.setdefault(f"the API refuses it: {error.rule}; {error.way_out}".replace(step.name, "POD"), []).append(step.where)
         except NoApi as error:
-            return [f"the API cannot be asked: {error}"]
+            return [f"the API cannot be reached: {error}"]
     return [f"{some(names)}: {why}" for why, names in refused.items()]
 
 
@@ -234,33 +235,33 @@ def _dry_template(template: Template, session: Session) -> list[str]:
     return []
 
 
-def _show_plan(run: ObjectRun, plan: ResizePlan, aim: _Aim, template: Template | None, there: _There, unsure: list[str]) -> None:
-    count, desired = len(plan.steps), aim.desired
-    if aim.title:
-        show(f"\n{aim.title}")
+def _show_plan(run: ObjectRun, plan: ResizePlan, goal: _Goal, template: Template | None, observed: _Observed, unsure: list[str]) -> None:
+    count, desired = len(plan.steps), goal.desired
+    if goal.title:
+        show(f"\n{goal.title}")
     at_once = f", at most {desired.max_in_flight} at a time" if count > 1 else ""
     show(f"\nPlan of run {run.info.id}: {count} pods are resized in place{at_once}, tried on the API server")
     for number, step in enumerate(plan.steps, 1):
-        show(f"[{number}/{count}] {step.where} on {step.node}: {step.told}")
+        show(f"[{number}/{count}] {step.where} on {step.node}: {step.summary}")
     if count:
         restarts = any(change.restarts for step in plan.steps for change in step.changes.values())
-        same = "the same container, restart count and start time" if not restarts else "a restart of those containers alone that are named"
+        same = "the same container, restart count and start time" if not restarts else "a restart of only the named containers"
         show(
-            f"    will be proven, of each: its containers' own cgroups on the node, status as the spec, {same}; what does not come about "
-            f"within {desired.resize_seconds:g} s is put back, and the run halts"
+            f"    proof for each pod: its containers' own cgroups on the node, a status that equals the spec, {same}; a resize that is not "
+            f"done within {desired.resize_seconds:g} s is reverted, and the run halts"
         )
     if template is not None:
-        show(f"\nThen {template.name}: its template says what the pods have")
+        show(f"\nThen {template.name}: its template gets the pods' resources")
         for name, after in template.after.items():
-            show(f"    {name}: {pod_resources.told(template.before.get(name) or {})} -> {pod_resources.told(after)}")
+            show(f"    {name}: {pod_resources.resources_text(template.before.get(name) or {})} -> {pod_resources.resources_text(after)}")
         show(f"    - {templates.recreates(template.kind, template.item, len(plan.steps) + len(plan.unchanged))}")
         show(
             f"    - waits {template.timeout:g} s for the roll-out, then for the old pods to end; "
-            "one that fails is undone, which re-creates its pods once more"
+            "a failed roll-out is undone, which recreates the pods again"
         )
-    elif there.workload is not None and count and aim.undoes is None:
-        show("\n" + _keeps(there.workload))
-    for note in (*plan.notes, *(f"not known: {one}" for one in unsure)):
+    elif observed.workload is not None and count and goal.undoes is None:
+        show("\n" + _keeps(observed.workload))
+    for note in (*plan.notes, *(f"unknown: {one}" for one in unsure)):
         show(f"\n{note}")
     if not run.steps:
         object_report.show_objects(run, _rest(plan))
@@ -268,8 +269,8 @@ def _show_plan(run: ObjectRun, plan: ResizePlan, aim: _Aim, template: Template |
 
 def _keeps(workload: tuple[str, Object]) -> str:
     return (
-        f"The template of {workload[0]} {pod_resources.where(workload[1])} stays as it is (template=keep): recreated pods get what it says. "
-        "To change it too, which recreates all pods: --data template=update. deploys/resize_drift.py lists who differs."
+        f"The template of {workload[0]} {pod_resources.where(workload[1])} stays as it is (template=keep): recreated pods get its "
+        "resources. To change it too, which recreates all pods: --data template=update. deploys/resize_drift.py lists pods that differ."
     )
 
 
@@ -277,7 +278,7 @@ def _finish(run: ObjectRun, plan: ResizePlan, workload: tuple[str, Object] | Non
     calls = session.calls
     counts = (
         f"{len(plan.steps)} pods in {run.seconds:.0f} s; requests to the API: {calls['dry run']} dry runs, {calls['patch']} changes, "
-        f"{calls['look']} looks at all of them, {calls['plan'] + calls['lease']} others"
+        f"{calls['look']} reads of all of them, {calls['plan'] + calls['lease']} others"
     )
     object_report.show_objects_end(run, _rest(plan), [counts])
     actions = {step.action for step in run.steps if step.outcome == run.success}
@@ -291,5 +292,5 @@ def _finish(run: ObjectRun, plan: ResizePlan, workload: tuple[str, Object] | Non
 
 
 def _rest(plan: ResizePlan) -> list[list[str]]:
-    """The rows of the pods that this run has nothing to do with."""
+    """The rows of the pods that this run does not change."""
     return [[f"pod {name}", "none", "no change", "-", why] for name, why in plan.unchanged]

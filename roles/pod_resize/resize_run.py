@@ -1,4 +1,4 @@
-"""The steps of a run of resizes: each pod's, then the template's, if it is to; and a recorded run, read again."""
+"""The steps of a resize run: each pod, then the template, if it changes too; and reading a recorded run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from roles.pod_resize.engine import Engine
 from roles.pod_resize.plan import PodStep, ResourceChange
 from roles.pod_resize.templates import Template
 
-# Seconds: a template is put back beside a controller that writes the workload's status all the time.
+# Seconds to retry the revert of a template that conflicts with a controller that writes the workload's status all the time.
 CONFLICTS = 30.0
 RESIZE, UPDATE = "resize", "update template"
 
@@ -26,10 +26,10 @@ RESIZE, UPDATE = "resize", "update template"
 def stages(
     engine: Engine, steps: Sequence[PodStep], at_once: int, rolling: RollOuts, template: Template | None
 ) -> list[Stage[ClusterStep]]:
-    """At most `at_once` pods at a time; the template once all of them have it."""
+    """At most `at_once` pods at a time, then the template."""
     pods = [
         ClusterStep(
-            f"pod {step.where}", f"on {step.node}: {step.told}", "", partial(_resized, engine, step), "", action=RESIZE,
+            f"pod {step.where}", f"on {step.node}: {step.summary}", "", partial(_resized, engine, step), "", action=RESIZE,
             about={"path": f"/api/v1/namespaces/{step.namespace}/pods/{step.name}", "uid": step.uid, "node": step.node,
                    "namespace": step.namespace, "pod": step.name},
         )
@@ -39,7 +39,7 @@ def stages(
     if template is not None:
         about = {"path": template.path, "uid": template.uid, "kind": template.kind}
         write = TemplateUpdate(rolling, template).carry_out
-        last.append(ClusterStep(template.name, "its template says what the pods have", "", write, "", action=UPDATE, about=about))
+        last.append(ClusterStep(template.name, "its template gets the pods' resources", "", write, "", action=UPDATE, about=about))
     return [Stage(tuple(pods), at_once), Stage(tuple(last))]
 
 
@@ -54,7 +54,7 @@ def _field(path: tuple[str, ...], before: Mapping[str, Any], after: Mapping[str,
 
 @dataclass
 class TemplateUpdate:
-    """Writes a template and sees its roll-out to the end, or puts it back."""
+    """Writes a template and waits for the end of its roll-out, or reverts it."""
 
     rolling: RollOuts
     template: Template
@@ -77,22 +77,22 @@ class TemplateUpdate:
             except Exception as error:
                 why = str(error) or repr(error)
         show(f"  {why}")
-        show("  putting the template back")
+        show("  reverting the template")
         try:
-            left = self._put_back(template)
+            left = self._revert(template)
         except Foreign as error:
             raise Foreign(f"{why}; {error}") from error
         except Exception as error:
             where = f"-n {template.namespace} {template.kind.lower()}/{template.name.rpartition('/')[2]}"
             raise RevertFailed(
-                f"{why}; and the template was not seen to be put back: {str(error) or repr(error)}; STATE UNKNOWN, look: kubectl get "
-                f"{where} -o yaml; BY HAND, where it has what this run set: kubectl rollout undo {where}"
+                f"{why}; and the revert of the template is not proven: {str(error) or repr(error)}; STATE UNKNOWN, check: kubectl get "
+                f"{where} -o yaml; REPAIR BY HAND, if it has what this run set: kubectl rollout undo {where}"
             ) from error
-        told = f"; {left}" if left else ""
-        raise Undone(f"{why}; put back and rolled out{told}; pods that were resized in place keep what they have")
+        old_pods = f"; {left}" if left else ""
+        raise Undone(f"{why}; reverted and rolled out{old_pods}; pods that were resized in place keep their resources")
 
     def _write(self, template: Template, version: str = "") -> None:
-        """Raises as Session.written, and NotDone."""
+        """Raises the same as Session.written, and NotDone."""
 
         def done(found: Object) -> bool:
             return template.is_of(found) and not template.changed(found)
@@ -101,24 +101,24 @@ class TemplateUpdate:
         if why := template.changed(found):
             raise NotDone(why)
 
-    def _put_back(self, template: Template) -> str:
-        """What a roll-out to what was before left behind. Only what this run wrote is written over, and that very version of it. Raises
-        Foreign, NotDone, ApiError, NoApi."""
+    def _revert(self, template: Template) -> str:
+        """Set the old template and roll it out; returns the old pods that are left. This overwrites only what this run wrote, and only in
+        the version that was read. Raises Foreign, NotDone, ApiError, NoApi."""
         back = template.back()
         deadline = Deadline(CONFLICTS)
         while True:
             there = self.session.fetch(template.path)
             if there is None or not template.is_of(there):
-                raise Foreign("it was deleted meanwhile, so nothing is put back")
+                raise Foreign("it was deleted meanwhile, so there is nothing to revert")
             if not back.changed(there):
                 break
             if why := template.changed(there):
-                raise Foreign(f"{why}: it is left as they have it")
+                raise Foreign(f"{why}: left as it is now")
             try:
                 self._write(back, str(there["metadata"].get("resourceVersion") or ""))
                 break
             except Conflict:
-                # Its controller writes its status meanwhile; somebody else may have written its template.
+                # Its controller wrote its status meanwhile, or someone else wrote its template.
                 if deadline.over:
                     raise
             deadline.pause(LOOK_AGAIN)
@@ -137,7 +137,7 @@ class TemplateUpdate:
         ]
         wrong = [pod_resources.where(pod) for pod in pods if not template.is_new(pod)]
         if wrong:
-            raise NotDone(f"it is rolled out, and {', '.join(wrong)} have other resources than it says: an admission webhook changes them")
+            raise NotDone(f"it is rolled out, but the resources of {', '.join(wrong)} differ from it: an admission webhook changes them")
         return f"rolled out; its {len(pods)} pods have it, read back{'; ' if left else ''}{left}"
 
 
@@ -146,8 +146,8 @@ class TemplateUpdate:
 
 @dataclass(frozen=True)
 class ResizeRecord:
-    """A run as its record has it. `about`: namespace, labels, workload, at_once and timeouts; `template` as it was changed, or None;
-    `outcomes` how its pods ended, by UID, as far as that was written."""
+    """A recorded run. `about`: namespace, labels, workload and pace; `template`: its change, or None; `outcomes`: how its pods ended, by
+    UID, as far as recorded."""
 
     steps: tuple[PodStep, ...]
     about: Mapping[str, Any]
@@ -156,7 +156,7 @@ class ResizeRecord:
 
 
 def recorded(record: ObjectsRecord) -> ResizeRecord:
-    """Raises ValueError where a line of it lacks something."""
+    """The recorded run. Raises ValueError if a line of the record is incomplete."""
     try:
         pods = [one for one in record.objects if one.action == RESIZE]
         steps = tuple(_step(one) for one in pods)
@@ -175,5 +175,5 @@ def _step(one: ChangedObject) -> PodStep:
 
 
 def of_template(changed: ChangedObject, side: str) -> dict[str, pod_resources.Resources]:
-    """What a recorded change of a template had, by container: `side` is before or after."""
+    """The resources in a recorded change of a template, by container: `side` is before or after."""
     return {field.path[4]: dict(getattr(field, side)) for field in changed.fields}

@@ -1,4 +1,4 @@
-"""The pods' template of a workload: what it would be, and what it re-creates. Pure."""
+"""The pod template of a workload: its change, and the pods that this recreates. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 @dataclass(frozen=True)
 class Template:
     """A change of a workload's template: CPU and memory of its containers before and after. `item` is the workload as it was read;
-    `timeout` in seconds for its roll-out."""
+    `timeout`: that of its roll-out in seconds."""
 
     kind: str
     item: Object
@@ -39,12 +39,12 @@ class Template:
         return replace(self, before=self.after, after=self.before)
 
     def is_of(self, found: Object) -> bool:
-        """It is that very workload."""
+        """True if this is the same workload, not a recreated one."""
         return str(found["metadata"].get("uid", "")) == self.uid
 
     def patch(self, version: str = "") -> dict[str, Any]:
-        """By strategic merge, and as an update: a server-side apply by the same manager would take out fields that others of its deploys
-        set. The UID is a precondition, and the resourceVersion `version`, where given."""
+        """A strategic merge patch: a server-side apply by the same manager would remove fields that other deploys of daytwo set. The UID is
+        a precondition, and so is the resourceVersion `version`, if given."""
         entries = []
         for name, after in self.after.items():
             before = self.before.get(name) or {}
@@ -60,13 +60,13 @@ class Template:
         return {"metadata": preconditions, "spec": {"template": {"spec": {"containers": entries}}}}
 
     def changed(self, found: Object) -> str:
-        """Why the template is not what was written; "" where it is."""
+        """Why the template is no longer as written; "" if it is."""
         other = [
             f"{name}: {one}"
             for name, wanted in self.after.items()
             for one in pod_resources.differences(of(found).get(name) or {}, wanted)
         ]  # fmt: skip
-        return f"its template was changed by somebody else meanwhile: {', '.join(other)}" if other else ""
+        return f"someone else changed its template meanwhile: {', '.join(other)}" if other else ""
 
     def is_new(self, pod: Object) -> bool:
         return all(
@@ -76,20 +76,20 @@ class Template:
 
 
 def of(item: Object) -> dict[str, dict[str, dict[str, str]]]:
-    """CPU and memory of the containers of a workload's template."""
+    """CPU and memory of the containers in a workload's template."""
     spec = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
     return {str(one.get("name")): pod_resources.of(one) for one in spec.get("containers") or ()}
 
 
 def defaulted(resources: Resources) -> dict[str, dict[str, str]]:
-    """As a pod gets it: a request that is not set is the limit (pkg/apis/core/v1/defaults.go: SetDefaults_Pod)."""
+    """The resources that a pod gets: an unset request defaults to the limit (pkg/apis/core/v1/defaults.go: SetDefaults_Pod)."""
     limits = dict(resources.get("limits") or {})
     requests = {**limits, **(resources.get("requests") or {})}
     return {kind: values for kind, values in (("requests", requests), ("limits", limits)) if values}
 
 
 def update(kind: str, item: Object, path: str, wanted: Mapping[str, Resources], timeout: float) -> Template | None:
-    """The change that makes the template say what the pods have; None where it does already."""
+    """The change that gives the template the pods' resources; None if it has them already."""
     there = of(item)
     before = {name: there.get(name) or {} for name in wanted}
     if all(pod_resources.alike(defaulted(before[name]), defaulted(resources)) for name, resources in wanted.items()):
@@ -98,17 +98,17 @@ def update(kind: str, item: Object, path: str, wanted: Mapping[str, Resources], 
 
 
 def recreates(kind: str, item: Object, count: int) -> str:
-    return f"re-creates all its pods, {count} of them ({workload_rollout.how_it_rolls(kind, item)}): a new template recreates pods"
+    return f"recreates all its pods, {count} of them ({workload_rollout.how_it_rolls(kind, item)})"
 
 
 def changed_since(item: Object, before: Mapping[str, Resources], after: Mapping[str, Resources]) -> str | None:
-    """Why setting a template back would undo somebody else's change; None where it has what a run set, or what was there before it."""
+    """Why restoring a template would overwrite someone else's change; None if it has what a run set, or what it had before that run."""
     there = of(item)
     other = [
-        f"{name}: {pod_resources.told(there.get(name) or {})}"
+        f"{name}: {pod_resources.resources_text(there.get(name) or {})}"
         for name in before
         if not any(pod_resources.alike(there.get(name) or {}, known.get(name) or {}) for known in (before, after))
     ]
     if not other:
         return None
-    return f"its template was changed since by somebody else ({', '.join(other)}); set it by hand, or undo the later change first"
+    return f"someone else changed its template since ({', '.join(other)}); set it by hand, or undo the later change first"

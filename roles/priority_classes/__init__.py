@@ -1,4 +1,4 @@
-"""PriorityClasses, and the workloads that have one: planned by the API server's dry run, applied server-side, read back."""
+"""PriorityClasses, and the workloads that use them: planned with the API server's dry run, applied server-side, read back."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from roles.priority_classes.model import DesiredClasses, read_classes
 from roles.priority_classes.plan import Action, plan_classes
 from roles.priority_classes.write import Writer, read_live
 
-#: As records name the runs that this undoes.
+#: The name in the records of runs that this package undoes.
 CAPABILITY = "priority_classes"
 
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredClasses]:
     if not fleet.targets:
-        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
+        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
     options = read_options(fleet.targets)
     try:
         desired = read_classes([(remote.name, remote.data) for remote in fleet.inventory])
@@ -51,10 +51,10 @@ def _read(fleet: Fleet) -> tuple[Options, DesiredClasses]:
 
 @deploying("Priority classes", _read, all_reachable=True, of_cluster=True)
 def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Turns:
-    """Make the cluster's PriorityClasses as the inventory's data has them, and give workloads theirs.
+    """Apply the PriorityClasses in the inventory's data, and assign them to workloads.
 
     Data keys: priority_classes, workloads, replace, prune, force, only, rollout_timeout, kubeconfig, and take_over
-    (roles/engine/rollout/options.py). Raises DeployError, before anything is written, where the plan is refused.
+    (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
     """
     return Turns.of(_prepare(fleet, *asked), fleet, "priority classes", "apply, and read back")
 
@@ -72,15 +72,16 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectR
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
-    """The run that undoes a run of this deploy, at its pace; shown. Raises DeployError where somebody else has changed the same since."""
+    """Plan and show the run that undoes a run of this deploy, with its time limits. Raises DeployError if someone else has changed the same
+    fields since."""
     api = _session(fleet, consents.kubeconfig)
-    asked = record.about.get("rollout_timeout")
-    seconds = unless_set(asked or DesiredClasses.model_fields["rollout_timeout"].default, asked is not None)
+    timeout = record.about.get("rollout_timeout")
+    seconds = unless_set(timeout or DesiredClasses.model_fields["rollout_timeout"].default, timeout is not None)
     plan = way_back.plan_way_back(record, _live(api), force=consents.force, rollout_seconds=seconds)
     bridge.stop(plan.refusals)
     plan.actions = dry_run(plan.actions, api, partial(_shown, force=consents.force))
     writer = Writer(api, force=consents.force, rollout_timeout=seconds)
-    run = _run(fleet, options, plan, writer, {"undo": record.run}, asked, record.change)
+    run = _run(fleet, options, plan, writer, {"undo": record.run}, timeout, record.change)
     show(f"\nUndoing run {record.run}")
     show_plan(run, plan)
     return run
@@ -130,12 +131,12 @@ def _shown(action: Action, api: Api, *, force: bool) -> str:
     if action.manifest is None:
         return api_object.diff(action.before, None, name)
     if action.what == "replace":
-        # What is there cannot be applied to: this is a new object, and only its deletion could be tried.
+        # An apply on the existing class would be refused: only the deletion can have a dry run.
         return api_object.diff(action.before, action.manifest, name)
-    made = api.apply(action.path, action.first or action.manifest, force=force, dry_run=True)
+    after = api.apply(action.path, action.first or action.manifest, force=force, dry_run=True)
     if action.first is not None:
-        made["globalDefault"] = True
-    return api_object.diff(action.before, made, name)
+        after["globalDefault"] = True
+    return api_object.diff(action.before, after, name)
 
 
 __all__ = [

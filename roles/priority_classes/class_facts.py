@@ -1,4 +1,4 @@
-"""The cluster's PriorityClasses, and who uses them. Pure, from the API's raw JSON."""
+"""The cluster's PriorityClasses, and the objects that use them. Pure, from the API's raw JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from roles.priority_classes.model import PREEMPTS
 
 @dataclass(frozen=True)
 class Usage:
-    """Who uses a class: workloads and pods as `Kind namespace/name`, and old revisions of Deployments that a roll-back would need."""
+    """The users of a class: workloads as `Kind namespace/name`, pods as `namespace/name`, and old revisions of Deployments that a roll-back
+    would use."""
 
     workloads: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
@@ -35,15 +36,15 @@ class Usage:
 
 @dataclass(frozen=True)
 class LiveClasses(Live):
-    """With the PriorityClasses by name."""
+    """The observed objects, with the PriorityClasses by name."""
 
     classes: Mapping[str, Object] = field(default_factory=dict)
 
     def users(self, name: str, leaving: Collection[str] = ()) -> Usage:
-        """Who names the class `name`, without what is over or being deleted; `leaving` are UIDs of workloads that are about to get
-        another one.
+        """The objects that name the class `name`, without finished objects and pods that are being deleted; `leaving` are UIDs of workloads
+        that get another class in this run.
 
-        A class is read when a pod is made, and never again (plugin/pkg/admission/priority): a pod that is ending does not need it.
+        The API server reads a class only when a pod is created (plugin/pkg/admission/priority): a pod that is ending does not need it.
         """
         workloads, old = [], []
         for kind in COLLECTIONS:
@@ -54,11 +55,11 @@ class LiveClasses(Live):
                     continue
                 if kind == "Job" and _finished(item):
                     continue
-                told = f"{kind} {'/'.join(where(item))}"
+                text = f"{kind} {'/'.join(where(item))}"
                 if kind == "ReplicaSet" and controller(item) and not replicas(kind, item):
-                    old.append(told)
+                    old.append(text)
                 elif not controller(item):
-                    workloads.append(told)
+                    workloads.append(text)
         pods = [
             "/".join(where(pod))
             for pod in self.of("Pod")
@@ -73,7 +74,7 @@ def _finished(job: Object) -> bool:
 
 
 def value_of(item: Object) -> int:
-    # The API leaves a zero out in old versions.
+    # Old versions of the API omit a zero.
     return int(item.get("value") or 0)
 
 
@@ -86,11 +87,10 @@ def is_default(item: Object) -> bool:
 
 
 def is_ours(item: Object) -> bool:
-    """daytwo made this class: it applied `value`, and nobody else has ever set it.
+    """daytwo created this class: it applied `value`, and no other manager owns that field.
 
-    Told by metadata.managedFields and by no label: the API server itself writes those for each request, a label is copied with the
-    object and is set by other tools too. Whoever creates a class sets its `value`, which cannot change; so its one owner is the maker,
-    and a class of others that daytwo only describes keeps them as an owner beside. Where managedFields were stripped (a restored
-    backup), nothing counts as ours.
+    This reads metadata.managedFields and no label: the API server writes managedFields for each request, but a label is copied with the
+    object, and other tools set labels too. The creator of a class sets its `value`, which cannot change; so a class of others, of which
+    daytwo applies other fields, keeps them as owners of `value`. If managedFields were removed (a restored backup), no class is ours.
     """
     return managers(item, "f:value") == [FIELD_MANAGER]

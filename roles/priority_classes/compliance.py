@@ -1,4 +1,4 @@
-"""Pure: the objects that are wanted, held against the cluster's."""
+"""Compares the desired objects with those of the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from roles.priority_classes.model import PREEMPTS, PriorityClass, Workload
 
 @dataclass(frozen=True)
 class UnmetClass:
-    """A PriorityClass that is not as declared. `fields`: those that differ, none where there is no such class; `value`: the number that
-    it has."""
+    """A PriorityClass that differs from the data. `fields`: those that differ, empty if the class does not exist; `value`: its current
+    number."""
 
     wanted: PriorityClass
     fields: tuple[str, ...] = ()
@@ -21,26 +21,26 @@ class UnmetClass:
 
     def __str__(self) -> str:
         if not self.fields:
-            return f"{self.wanted.name}: there is none"
+            return f"{self.wanted.name}: does not exist"
         value = f" (it is {self.value}, wanted {self.wanted.value})" if "value" in self.fields else ""
         return f"{self.wanted.name}: {', '.join(self.fields)} {'differs' if len(self.fields) == 1 else 'differ'}{value}"
 
 
 @dataclass(frozen=True)
 class UnmetWorkload:
-    """A workload that does not have its class. `has`: the one that it has ("": none); None where there is no such workload."""
+    """A workload that does not have the wanted class. `has`: its class now ("": none); None if the workload does not exist."""
 
     wanted: Workload
     has: str | None
 
     def __str__(self) -> str:
         if self.has is None:
-            return f"{self.wanted.key}: there is none"
+            return f"{self.wanted.key}: does not exist"
         return f"{self.wanted.key}: its class is {self.has or 'none'}, wanted {self.wanted.priority_class}"
 
 
 def unmet_class(item: PriorityClass, found: Object | None) -> UnmetClass | None:
-    """What the cluster has otherwise; None where it is as wanted."""
+    """How the class differs from the data; None if it does not."""
     if found is None:
         return UnmetClass(item)
     differ = _differences(item, found)
@@ -48,14 +48,14 @@ def unmet_class(item: PriorityClass, found: Object | None) -> UnmetClass | None:
 
 
 def unmet_workload(item: Workload, live: LiveClasses) -> UnmetWorkload | None:
-    """What the cluster has otherwise; None where it is as wanted."""
+    """How the workload differs from the data; None if it does not."""
     found = live.find(item.kind, item.namespace, item.name)
     has = None if found is None else api_object.class_of(item.kind, found)
     return None if has == item.priority_class else UnmetWorkload(item, has)
 
 
 def _differences(item: PriorityClass, found: Object) -> list[str]:
-    """The fields in which a class differs from what is wanted, those that daytwo set before and that are wanted no more included."""
+    """The fields in which a class differs from the data, including fields that daytwo set before and that are no longer in the data."""
     changed = []
     if class_facts.value_of(found) != item.value:
         changed.append("value")
@@ -68,22 +68,22 @@ def _differences(item: PriorityClass, found: Object) -> list[str]:
     if default_after(item, found) != class_facts.is_default(found):
         changed.append("globalDefault")
     for key, wanted in (("labels", item.labels), ("annotations", item.annotations)):
-        there = found["metadata"].get(key) or {}
-        gone = [name for name in there if name not in wanted and api_object.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}")]
-        if gone or any(there.get(name) != value for name, value in wanted.items()):
+        now = found["metadata"].get(key) or {}
+        dropped = [name for name in now if name not in wanted and api_object.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}")]
+        if dropped or any(now.get(name) != value for name, value in wanted.items()):
             changed.append(key)
     return changed
 
 
 def wanted_policy(item: PriorityClass, found: Object) -> str:
-    """What preemptionPolicy comes to by an apply: left out of the data it goes back to the default where daytwo alone had set it."""
+    """The preemptionPolicy after an apply: if the data does not set it, it returns to the default if only daytwo had set it."""
     if item.preemption_policy is not None:
         return item.preemption_policy
     return PREEMPTS if api_object.only_ours(found, "f:preemptionPolicy") else class_facts.policy_of(found)
 
 
 def immutable(item: PriorityClass, found: Object) -> list[str]:
-    """The changes of a class that the API does not allow (ValidatePriorityClassUpdate)."""
+    """The required changes that the API does not allow (ValidatePriorityClassUpdate)."""
     changes = []
     if class_facts.value_of(found) != item.value:
         changes.append(f"value is {class_facts.value_of(found)} and cannot become {item.value}")
@@ -97,5 +97,5 @@ def default_after(item: PriorityClass, found: Object | None) -> bool:
     if item.global_default is not None:
         return item.global_default
     if found is not None and immutable(item, found):
-        return False  # recreated from the data alone
+        return False  # it is recreated from the data only
     return found is not None and class_facts.is_default(found) and not api_object.only_ours(found, "f:globalDefault")

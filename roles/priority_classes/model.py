@@ -1,4 +1,4 @@
-"""What an operator wants of the cluster's objects: PriorityClasses, and workloads that have one. Typed, each rule with its way out."""
+"""The desired PriorityClasses, and the workloads that use them. Typed; each error has a way out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CLASSES_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 def _class_name(name: str) -> str:
     if name.startswith(SYSTEM_PREFIX):
-        raise ValueError(f"names that begin with {SYSTEM_PREFIX!r} are Kubernetes' own; choose another name")
+        raise ValueError(f"names that begin with {SYSTEM_PREFIX!r} are reserved for Kubernetes; choose another name")
     if not is_subdomain(name):
         raise ValueError(not_a_subdomain(name))
     return name
@@ -48,9 +48,9 @@ def _class_name(name: str) -> str:
 def _value(value: int) -> int:
     low, high = INT32
     if not low <= value <= high:
-        raise ValueError(f"value {value} is no 32-bit number; it goes from {low} to {USER_MAXIMUM}")
+        raise ValueError(f"value {value} is not a 32-bit number; allowed are {low} to {USER_MAXIMUM}")
     if value > USER_MAXIMUM:
-        raise ValueError(f"value {value} is above {USER_MAXIMUM}, and what is above is for Kubernetes' own classes; choose a lower one")
+        raise ValueError(f"value {value} is above {USER_MAXIMUM}; higher values are reserved for Kubernetes; choose a lower one")
     return value
 
 
@@ -66,14 +66,14 @@ def _annotations(annotations: dict[str, str]) -> dict[str, str]:
     problems = [problem for key in annotations if (problem := key_problem(key.lower()))]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > ANNOTATIONS_SIZE:
-        problems.append(f"they are {size} bytes together, and {ANNOTATIONS_SIZE} is the most")
+        problems.append(f"together they have {size} bytes, and at most {ANNOTATIONS_SIZE} are allowed; shorten them")
     if problems:
         raise ValueError("; ".join(f"annotations: {problem}" for problem in problems))
     return annotations
 
 
 class PriorityClass(BaseModel):
-    """One PriorityClass as it should be (scheduling.k8s.io/v1). What is None is left to the API server, or to whoever set it.
+    """One desired PriorityClass (scheduling.k8s.io/v1). None: left to the API server, or to the manager that set the field.
 
     The rules: pkg/apis/scheduling/validation/validation.go.
     """
@@ -93,7 +93,7 @@ class PriorityClass(BaseModel):
         return f"{CLASSES_PATH}/{self.name}"
 
     def manifest(self) -> dict[str, Any]:
-        """What is applied: the fields of the data, and no other."""
+        """The manifest to apply: only the fields in the data."""
         metadata: dict[str, Any] = {"name": self.name}
         if self.labels:
             metadata["labels"] = dict(self.labels)
@@ -111,7 +111,7 @@ class PriorityClass(BaseModel):
 
 
 class Workload(BaseModel):
-    """A Deployment, StatefulSet or DaemonSet and the class that its pods should have. A class of Kubernetes' own is allowed."""
+    """A Deployment, StatefulSet or DaemonSet and the class that its pods should have. Kubernetes' own classes are allowed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -122,7 +122,7 @@ class Workload(BaseModel):
 
     @property
     def key(self) -> str:
-        """As in the data, with the kind in its plain form: `namespace/deployment/name`."""
+        """The key in the data, with the normalised kind: `namespace/deployment/name`."""
         return f"{self.namespace}/{self.kind.lower()}/{self.name}"
 
     @property
@@ -131,7 +131,7 @@ class Workload(BaseModel):
 
 
 def _named(value: Any, what: str) -> Any:
-    """The entries of a list as they are; of a mapping, and of text such as `a=1,b=2`, as pairs."""
+    """The entries of a list unchanged; those of a mapping, or of text such as `a=1,b=2`, as pairs."""
     if isinstance(value, str):
         pairs = []
         for item in (item.strip() for item in value.split(",")):
@@ -145,11 +145,11 @@ def _named(value: Any, what: str) -> Any:
         return list(value.items())
     if isinstance(value, list | tuple):
         return list(value)
-    raise ValueError(f"{value!r} is neither a mapping nor a list, nor text such as NAME={what},NAME={what}")
+    raise ValueError(f"{value!r} is not a mapping, a list, or text such as NAME={what},NAME={what}")
 
 
 def _respelled(entry: Mapping[Any, Any]) -> dict[str, Any]:
-    """Kubernetes' spellings and Python's are both taken."""
+    """The entry with Python's field names; Kubernetes' spellings are accepted too."""
     twice = [key for key, other in _SPELLINGS.items() if key in entry and other in entry]
     if twice:
         raise ValueError(f"{twice[0]} and {_SPELLINGS[twice[0]]} are the same field; write one of them")
@@ -163,17 +163,17 @@ def _classes(value: Any) -> Any:
             name, fields = entry
             if isinstance(value, str):
                 if not re.fullmatch(r"[+-]?\d+", fields):
-                    raise ValueError(f"{name}={fields}: the value is no whole number")
+                    raise ValueError(f"{name}={fields}: the value is not a whole number")
                 fields = int(fields)
             if not isinstance(fields, Mapping):
                 fields = {"value": fields}
             if "name" in fields and fields["name"] != name:
-                raise ValueError(f"{name}: its name is {fields['name']!r} inside; write one of them")
+                raise ValueError(f"{name}: its field name is {fields['name']!r}; use one name")
             entries.append({**_respelled(fields), "name": name})
         elif isinstance(entry, Mapping):
             entries.append(_respelled(entry))
         else:
-            raise ValueError(f"{entry!r} is no mapping with a name and a value")
+            raise ValueError(f"{entry!r} is not a mapping with a name and a value")
     return tuple(entries)
 
 
@@ -189,27 +189,27 @@ def _workloads(value: Any) -> Any:
         elif isinstance(entry, Mapping):
             entries.append(_respelled(entry))
         else:
-            raise ValueError(f"{entry!r} is no mapping with namespace, kind, name and priority_class")
+            raise ValueError(f"{entry!r} is not a mapping with namespace, kind, name and priority_class")
     return tuple(entries)
 
 
 def _unique_classes(classes: tuple[PriorityClass, ...] | None) -> tuple[PriorityClass, ...] | None:
-    problems = [f"{name} is there {count} times; keep one" for name, count in _twice(item.name for item in classes or ())]
+    problems = [f"{name} is given {count} times; keep one" for name, count in _repeated(item.name for item in classes or ())]
     defaults = [item.name for item in classes or () if item.global_default]
     if len(defaults) > 1:
-        problems.append(f"{' and '.join(defaults)} both have globalDefault, and a cluster has one; keep it on one of them")
+        problems.append(f"{' and '.join(defaults)} both have globalDefault, but a cluster has only one; keep it on one of them")
     if problems:
         raise ValueError("; ".join(problems))
     return classes
 
 
 def _unique_workloads(workloads: tuple[Workload, ...]) -> tuple[Workload, ...]:
-    if problems := [f"{key} is there {count} times; keep one" for key, count in _twice(item.key for item in workloads)]:
+    if problems := [f"{key} is given {count} times; keep one" for key, count in _repeated(item.key for item in workloads)]:
         raise ValueError("; ".join(problems))
     return workloads
 
 
-def _twice(names: Iterable[str]) -> list[tuple[str, int]]:
+def _repeated(names: Iterable[str]) -> list[tuple[str, int]]:
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -219,10 +219,10 @@ def _twice(names: Iterable[str]) -> list[tuple[str, int]]:
 class DesiredClasses(BaseModel):
     """The data keys of deploys/priority_classes.py.
 
-    `priority_classes`: None where the data has none (nothing counts as dropped then); empty: all were dropped. `replace`: an
-    immutable field is changed by delete and create. `prune`: classes that daytwo made and that were dropped are removed. `force`:
-    fields of other managers are taken over. `only`: names of classes and workloads of the data. `rollout_timeout` in seconds.
-    `kubeconfig`: a file of the operator's, instead of the control plane's own.
+    `priority_classes`: None if the data has none (then no class counts as dropped); empty: all were dropped. `replace`: delete and
+    recreate a class to change an immutable field. `prune`: remove dropped classes that daytwo created. `force`: take over fields of other
+    managers. `only`: names of classes and workloads of the data. `rollout_timeout` in seconds. `kubeconfig`: a file on the operator's
+    machine, instead of the control plane's own.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -251,13 +251,13 @@ class DesiredClasses(BaseModel):
     ] = ()
     replace: Annotated[
         Boolean,
-        Field(description="consent: a class whose value or preemptionPolicy changes is deleted and made anew", examples=[True]),
+        Field(description="consent: delete and recreate a class whose value or preemptionPolicy changes", examples=[True]),
     ] = False
     prune: Annotated[
         Boolean,
-        Field(description="consent: classes that daytwo made and that were dropped from the data are removed", examples=[True]),
+        Field(description="consent: remove classes that daytwo created and that are no longer in the data", examples=[True]),
     ] = False
-    force: Annotated[Boolean, Field(description="consent: fields of other managers are taken over", examples=[True])] = False
+    force: Annotated[Boolean, Field(description="consent: take over fields of other managers", examples=[True])] = False
     only: Annotated[
         Names, Field(description="only these classes and workloads of the data", examples=[["web"], "web,shop/deployment/web"])
     ] = None
@@ -275,12 +275,12 @@ class DesiredClasses(BaseModel):
 
     @property
     def rollout_seconds(self) -> float:
-        """How long each roll-out is waited for."""
+        """The time limit of each roll-out in seconds."""
         return unless_set(self.rollout_timeout, "rollout_timeout" in self.model_fields_set)
 
     @property
     def classes(self) -> tuple[PriorityClass, ...]:
-        """Those that this run is about."""
+        """The classes that this run applies."""
         return tuple(item for item in self.priority_classes or () if self.only is None or item.name in self.only)
 
     @property
@@ -291,22 +291,22 @@ class DesiredClasses(BaseModel):
         return self.only is None or key in map(workload_key, self.only)
 
     def drops(self, name: str) -> bool:
-        """The class `name` was dropped from the data, and this run is about it."""
+        """True if the class `name` was dropped from the data, and this run includes it."""
         if self.priority_classes is None or any(item.name == name for item in self.priority_classes):
             return False
         return self.only is None or name in self.only
 
 
 def workload_key(text: str) -> str:
-    """`ns/deploy/name` as Workload.key has it; any other text as it is."""
+    """`ns/deploy/name` in the form of Workload.key; any other text unchanged."""
     parts = text.split("/")
     return f"{parts[0]}/{KINDS.get(parts[1].lower(), parts[1]).lower()}/{parts[2]}" if len(parts) == 3 else text
 
 
 def read_classes(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredClasses | None:
-    """What is wanted, from the inventory data of all hosts: (name, data by key). None where no host has any of it.
+    """The desired state, from the inventory data of all hosts: (name, data by key). None if no host has any.
 
-    Raises Refusal with every problem: the objects are the cluster's, so hosts that say something must say the same.
+    Raises Refusal with all problems: the objects belong to the cluster, so all hosts that have a key must have the same value.
     """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -319,7 +319,7 @@ def read_classes(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredCl
             if key not in values:
                 values[key], origin[key] = value, host
             elif values[key] != value and not any(problem.startswith(f"{key} ") for problem in problems):
-                problems.append(f"{key} is not the same on {host} and on {origin[key]}; it is the cluster's: set it in group_data/all.py")
+                problems.append(f"{key} differs between {host} and {origin[key]}, but belongs to the cluster; set it in group_data/all.py")
     if not {"priority_classes", "workloads"} & set(values):
         return None
     where = next(iter(origin.values()))
@@ -336,7 +336,7 @@ _SHOWN = {value: key for key, value in _SPELLINGS.items()}
 
 
 def _sentence(item: Any, values: Mapping[str, Any]) -> str:
-    """One problem in the words of the data: which entry, which field, the rule, what to write."""
+    """One problem, in terms of the data: entry, field, value, rule, way out."""
     key, *rest = [str(part) for part in item["loc"]]
     place = key
     if rest and rest[0].isdigit():
@@ -353,17 +353,17 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
                 f"{place}: unknown field {field!r}{meant(field, [*known, *_FIELDS[key].model_fields]) or ','} fields are {', '.join(known)}"
             )
         case "missing":
-            return f"{place}: {shown} is missing; give one"
+            return f"{place}: {shown} is missing; set it"
         case "int_type":
-            return f"{place}: {inside} is {item['input']!r}, and it must be a whole number, without quotes"
+            return f"{place}: {inside} is {item['input']!r}, but must be a whole number, without quotes"
         case "bool_type":
-            return f"{place}: {inside} is {item['input']!r}, and it must be true or false, without quotes"
+            return f"{place}: {inside} is {item['input']!r}, but must be true or false, without quotes"
         case "string_type":
-            return f"{place}: {inside} is {item['input']!r}, and it must be text: put it in quotes"
+            return f"{place}: {inside} is {item['input']!r}, but must be text; put it in quotes"
         case "literal_error":
             near = meant(str(item["input"]), (PREEMPTS, NEVER))
-            return f"{place}: {inside} is {item['input']!r}{near or ','} it is {PREEMPTS} or {NEVER}"
-    return f"{': '.join(part for part in (place, inside) if part)}: {item['msg']}, and {item['input']!r} was given"
+            return f"{place}: {inside} is {item['input']!r}, but must be {PREEMPTS} or {NEVER}{near}"
+    return f"{': '.join(part for part in (place, inside) if part)}: {item['msg']}, but the value is {item['input']!r}"
 
 
 def _entry_name(key: str, value: Any, number: int) -> str:

@@ -1,4 +1,4 @@
-"""From what is wanted and what the cluster has to what is to be done, refused, or only told. Pure."""
+"""The plan: from the desired and the observed state to actions, refusals and notes. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _API_VERSIONS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet":
 
 @dataclass(frozen=True)
 class Action:
-    """One write. `before` is the object as it was read (None: there is none), `manifest` what is applied (None: it is removed);
-    `notes` say what will be felt. `shown` is the diff by the API server's dry run, where there was one.
+    """One write. `before` is the object as it was read (None: it does not exist), `manifest` what to apply (None: remove the object);
+    `notes` are its effects. `shown` is the diff from the API server's dry run, if there was one.
 
-    `first`: the manifest of the dry run, where the real one could only be accepted after an action before it.
+    `first`: the manifest of the dry run, if the API server accepts the real one only after an earlier action.
     """
 
     what: What
@@ -37,7 +37,7 @@ class Action:
 
 
 def plan_classes(desired: DesiredClasses, live: LiveClasses) -> ObjectPlan[Action]:
-    """The plan. What only the API server knows (conflicts of managers, admission) its dry run adds to the refusals later."""
+    """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission)."""
     plan = ObjectPlan[Action]()
     _check_only(desired, live, plan)
     moving = {
@@ -57,11 +57,11 @@ def _check_only(desired: DesiredClasses, live: LiveClasses, plan: ObjectPlan[Act
     if desired.only is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
-    taken = [*(item.name for item in desired.classes), *(item.key for item in desired.chosen_workloads)]
+    chosen = [*(item.name for item in desired.classes), *(item.key for item in desired.chosen_workloads)]
     for name in desired.only:
-        if not (workload_key(name) in taken or (name in live.classes and desired.drops(name))):
+        if not (workload_key(name) in chosen or (name in live.classes and desired.drops(name))):
             plan.refusals.append(
-                f"only: {name!r} is no class and no workload of the data{meant(name, known) or f'; there are {_list(known)}'}"
+                f"only: {name!r} is not a class or workload of the data{meant(name, known) or f'; the data has {_list(known)}'}"
             )
 
 
@@ -83,10 +83,10 @@ def _class(item: PriorityClass, desired: DesiredClasses, live: LiveClasses, plan
         return _replace(item, found, fixed, desired, live, plan, notes)
     unmet = unmet_class(item, found)
     if unmet is None:
-        owner = "" if is_ours(found) else f" (made by {_list(managers(found, 'f:value'))})"
+        owner = "" if is_ours(found) else f" (created by {_list(managers(found, 'f:value'))})"
         plan.unchanged.append((name, f"as wanted{owner}"))
         return None
-    # The resource version: nothing that came after this look is written over unseen.
+    # The resource version: a later change is not overwritten unseen.
     manifest = _with(item.manifest(), resourceVersion=api_object.version(found))
     return Action("update", name, item.path, found, manifest, f"set {_list(unmet.fields)}", notes, item)
 
@@ -94,9 +94,9 @@ def _class(item: PriorityClass, desired: DesiredClasses, live: LiveClasses, plan
 def _default_notes(item: PriorityClass, found: Object | None) -> tuple[str, ...]:
     before, after = found is not None and is_default(found), default_after(item, found)
     if after and not before:
-        return (f"from then on every new pod without a class gets {item.name} ({item.value}); pods that are there keep what they have",)
+        return (f"new pods without a class then get {item.name} ({item.value}); existing pods keep their priority",)
     if before and not after:
-        return ("from then on new pods without a class get the priority 0, or what the next globalDefault is",)
+        return ("new pods without a class then get the priority 0, or that of the next globalDefault",)
     return ()
 
 
@@ -113,14 +113,14 @@ def _replace(
     why = f"{name}: {' and '.join(fixed)}: Kubernetes never changes these in place; it is {usage}"
     if not desired.replace:
         plan.refusals.append(
-            f"{why}; give the new value another name and move the workloads to it (data key workloads), or have it deleted and made anew "
-            "by --data replace=true: running pods then keep the old number"
+            f"{why}; give the new value another name and move the workloads to it (data key workloads), or delete and recreate the class "
+            "with --data replace=true: running pods then keep the old number"
         )
         return None
     if not is_ours(found) and not desired.force:
         plan.refusals.append(
-            f"{name}: replace would delete a class that {_list(managers(found, 'f:value'))} made; "
-            "leave it to that, choose another name, or take it over by --data force=true"
+            f"{name}: replace would delete a class that {_list(managers(found, 'f:value'))} created; "
+            "change it there, choose another name, or take it over with --data force=true"
         )
         return None
     lost = [key for key in ("description", "globalDefault") if found.get(key) and item.manifest().get(key) is None]
@@ -129,15 +129,15 @@ def _replace(
         for key, wanted in (("labels", item.labels), ("annotations", item.annotations))
         if set(found["metadata"].get(key) or {}) - set(wanted)
     ]
-    keeps = f"running pods keep the old number until they are made anew ({value_of(found)}, {policy_of(found)})"
-    told = (
-        "deleted and made anew; in the moment between, pods that name it cannot be created",
+    keeps = f"running pods keep the old number until they are recreated ({value_of(found)}, {policy_of(found)})"
+    effects = (
+        "deleted and recreated; in between, pods that name it cannot be created",
         f"{keeps}: {_list(usage.pods)}" if usage.pods else "no running pod has it",
-        *([f"what the data does not have is lost with the old one: {_list(lost)}"] if lost else []),
-        *([f"its workloads make new pods with the new number: {_list(usage.workloads)}"] if usage.workloads else []),
+        *([f"fields of the old class that the data does not have are lost: {_list(lost)}"] if lost else []),
+        *([f"new pods of its workloads get the new number: {_list(usage.workloads)}"] if usage.workloads else []),
     )
     summary = f"replace it: {' and '.join(fixed)} in place"
-    return Action("replace", name, item.path, found, item.manifest(), summary, (*told, *notes), item)
+    return Action("replace", name, item.path, found, item.manifest(), summary, (*effects, *notes), item)
 
 
 def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
@@ -145,19 +145,19 @@ def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
 
 
 def _one_default(desired: DesiredClasses, live: LiveClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]) -> None:
-    """A second globalDefault is refused here, with the first one's name; the API server does too, but for a race."""
+    """Refuses a second globalDefault, and names the first. The API server refuses it too, except in a race."""
     wanted = {item.name: item for item in desired.classes}
     defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
     others = [name for name, found in sorted(live.classes.items()) if is_default(found) and name not in wanted and name not in removed]
     for name in others if defaults else ():
         found = live.classes[name]
         plan.refusals.append(
-            f"PriorityClass {defaults[0]}: globalDefault, and {name!r} in the cluster is it already (value {value_of(found)}, "
-            f"set by {_list(managers(found, 'f:globalDefault'))}); a cluster has one: take it from {name!r} first "
-            f"(have it in the data with globalDefault false), or leave it out here"
+            f"PriorityClass {defaults[0]}: globalDefault is set on {name!r} in the cluster already (value {value_of(found)}, "
+            f"set by {_list(managers(found, 'f:globalDefault'))}), and a cluster has only one; remove it from {name!r} first "
+            f"(add that class to the data with globalDefault false), or leave it out here"
         )
     if not others and len(defaults) > 1:
-        plan.refusals.append(f"{' and '.join(defaults)} would both be the globalDefault; set globalDefault to false on one of them")
+        plan.refusals.append(f"{' and '.join(defaults)} would both be globalDefault; set globalDefault to false on one of them")
 
 
 # ---- dropped classes
@@ -168,23 +168,25 @@ def _removals(desired: DesiredClasses, live: LiveClasses, moving: Collection[str
     for name, found in sorted(live.classes.items()):
         if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
             continue
-        told = f"PriorityClass {name}"
+        shown = f"PriorityClass {name}"
         if not is_ours(found):
             if desired.only is not None:
-                plan.refusals.append(f"{told}: {_list(managers(found, 'f:value'))} made it, and daytwo removes only what it made")
+                plan.refusals.append(
+                    f"{shown}: {_list(managers(found, 'f:value'))} created it, and daytwo removes only classes that it created"
+                )
             continue
-        # The one that is the default goes before its successor comes, and so before any workload has left it.
+        # A default class is removed before its successor is written, and so before any workload leaves it.
         now, after = live.users(name), live.users(name, () if is_default(found) else moving)
         if not desired.prune:
-            plan.kept.append((told, f"dropped from the data, made by daytwo, {now}; to remove it: --data prune=true"))
+            plan.kept.append((shown, f"dropped from the data, created by daytwo, {now}; to remove it: --data prune=true"))
         elif after.any:
             plan.refusals.append(
-                f"{told}: dropped from the data, and {after}; a class that is used is never removed: give these another class first "
-                "(data key workloads), or put it back into the data"
+                f"{shown}: dropped from the data, but {after}; daytwo never removes a class in use: give these another class first "
+                "(data key workloads), or add it to the data again"
             )
         else:
             removed[name] = Action(
-                "remove", told, f"{CLASSES_PATH}/{name}", found, None, "remove it: no longer in the data",
+                "remove", shown, f"{CLASSES_PATH}/{name}", found, None, "remove it: no longer in the data",
                 removal_notes(found, now),
             )  # fmt: skip
     return removed
@@ -193,11 +195,11 @@ def _removals(desired: DesiredClasses, live: LiveClasses, moving: Collection[str
 def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
     notes = []
     if now.any:
-        notes.append(f"{now}, and these leave it in this run; it is looked at again before it is removed")
+        notes.append(f"{now}; these get another class in this run, and daytwo checks again before it removes this one")
     if now.old_revisions:
-        notes.append(f"old revisions name it and could make no pods any more, should one be rolled back to: {_list(now.old_revisions)}")
+        notes.append(f"old revisions name it, and a roll-back to one of them could no longer create pods: {_list(now.old_revisions)}")
     if is_default(found):
-        notes.append("it is the globalDefault: new pods without a class then get the priority 0, or the next default's")
+        notes.append("it is the globalDefault: new pods without a class then get the priority 0, or that of the next globalDefault")
     return tuple(notes)
 
 
@@ -211,16 +213,16 @@ def _workload(
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:
         there = [str(other["metadata"]["name"]) for other in live.of(item.kind) if other["metadata"].get("namespace") == item.namespace]
-        near = meant(item.name, there) or f"; there are {_list(sorted(there))}"
-        plan.refusals.append(f"{name}: there is none in that namespace{near}")
+        near = meant(item.name, there) or f"; that namespace has {_list(sorted(there))}"
+        plan.refusals.append(f"{name}: it does not exist{near}")
         return None
     wanted = next((other for other in desired.classes if other.name == item.priority_class), None)
     in_cluster = live.classes.get(item.priority_class)
     problems = []
     if item.priority_class in removed or (wanted is None and in_cluster is None):
         known = [*(other.name for other in desired.classes), *(key for key in live.classes if key not in removed)]
-        why = "this run removes it" if item.priority_class in removed else f"there is none{meant(item.priority_class, known)}"
-        problems.append(f"PriorityClass {item.priority_class!r}: {why}; have it in priority_classes, or name one of {_list(sorted(known))}")
+        why = "this run removes it" if item.priority_class in removed else f"it does not exist{meant(item.priority_class, known)}"
+        problems.append(f"PriorityClass {item.priority_class!r}: {why}; add it to priority_classes, or use one of {_list(sorted(known))}")
     current = class_of(item.kind, found)
     if not problems and unmet_workload(item, live) is None:
         plan.unchanged.append((name, f"has {current}"))
@@ -228,7 +230,7 @@ def _workload(
     value = wanted.value if wanted is not None else value_of(in_cluster) if in_cluster is not None else None
     spec = api_object.template(item.kind, found)
     if spec.get("priority") not in (None, value):
-        problems.append(f"its template sets priority {spec['priority']} itself, and the API lets no such pod in; take that out first")
+        problems.append(f"its template sets priority {spec['priority']} itself, and the API refuses such pods; remove that first")
     problems += workload_rollout.not_rollable(item.kind, found)
     if problems:
         plan.refusals += [f"{name}: {problem}" for problem in problems]
@@ -237,29 +239,29 @@ def _workload(
 
 
 def assign(item: Workload, found: Object, live: LiveClasses, becomes: str, rollout_seconds: float) -> Action:
-    """Give a workload its class, or none where `item` has none. `becomes` is that class in words."""
+    """The action that gives a workload its class, or none if `item` has none. `becomes` is that class as text."""
     count, current = api_object.replicas(item.kind, found), class_of(item.kind, found)
     old = live.classes.get(current)
-    was = f"{current} ({value_of(old)})" if old is not None else current or "no class"
+    was = f"{current} ({value_of(old)})" if old is not None else current or "none"
     notes = (
-        f"re-creates its pods, {count} of them ({workload_rollout.how_it_rolls(item.kind, found)})"
+        f"recreates its pods, {count} of them ({workload_rollout.how_it_rolls(item.kind, found)})"
         if count
-        else "it has no pods now; none is re-created",
+        else "it has no pods now, so none is recreated",
         f"waits {rollout_seconds:g} s for the roll-out, then for the old pods to end; "
-        "one that fails is undone, which re-creates its pods once more",
+        "a failed roll-out is undone, which recreates the pods again",
     )
     manifest = assignment(item, found, item.priority_class or None)
     name = f"{item.kind} {item.namespace}/{item.name}"
-    # The API server checks the class only when pods are made: a dry run is as good before the class is there.
+    # The API server checks the class only when pods are created: the dry run works before the class exists.
     return Action("assign", name, item.path, found, manifest, f"class {was} -> {becomes}", notes, None, item)
 
 
 def assignment(item: Workload, found: Object, priority_class: str | None) -> dict[str, Any]:
-    """What is applied to give a workload its class: this one field, and the UID, so that nothing is created in a deleted one's place.
+    """The manifest that gives a workload its class: this one field, and the UID, so that an apply never creates a deleted workload.
 
-    None leaves the field out: it goes where daytwo alone had set it. Server-side apply is the right tool here, where others own the rest
-    of the object: it names the manager that owns this very field, and refuses, and their next apply meets the same. A JSON patch would
-    win silently, and lose silently.
+    None omits the field: the API server removes it if only daytwo had set it. Server-side apply fits here, since others own the rest of the
+    object: if another manager owns this field, the API server refuses and names it, and does the same for their next apply. A JSON patch
+    would overwrite their value silently, and be overwritten silently.
     """
     manifest: dict[str, Any] = {
         "apiVersion": _API_VERSIONS[item.kind],
@@ -272,8 +274,8 @@ def assignment(item: Workload, found: Object, priority_class: str | None) -> dic
 
 
 def ordered(changing: list[Action], assigning: list[Action], removing: list[Action]) -> list[Action]:
-    """The order of a plan's actions. A default makes room before its successor comes; classes come before the workloads that name them,
-    and go after them."""
+    """The order of a plan's actions: the old default before its successor; a class is created before the workloads that name it, and
+    removed after them."""
 
     def frees(action: Action) -> bool:
         return action.before is not None and is_default(action.before)
@@ -294,10 +296,10 @@ def ordered(changing: list[Action], assigning: list[Action], removing: list[Acti
 
 
 def _without_default(action: Action) -> Action:
-    """While the old default is still there, the API server's dry run would refuse the new one."""
+    """The action without globalDefault in its dry run: the API server would refuse it while the old default exists."""
     assert action.manifest is not None
     first = {key: value for key, value in action.manifest.items() if key != "globalDefault"}
     return Action(
         action.what, action.name, action.path, action.before, action.manifest, action.summary,
-        (*action.notes, "its globalDefault is left out of the dry run: the one before it is still there"), action.wanted, None, first,
+        (*action.notes, "the dry run omits its globalDefault, since the old default still exists"), action.wanted, None, first,
     )  # fmt: skip

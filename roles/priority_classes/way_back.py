@@ -1,7 +1,7 @@
-"""The way back of a run on PriorityClasses and workloads, from the fields that its record has. Pure.
+"""The undo of a run on PriorityClasses and workloads, from the fields in its record. Pure.
 
-Only what that run set is set back: a field that somebody else has changed since is refused, unless `force`. What is as before needs
-nothing.
+It restores only what that run set. If someone else has changed a field since, it refuses, unless `force`. Objects that have their old
+values already need no action.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from roles.priority_classes.plan import Action, assign, ordered, removal_notes
 
 
 def plan_way_back(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[Action]:
-    """What undoing a run comes to. `rollout_seconds`: how long each roll-out is waited for."""
+    """The plan that undoes a run. `rollout_seconds`: the time limit of each roll-out."""
     plan, changing, assigning, removing = ObjectPlan[Action](), list[Action](), list[Action](), list[Action]()
     workloads = [one for one in record.objects if one.action == "assign"]
     classes = [one for one in record.objects if one.action != "assign"]
@@ -32,7 +32,7 @@ def plan_way_back(record: ObjectsRecord, live: LiveClasses, *, force: bool, roll
     for one in classes:
         if (found := judged(plan, one, lambda one: _class(one, live, leaving, force))) is not None:
             (removing if found.what == "remove" else changing).append(found)
-    # As for any plan: classes are there before the workloads that name them, and go after them.
+    # As in any plan: create classes before the workloads that name them, and remove them after these.
     plan.actions = ordered(changing, assigning, removing)
     return plan
 
@@ -42,7 +42,7 @@ def _name(one: ChangedObject) -> str:
 
 
 def _foreign(one: ChangedObject, now: Mapping[ObjectPath, Any], found: Object, force: bool) -> None:
-    """Raises NotUndone where somebody else has changed it since."""
+    """Raises NotUndone if someone else has changed it since."""
     refuse_foreign(one.fields, now, partial(fields.owners, found), force)
 
 
@@ -55,22 +55,22 @@ def _class(one: ChangedObject, live: LiveClasses, leaving: Collection[str], forc
     if one.action == "create":
         return _uncreate(one, found, live, leaving, force)
     if one.action == "update" and found is None:
-        return "is gone; there is nothing to put back"
+        return "is gone; there is nothing to restore"
     now = fields.values(found)
     if found is not None and all(now.get(field.path) == field.before for field in one.fields):
-        return "is as it was before already"
+        return "already has the values from before that run"
     if one.action == "update" and found is not None:
         _foreign(one, now, found, force)
-        return _put_back(one, found)
+        return _restore(one, found)
     wanted = fields.as_class(_name(one), {field.path: field.before for field in one.fields if field.before is not None})
     if found is None:
-        return Action("create", one.name, one.path, None, wanted.manifest(), f"create it again, value {wanted.value}", (), wanted)
+        return Action("create", one.name, one.path, None, wanted.manifest(), f"recreate it, value {wanted.value}", (), wanted)
     if one.action == "remove":
-        raise NotUndone("foreign: that run removed it, and somebody has made another one since; look at it, and remove it first")
+        raise NotUndone("foreign: that run removed it, and someone else has created another one since; check it, and remove it first")
     _foreign(one, now, found, force)
     notes = (
-        "deleted and created again; in the moment between, pods that name it cannot be created",
-        f"running pods keep the number that they have ({class_facts.value_of(found)}, {class_facts.policy_of(found)})",
+        "deleted and recreated; in between, pods that name it cannot be created",
+        f"running pods keep their number ({class_facts.value_of(found)}, {class_facts.policy_of(found)})",
     )
     summary = f"replace it: value {class_facts.value_of(found)} -> {wanted.value}"
     return Action("replace", one.name, one.path, found, wanted.manifest(), summary, notes, wanted)
@@ -81,35 +81,37 @@ def _uncreate(one: ChangedObject, found: Object | None, live: LiveClasses, leavi
     if found is None:
         return "is gone already"
     if not class_facts.is_ours(found):
-        makers = ", ".join(api_object.managers(found, "f:value")) or "nobody"
+        owners = ", ".join(api_object.managers(found, "f:value")) or "an unknown manager"
         raise NotUndone(
-            f"foreign: it is owned by {makers} by now, and daytwo removes only what it made; leave it to that, or remove it by hand"
+            f"foreign: it is owned by {owners} now, and daytwo removes only classes that it created; leave it, or remove it by hand"
         )
     _foreign(one, fields.values(found), found, force)
     after = live.users(_name(one), () if class_facts.is_default(found) else leaving)
     if after.any:
         raise NotUndone(
-            f"{after}; a class that is used is never removed: give these another class first, or undo the run that gave them this one"
+            f"{after}; daytwo never removes a class in use: give these another class first, or undo the run that gave them this one"
         )
     return Action("remove", one.name, one.path, found, None, "remove it: that run created it", removal_notes(found, live.users(_name(one))))
 
 
-def _put_back(one: ChangedObject, found: Object) -> Action:
-    """The changed fields as before, and of the others what daytwo owns: what an apply leaves out goes. Raises NotUndone."""
-    said = fields.owned(found) | {("value",): class_facts.value_of(found)}
+def _restore(one: ChangedObject, found: Object) -> Action:
+    """The changed fields as before, and all other fields that daytwo owns: an apply removes fields that it omits. Raises NotUndone."""
+    applied = fields.owned(found) | {("value",): class_facts.value_of(found)}
     for field in one.fields:
-        said.pop(field.path, None)
+        applied.pop(field.path, None)
         if field.before is not None:
-            said[field.path] = field.before
-    wanted = fields.as_class(_name(one), said)
-    # The resource version: nothing that came after this look is written over unseen.
+            applied[field.path] = field.before
+    wanted = fields.as_class(_name(one), applied)
+    # The resource version: a later change is not overwritten unseen.
     manifest = {**wanted.manifest(), "metadata": {**wanted.manifest()["metadata"], "resourceVersion": api_object.version(found)}}
     names = ", ".join(".".join(field.path) for field in one.fields)
-    action = Action("update", one.name, one.path, found, manifest, f"set back {names}", (), wanted)
-    comes = fields.expected(action)
-    if kept := [field.path for field in one.fields if comes.get(field.path) != field.before]:
-        told = "; ".join(f"{'.'.join(path)} is owned by {', '.join(fields.owners(found, path)) or 'nobody'}, too" for path in kept)
-        raise NotUndone(f"{told}, and stays as it is when daytwo leaves it out: set it there")
+    action = Action("update", one.name, one.path, found, manifest, f"restore {names}", (), wanted)
+    result = fields.expected(action)
+    if kept := [field.path for field in one.fields if result.get(field.path) != field.before]:
+        owned = "; ".join(
+            f"{'.'.join(path)} is also owned by {', '.join(fields.owners(found, path)) or 'an unknown manager'}" for path in kept
+        )
+        raise NotUndone(f"{owned}, so it stays if daytwo omits it; set it there")
     return action
 
 
@@ -121,9 +123,9 @@ def _workload(one: ChangedObject, live: LiveClasses, coming: Collection[str], fo
     kind, namespace, name = (str(one.about.get(key)) for key in ("kind", "namespace", "name"))
     found = live.find(kind, namespace, name)
     if found is None:
-        return "is gone; there is nothing to put back"
+        return "is gone; there is nothing to restore"
     if api_object.uid(found) != one.uid:
-        return "is another one by now, made since; it is left as it is"
+        return "was recreated since; it stays as it is"
     (field,) = one.fields
     old, has = str(field.before or ""), api_object.class_of(kind, found)
     if has == old:
@@ -131,14 +133,14 @@ def _workload(one: ChangedObject, live: LiveClasses, coming: Collection[str], fo
     _foreign(one, {CLASS_OF_PODS: has or None}, found, force)
     problems = []
     if old and old not in live.classes and old not in coming:
-        problems.append(f"its class of before, PriorityClass {old}, is gone, and no pod could be made with it; create it first")
+        problems.append(f"its old class, PriorityClass {old}, is gone, so no pod could be created with it; create it first")
     if not old and not api_object.only_ours(found, *(f"f:{part}" for part in CLASS_OF_PODS)):
-        owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "nobody"
-        problems.append(f"it had no class, and the field is owned by {owners}, too, so that daytwo cannot take it out; take it out there")
-    # One that is not well as it is may be so by that very run.
+        owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "an unknown manager"
+        problems.append(f"it had no class, but the field is also owned by {owners}, so daytwo cannot remove it; remove it there")
+    # Health is not required here: that run may be the cause of a bad state.
     if (why := workload_rollout.not_rolling(kind, found)) is not None:
         problems.append(why)
     if problems:
         raise NotUndone("; ".join(problems))
     item = Workload(namespace=namespace, kind=kind, name=name, priority_class=old or has).model_copy(update={"priority_class": old})
-    return assign(item, found, live, old or "no class", rollout_seconds)
+    return assign(item, found, live, old or "none", rollout_seconds)

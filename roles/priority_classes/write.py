@@ -1,4 +1,4 @@
-"""How each change of a PriorityClass, or of a workload's class, is carried out: written, read back and compared, or put back."""
+"""Carries out each change of a PriorityClass, or of a workload's class: writes it, reads it back and compares it, or reverts it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from roles.priority_classes.fields import CLASS_OF_PODS, changed
 from roles.priority_classes.model import CLASSES_PATH, PriorityClass, Workload
 from roles.priority_classes.plan import Action
 
-# Seconds: a deletion with finalizers; a put-back beside a controller that writes the object's status all the time.
+# Seconds: for a deletion with finalizers; for a revert that conflicts with a controller that writes the object's status all the time.
 REMOVAL = 30.0
 CONFLICTS = 30.0
 
@@ -48,20 +48,20 @@ _FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
 
 
 def read_live(api: Api) -> LiveClasses:
-    """All that may name a class. Raises ApiError."""
+    """The classes, and all objects that may name one. Raises ApiError."""
     classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
     return LiveClasses(classes=classes, objects={kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
 
 
 class Writer:
-    """Carries out the actions of one plan. `force`: fields of other managers are taken over; `rollout_timeout` in seconds, as they are."""
+    """Carries out the actions of one plan. `force`: take over fields of other managers; `rollout_timeout` in seconds, never scaled."""
 
     def __init__(self, session: Session, *, force: bool, rollout_timeout: float) -> None:
         self.session = session
         self.rolling = RollOuts(session)
         self._force = force
         self._rollout_timeout = rollout_timeout
-        # What a class that is replaced right now was, as a command; "" while none is.
+        # While a class is being replaced: the command that recreates the old one; else "".
         self._recreate = ""
 
     def steps(self, actions: Sequence[Action]) -> tuple[ClusterStep, ...]:
@@ -69,9 +69,9 @@ class Writer:
 
     def leaving(self) -> str:
         """What a second Ctrl-C leaves behind."""
-        left = "a roll-out that was begun goes on in the cluster, run this again to see to its end"
+        left = "a started roll-out continues in the cluster; run this again to wait for its end"
         return (
-            f"{left}; a class is being replaced, and may be gone; this creates it as it was: {self._recreate}" if self._recreate else left
+            f"{left}; a class is being replaced, and may be gone; this recreates the old one: {self._recreate}" if self._recreate else left
         )
 
     def _step(self, action: Action) -> ClusterStep:
@@ -87,7 +87,7 @@ class Writer:
         try:
             return self._do(action)
         except Unknown as error:
-            raise Unknown(f"STATE UNKNOWN: {error}; look at it: {_look(action)}; the same command, run again, goes on") from error
+            raise Unknown(f"STATE UNKNOWN: {error}; check it: {_look(action)}; the same command, run again, continues") from error
 
     def _do(self, action: Action) -> str:
         match action.what:
@@ -115,32 +115,32 @@ class Writer:
         """Read the class back and compare. Raises NotDone."""
         found = self.session.fetch(path)
         if found is None:
-            raise NotDone("it was applied, and is not there when read back: somebody else deletes it")
+            raise NotDone("it was applied, but does not exist when read back: someone else deletes it")
         wrong = unmet_class(wanted, found)
         if wrong:
-            others = ", ".join(wrong.fields)
-            raise NotDone(f"it was applied, and {others} is another when read back: a webhook or another manager changes it")
+            names = ", ".join(wrong.fields)
+            raise NotDone(f"it was applied, but not as written when read back: {names}; a webhook or another manager changes it")
         if FIELD_MANAGER not in managers(found, "f:value"):
-            raise NotDone(f"it was applied, and the field manager {FIELD_MANAGER} does not own its value when read back")
+            raise NotDone(f"it was applied, but the field manager {FIELD_MANAGER} does not own its value when read back")
         default = ""
         if is_default(found):
-            # The API server looks for another one before it takes this one in, and two can come at the same moment.
-            names = [str(item["metadata"]["name"]) for item in self.session.fetch_all(CLASSES_PATH) if is_default(item)]
-            if len(names) > 1:
+            # The API server checks for another default before it stores this one, so that two can be created at the same moment.
+            defaults = [str(item["metadata"]["name"]) for item in self.session.fetch_all(CLASSES_PATH) if is_default(item)]
+            if len(defaults) > 1:
                 raise NotDone(
-                    f"{' and '.join(names)} are all the globalDefault when read back, and the lowest value wins: take it from all but one"
+                    f"{' and '.join(defaults)} are all globalDefault when read back, and the lowest value wins; remove it from all but one"
                 )
             default = ", the one globalDefault"
         return f"read back: value {value_of(found)}, {policy_of(found)}{default}; field manager {FIELD_MANAGER}"
 
     def _write(self, path: str, manifest: Mapping[str, Any], force: bool, done: Callable[[Object], bool]) -> dict[str, Any]:
-        """Raises as Session.written."""
+        """Raises the same as Session.written."""
         return self.session.written(path, lambda api: api.apply(path, manifest, force=force), done)
 
     def _replace(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.wanted is not None
-        old, made = action.before, ""
-        manifest = _again(old)
+        old, created = action.before, ""
+        manifest = _recreation(old)
         self._recreate = _create_by_hand(manifest)
         try:
             try:
@@ -148,46 +148,46 @@ class Writer:
             except Exception as error:
                 if isinstance(error, (*REFUSED, NotDone)) and not isinstance(error, Unknown):
                     raise
-                raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
+                raise self._restore(action.path, old, created, str(error) or repr(error)) from error
             try:
                 self._gone(action.path, api_object.uid(old))
                 answer = self._write_class(action.path, action.manifest, action.wanted)
-                # Somebody else may have been quicker, and then it is theirs.
-                made = api_object.uid(answer) if class_facts.is_ours(answer) else ""
-                return f"{self._proven(action.path, action.wanted)}; another UID than before"
+                # If someone else was faster, the class is theirs.
+                created = api_object.uid(answer) if class_facts.is_ours(answer) else ""
+                return f"{self._proven(action.path, action.wanted)}; it has a new UID"
             except Exception as error:
-                raise self._put_back(action.path, old, made, str(error) or repr(error)) from error
+                raise self._restore(action.path, old, created, str(error) or repr(error)) from error
         finally:
             self._recreate = ""
 
-    def _put_back(self, path: str, old: Object, made: str, why: str) -> Exception:
-        """A class that was deleted, or may have been, is there again as it was; or what is to be done by hand. `made` is the UID of the
-        one that was created in its place, "" where none is known of. What others have created there since stays."""
-        manifest, name = _again(old), old["metadata"]["name"]
+    def _restore(self, path: str, old: Object, created: str, why: str) -> Exception:
+        """Restore a class that was, or may have been, deleted; the error says how that ended, and what to do by hand. `created` is the UID
+        of the class that this run created in its place, "" if it knows of none. A class that others have created since stays."""
+        manifest, name = _recreation(old), old["metadata"]["name"]
         try:
             found = self.session.fetch(path)
             if found is not None and api_object.uid(found) == api_object.uid(old) and not is_ending(found):
-                return Undone(f"{why}; the old one was not deleted: it is there as before, read back")
+                return Undone(f"{why}; the old class was not deleted, as read back")
             if found is not None and api_object.uid(found) != api_object.uid(old):
-                if not _is_own(found, made):
-                    return _made_by_others(found, manifest, why)
+                if not _is_own(found, created):
+                    return _created_by_others(found, manifest, why)
                 self.session.deleted(path, found, api_object.version(found))
             if found is not None:
                 self._gone(path, api_object.uid(found))
             self._write(path, manifest, False, lambda one: not api_object.diff(old, one, "class"))
-            again = self.session.fetch(path)
-            if again is None or api_object.diff(old, again, "class"):
-                raise NotDone("it is not as it was when read back")
+            restored = self.session.fetch(path)
+            if restored is None or api_object.diff(old, restored, "class"):
+                raise NotDone("it differs from the old class when read back")
         except Exception as error:
             return RevertFailed(
-                f"{why}; and it was not seen to be there again as it was: {str(error) or repr(error)}; STATE UNKNOWN, look: "
+                f"{why}; and it is not proven that the old class is restored: {str(error) or repr(error)}; STATE UNKNOWN, check: "
                 f"kubectl get priorityclass {name}; "
-                f"where it is gone, pods that name it cannot be created, and this creates it again: {_create_by_hand(manifest)}"
+                f"if it is gone, pods that name it cannot be created; this recreates it: {_create_by_hand(manifest)}"
             )
-        return Undone(f"{why}; the old one was created again and read back: value {value_of(again)}, {policy_of(again)}")
+        return Undone(f"{why}; the old class was recreated and read back: value {value_of(restored)}, {policy_of(restored)}")
 
     def _gone(self, path: str, uid: str) -> None:
-        """Raises NotDone where the object with this UID is still there after a while."""
+        """Wait until the object with this UID is gone. Raises NotDone if it still exists after the time limit."""
         deadline = Deadline(REMOVAL)
         while True:
             found = self.session.fetch(path)
@@ -195,7 +195,7 @@ class Writer:
                 return
             if deadline.over:
                 finalizers = ", ".join(found["metadata"].get("finalizers") or ()) or "none"
-                raise NotDone(f"it was deleted, and is still there after {deadline.seconds:g} s; its finalizers: {finalizers}")
+                raise NotDone(f"it was deleted, but still exists after {deadline.seconds:g} s; its finalizers: {finalizers}")
             deadline.pause(LOOK_AGAIN)
 
     def _remove(self, action: Action) -> str:
@@ -203,25 +203,25 @@ class Writer:
         name = str(action.before["metadata"]["name"])
         usage = self.session.asked(read_live).users(name)
         if usage.any:
-            raise NotDone(f"it is {usage}; a class that is used is never removed")
+            raise NotDone(f"it is {usage}; daytwo never removes a class in use")
         self.session.deleted(action.path, action.before, api_object.version(action.before))
         self._gone(action.path, api_object.uid(action.before))
-        return "read back: it is gone; nothing named it right before"
+        return "read back: it is gone; right before, nothing named it"
 
     # ---- a workload's class
 
     def _assign(self, action: Action) -> str:
         assert action.before is not None and action.manifest is not None and action.workload is not None
         item, old = action.workload, class_of(action.workload.kind, action.before)
-        now_there = self.session.fetch(action.path)
-        if now_there is None or api_object.uid(now_there) != api_object.uid(action.before):
-            raise NotDone("it was deleted since it was looked at; run this again")
-        if api_object.template(item.kind, now_there) != api_object.template(item.kind, action.before):
-            raise NotDone("its template was changed since it was looked at; run this again")
+        now = self.session.fetch(action.path)
+        if now is None or api_object.uid(now) != api_object.uid(action.before):
+            raise NotDone("it was deleted after daytwo read it; run this again")
+        if api_object.template(item.kind, now) != api_object.template(item.kind, action.before):
+            raise NotDone("its template was changed after daytwo read it; run this again")
 
         def done(found: Object) -> bool:
             ours = not item.priority_class or FIELD_MANAGER in managers(found, *_FIELD)
-            return ours and api_object.uid(found) == api_object.uid(now_there) and class_of(item.kind, found) == item.priority_class
+            return ours and api_object.uid(found) == api_object.uid(now) and class_of(item.kind, found) == item.priority_class
 
         try:
             found = self._write(action.path, action.manifest, self._force, done)
@@ -234,46 +234,46 @@ class Writer:
             except Exception as error:
                 why = str(error) or repr(error)
         show(f"  {why}")
-        show(f"  putting the class {old or 'none'} back")
+        show(f"  reverting to the class {old or 'none'}")
         try:
             proof = self._undo(item, action.before, old)
         except Foreign as error:
             raise Foreign(f"{why}; {error}") from error
         except Exception as error:
             raise RevertFailed(
-                f"{why}; and it was not seen to be undone: {str(error) or repr(error)}; STATE UNKNOWN, look: {_look(action)}; BY HAND: set "
-                f"spec.template.spec.priorityClassName back to {old or 'nothing'}: kubectl edit -n {item.namespace} "
+                f"{why}; and the revert is not proven: {str(error) or repr(error)}; STATE UNKNOWN, check: {_look(action)}; REPAIR BY HAND: "
+                f"set spec.template.spec.priorityClassName back to {old or 'nothing'}: kubectl edit -n {item.namespace} "
                 f"{item.kind.lower()}/{item.name}"
             ) from error
-        raise Undone(f"{why}; undone: {proof}")
+        raise Undone(f"{why}; reverted: {proof}")
 
     def _undo(self, item: Workload, before: Object, old: str) -> str:
-        """The old class again, by a roll-out of its own, seen to its end. Raises Foreign where somebody else gave it a class since."""
+        """Set the old class again, and wait for the end of that roll-out. Raises Foreign if someone else gave it a class since."""
         found = self._class_back(item, before, old)
         if class_of(item.kind, found) != old:
             raise NotDone(f"its template has the class {class_of(item.kind, found) or 'none'}, not {old or 'none'}")
         if item.kind == "StatefulSet":
             self._free_statefulset(item, api_object.uid(found), item.priority_class)
         left = self._rolled_out(item, api_object.uid(found), old)
-        taken = managers(before, *_FIELD) if old else []
-        owned = f"; {FIELD_MANAGER} owns that field now, {', '.join(taken)} did" if taken not in ([], [FIELD_MANAGER]) else ""
-        # Pods that were never recreated may have another number than the class has by now: their class is what counts.
+        owners = managers(before, *_FIELD) if old else []
+        owned = f"; {FIELD_MANAGER} now owns that field instead of {', '.join(owners)}" if owners not in ([], [FIELD_MANAGER]) else ""
+        # Pods that were not recreated may have an older number of the class: only their class counts.
         return self._has_class(item, api_object.uid(found), old, None, left) + owned
 
     def _class_back(self, item: Workload, before: Object, old: str) -> Object:
-        """The workload with its old class; only what this run wrote is written over, and that very version of it."""
+        """The workload with its old class. This overwrites only what this run wrote, and only in the version that was read."""
         deadline = Deadline(CONFLICTS)
         while True:
             there = self.session.fetch(item.path)
             if there is None or api_object.uid(there) != api_object.uid(before):
-                raise Foreign("it was deleted meanwhile, so nothing is put back")
+                raise Foreign("it was deleted meanwhile, so there is nothing to revert")
             has = class_of(item.kind, there)
             if has == old:
                 return there
             if has != item.priority_class:
-                owners = ", ".join(managers(there, *_FIELD)) or "nobody"
-                raise Foreign(f"somebody else gave it the class {has or 'none'} meanwhile (owned by {owners}): it is left as they have it")
-            # An owner that had the field alone lost it to `force`; the value comes back, and daytwo owns it then.
+                owners = ", ".join(managers(there, *_FIELD)) or "an unknown manager"
+                raise Foreign(f"someone else gave it the class {has or 'none'} meanwhile (owned by {owners}): left as it is now")
+            # With `force`, the previous owner lost the field; its value returns, but daytwo owns it then.
             manifest = plan.assignment(item, before, old or None)
             manifest["metadata"]["resourceVersion"] = api_object.version(there)
             try:
@@ -284,27 +284,27 @@ class Writer:
                     lambda one: api_object.uid(one) == api_object.uid(before) and class_of(item.kind, one) == old,
                 )
             except Conflict:
-                # Its controller writes its status meanwhile; somebody else may have written the class.
+                # Its controller wrote its status meanwhile, or someone else wrote the class.
                 if deadline.over:
                     raise
             deadline.pause(LOOK_AGAIN)
 
     def _free_statefulset(self, item: Workload, uid: str, failed_class: str) -> None:
-        """A StatefulSet waits for the pod that never gets ready before it recreates it from the old template, forever (known as
-        "forced rollback" in its documentation): those pods are deleted, the broken ones only."""
+        """Delete the broken pods of a StatefulSet, and no others: it waits forever for a pod that never gets ready before it recreates it
+        from the old template (its documentation calls this "forced rollback")."""
         for pod in self.rolling.pods_of(item.kind, item.namespace, uid):
             if class_of("Pod", pod) == failed_class and not _ready(pod) and not is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
                 self.session.deleted(path, pod)
 
     def _rolled_out(self, item: Workload, uid: str, priority_class: str) -> str:
-        """Wait for the end of a roll-out; what is left of the old one, or "". Raises NotDone with the reasons that the cluster gives."""
+        """Wait for the end of a roll-out; returns the old pods that are left, or "". Raises NotDone with the cluster's reasons."""
 
         def changed(found: Object) -> str:
             if class_of(item.kind, found) == priority_class:
                 return ""
             owners = managers(found, *_FIELD)
-            return f"somebody else changed its class in the middle of its roll-out (owned by {', '.join(owners) or 'nobody'})"
+            return f"someone else changed its class during its roll-out (owned by {', '.join(owners) or 'an unknown manager'})"
 
         def new(pod: Object) -> bool:
             return class_of("Pod", pod) == priority_class
@@ -312,7 +312,7 @@ class Writer:
         return self.rolling.wait(item.kind, item.key, item.path, uid, self._rollout_timeout, changed, new)
 
     def _number(self, priority_class: str) -> int | None:
-        """What a class stands for; None for no class. Raises NotDone where it is gone."""
+        """The value of a class; None for no class. Raises NotDone if the class is gone."""
         if not priority_class:
             return None
         found = self.session.fetch(f"{CLASSES_PATH}/{quote(priority_class, safe='')}")
@@ -321,15 +321,15 @@ class Writer:
         return value_of(found)
 
     def _has_class(self, item: Workload, uid: str, priority_class: str, number: int | None, left: str) -> str:
-        """The pods that are there after a roll-out all have the class, and its `number` (None: whatever it is). `left` is
-        what the roll-out left behind, for the proof. Raises NotDone."""
+        """Check that all pods after a roll-out have the class, and its `number` (None: not checked); returns the proof. `left` are the old
+        pods that are left, for the proof. Raises NotDone."""
         pods = [pod for pod in self.rolling.pods_of(item.kind, item.namespace, uid) if not is_ending(pod) and not is_over(pod)]
-        # Without a class of their own they have the cluster's default, or none.
+        # Pods whose template names no class have the cluster's default, or none.
         wrong = workload_rollout.wrong_pods(pods, priority_class, number) if priority_class else []
         if wrong:
             raise NotDone("; ".join(wrong))
-        told = priority_class + (f" ({number})" if number is not None else "") if priority_class else "no class of their own"
-        return f"rolled out; its {len(pods)} pods have {told}, read back{'; ' if left else ''}{left}"
+        text = priority_class + (f" ({number})" if number is not None else "") if priority_class else "no class of their own"
+        return f"rolled out; its {len(pods)} pods have {text}, read back{'; ' if left else ''}{left}"
 
 
 def _ready(pod: Object) -> bool:
@@ -337,32 +337,32 @@ def _ready(pod: Object) -> bool:
     return any(found.get("type") == "Ready" and found.get("status") == "True" for found in conditions)
 
 
-def _again(item: Object) -> dict[str, Any]:
-    """What creates a class that was deleted once more, as it was."""
+def _recreation(item: Object) -> dict[str, Any]:
+    """The manifest that recreates a deleted class with its old fields."""
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **api_object.bare(item)}
 
 
 def _create_by_hand(manifest: Mapping[str, Any]) -> str:
-    """One line, since it stands in messages; JSON in ASCII, so that nothing in it has to be shown escaped."""
+    """The command, as one line for messages; JSON in ASCII, so that no character needs escaping when shown."""
     text = json.dumps(manifest).replace("\x7f", "\\u007f")
     return f"printf %s {shlex.quote(text)} | kubectl create -f -"
 
 
-def _is_own(found: Object, made: str) -> bool:
-    """This run created it: by its UID; where the answer was lost, by who ever set its value (only one run holds the cluster)."""
-    return api_object.uid(found) == made if made else class_facts.is_ours(found)
+def _is_own(found: Object, created: str) -> bool:
+    """This run created the class: by its UID; after a lost answer, by the owner of its value (only one run holds the cluster's lock)."""
+    return api_object.uid(found) == created if created else class_facts.is_ours(found)
 
 
-def _made_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> Foreign:
-    makers = ", ".join(managers(found, "f:value")) or "somebody"
+def _created_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> Foreign:
+    owners = ", ".join(managers(found, "f:value")) or "someone else"
     return Foreign(
-        f"{why}; and {makers} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): it is left "
-        f"as it is; for the one of before, delete theirs, then: {_create_by_hand(manifest)}"
+        f"{why}; and {owners} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): left as it is now; "
+        f"to restore the old class, delete the new one, then: {_create_by_hand(manifest)}"
     )
 
 
 def _look(action: Action) -> str:
-    """The command that shows an object as it is."""
+    """The command that shows the object."""
     if action.workload is not None:
         return f"kubectl get -n {action.workload.namespace} {action.workload.kind.lower()}/{action.workload.name} -o yaml"
     return f"kubectl get priorityclass {action.path.rpartition('/')[2]} -o yaml --show-managed-fields"

@@ -144,7 +144,7 @@ ROUNDS: dict[str, Round] = {
         "cp1": ("frozen-scheduler", "kube-scheduler-healthy", "10259/healthz answers nothing"),
         "w1": ("disabled", "kubelet-enabled", "is-enabled says disabled"),
         "w2": ("stray", "manifests-clean", "holds what is no manifest: note.txt~"),
-        "cluster": ("lost-class", "priority-classes", "planted-web: there is none"),
+        "cluster": ("lost-class", "priority-classes", "planted-web: does not exist"),
     },
     "second": {
         "cp1": ("edited-environment", "kubelet-arguments", "--v=5: a restart brings a surprise"),

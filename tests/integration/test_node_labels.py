@@ -140,8 +140,8 @@ def test_what_others_own_needs_force_and_can_be_undone(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"node_labels": "t_=x"}, "is no key"),
-        ({"node_labels": f"t-x={'x' * 64}"}, "is no label's value"),
+        ({"node_labels": "t_=x"}, "is not a valid key"),
+        ({"node_labels": f"t-x={'x' * 64}"}, "is not a valid value of a label"),
         ({"node_labels": "kubernetes.io/hostname=x"}, "managed by the kubelet"),
         ({"node_taints": "node.kubernetes.io/unschedulable=:NoSchedule"}, "managed by a controller"),
         ({"node_taints": "t-x=y:Never"}, "effects are NoSchedule, PreferNoSchedule, NoExecute"),

@@ -237,7 +237,7 @@ def test_without_persist_kubeadm_drops_it(lab: Lab, in_none: World, tried: bool)
     told = pyinfra("feature_gates", "-y", *ON, *data(persist="false"))
     assert told.code == 0 and versions(lab) == before, told.all
     for name in KEYS:
-        assert re.search(rf"persist=false: {name} is left as it is, and the next `kubeadm upgrade` .*{GATE}=true", told.out), told.out
+        assert re.search(rf"persist=false: {name} is not changed, and the next `kubeadm upgrade` .*{GATE}=true", told.out), told.out
     manifest = f"{MANIFESTS}/{SCHEDULER}.yaml"
     lab.run("cp1", f"cp -a {CONFIG} /root/config.yaml; cp -a {manifest} /root/scheduler.yaml")
     try:
@@ -340,7 +340,7 @@ def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(l
     may not write kubelet-config: the node keeps what it has, and what does not last is said. The third one mends it."""
     off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", components="kubelet", only="w1"))
     assert off.code == 0 and texts(lab) == in_both.after, off.all
-    assert re.search(r"kubelet-config is left as it is, since cp1, w2 are not in this run .*does not last the next", off.out), off.out
+    assert re.search(r"kubelet-config is not changed, since cp1, w2 are not in this run .*does not survive the next", off.out), off.out
     for name, text in without(in_both.after).items():
         put(lab, name, text)
     before = versions(lab)
@@ -364,7 +364,7 @@ def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(l
     assert kept(lab) == {CLUSTER: True, KUBELET: None}, "the other ConfigMap has nothing to do with it"
     assert "hands off kubelet-config" in row(refused.out, KUBELET, "failed"), refused.out
     assert row(refused.out, CLUSTER, "confirmed")
-    assert re.search(rf"^Not written: kubelet-config: .*{GATE}=true does not last: the next `kubeadm upgrade`", refused.out, re.MULTILINE)
+    assert re.search(rf"^Not written: kubelet-config: .*{GATE}=true does not survive the next `kubeadm upgrade`", refused.out, re.MULTILINE)
     assert "run the same command again" in refused.out and "Traceback" not in refused.all
     assert operator.effective(lab, "w1", GATE)
 
@@ -382,7 +382,7 @@ def test_what_is_per_node_comes_with_its_patch(lab: Lab, in_both: World, tmp_pat
     inventory.write_text(operator.inventory_of_the_lab(with_fields.format("workers", 77), with_fields.format("control_plane", 78)))
     told = pyinfra("kubelet_config", "--dry", inventory=str(inventory))
     assert told.code == 0, told.all
-    found = re.search(r"w1 kubelet: maxPods=77 does not last .*kubeletconfiguration\+merge\.yaml:\n((?:    .*\n)+)", told.out)
+    found = re.search(r"w1 kubelet: maxPods=77 does not survive .*kubeletconfiguration\+merge\.yaml:\n((?:    .*\n)+)", told.out)
     assert found, told.out
     lab.run(
         "w1", "mkdir -p /root/patches && cat >/root/patches/kubeletconfiguration+merge.yaml", input=re.sub("(?m)^    ", "", found.group(1))
@@ -424,7 +424,7 @@ def test_the_way_back_begins_with_the_configmaps(lab: Lab, in_both: World) -> No
     old = untouched(lab)
     now = versions(lab)
     refused = pyinfra("rollback", "-y", *data(run=name))
-    assert refused.code == 1 and f"featureGates.{GATE} is false, and was made true" in refused.all, refused.all
+    assert refused.code == 1 and f"featureGates.{GATE} is false, and daytwo set it to true" in refused.all, refused.all
     assert "force=true" in refused.all and versions(lab) == now
     assert untouched(lab) == old, "a node was touched"
     put(lab, KUBELET, in_both.after[KUBELET])

@@ -251,7 +251,7 @@ def test_the_whole_story(lab: Lab) -> None:
 
     told = resize(deployment="default/t-web", cpu="300m", memory="600Mi", template="update")
     assert told.code == 0, told.all
-    says(told, "re-creates all its pods, 3 of them", "rolled out; its 3 pods have it, read back")
+    says(told, "recreates all its pods, 3 of them", "rolled out; its 3 pods have it, read back")
     new = pods(lab, ending=True)
     assert len(new) == 3 and not set(identities(new)) & set(identities(before)), "a new template makes new pods, and no old one is left"
     assert has(lab, new, 300, 600) and drift().code == 0
@@ -273,8 +273,8 @@ def test_what_cannot_be_is_refused_in_the_plan(lab: Lab) -> None:
     (before,) = pods(lab, "t-one")
     target = {"selector": "default/app=t-one"}
     refused(resize(**target, cpu="200m"), "its QoS class would change from Burstable to Guaranteed")
-    refused(resize(**target, memory="100Mi"), "the memory limit 100Mi is below what it uses now, 1")
-    refused(resize(**target, cpu_request="0"), "cannot be taken out of a running pod")
+    refused(resize(**target, memory="100Mi"), "the memory limit 100Mi is below its current usage, 1")
+    refused(resize(**target, cpu_request="0"), "cannot be removed from a running pod")
     refused(resize(selector="kube-system/component=etcd", cpu="200m"), "it is a static pod")
     (after,) = pods(lab, "t-one")
     assert after["spec"] == before["spec"] and identities([after]) == identities([before])
@@ -291,7 +291,7 @@ def test_more_than_the_node_has(lab: Lab) -> None:
         refused(told, "the API refuses it", "node didn't have enough allocatable resources: cpu, requested: 100000")
     else:
         assert told.code == 1, told.all
-        says(told, "Infeasible", "put back", "HALTED")
+        says(told, "Infeasible", "; reverted: ", "HALTED")
         assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all
     (after,) = pods(lab, "t-one")
     assert asked(after) == asked(before) and identities([after]) == identities([before])
@@ -311,7 +311,7 @@ def test_an_infeasible_that_comes_late(lab: Lab) -> None:
     started.wait_for("t-one: Infeasible")
     lab.run(node, "pkill -STOP -x kubelet")
     try:
-        back = "putting back what it had"
+        back = "; reverting"
         started.wait_for(back)
         wait_for(lambda: asked(pods(lab, "t-one")[0]) == asked(before), "the pod's spec to be as it was")
         lab.kubectl(
@@ -395,7 +395,7 @@ def test_no_room_now(lab: Lab) -> None:
     room_taken(lab, node)
     told = resize(selector="default/app=t-one", cpu="800m", resize_timeout="10")
     assert told.code == 1, told.all
-    says(told, "still Deferred after 10 s", "put back")
+    says(told, "still Deferred after 10 s", "; reverted: ")
     assert re.search(r"^pod default/t-one  +resize  +reverted  ", told.out, re.MULTILINE), told.all
     (after,) = pods(lab, "t-one")
     assert asked(after) == asked(before[0]) and no_resize_left(after) and has(lab, [after], 100, 200)
@@ -427,7 +427,7 @@ def test_a_kubelet_that_stops_in_the_middle(lab: Lab) -> None:
     leave(lab, "t-filler")
     told = started.end()
     assert told.code == 1, told.all
-    says(told, f"the API took the request, and it was not carried out within {timeout} s", f"the kubelet of {two} does not run")
+    says(told, f"the API accepted the request, but it was not applied within {timeout} s", f"the kubelet of {two} does not run")
     rows = dict(re.findall(r"^pod default/(t-[ab])  +resize  +(\S+)  ", told.out, re.MULTILINE))
     assert rows == {"t-a": "done", "t-b": "reverted"}, told.all
     says(told, f"To undo them: deploys/rollback.py --data run={run_of(told)}")
@@ -453,7 +453,7 @@ def test_a_pod_that_goes_in_the_middle(lab: Lab) -> None:
     leave(lab, "t-one")
     told = started.end()
     assert told.code == 1, told.all
-    says(told, "in the middle of its resize; its successor has what the template says", "HALTED")
+    says(told, "during its resize; its replacement has the template's resources", "HALTED")
     assert re.search(r"^pod default/t-one  +resize  +gone  ", told.out, re.MULTILINE), told.all
     assert not pods(lab, "t-one")
 
@@ -470,12 +470,12 @@ def test_an_api_that_goes_in_the_middle(lab: Lab) -> None:
     started.wait_for("t-one: Deferred")
     lab.run(server, "pkill -STOP -x kube-apiserver")
     try:
-        started.wait_for("putting back what it had")
+        started.wait_for("; reverting")
     finally:
         lab.run(server, "pkill -CONT -x kube-apiserver")
     told = started.end()
     assert told.code == 1, told.all
-    says(told, "HALTED", f"--data run={run_of(told)}" if "revert-failed" in told.out else "put back")
+    says(told, "HALTED", f"--data run={run_of(told)}" if "revert-failed" in told.out else "; reverted: ")
     wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API")
     undone = rollback(run=run_of(told))
     assert undone.code == 0, undone.all
@@ -548,7 +548,7 @@ def test_a_template_and_its_way_back(lab: Lab) -> None:
     assert has(lab, pods(lab), 200, 200)
     undone = rollback(run=run_of(told))
     assert undone.code == 0, undone.all
-    says(undone, "is gone; its successor has what the template says", "rolled out; its 2 pods have it, read back")
+    says(undone, "is gone; its replacement has the template's resources", "rolled out; its 2 pods have it, read back")
     assert has(lab, pods(lab), 100, 200) and drift().code == 0
 
     # There is room for the pods as they are, and not for one more beside them.
@@ -556,7 +556,7 @@ def test_a_template_and_its_way_back(lab: Lab) -> None:
         room_taken(lab, node, f"t-filler-{node}")
     told = resize(deployment="default/t-web", cpu="350m", template="update", rollout_timeout="15")
     assert told.code == 1, told.all
-    says(told, "not rolled out within 15 s", "Insufficient cpu", "put back and rolled out", "HALTED")
+    says(told, "not rolled out within 15 s", "Insufficient cpu", "reverted and rolled out", "HALTED")
     assert re.search(r"^Deployment default/t-web  +update template  +reverted  ", told.out, re.MULTILINE), told.all
     item = json.loads(lab.kubectl("get", "deployment", "t-web", "-o", "json"))
     assert item["spec"]["template"]["spec"]["containers"][0]["resources"] == SMALL
@@ -574,7 +574,7 @@ def test_fifty_pods(lab: Lab) -> None:
     wall = time.monotonic() - begun
     assert told.code == 0, told.all
     found = re.search(
-        r"50 pods in (\d+) s; requests to the API: (\d+) dry runs, (\d+) changes, (\d+) looks at all of them, (\d+) others", told.out
+        r"50 pods in (\d+) s; requests to the API: (\d+) dry runs, (\d+) changes, (\d+) reads of all of them, (\d+) others", told.out
     )
     assert found, told.all
     seconds, dry, changes, looks, others = map(int, found.groups())

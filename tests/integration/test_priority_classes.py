@@ -192,7 +192,7 @@ def test_what_cannot_change_is_refused_with_its_users_and_replaced_with_consent(
 def test_a_foreign_default_is_named(lab: Lab) -> None:
     lab.kubectl("create", "priorityclass", "t-theirs", "--value=7", "--global-default=true")
     wanted = {"t-ours": {"value": 1, "globalDefault": True}}
-    refused(run(priority_classes=wanted), "'t-theirs' in the cluster is it already (value 7, set by kubectl-create")
+    refused(run(priority_classes=wanted), "globalDefault is set on 't-theirs' in the cluster already (value 7, set by kubectl-create")
     assert "t-ours" not in classes(lab)
     api_refuses(lab, "already marked as default", "create", manifest=class_manifest("t-ours", value=1, globalDefault=True))
 
@@ -220,15 +220,15 @@ def test_fields_of_another_manager(lab: Lab) -> None:
     [
         ("system-mine", {"value": 1}, "names that begin with 'system-'", "reserved for system use only"),
         ("t-a", {"value": 1_000_000_001}, "is above 1000000000", "maximum allowed value of a user defined priority"),
-        ("t-a", {"value": 2**31}, "is no 32-bit number", "cannot unmarshal number"),
-        ("T-a", {"value": 1}, "is no name for an object", "RFC 1123 subdomain"),
+        ("t-a", {"value": 2**31}, "is not a 32-bit number", "cannot unmarshal number"),
+        ("T-a", {"value": 1}, "is not a valid object name", "RFC 1123 subdomain"),
         ("t-a", {"value": "1"}, "must be a whole number", "cannot unmarshal string"),
         ("t-a", {"value": 1, "globalDefault": "true"}, "must be true or false", "cannot unmarshal string"),
         ("t-a", {"value": 1, "preemptionPolicy": "never"}, "did you mean 'Never'?", "Unsupported value"),
         ("t-a", {"value": 1, "vaule": 1}, "unknown field 'vaule', did you mean 'value'?", 'unknown field "vaule"'),
-        ("t-a", {"value": 1, "labels": {"a b": "c"}}, "is no key", "Invalid value"),
-        ("t-a", {"value": 1, "labels": {"a": "-"}}, "is no label's value", "Invalid value"),
-        ("t-a", {"value": 1, "annotations": {"a b": "c"}}, "is no key", "Invalid value"),
+        ("t-a", {"value": 1, "labels": {"a b": "c"}}, "is not a valid key", "Invalid value"),
+        ("t-a", {"value": 1, "labels": {"a": "-"}}, "is not a valid value of a label", "Invalid value"),
+        ("t-a", {"value": 1, "annotations": {"a b": "c"}}, "is not a valid key", "Invalid value"),
     ],
 )
 def test_what_daytwo_refuses_the_api_refuses_too(lab: Lab, name: str, fields: dict[str, Any], words: str, theirs: str) -> None:
@@ -246,7 +246,7 @@ def test_dropped_classes_are_pruned_when_nobody_uses_them(lab: Lab) -> None:
     assert told.code == 0 and "prune=true" in told.out and "Deployment default/t-web" in told.out, told.all
     done(told, "PriorityClass t-high", "kept")
 
-    refused(run(priority_classes="t-low=1", prune="true"), "a class that is used is never removed", "Deployment default/t-web")
+    refused(run(priority_classes="t-low=1", prune="true"), "daytwo never removes a class in use", "Deployment default/t-web")
     assert {"t-high", "t-theirs"} <= set(classes(lab))
 
     told = run(priority_classes="t-low=1", workloads=f"{key}=t-low", prune="true", force="true")
@@ -255,7 +255,7 @@ def test_dropped_classes_are_pruned_when_nobody_uses_them(lab: Lab) -> None:
     found = classes(lab)
     assert "t-high" not in found and {"t-low", "t-theirs", "system-node-critical", "system-cluster-critical"} <= set(found)
     told = run(priority_classes={}, prune="true")
-    refused(told, "a class that is used is never removed")
+    refused(told, "daytwo never removes a class in use")
 
 
 # ---- workloads
@@ -267,7 +267,7 @@ def test_a_workload_gets_its_class(lab: Lab, kind: str) -> None:
     before = pods(lab, "t-web")
     told = run(priority_classes="t-high=1000", workloads=f"{key}=t-high")
     assert told.code == 0, told.all
-    assert f"re-creates its pods, {len(before)} of them" in told.out
+    assert f"recreates its pods, {len(before)} of them" in told.out
     assert "t-high (1000), read back" in done(told, f"{kind} default/t-web", "done")
     after = pods(lab, "t-web")
     assert len(after) == len(before) and not set(after) & set(before)
@@ -289,7 +289,7 @@ def test_an_old_pod_that_does_not_end_is_a_warning(lab: Lab) -> None:
         assert "1 old pod STILL THERE" in done(told, "Deployment default/t-web", "done")
         done(told, "PriorityClass t-old", "done")
         warning = next(line for line in told.out.splitlines() if line.startswith("WARNING: "))
-        for words in (f"{held} on ", "ending since ", "held by daytwo.test/held", "whoever set that finalizer has to take it out"):
+        for words in (f"{held} on ", "ending since ", "held by daytwo.test/held", "the tool that set this finalizer must remove it"):
             assert words in warning, told.all
         assert sorted(pods(lab, "t-web").values()) == [("t-new", 6), ("t-new", 6), ("t-old", 5)]
     finally:
@@ -323,7 +323,7 @@ def test_a_roll_out_that_fails_is_undone(lab: Lab, kind: str) -> None:
     told = run(workloads=f"{key}=t-bad", rollout_timeout="20" if kind == "Deployment" else "40", force="true")
     assert told.code == 1, told.all
     done(told, f"{kind} default/t-web", "reverted")
-    assert "exceeded quota: t-quota" in told.out and "undone: rolled out" in told.out, told.all
+    assert "exceeded quota: t-quota" in told.out and "reverted: rolled out" in told.out, told.all
     after = pods(lab, "t-web")
     assert len(after) == len(before) and set(after.values()) == {("t-good", 5)}
     found = get(lab, kind.lower(), "t-web", "-n", "default")
@@ -343,7 +343,7 @@ def test_a_class_that_somebody_else_sets_in_mid_roll_out_stays(lab: Lab) -> None
     told = started.end()
     assert told.code == 1, told.all
     done(told, "Deployment default/t-web", "foreign")
-    assert "somebody else gave it the class t-theirs meanwhile" in " ".join(told.out.split()), told.all
+    assert "someone else gave it the class t-theirs meanwhile" in " ".join(told.out.split()), told.all
     found = get(lab, "deployment", "t-web", "-n", "default")
     assert found["spec"]["template"]["spec"]["priorityClassName"] == "t-theirs"
     lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=60s")
@@ -362,8 +362,8 @@ def test_workloads_that_are_not_there_or_cannot_roll(lab: Lab) -> None:
     workload(lab, "Deployment", "t-web")
     refused(
         run(priority_classes="t-high=5", workloads="default/deploy/t-wep=t-high,default/deploy/t-web=t-hihg"),
-        "there is none in that namespace, did you mean 't-web'?",
-        "there is none, did you mean 't-high'?",
+        "it does not exist, did you mean 't-web'?",
+        "it does not exist, did you mean 't-high'?",
     )
     lab.kubectl("rollout", "pause", "deployment/t-web")
     refused(run(priority_classes="t-high=5", workloads="default/deploy/t-web=t-high"), "it is paused")
@@ -426,7 +426,9 @@ def test_what_others_have_set_since_is_not_undone(lab: Lab) -> None:
     told = run(priority_classes={"t-high": {"value": 5, "description": "second"}})
     assert told.code == 0, told.all
     lab.kubectl("patch", "priorityclass", "t-high", "--field-manager=someone", "-p", '{"description": "theirs"}')
-    refused(rollback(run=run_of(told)), "foreign", "description is 'theirs', and was made 'second'", "someone", "force=true")
+    refused(
+        rollback(run=run_of(told)), "foreign", "description is 'theirs', and that run set it to 'second'", "owned by someone", "force=true"
+    )
     assert description(lab, "t-high") == "theirs"
     forced = rollback(run=run_of(told), force="true")
     assert forced.code == 0 and description(lab, "t-high") == "first", forced.all
@@ -440,7 +442,7 @@ def test_a_class_that_others_gave_a_workload_since_stays(lab: Lab) -> None:
     theirs = {"spec": {"template": {"spec": {"priorityClassName": "t-theirs"}}}}
     lab.kubectl("patch", "deployment", "t-web", "-n", "default", "--type=merge", "-p", json.dumps(theirs))
     lab.kubectl("rollout", "status", "deployment/t-web", "--timeout=280s")
-    refused(rollback(run=run_of(told)), "foreign", "is 't-theirs', and was made 't-high'")
+    refused(rollback(run=run_of(told)), "foreign", "is 't-theirs', and that run set it to 't-high'")
     assert set(pods(lab, "t-web").values()) == {("t-theirs", 7)}
 
 
@@ -454,7 +456,7 @@ def test_what_was_removed_or_replaced_comes_back_and_what_is_used_stays(lab: Lab
     assert created.code == 0, created.all
     workload(lab, "Deployment", "t-web", "t-new")
 
-    refused(rollback(run=run_of(created)), "a class that is used is never removed", "Deployment default/t-web")
+    refused(rollback(run=run_of(created)), "daytwo never removes a class in use", "Deployment default/t-web")
     back = rollback(run=run_of(replaced))
     assert back.code == 0 and classes(lab)["t-high"][1] == 1000, back.all
     back = rollback(run=run_of(removed))

@@ -42,7 +42,7 @@ _runs = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
     for module in (locked_run, carry_out):
@@ -61,7 +61,7 @@ TAINTS: dict[str, Any] = {"f:spec": {"f:taints": {}}}
 
 
 def node(labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = (), manager: str = "kubelet") -> dict[str, Any]:
-    """All of it set by `manager`."""
+    """All fields set by `manager`."""
     owned = [entry(manager, {**labels_of(*(labels or {})), **(TAINTS if taints else {})}, "Update")]
     metadata = {"name": "w1", "uid": "uid-w1", "resourceVersion": "1", "labels": dict(labels or {}), "managedFields": owned}
     return {"metadata": metadata, "spec": {"taints": [dict(taint) for taint in taints]}}
@@ -91,7 +91,7 @@ class Nodes(Server):
         return [f"{one['key']}={one.get('value', '')}:{one['effect']}" for one in self.item["spec"]["taints"]]
 
     def others_write(self, manager: str = "kubectl", taint: str = "", **labels: str) -> None:
-        """As another client does: what it writes is its own, and nobody else's."""
+        """A write by another client, which becomes the only owner of the written fields."""
         item, owned = copy.deepcopy(self.item), dict[str, Any]()
         item["metadata"]["labels"] |= labels
         if taint:
@@ -125,7 +125,7 @@ class Nodes(Server):
 
     @staticmethod
     def _disown(item: dict[str, Any], labels: Mapping[str, Any], taints: bool, manager: str = "") -> None:
-        """Nobody owns these any more; with a `manager`, only its own apply does not."""
+        """Remove all owners of these; with a `manager`, only its own apply."""
         for one in item["metadata"]["managedFields"]:
             if manager and (one["manager"], one["operation"]) != (manager, "Apply"):
                 continue
@@ -138,7 +138,7 @@ class Nodes(Server):
         self, path: str, manifest: Mapping[str, Any], timeout: float = 0, *, force: bool = False, dry_run: bool = False, wait: float = 0
     ) -> dict[str, Any]:
         item = self._checked("APPLY", path, manifest)
-        assert "spec" not in manifest, "whoever applies the list of taints owns those of all others"
+        assert "spec" not in manifest, "a manager that applies the list of taints owns those of all others"
         has, new = item["metadata"]["labels"], manifest["metadata"].get("labels") or {}
         owners = {key: planning.owners(item, ("metadata", "labels", key)) for key in {*has, *new}}
         taken = {key: value for key, value in new.items() if has.get(key) != value}
@@ -173,7 +173,7 @@ class Nodes(Server):
         return cast("Api", self)
 
 
-# ---- a run, as the deploy makes it
+# ---- a run, as in the deploy
 
 
 def wanted(**data: Any) -> dict[str, model.DesiredLabels]:
@@ -190,7 +190,7 @@ def planned(server: Nodes, **data: Any) -> ObjectPlan[NodeChange]:
 
 
 def carried_out(server: Nodes, plan: ObjectPlan[NodeChange], force: bool = False) -> tuple[ObjectRun, ObjectsRecord]:
-    """To its end, and the record that is left of it."""
+    """Run the plan to its end; returns the run and its record."""
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
     writer = NodeWriter(Session(lambda: server.api), force=force)
@@ -232,23 +232,23 @@ def test_data_as_a_mapping_and_as_text_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"node_labels": "a b=c"}, "'a b' is no key"),
-        ({"node_labels": {"-a": "c"}}, "'-a' is no key"),
-        ({"node_labels": {"A_B/c": "d"}}, "'A_B' before the '/' is no DNS subdomain"),
-        ({"node_labels": {"a": "x" * 64}}, "is no label's value"),
-        ({"node_labels": {"a": 5}}, "5 is no text; write it in quotes"),
+        ({"node_labels": "a b=c"}, "'a b' is not a valid key"),
+        ({"node_labels": {"-a": "c"}}, "'-a' is not a valid key"),
+        ({"node_labels": {"A_B/c": "d"}}, "'A_B' before the '/' is not a DNS subdomain"),
+        ({"node_labels": {"a": "x" * 64}}, "is not a valid value of a label"),
+        ({"node_labels": {"a": 5}}, "5 is not text; write it in quotes"),
         ({"node_labels": "rack"}, "'rack' has no value; write rack=VALUE, or rack=absent"),
-        ({"node_labels": "a=1,a=2"}, "a is there twice"),
+        ({"node_labels": "a=1,a=2"}, "a is given twice"),
         ({"node_labels": {"kubernetes.io/hostname": "x"}}, "managed by the kubelet"),
         ({"node_taints": {"a": "NoSchedule:x"}}, "NoSchedule:x is not VALUE:EFFECT"),
         ({"node_taints": {"a": "x:NoExec"}}, "effects are NoSchedule, PreferNoSchedule, NoExecute"),
-        ({"node_taints": {"a": "b c:NoSchedule"}}, "is no label's value"),
-        ({"node_taints": "a=x:NoSchedule,a=y:NoSchedule"}, "the effect NoSchedule is there twice"),
+        ({"node_taints": {"a": "b c:NoSchedule"}}, "is not a valid value of a label"),
+        ({"node_taints": "a=x:NoSchedule,a=y:NoSchedule"}, "the effect NoSchedule is given twice"),
         ({"node_taints": {"node.kubernetes.io/unschedulable": ":NoSchedule"}}, "managed by a controller"),
         ({"node_taints": {"ToBeDeletedByClusterAutoscaler": ":NoSchedule"}}, "managed by a controller"),
     ],
 )
-def test_what_kubernetes_would_refuse_or_write_over_is_refused(data: dict[str, Any], words: str) -> None:
+def test_data_that_kubernetes_would_refuse_or_overwrite_is_refused(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal) as refused:
         wanted(**data)
     assert words in str(refused.value) and str(refused.value).startswith("w1: ")
@@ -261,22 +261,22 @@ def test_prefixes_that_bind_only_kubelets_are_an_administrators_to_set(key: str)
     assert server.labels == {key: "x"}
 
 
-def test_consents_are_the_runs() -> None:
+def test_consents_apply_to_the_whole_run() -> None:
     hosts = [("w1", {"node_labels": "a=1", "force": "true"}.get), ("w2", {"node_labels": "a=1"}.get)]
-    with pytest.raises(Refusal, match="w1, w2: force, allow_evictions or kubeconfig is not the same"):
+    with pytest.raises(Refusal, match="w1, w2: force, allow_evictions or kubeconfig differs between these hosts"):
         model.read_labels(hosts)
 
 
-# ---- what is written, and what is left alone
+# ---- what is written, and what stays
 
 
-def test_what_is_not_named_is_left_alone() -> None:
+def test_labels_that_are_not_named_stay() -> None:
     server = Nodes(node({"theirs": "1"}, [CONTROL_PLANE]))
     done(server, node_labels="rack=a1,none=absent", node_taints="dedicated=gpu:NoSchedule")
     assert server.labels == {"theirs": "1", "rack": "a1"}
     assert server.taints == ["node-role.kubernetes.io/control-plane=:NoSchedule", "dedicated=gpu:NoSchedule"]
     assert planning.owners(server.item, ("metadata", "labels", "rack")) == ["daytwo"]
-    # The next run names another label: that of before stays.
+    # The next run names another label: the old one stays.
     done(server, node_labels="row=3")
     assert server.labels == {"theirs": "1", "rack": "a1", "row": "3"}
     again = planned(server, node_labels="rack=a1,row=3", node_taints="dedicated=gpu:NoSchedule")
@@ -307,31 +307,31 @@ def test_what_others_own_is_refused_without_force() -> None:
     assert server.labels == {} and server.taints == []
 
 
-def test_a_list_that_another_manager_applies_is_not_added_to() -> None:
+def test_no_taint_is_added_to_a_list_that_another_manager_applies() -> None:
     server = Nodes(node(taints=[CONTROL_PLANE]))
     server.item["metadata"]["managedFields"] = [entry("flux", TAINTS)]
     assert "owned by flux" in planned(server, node_taints="a=:NoSchedule").refusals[0]
 
 
-def test_a_node_that_is_not_there_is_refused() -> None:
+def test_a_node_that_does_not_exist_is_refused() -> None:
     server = Nodes(node())
     del server.objects[PATH]
     assert planned(server, node_labels="a=1").refusals == ["w1: the cluster has no Node w1"]
 
 
-def test_a_taint_that_comes_in_the_moment_of_the_write_survives() -> None:
+def test_a_taint_that_is_added_during_the_write_survives() -> None:
     server = Nodes(node())
     turns = iter(["node.kubernetes.io/unschedulable"])
 
     def meddle(when: str, verb: str, path: str) -> None:
-        # Not while it is tried.
+        # Not during the dry run.
         if (when, verb) == ("before", "PATCH") and len(server.log) > 1 and (taint := next(turns, "")):
             server.others_write("kube-controller-manager", taint)
 
     server.meddle = meddle
     done(server, node_taints="dedicated=gpu:NoSchedule")
     assert server.taints == ["node.kubernetes.io/unschedulable=:NoSchedule", "dedicated=gpu:NoSchedule"]
-    assert server.log.count(("PATCH", PATH)) == 3, "the dry run, the one refused, and the one that was written"
+    assert server.log.count(("PATCH", PATH)) == 3, "the dry run, the refused write, and the applied write"
 
 
 @pytest.mark.parametrize("verb", ["APPLY", "PATCH"])
@@ -346,8 +346,8 @@ def test_a_lost_answer_changes_nothing(error: Exception, when: str, verb: str) -
     assert server.labels == {"rack": "a1"} and server.taints == ["dedicated=gpu:NoSchedule"]
 
 
-def test_a_taint_that_comes_while_an_answer_is_lost_survives() -> None:
-    """The labels are written, nobody hears of it, and the list of taints has changed when the node is read again."""
+def test_a_taint_that_is_added_while_an_answer_is_lost_survives() -> None:
+    """The labels are written, the answer is lost, and the list of taints has changed when the node is read again."""
     server = Nodes(node())
     plan = planned(server, node_labels="rack=a1", node_taints="dedicated=gpu:NoSchedule")
     server.lose = first(lost_answers()[0], "after", "APPLY")
@@ -357,7 +357,7 @@ def test_a_taint_that_comes_while_an_answer_is_lost_survives() -> None:
     assert server.taints == ["theirs=:NoSchedule", "dedicated=gpu:NoSchedule"]
 
 
-def test_what_was_begun_is_put_back_where_the_rest_is_refused() -> None:
+def test_a_partial_write_is_reverted_if_the_rest_is_refused() -> None:
     server = Nodes(node({"rack": "b"}))
     plan = planned(server, node_labels="rack=a1", node_taints="dedicated=gpu:NoSchedule", force="true")
     server.refuse = lambda verb, path, body: (
@@ -366,10 +366,10 @@ def test_what_was_begun_is_put_back_where_the_rest_is_refused() -> None:
     run, record = carried_out(server, plan, force=True)
     assert [step.outcome for step in run.steps] == ["reverted"] and "a webhook" in run.steps[0].why
     assert server.labels == {"rack": "b"} and server.taints == []
-    assert back(server, record).unchanged == [("Node w1", "that run put it back itself")]
+    assert back(server, record).unchanged == [("Node w1", "that run reverted it")]
 
 
-# ---- who goes
+# ---- evicted pods
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_what_was_begun_is_put_back_where_the_rest_is_refused() -> None:
         ({"key": "a", "operator": "Gt", "value": "x"}, 0),
     ],
 )
-def test_who_would_go_is_named_and_needs_consent(toleration: dict[str, Any] | None, after: int | None) -> None:
+def test_pods_that_would_be_evicted_are_named_and_need_consent(toleration: dict[str, Any] | None, after: int | None) -> None:
     server = Nodes(node(), pod("web", *([toleration] if toleration else [])))
     plan = planned(server, node_taints="a=x:NoExecute")
     found = [(one.name, one.after) for one in plan.actions[0].evicted]
@@ -398,22 +398,22 @@ def test_who_would_go_is_named_and_needs_consent(toleration: dict[str, Any] | No
     assert planned(server, node_taints="a=x:NoSchedule").refusals == []
 
 
-def test_the_proof_says_who_went() -> None:
+def test_the_proof_names_the_evicted_pods() -> None:
     server = Nodes(node(), pod("web"))
     run, _ = carried_out(server, planned(server, node_taints="a=x:NoExecute", allow_evictions="true"))
     assert run.steps[0].how.endswith("field manager daytwo; evicted: shop/web"), run.halted
 
 
-def test_a_pod_that_does_not_go_is_a_warning() -> None:
+def test_a_pod_that_is_not_evicted_is_a_warning() -> None:
     server = Nodes(node(), pod("web"), evicting=False)
     run, _ = carried_out(server, planned(server, node_taints="a=x:NoExecute", allow_evictions="true"))
     assert run.steps[0].how.endswith("1 pods STILL THERE") and not run.halted
     assert [text for _, text in run.warnings] == [
-        "Node w1: shop/web: not evicted after 60 s; look at kube-controller-manager, which evicts for taints"
+        "Node w1: shop/web: not evicted after 60 s; check kube-controller-manager, which evicts for taints"
     ]
 
 
-def test_a_pod_that_came_since_the_plan_is_not_evicted() -> None:
+def test_a_new_pod_since_the_plan_is_not_evicted() -> None:
     server = Nodes(node(), pod("web"))
     plan = planned(server, node_taints="a=x:NoExecute", allow_evictions="true")
     server.objects["/api/v1/namespaces/shop/pods/db"] = pod("db")
@@ -424,7 +424,7 @@ def test_a_pod_that_came_since_the_plan_is_not_evicted() -> None:
         info, [Stage(writer.steps(plan.actions))], Fleet([keeper], [], [], [keeper]), "", lambda one: None,
         capability=CAPABILITY, about={}, leaving=lambda: "",
     )  # fmt: skip
-    assert not run.result("cp1") and "would evict shop/db" in run.halted and server.taints == []
+    assert not run.result("cp1") and "would also evict shop/db" in run.halted and server.taints == []
 
 
 # ---- undoing
@@ -458,7 +458,7 @@ def test_a_run_and_its_undoing_are_the_identity(has: Any, tainted: Any, labels: 
     )
     undoing, undone = carried_out(server, back(server, record))
     assert not undoing.halted and planning.labels_and_taints(server.item) == before
-    # The undoing is a run, and can be undone.
+    # The undo is a run, and can be undone.
     carried_out(server, back(server, undone))
     assert planned(server, node_labels=labels, node_taints=taints, force="true").actions == []
 
@@ -476,14 +476,14 @@ def test_what_others_have_changed_since_is_not_undone_without_force() -> None:
     record = done(server, node_labels="rack=a1,row=3")
     server.others_write(rack="b2")
     assert back(server, record).refusals == [
-        "Node w1: foreign: it was changed since by somebody else: metadata.labels.rack is 'b2', and was made 'a1' (owned by kubectl "
-        "(Update)); undo that first, or go on all the same by --data force=true"
+        "Node w1: foreign: changed by someone else since: metadata.labels.rack is 'b2', and that run set it to 'a1' (owned by kubectl "
+        "(Update)); undo that first, or overwrite it with --data force=true"
     ]
     carried_out(server, back(server, record, force=True), force=True)
     assert server.labels == {}
 
 
-def test_a_label_that_somebody_else_owns_too_by_now_is_not_removed() -> None:
+def test_a_label_that_others_now_own_too_is_not_removed() -> None:
     server = Nodes(node())
     record = done(server, node_labels="rack=a1")
     server.item["metadata"]["managedFields"].append(entry("flux", labels_of("rack")))
@@ -492,7 +492,7 @@ def test_a_label_that_somebody_else_owns_too_by_now_is_not_removed() -> None:
     assert server.labels == {}
 
 
-def test_pods_that_go_when_a_taint_comes_again_need_consent() -> None:
+def test_pods_that_a_restored_taint_evicts_need_consent() -> None:
     server = Nodes(node(taints=[{"key": "a", "effect": "NoExecute"}]), evicting=False)
     record = done(server, node_taints="a=absent", force="true")
     server.objects["/api/v1/namespaces/shop/pods/web"] = pod("web")
@@ -500,12 +500,12 @@ def test_pods_that_go_when_a_taint_comes_again_need_consent() -> None:
     assert back(server, record, allow_evictions=True).refusals == []
 
 
-def test_another_node_of_that_name_is_left_alone() -> None:
+def test_a_recreated_node_of_that_name_stays() -> None:
     server = Nodes(node())
     record = done(server, node_labels="rack=a1")
     server.item["metadata"]["uid"] = "another"
-    assert back(server, record).unchanged == [("Node w1", "is another one by now, made since; it is left as it is")]
+    assert back(server, record).unchanged == [("Node w1", "was recreated since; it stays as it is")]
 
 
-def test_the_deploy_that_undoes_runs_finds_the_way_back() -> None:
+def test_the_rollback_deploy_finds_the_undo() -> None:
     assert registry.way_back(CAPABILITY) is node_labels.undo

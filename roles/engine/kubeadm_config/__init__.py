@@ -1,4 +1,4 @@
-"""What lasts on clusters that kubeadm made: its ConfigMaps, from which `kubeadm upgrade` writes a node's files anew."""
+"""What survives an upgrade on clusters that kubeadm made: its ConfigMaps, from which `kubeadm upgrade` rewrites a node's files."""
 
 from roles.engine.kubeadm_config.plan import GATES, ComponentDesired, ConfigMapPath, as_given
 from roles.engine.kubeadm_config.steps import ClusterWrites, last, undo

@@ -1,4 +1,4 @@
-"""Pure: which settings of a run are the cluster's own, what kubeadm's ConfigMaps must say for them to last, and what does not last."""
+"""Which settings of a run all nodes share, what kubeadm's ConfigMaps must have to keep them, and what does not survive an upgrade. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE
 from roles.engine.kubelet import same_setting
 from roles.engine.transaction import Refusal, mask_manifest
 
-#: Where a setting stands: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part.
+#: The path of a setting: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part.
 ConfigMapPath = tuple[str, ...]
 GATES = "featureGates"
 _KUBELET = "kubelet"
@@ -20,14 +20,14 @@ _HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n
 
 
 def as_given(configuration: Mapping[str, Any], settings: Mapping[ConfigMapPath, Any]) -> Mapping[ConfigMapPath, Any]:
-    """Settings are written where they stand, whatever stands around them."""
+    """The settings unchanged, whatever the rest of the configuration is."""
     return settings
 
 
 @dataclass(frozen=True)
 class ComponentDesired:
-    """One component of one node of a run: what its data wants (None: absent). `by_kubeadm`: kubeadm made it, and gives it anew what its
-    ConfigMaps say. `write` gives the fields of a KubeletConfiguration that has `configuration` now for some of its settings."""
+    """One component of one node of a run, with the settings in its data (None: absent). `by_kubeadm`: kubeadm made it, and rewrites it from
+    its ConfigMaps. `write` turns settings into fields of a KubeletConfiguration whose current content is `configuration`."""
 
     host: str
     node: str
@@ -43,15 +43,15 @@ class ComponentDesired:
 
 @dataclass(frozen=True)
 class Shared:
-    """`wanted`: by component, what all of its nodes have in common; `told`: what does not last, why, and what to do."""
+    """`wanted`: by component, the settings that all its nodes share; `notes`: what does not survive an upgrade, why, and what to do."""
 
     wanted: Mapping[str, Mapping[ConfigMapPath, Any]]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ConfigMapField:
-    """One value of a ConfigMap's YAML that changes; None where there is none. Of kubeadm-config the path is (component, gate)."""
+    """One value of a ConfigMap's YAML that changes; None: not set. In kubeadm-config the path is (component, gate)."""
 
     path: ConfigMapPath
     before: Any
@@ -67,13 +67,13 @@ class ConfigMapField:
 
 @dataclass(frozen=True)
 class Edited:
-    """The YAML after an edit, and what changed in it: nothing where it was so already."""
+    """The YAML after an edit, and the changed fields: none if it had these values already."""
 
     after: bytes
     fields: tuple[ConfigMapField, ...]
 
 
-#: YAML as it stands now -> as it is to be. Raises FormatError or Refusal.
+#: From the current YAML to the edited one. Raises FormatError or Refusal.
 ConfigMapEdit = Callable[[bytes], Edited]
 
 
@@ -87,17 +87,17 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-# ---- what is the cluster's own
+# ---- shared settings
 
 
 def share(members: Sequence[ComponentDesired], nodes: Mapping[str, bool], lasting: Lasting) -> Shared:
-    """Settings that all nodes of a component have in common. `nodes` are the cluster's, by name: True for a control-plane node.
+    """The settings that all nodes of a component share. `nodes` are the cluster's, by name: True for a control-plane node.
 
-    A node that the run leaves out, or does not know of, has none of them: what it has was not looked at. Nodes that kubeadm did not
-    make must be in the run, and have no part in what kubeadm gives.
+    If a node with the component is not in the run, no setting counts as shared: daytwo has not read that node. Nodes that kubeadm did not
+    make must be in the run too, but their own values do not count.
     """
     wanted: dict[str, dict[ConfigMapPath, Any]] = {}
-    told: list[str] = []
+    notes: list[str] = []
     for component in dict.fromkeys(member.component for member in members):
         own = [member for member in members if member.component == component]
         made = [member for member in own if member.by_kubeadm]
@@ -111,10 +111,10 @@ def share(members: Sequence[ComponentDesired], nodes: Mapping[str, bool], lastin
         left = [path for path in paths if path not in common]
         if missing:
             left = [path for path in left if not (alike[path] and _kept(lasting, component, path, made[0].settings[path]))]
-            told += [_narrow(component, made, left, missing)] if left else []
+            notes += [_narrow(component, made, left, missing)] if left else []
         elif left:
-            told += _per_node(component, made, left, lasting)
-    return Shared(wanted, tuple(told))
+            notes += _per_node(component, made, left, lasting)
+    return Shared(wanted, tuple(notes))
 
 
 def _alike(made: Sequence[ComponentDesired], path: ConfigMapPath) -> bool:
@@ -126,7 +126,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _kept(lasting: Lasting, component: str, path: ConfigMapPath, value: Any) -> bool:
-    """The ConfigMap says so already."""
+    """The ConfigMap has this value already."""
     if path[0] == GATES and len(path) == 2:
         return _same(lasting.gates.get(component, {}).get(path[1]), value)
     return component == _KUBELET and _same(_at(lasting.kubelet, path), value)
@@ -145,13 +145,13 @@ def _narrow(component: str, made: Sequence[ComponentDesired], paths: Sequence[Co
     hosts = ", ".join(member.host for member in made)
     verb = "is" if len(missing) == 1 else "are"
     return (
-        f"{made[0].map} is left as it is, since {', '.join(missing)} {verb} not in this run ({component}): {', '.join(named)} does not last"
-        f" the next `kubeadm upgrade` of {hosts}; once all nodes have it, it is written there: run it without only=, --limit or components="
+        f"{made[0].map} is not changed, since {', '.join(missing)} {verb} not in this run ({component}): {', '.join(named)} does not"
+        f" survive the next `kubeadm upgrade` of {hosts}; to write it there, run this for all nodes: without only=, --limit or components="
     )
 
 
 def _per_node(component: str, made: Sequence[ComponentDesired], paths: Sequence[ConfigMapPath], lasting: Lasting) -> Iterator[str]:
-    """Each different patch once, with the hosts that it is for."""
+    """Each different patch once, with its hosts."""
     patches: dict[tuple[str, str], list[str]] = {}
     for member in made:
         own = {path: member.settings[path] for path in paths if path in member.settings}
@@ -160,23 +160,23 @@ def _per_node(component: str, made: Sequence[ComponentDesired], paths: Sequence[
             patches.setdefault((_names(member, own), _patch(component, fields)), []).append(member.host)
     for (names, patch), hosts in patches.items():
         where = (
-            f"{', '.join(hosts)} {component}: {names} does not last the next `kubeadm upgrade`: it is per node, and {made[0].map} is for"
+            f"{', '.join(hosts)} {component}: {names} does not survive the next `kubeadm upgrade`: it is per node, and {made[0].map} is for"
             " all nodes"
         )
         if not patch:
-            yield f"{where}; what kubeadm gives anew can be taken out again by running this once more"
+            yield f"{where}; if the upgrade sets it, run this again to remove it"
             continue
         name = "kubeletconfiguration+merge.yaml" if component == _KUBELET else f"{component}+json.yaml"
         body = "\n".join(f"    {line}" for line in patch.splitlines())
-        yield f"{where}; give kubeadm a patch there, `kubeadm upgrade node --patches DIR` with this as DIR/{name}:\n{body}"
+        yield f"{where}; upgrade with a patch there: `kubeadm upgrade node --patches DIR` with this as DIR/{name}:\n{body}"
 
 
 def _patch(component: str, settings: Mapping[ConfigMapPath, Any]) -> str:
     """A kubeadm patch (cmd/kubeadm/app/util/patches): a JSON merge patch for the kubelet's configuration, one of JSON operations for a
-    static pod, whose arguments are a list. "" where it would be empty."""
+    static pod, whose arguments are a list. "" for an empty patch."""
     if component != _KUBELET:
         gates = ",".join(f"{path[1]}={shown(value)}" for path, value in settings.items() if value is not None)
-        # A further --feature-gates adds to those before it.
+        # A second --feature-gates flag adds to the first.
         return f"- op: add\n  path: /spec/containers/0/command/-\n  value: --feature-gates={gates}\n" if gates else ""
     fields: dict[ConfigMapPath, Any] = {path: None if value is ABSENT else value for path, value in settings.items()}
     return kubelet_config.edit_fields(_HEAD.encode(), fields).decode() if fields else ""
@@ -186,7 +186,7 @@ def _patch(component: str, settings: Mapping[ConfigMapPath, Any]) -> str:
 
 
 def edit(name: str, data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> Edited:
-    """One ConfigMap's YAML with values as wanted (None: none). Raises FormatError."""
+    """One ConfigMap's YAML with the wanted values (None: not set). Raises FormatError."""
     if name == CLUSTER:
         gates = cluster_configuration.gates(data)
         fields = tuple(
@@ -205,7 +205,7 @@ def edit(name: str, data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> Edited:
 
 
 def _fields(path: ConfigMapPath, before: Any, after: Any) -> Iterator[ConfigMapField]:
-    """What differs; of a map that stays one, key by key: what others do to its other keys is theirs."""
+    """The fields that differ. A map that stays a map is compared key by key, so that the keys of others do not count."""
     if isinstance(before, Mapping) and isinstance(after, Mapping) and before and after:
         for key in dict.fromkeys([*before, *after]):
             yield from _fields((*path, key), before.get(key), after.get(key))
@@ -214,7 +214,7 @@ def _fields(path: ConfigMapPath, before: Any, after: Any) -> Iterator[ConfigMapF
 
 
 def editor(name: str, wanted: Mapping[str, Mapping[ConfigMapPath, Any]], members: Sequence[ComponentDesired]) -> ConfigMapEdit:
-    """The edit that makes a ConfigMap give what all nodes have in common (`wanted` of `share`)."""
+    """The edit that writes the shared settings (`wanted` of `share`) to a ConfigMap."""
     if name == CLUSTER:
         gates: dict[ConfigMapPath, Any] = {
             (component, path[1]): value for component, paths in wanted.items() if component != _KUBELET for path, value in paths.items()
@@ -238,7 +238,7 @@ def _at(content: Mapping[str, Any], path: ConfigMapPath) -> Any:
 
 
 def diff(name: str, before: bytes, after: bytes) -> str:
-    """Unified, secrets masked."""
+    """A unified diff, secrets masked."""
     where = f"ConfigMap {NAMESPACE}/{name}: {KEYS[name]}"
     old, new = (mask_manifest(data.decode("utf-8", "backslashreplace")).splitlines() for data in (before, after))
     return "\n".join(difflib.unified_diff(old, new, where, where, lineterm=""))
@@ -248,7 +248,7 @@ def diff(name: str, before: bytes, after: bytes) -> str:
 
 
 def undoing(records: Sequence[Sequence[Mapping[str, Any]]]) -> dict[ConfigMapPath, tuple[Any, tuple[Any, ...]]]:
-    """From the fields of the records to undo, the newest first: by path what is to be again, and all values that daytwo found or put."""
+    """From the fields of the records to undo, newest first: by path the value to restore, and all values that daytwo found or wrote."""
     found: dict[ConfigMapPath, tuple[Any, tuple[Any, ...]]] = {}
     for fields in records:
         for field in fields:
@@ -259,25 +259,25 @@ def undoing(records: Sequence[Sequence[Mapping[str, Any]]]) -> dict[ConfigMapPat
 
 
 def undo(name: str, fields: Mapping[ConfigMapPath, tuple[Any, tuple[Any, ...]]], force: bool) -> ConfigMapEdit:
-    """The edit that puts values back. It raises Refusal where somebody else changed one since, unless `force`."""
+    """The edit that restores values. It raises Refusal if someone else changed one since, unless `force`."""
 
-    def put_back(data: bytes) -> Edited:
-        now = edit(name, data, dict.fromkeys(fields))  # what each of them is now
+    def restore(data: bytes) -> Edited:
+        now = edit(name, data, dict.fromkeys(fields))  # for the current values: `before` of its fields
         found = {field.path: field.before for field in now.fields}
         foreign = [
-            f"{'.'.join(path)} is {shown(found.get(path))}, and was made {shown(ours[1])}"
+            f"{'.'.join(path)} is {shown(found.get(path))}, and daytwo set it to {shown(ours[1])}"
             for path, (_, ours) in fields.items()
             if not any(_same(found.get(path), value) for value in ours)
         ]
         if foreign and not force:
             raise Refusal(
                 f"{NAMESPACE}/{name}",
-                f"it was changed since: {'; '.join(foreign)}",
-                "undo that first, or go on all the same by --data force=true",
+                f"changed by someone else since: {'; '.join(foreign)}",
+                "undo that first, or overwrite it with --data force=true",
             )
         return edit(name, data, {path: before for path, (before, _) in fields.items()})
 
-    return put_back
+    return restore
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The parts of a run that are written to kubeadm's ConfigMaps: last of a change, first of a roll-back."""
+"""The steps of a run that write kubeadm's ConfigMaps: last in a change, first in a roll-back."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from roles.engine.transaction import Refusal
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _UNKNOWN = "unrecognized feature gate"
 ASK_SECONDS = 120
-_LEAVE = "leave them alone by --data persist=false (what they do not say, the next `kubeadm upgrade` takes out again)"
+_LEAVE = "skip the ConfigMaps with --data persist=false (the next `kubeadm upgrade` then removes what they lack)"
 
 
 @dataclass
 class ClusterWrites:
-    """What a run writes to the ConfigMaps; `notes` for the plan; `settled` the settings that they give already, by their name; `lasting`
-    what they said when the plan was made."""
+    """What a run writes to the ConfigMaps. `notes` are for the plan; `settled`: by ConfigMap, the settings that it has already; `lasting`:
+    the content of the ConfigMaps when the plan was made."""
 
     steps: list[ClusterStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -40,40 +40,41 @@ class ClusterWrites:
     edited: dict[str, Edited] = field(default_factory=dict)
 
     def rows(self) -> list[list[str]]:
-        """For the table of a run's end: ConfigMap, setting, before, after, outcome, seconds, proof; of what is undone ConfigMap, the change
-        that is undone, outcome, seconds, proof."""
-        made = []
+        """Rows of the final table: ConfigMap, setting, before, after, outcome, seconds, proof; for an undo: ConfigMap, undone change,
+        outcome, seconds, proof."""
+        rows = []
         for step in self.steps:
             done = step.outcome == "confirmed"
             seconds = f"{step.seconds:.0f}" if step.seconds else "-"
             if step.undoes:
-                made.append([step.name, step.undoes, step.outcome, seconds, step.how or step.why or "-"])
+                rows.append([step.name, step.undoes, step.outcome, seconds, step.how or step.why or "-"])
                 continue
             for changed in self.edited[step.name].fields:
                 before, after = plan.shown(changed.before), plan.shown(changed.after if done else changed.before)
-                made.append([step.name, ".".join(changed.path), before, after, step.outcome, seconds, step.how or step.why or "-"])
-        made += [[name, names, "-", "-", "no change", "0", "says so already"] for name, names in self.settled.items()]
-        return made
+                rows.append([step.name, ".".join(changed.path), before, after, step.outcome, seconds, step.how or step.why or "-"])
+        rows += [[name, names, "-", "-", "no change", "0", "has it already"] for name, names in self.settled.items()]
+        return rows
 
 
 def last(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], options: Options) -> ClusterWrites:
-    """What makes the settings of a run last. Raises DeployError where that cannot be told, or not be written, with the way out."""
+    """The writes that keep the settings of a run across upgrades. Raises DeployError, with the way out, if the ConfigMaps cannot be read or
+    edited."""
     connect = found.cluster.api
     try:
         api = connect()
         lasting = read(api, wait=API_WAIT)
         nodes = {str(item["metadata"]["name"]): _is_control_plane(item) for item in list_objects(api, "/api/v1/nodes", wait=API_WAIT)}
     except (ApiError, NoApi) as error:
-        why = f"kubeadm's ConfigMaps {CLUSTER} and {KUBELET} cannot be read, so what of this lasts is not known: {error}"
+        why = f"kubeadm's ConfigMaps {CLUSTER} and {KUBELET} cannot be read, so it is unknown what survives an upgrade: {error}"
         if options.persist and not options.allow_unproven:
-            raise bridge.refusals([f"{why}; mend that, or {_LEAVE}"]) from None
-        return ClusterWrites(notes=[f"WARNING {why}; they are left as they are"])
+            raise bridge.refusals([f"{why}; fix that, or {_LEAVE}"]) from None
+        return ClusterWrites(notes=[f"WARNING {why}; they are not changed"])
     if not lasting.by_kubeadm:
         return ClusterWrites(
-            notes=[f"This cluster has no ConfigMap {NAMESPACE}/{CLUSTER}: kubeadm did not make it, and would not overwrite this."]
+            notes=[f"This cluster has no ConfigMap {NAMESPACE}/{CLUSTER}: kubeadm did not make it, and does not overwrite these settings."]
         )
     shared = plan.share(members, nodes, lasting)
-    made = ClusterWrites(notes=list(shared.told), lasting=lasting)
+    writes = ClusterWrites(notes=list(shared.notes), lasting=lasting)
     refusals: list[object] = []
     for name in KEYS:
         wanted = {component: paths for component, paths in shared.wanted.items() if (component == "kubelet") == (name == KUBELET)}
@@ -81,57 +82,57 @@ def last(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], optio
             continue
         names = _names(wanted)
         if name not in lasting.maps:
-            made.notes.append(
-                f"There is no ConfigMap {NAMESPACE}/{name} (kubeadm before 1.24 has one for each minor): {names} is not written."
+            writes.notes.append(
+                f"ConfigMap {NAMESPACE}/{name} does not exist (kubeadm before 1.24 has one for each minor): {names} is not written."
             )
             continue
         try:
             edit = plan.editor(name, wanted, members)
             edited = edit(lasting.maps[name].data)
         except FormatError as error:
-            refusals.append(f"{error.in_file(f'ConfigMap {NAMESPACE}/{name}')}: {names} could not be written there; mend that, or {_LEAVE}")
+            refusals.append(f"{error.in_file(f'ConfigMap {NAMESPACE}/{name}')}: {names} cannot be written there; fix that, or {_LEAVE}")
             continue
         if not edited.fields:
-            made.settled[name] = names
+            writes.settled[name] = names
         elif not options.persist:
             fields = ", ".join(map(str, edited.fields))
-            made.notes.append(
-                f"persist=false: {name} is left as it is, and the next `kubeadm upgrade` brings back what it says now; it lacks: {fields}"
+            writes.notes.append(
+                f"persist=false: {name} is not changed, and the next `kubeadm upgrade` restores its values; it lacks: {fields}"
             )
         else:
             if name == KUBELET and (said := _refused(found, edited.after)):
-                refusals.append(f"{name}: {said}; mend that, or {_LEAVE}")
-            made.edited[name] = edited
-            made.steps.append(_step(name, edited, lasting, partial(write, Session(connect), name, edit)))
+                refusals.append(f"{name}: {said}; fix that, or {_LEAVE}")
+            writes.edited[name] = edited
+            writes.steps.append(_step(name, edited, lasting, partial(write, Session(connect), name, edit)))
     if options.persist:
         bridge.stop(refusals)
-    return made
+    return writes
 
 
 def _refused(found: Survey, candidate: bytes) -> str:
-    """What the kubelet of a node that kubeadm made has against kubelet-config as it would be: a node that joins would be given that.
-    Gates that it does not know were judged with its node's plan."""
+    """Why a kubelet refuses the edited kubelet-config, or "": a node that joins gets that. Asks the first node that kubeadm made. The plan
+    of the node already judges gates that its kubelet does not know."""
     for host, node in found.nodes.items():
         if node.kubelet.style != "kubeadm" or node.kubelet.config_path is None:
             continue
         argv = node.kubelet.service.known_argv or node.kubelet.process.argv
-        # A command line that could not be asked with was refused when the node was looked at.
+        # The survey refuses a node whose kubelet's command line cannot be used for a question.
         script = ask.script([ask.ask_kubelet(node.kubelet, argv, {node.kubelet.config_path: candidate})])
         try:
             said = ask.verdicts(node.remote.run("sh -s", stdin=script, timeout=patient(ASK_SECONDS)).stdout).get("kubelet")
         except RemoteError as error:
             return str(error)
         if said is None:
-            return f"the kubelet of {host} could not be asked about it: it gave no answer"
+            return f"the kubelet of {host} gave no answer about its new content"
         if said and _UNKNOWN not in said:
-            return f"the kubelet of {host} refuses what it would say: {said}"
+            return f"the kubelet of {host} refuses its new content: {said}"
         return ""
     return ""
 
 
 def _names(wanted: Mapping[str, Mapping[plan.ConfigMapPath, Any]]) -> str:
-    told = (f"{plan.name_of(path)}={plan.shown(value)}" for paths in wanted.values() for path, value in paths.items())
-    return ", ".join(dict.fromkeys(told))
+    names = (f"{plan.name_of(path)}={plan.shown(value)}" for paths in wanted.values() for path, value in paths.items())
+    return ", ".join(dict.fromkeys(names))
 
 
 def _is_control_plane(node: Mapping[str, Any]) -> bool:
@@ -145,16 +146,16 @@ def _step(name: str, edited: Edited, lasting: Lasting, carry_out: Callable[..., 
         fields,
         plan.diff(name, lasting.maps[name].data, edited.after),
         carry_out,
-        f"the nodes are as told above, and {fields} does not last: the next `kubeadm upgrade` of a node brings back what {name} says,"
-        " and a node that joins gets that",
+        f"the nodes are as shown above, but {fields} does not survive the next `kubeadm upgrade`: upgraded nodes, and nodes that join, get"
+        f" the values of {name}",
     )
 
 
 def undo(
     found: Survey, fleet: Fleet, records: Mapping[str, Sequence[tuple[str, Sequence[Mapping[str, Any]]]]], force: bool
 ) -> ClusterWrites:
-    """What puts values of kubeadm's ConfigMaps back, and what is as before already. `records`: by ConfigMap the changes that are undone,
-    the newest first, each with its fields. Raises DeployError where somebody else changed one since, unless `force`."""
+    """The steps that restore values of kubeadm's ConfigMaps, and notes on ConfigMaps that have them already. `records`: by ConfigMap the
+    changes to undo, newest first, each with its fields. Raises DeployError if someone else changed a value since, unless `force`."""
     connect = found.cluster.api
     steps: list[ClusterStep] = []
     notes: list[str] = []
@@ -163,20 +164,20 @@ def undo(
         try:
             lasting = read(connect(), wait=API_WAIT)
             if name not in lasting.maps:
-                raise Refusal(f"{NAMESPACE}/{name}", "it is gone", "leave it alone by --data persist=false")
+                raise Refusal(f"{NAMESPACE}/{name}", "it does not exist", "skip it with --data persist=false")
             edit = plan.undo(name, plan.undoing([fields for _, fields in changes]), force)
             edited = edit(lasting.maps[name].data)
         except FormatError as error:
-            reasons.append(f"{error.in_file(f'ConfigMap {NAMESPACE}/{name}')}; mend that, or leave it alone by --data persist=false")
+            reasons.append(f"{error.in_file(f'ConfigMap {NAMESPACE}/{name}')}; fix that, or skip it with --data persist=false")
             continue
         except (ApiError, NoApi, Refusal) as error:
             reasons.append(error)
             continue
         if not edited.fields:
-            notes.append(f"{name} is as it was already")
+            notes.append(f"{name} has the old values already")
             continue
         diff = plan.diff(name, lasting.maps[name].data, edited.after)
-        lost = "no node was touched, and it still says what is to be undone"
+        lost = "no node was touched, and it still has the values to undo"
         undoes = changes[0][0]
         fields = ", ".join(map(str, edited.fields))
         steps.append(ClusterStep(name, f"undo {undoes} ({fields})", diff, partial(write, Session(connect), name, edit), lost, undoes))

@@ -1,7 +1,7 @@
 """What kubeadm keeps for its next upgrade, and for nodes that join: the ConfigMaps kubeadm-config and kubelet-config.
 
-`kubeadm upgrade` writes a node's manifests anew from kubeadm-config and its kubelet's configuration from kubelet-config, whatever the
-files say (cmd/kubeadm/app/cmd/phases/upgrade, cmd/kubeadm/app/constants/constants.go). Pure but for `read`.
+`kubeadm upgrade` rewrites a node's manifests from kubeadm-config and its kubelet's configuration from kubelet-config, whatever the files
+contain (cmd/kubeadm/app/cmd/phases/upgrade, cmd/kubeadm/app/constants/constants.go). Pure except `read`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from roles.engine.kubelet import in_effect, shown
 CLUSTER: Final = "kubeadm-config"
 KUBELET: Final = "kubelet-config"
 NAMESPACE: Final = "kube-system"
-#: The key in the data of each that holds its YAML.
+#: The key in the data of each ConfigMap that holds its YAML.
 KEYS: Final = {CLUSTER: "ClusterConfiguration", KUBELET: "kubelet"}
-#: What kubeadm gives each node for itself (cmd/kubeadm/app/componentconfigs/kubelet.go; instance-config.yaml since 1.34).
+#: Fields that kubeadm sets for each node separately (cmd/kubeadm/app/componentconfigs/kubelet.go; instance-config.yaml since 1.34).
 _PER_NODE = frozenset({"apiVersion", "kind", "featureGates", "containerRuntimeEndpoint", "resolvConf"})
 
 
 @dataclass(frozen=True)
 class ConfigMap:
-    """One of the two as it was read; `text` is None where it lacks its key."""
+    """One of the two ConfigMaps as it was read; `text` is None if it lacks its key."""
 
     name: str
     text: str | None
@@ -42,14 +42,14 @@ class ConfigMap:
 
 
 def path_of(name: str) -> str:
-    """Where the API has a ConfigMap of kubeadm's."""
+    """The API path of a ConfigMap of kubeadm."""
     return f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
 
 
 @dataclass(frozen=True)
 class Lasting:
-    """What kubeadm would give. `gates` by component (kube-apiserver, ..., kubelet), `kubelet` the fields of its KubeletConfiguration;
-    `maps` by name, those that are there; `problems` why what one says cannot be read, by name."""
+    """The settings that kubeadm keeps: `gates` by component (kube-apiserver, ..., kubelet), `kubelet` the fields of its
+    KubeletConfiguration; `maps`: the existing ConfigMaps by name; `problems`: by name, why a ConfigMap cannot be read."""
 
     maps: Mapping[str, ConfigMap] = field(default_factory=dict)
     gates: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
@@ -64,8 +64,8 @@ class Lasting:
 
 @dataclass(frozen=True)
 class Found:
-    """One component of a node that kubeadm made: the gates, or the fields of its configuration, that its files give; and what its
-    running process has (None: not known)."""
+    """One component of a node that kubeadm made: the gates, or configuration fields, in its files, and in its running process (None:
+    not known)."""
 
     host: str
     component: str
@@ -75,8 +75,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Difference:
-    """A setting that is not the same in kubeadm's ConfigMap, in a node's files and in its running process. None: not set there;
-    `process` is None too where it is not known, or nothing to be held to."""
+    """A setting that differs between kubeadm's ConfigMap, a node's files and its running process. None: not set there; `process` is also
+    None if it is not known or not compared."""
 
     host: str
     component: str
@@ -90,20 +90,20 @@ class Difference:
         return KUBELET if self.component == "kubelet" else CLUSTER
 
     def __str__(self) -> str:
-        said = f"{self.host} {self.component}: {self.setting} is {shown(self.lasting)} in {self.source}, {shown(self.files)} in its files"
+        text = f"{self.host} {self.component}: {self.setting} is {shown(self.lasting)} in {self.source}, {shown(self.files)} in its files"
         if self.process is not None:
-            said += f", {shown(self.process)} in the process"
-        return said
+            text += f", {shown(self.process)} in the process"
+        return text
 
 
 def read(api: Api, wait: float = 0.0) -> Lasting:
-    """Raises ApiError."""
+    """Read both ConfigMaps. Raises ApiError."""
     found = {name: find_object(api, path_of(name), wait=wait) for name in KEYS}
     return parse([item for item in found.values() if item is not None])
 
 
 def config_map(item: Mapping[str, Any]) -> ConfigMap:
-    """From the API's JSON."""
+    """A ConfigMap from the API's JSON."""
     meta = item.get("metadata") or {}
     name = str(meta.get("name"))
     text = (item.get("data") or {}).get(KEYS.get(name, ""))
@@ -111,7 +111,7 @@ def config_map(item: Mapping[str, Any]) -> ConfigMap:
 
 
 def parse(items: Iterable[Mapping[str, Any]]) -> Lasting:
-    """From ConfigMaps as JSON of the API. Pure."""
+    """The settings in ConfigMaps, from the API's JSON. Pure."""
     maps = {found.name: found for found in map(config_map, items)}
     gates: dict[str, Mapping[str, bool]] = {}
     kubelet: dict[str, Any] = {}
@@ -131,8 +131,8 @@ def parse(items: Iterable[Mapping[str, Any]]) -> Lasting:
 
 
 def gate_differences(lasting: Lasting, found: Iterable[Found]) -> list[Difference]:
-    """Where ConfigMap, files and process do not have the same gates. `files` and `process` are gates by name; of a process, which tells
-    all of its gates, those count that the ConfigMap or the files set."""
+    """The gates that differ between ConfigMap, files and process. `files` and `process` are gates by name; a process reports all its gates,
+    so only those count that the ConfigMap or the files set."""
     return [difference for one in found if one.component in lasting.gates for difference in _gates(lasting.gates[one.component], one)]
 
 
@@ -140,15 +140,14 @@ def _gates(lasting: Mapping[str, bool], found: Found) -> Iterator[Difference]:
     for name in sorted({*lasting, *found.files}):
         kept, filed = lasting.get(name), found.files.get(name)
         running = (found.process or {}).get(name)
-        meant = filed if filed is not None else kept
-        if kept != filed or (running is not None and filed is not None and running != meant):
+        if kept != filed or (running is not None and filed is not None and running != filed):
             yield Difference(found.host, found.component, name, kept, filed, running)
 
 
 def kubelet_differences(lasting: Lasting, found: Iterable[Found]) -> list[Difference]:
-    """Where kubelet-config and the files of kubelets have another configuration; `files` are the merged fields of their configuration.
+    """The fields that differ between kubelet-config and the files of kubelets; `files` are the merged fields of their configuration.
 
-    Not compared: gates (see above), and what kubeadm gives to each node for itself. A field that is 0 or empty is one that is not set.
+    Not compared: gates (see above), and fields that kubeadm sets for each node separately. A field that is 0 or empty counts as not set.
     """
     if KUBELET in lasting.problems or KUBELET not in lasting.maps:
         return []

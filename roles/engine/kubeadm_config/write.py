@@ -1,4 +1,4 @@
-"""Writing one of kubeadm's ConfigMaps: read, edited, written on the very version that was read, and read back."""
+"""Writes one of kubeadm's ConfigMaps: read, edit, write under the precondition of the version that was read, read back."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from roles.engine.object_changes import Object, Session, Unknown
 from roles.engine.rollout import Fields
 from roles.engine.timeouts import Deadline
 
-# Seconds. An API server that restarts is away for about 40; for as long a ConfigMap that others write again and again is tried.
+# Seconds. A restarting API server is away for about 40; CONFLICTS is for a ConfigMap that others keep writing.
 API_WAIT = 60.0
 CONFLICTS = 30.0
 PAUSE = 0.5
 
 
 class NotWritten(Exception):
-    """What was to last does not; says why."""
+    """The ConfigMap does not have the settings; says why."""
 
 
 def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fields], None]) -> str:
-    """Make the edit in the ConfigMap as it is now, whoever wrote it last; how it was proven, in words.
+    """Apply the edit to the current content of the ConfigMap; returns the proof as text.
 
-    `begin` is called with the fields before each write that differs from the one before.
+    Calls `begin` with the changed fields before each write whose fields differ from those of the previous write.
     Raises NotWritten, Refusal, ApiError or NoApi.
     """
     deadline = Deadline(CONFLICTS)
@@ -43,7 +43,7 @@ def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fie
         except FormatError as error:
             raise NotWritten(str(error.in_file(f"ConfigMap {NAMESPACE}/{name}"))) from None
         if not edited.fields:
-            # By somebody else since the plan; or by us, and the answer was lost.
+            # Someone else wrote the values since the plan; or daytwo did, and the answer was lost.
             break
         fields = [field.recorded for field in edited.fields]
         if fields != noted:
@@ -52,19 +52,19 @@ def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fie
         manifest = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            # Another one under this name, or another version of it, is a conflict: old bytes never go over new ones.
+            # A recreated ConfigMap, or another version, is a conflict: old content never overwrites new content.
             "metadata": {"name": name, "namespace": NAMESPACE, "uid": found.uid, "resourceVersion": found.version},
             "data": {KEYS[name]: edited.after.decode()},
         }
         try:
-            # kubeadm owned the field; it writes the object whole, and takes it back without asking.
+            # kubeadm owned the field; it writes the whole object, and takes the field back by force.
             session.written(path_of(name), lambda api: api.apply(path_of(name), manifest, force=True), done)  # noqa: B023 - called at once
         except Unknown as error:
             look = f"kubectl get configmap -n {NAMESPACE} {name} -o yaml"
-            raise NotWritten(f"STATE UNKNOWN: {error}; look at it: {look}; the same command, run again, goes on from there") from error
+            raise NotWritten(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues from there") from error
         except Conflict as error:
             if deadline.over:
-                raise NotWritten(f"others write it again and again: {error}") from error
+                raise NotWritten(f"others keep changing it: {error}") from error
             show(f"  {name}: it was changed since it was read; reading it again")
             deadline.pause(PAUSE)
             continue
@@ -75,11 +75,11 @@ def write(session: Session, name: str, edit: ConfigMapEdit, begin: Callable[[Fie
 def _proven(session: Session, name: str, edit: ConfigMapEdit, written: bool) -> str:
     item = _item(session, name)
     if wrong := edit(config_map(item).data).fields:
-        raise NotWritten(f"it was written, and when read back {'.'.join(wrong[0].path)} is another: somebody else changes it")
+        raise NotWritten(f"it was written, but {'.'.join(wrong[0].path)} differs when read back: someone else changes it")
     if not written:
-        return "read back: it says so already"
+        return "read back: it has the values already"
     if FIELD_MANAGER not in _managers(item):
-        raise NotWritten(f"it was written, and the field manager {FIELD_MANAGER} has no part in it when read back")
+        raise NotWritten(f"it was written, but the field manager {FIELD_MANAGER} owns nothing of it when read back")
     return f"read back: resourceVersion {config_map(item).version}, field manager {FIELD_MANAGER}"
 
 

@@ -35,11 +35,11 @@ from roles.engine.object_changes.planned import (
     NotUndone,
     ObjectPath,
     ObjectPlan,
+    changes_text,
     field_changes,
     field_way_back,
     judged,
     refuse_foreign,
-    told,
 )
 from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
 from roles.engine.object_changes.run import Consents, ObjectRun
@@ -73,6 +73,7 @@ __all__ = [
     "Unknown",
     "WriteRefused",
     "api_object",
+    "changes_text",
     "class_of",
     "connect_cluster",
     "controller",
@@ -97,7 +98,6 @@ __all__ = [
     "refuse_foreign",
     "replicas",
     "show_plan",
-    "told",
     "uid",
     "value_problem",
     "where",

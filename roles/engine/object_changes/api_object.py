@@ -1,4 +1,4 @@
-"""Objects of the API as it gives them, in raw JSON: identity, owner, the managers of fields, how one is shown. Pure."""
+"""API objects as raw JSON: identity, owner, field managers, and how an object is shown. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from roles.engine.transaction import mask_manifest, mask_text
 
 Object = Mapping[str, Any]
 
-#: Collections of pods and of what makes pods, by kind. (PodTemplates are used by nothing.)
+#: Collections of pods and of the objects that create pods, by kind. (Nothing uses PodTemplates.)
 COLLECTIONS = {
     "Pod": "/api/v1/pods",
     "ReplicationController": "/api/v1/replicationcontrollers",
@@ -28,15 +28,15 @@ COLLECTIONS = {
     "Job": "/apis/batch/v1/jobs",
     "CronJob": "/apis/batch/v1/cronjobs",
 }
-#: Filled in by the API server, and no part of what an object is meant to be.
-_SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
-_NOTED = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
-_OVER = ("Succeeded", "Failed")
+#: The API server fills these in; they are not part of the desired state.
+_FILLED_IN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
+_TOOL_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation")
+_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
 class Live:
-    """The cluster as it was read: its objects by kind (COLLECTIONS)."""
+    """The observed objects of the cluster, by kind (COLLECTIONS)."""
 
     objects: Mapping[str, Collection[Object]] = field(default_factory=dict)
 
@@ -47,15 +47,15 @@ class Live:
         return next((item for item in self.of(kind) if where(item) == (namespace, name)), None)
 
     def pods_of(self, kind: str, workload_uid: str) -> list[Object]:
-        """The pods that belong to a workload, those that are over or being deleted too.
+        """The pods that belong to a workload, including finished pods and pods that are being deleted.
 
-        No Deployment controls a pod but through a ReplicaSet: one that says so was made by somebody else.
+        A Deployment controls pods only through a ReplicaSet: a pod that names it as controller was created by someone else.
         """
         found = [pod for pod in self.of("Pod") if self.top(pod) == workload_uid]
         return [pod for pod in found if controller(pod) != workload_uid] if kind == "Deployment" else found
 
     def top(self, item: Object) -> str:
-        """UID of the Deployment, StatefulSet or DaemonSet... at the end of the chain of controllers; "" without one."""
+        """UID of the Deployment, StatefulSet or DaemonSet at the end of the chain of controllers; "" without a controller."""
         owner = controller(item)
         if not owner:
             return ""
@@ -63,7 +63,7 @@ class Live:
 
     @functools.cached_property
     def _controllers(self) -> dict[str, str]:
-        """What controls the ReplicaSets and Jobs, by their UIDs: between a pod and its workload there is at most one of them."""
+        """The controllers of ReplicaSets and Jobs, by UID: there is at most one of these between a pod and its workload."""
         return {uid(item): controller(item) for kind in ("ReplicaSet", "Job") for item in self.of(kind)}
 
 
@@ -80,22 +80,22 @@ def where(item: Object) -> tuple[str, str]:
 
 
 def controller(item: Object) -> str:
-    """UID of the one owner that controls the object; "" without one."""
+    """UID of the owner that controls the object; "" without one."""
     owners = item["metadata"].get("ownerReferences") or ()
     return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
 
 
 def is_ending(item: Object) -> bool:
-    """It was deleted, and is still there: a pod within its grace period, or what a finalizer holds."""
+    """The object is deleted but still exists: a pod in its grace period, or an object with a finalizer."""
     return bool(item["metadata"].get("deletionTimestamp"))
 
 
 def is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in _OVER
+    return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
 def template(kind: str, item: Object) -> Mapping[str, Any]:
-    """The pod's spec: of the pod itself, or of the template it is made from."""
+    """The pod spec: of the pod itself, or of the workload's pod template."""
     spec = item.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -105,12 +105,12 @@ def template(kind: str, item: Object) -> Mapping[str, Any]:
 
 
 def class_of(kind: str, item: Object) -> str:
-    """The class that an object names; "" for none."""
+    """The PriorityClass that an object names; "" for none."""
     return str(template(kind, item).get("priorityClassName") or "")
 
 
 def replicas(kind: str, item: Object) -> int:
-    """How many pods a workload is meant to have."""
+    """The desired number of pods of a workload."""
     if kind == "DaemonSet":
         return int((item.get("status") or {}).get("desiredNumberScheduled") or 0)
     found = (item.get("spec") or {}).get("replicas")
@@ -118,7 +118,7 @@ def replicas(kind: str, item: Object) -> int:
 
 
 def managers(item: Object, *fields: str) -> list[str]:
-    """Who owns a field, as `manager` or `manager (Update)`; `fields` lead to it, as in FieldsV1 (`f:value`)."""
+    """The owners of a field, as `manager` or `manager (Update)`; `fields` is its path in FieldsV1 (`f:value`)."""
     found = []
     for entry in item["metadata"].get("managedFields") or ():
         inner = entry.get("fieldsV1") or {}
@@ -131,37 +131,37 @@ def managers(item: Object, *fields: str) -> list[str]:
 
 
 def only_ours(item: Object, *fields: str) -> bool:
-    """A field goes when daytwo no longer applies it: it applied it, and nobody else owns it."""
+    """daytwo is the only owner of the field, so the API server removes it when daytwo no longer applies it."""
     return managers(item, *fields) == [FIELD_MANAGER]
 
 
 def bare(item: Object) -> dict[str, Any]:
-    """The object without what the API server fills in, and without status."""
+    """The object without status and the fields that the API server fills in."""
     found = copy.deepcopy(dict(item))
     found.pop("status", None)
-    for key in _SERVERS:
+    for key in _FILLED_IN:
         found["metadata"].pop(key, None)
     return found
 
 
 def diff(before: Object | None, after: Object | None, name: str) -> str:
-    """A unified diff of two objects as YAML, secrets masked; "" where they mean the same."""
+    """A unified diff of two objects as YAML, secrets masked; "" if they do not differ."""
     old, new = (_masked(item).splitlines() if item is not None else [] for item in (before, after))
     return "\n".join(_unified(old, new, name))
 
 
 def _masked(item: Object) -> str:
-    # A PriorityClass has a `value` that is no environment variable's.
+    # A PriorityClass has a `value` that does not belong to an environment variable.
     return (mask_manifest if "spec" in item else mask_text)(_yaml(_shown(item)))
 
 
 def _shown(item: Object) -> dict[str, Any]:
-    """Without what tells a reader nothing: the type (items of a list have none), and what tools note for themselves."""
+    """The object without its type (items of a list have none) and the annotations that tools keep for themselves."""
     found = {key: value for key, value in bare(item).items() if key not in ("apiVersion", "kind")}
     annotations = found["metadata"].get("annotations") or {}
-    left = {key: value for key, value in annotations.items() if key not in _NOTED}
+    kept = {key: value for key, value in annotations.items() if key not in _TOOL_ANNOTATIONS}
     if annotations:
-        found["metadata"]["annotations"] = left
+        found["metadata"]["annotations"] = kept
     return found
 
 

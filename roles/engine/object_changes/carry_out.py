@@ -1,6 +1,6 @@
-"""Changes of API objects, from the plan to the proof: tried by the API server's dry run, written under a precondition, read back, put back.
+"""Changes of API objects, from the plan to the proof: dry run on the API server, write under a precondition, read back, revert.
 
-For a capability that changes fields of objects that are there (FieldWriter): it says what the fields are and what to send.
+FieldWriter is for capabilities that change fields of existing objects: a capability defines the fields and the requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from roles.engine.harmless import one_line
 from roles.engine.object_changes import api_object, object_report
 from roles.engine.object_changes.api_object import Object
 from roles.engine.object_changes.outcome import Foreign, Gone, NotDone, RevertFailed, Undone, Unknown
-from roles.engine.object_changes.planned import FieldChange, ObjectPath, ObjectPlan, W, told
+from roles.engine.object_changes.planned import FieldChange, ObjectPath, ObjectPlan, W, changes_text
 from roles.engine.object_changes.rolling import LOOK_AGAIN
 from roles.engine.object_changes.run import ObjectRun
 from roles.engine.object_changes.session import Session
@@ -27,14 +27,14 @@ from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedField
 
-# Seconds: a write beside a controller that writes the same object all the time.
+# Seconds to retry a write that conflicts with a controller that writes the same object all the time.
 CONFLICTS = 30.0
 
 C = TypeVar("C", bound=FieldChange)
 
 
 def dry_run(writes: Sequence[W], session: Session, ask: Callable[[W, Api], str]) -> list[W]:
-    """The same writes with what the API server makes of them, as `ask` shows it. Raises DeployError with all that it refuses."""
+    """The same writes with the result of the API server's dry run, as `ask` shows it. Raises DeployError with all refusals."""
     refusals: list[object] = []
     shown: list[W] = []
     for write in writes:
@@ -50,7 +50,7 @@ def dry_run(writes: Sequence[W], session: Session, ask: Callable[[W, Api], str])
 
 
 def show_plan(run: ObjectRun, plan: ObjectPlan[W]) -> None:
-    """The writes with their diffs and notes, and what was dropped; where there is nothing to do, the table."""
+    """Show the writes with their diffs and notes, and the dropped objects; if there is nothing to do, show the table."""
     show(f"\nPlan of run {run.info.id}: {len(plan.actions)} changes of the cluster's objects")
     for number, action in enumerate(plan.actions, 1):
         show(f"\n[{number}/{len(plan.actions)}] {action.name}: {action.summary}")
@@ -63,23 +63,23 @@ def show_plan(run: ObjectRun, plan: ObjectPlan[W]) -> None:
         object_report.show_objects(run, plan.rest)
 
 
-# ---- fields of objects that are there
+# ---- fields of existing objects
 
 
 @dataclass(frozen=True)
 class Request:
-    """One write of some fields: `apply` is server-side, `patch` a strategic merge patch; `body` without preconditions. `paths` are the
-    fields that it sets or takes out."""
+    """One write of some fields: `apply` is server-side, `patch` a strategic merge patch; `body` has no preconditions. `paths` are the
+    fields that it sets or removes."""
 
     verb: Literal["apply", "patch"]
     body: Mapping[str, Any]
     paths: Collection[ObjectPath]
 
     def send(self, api: Api, path: str, there: Object, *, force: bool, dry_run: bool = False) -> dict[str, Any]:
-        """To that very version of the object: nothing that came after the look is written over unseen. Raises ApiError."""
+        """Send it for exactly the version `there`, so that it does not overwrite a later change unseen. Raises ApiError."""
         own = {"uid": api_object.uid(there)}
         if not dry_run:
-            # To try it, any version is good enough: some objects are written all the time.
+            # A dry run accepts any version: controllers write some objects all the time.
             own["resourceVersion"] = api_object.version(there)
         body = {**self.body, "metadata": {**self.body.get("metadata", {}), **own}}
         if self.verb == "apply":
@@ -88,39 +88,39 @@ class Request:
 
 
 class FieldWriter(ABC, Generic[C]):
-    """Writes the fields of each change, proves them, or puts them back. `force`: fields of other managers are taken over."""
+    """Writes the fields of each change and proves them, or reverts them. `force`: take over fields of other managers."""
 
     def __init__(self, session: Session, *, force: bool) -> None:
         self.session = session
         self.warnings: list[tuple[str, str]] = []
         self._force = force
 
-    # ---- what the capability says
+    # ---- the capability defines
 
     @abstractmethod
     def values(self, item: Object) -> Mapping[ObjectPath, Any]:
-        """All fields of an object that the capability knows, by path; what is not set is left out."""
+        """All fields of an object that the capability knows, by path; without fields that are not set."""
 
     @abstractmethod
     def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
-        """What gives an object these fields, None: not set. The fields of others stay."""
+        """The requests that set these fields of an object (None: remove). The fields of other managers stay."""
 
     @abstractmethod
     def managers(self, item: Object, path: ObjectPath) -> list[str]:
-        """Who owns a field (roles/priority_classes/live.py, managers)."""
+        """The owners of a field (roles/engine/object_changes/api_object.py, managers)."""
 
     @abstractmethod
     def look(self, change: C) -> str:
-        """The command that shows an object as it is."""
+        """The command that shows the object."""
 
     def ready(self, change: C) -> None:
-        """Right before the write. Raises NotDone where it must not be begun."""
+        """Runs right before the write. Raises NotDone if the write must not start."""
 
     def followed(self, change: C) -> str:
-        """What the write brought about besides, for the proof; "" for nothing."""
+        """Further effects of the write, for the proof; "" for none."""
         return ""
 
-    # ---- carrying out
+    # ---- the write
 
     def steps(self, changes: Sequence[C]) -> tuple[ClusterStep, ...]:
         return tuple(
@@ -145,50 +145,50 @@ class FieldWriter(ABC, Generic[C]):
         try:
             proof = self._written(change, change.fields)
         except Unknown as error:
-            raise Unknown(f"STATE UNKNOWN: {error}; look at it: {self.look(change)}; the same command, run again, goes on") from error
+            raise Unknown(f"STATE UNKNOWN: {error}; check it: {self.look(change)}; the same command, run again, continues") from error
         except Gone:
             raise
         except Exception as error:
-            raise self._put_back(change, error) from error
+            raise self._revert(change, error) from error
         try:
             more = self.followed(change)
         except (ApiError, NoApi) as error:
-            more = f"what followed is NOT PROVEN: {error}"
+            more = f"the effects of the write are NOT PROVEN: {error}"
         return "; ".join(filter(None, (proof, more)))
 
-    def _put_back(self, change: C, error: Exception) -> Exception:
-        """What this run wrote, and nothing that somebody else has set since, is as before."""
+    def _revert(self, change: C, error: Exception) -> Exception:
+        """Revert what this run wrote, but nothing that someone else has set since."""
         why = str(error) or repr(error)
         show(f"  {why}")
         try:
             found = self.session.fetch(change.path)
             now = self.values(found) if found is not None else {}
             back = [replace(one, before=one.after, after=one.before) for one in change.fields if now.get(one.path) == one.after]
-            proof = self._written(change, back) if back else "read back: nothing of it is there"
+            proof = self._written(change, back) if back else "read back: it has nothing that this run wrote"
         except (Foreign, Gone) as other:
             return type(other)(f"{why}; {other}")
         except Exception as other:
             return RevertFailed(
-                f"{why}; and it was not seen to be as before: {str(other) or repr(other)}; STATE UNKNOWN, look: {self.look(change)}; "
-                f"BY HAND, where it has what this run set, set back: {told(change.fields)}"
+                f"{why}; and the revert is not proven: {str(other) or repr(other)}; STATE UNKNOWN, check: {self.look(change)}; "
+                f"REPAIR BY HAND: if it has what this run set, undo it: {changes_text(change.fields)}"
             )
         ended = Foreign if isinstance(error, Foreign) else Undone
-        return ended(f"{why}; what this run wrote is as before: {proof}")
+        return ended(f"{why}; what this run wrote is reverted: {proof}")
 
     def _written(self, change: C, fields: Sequence[ChangedField]) -> str:
-        """Each field from its `before` to its `after`; how that was seen. Raises NotDone, ApiError."""
+        """Change each field from its `before` to its `after`; return the proof. Raises NotDone, ApiError."""
         wanted = {one.path: one.after for one in fields}
         deadline = Deadline(CONFLICTS)
         while True:
             there = self._there(change, fields)
             try:
                 for _ in self.requests(there, wanted):
-                    # Each from the object as the one before has left it.
+                    # Each request is built from the object that the previous one returned.
                     if left := self.requests(there, wanted):
                         there = self._send(change, left[0], there, wanted)
                 break
             except Conflict as error:
-                # Its controllers write it meanwhile; a field that has an owner stays owned.
+                # A controller wrote the object meanwhile: retry. If a field has an owner, a retry does not help.
                 if error.owners or deadline.over:
                     raise
             deadline.pause(LOOK_AGAIN)
@@ -196,19 +196,19 @@ class FieldWriter(ABC, Generic[C]):
         if wrong := self._differ(found, wanted):
             names = ", ".join(".".join(path) for path in wrong)
             raise NotDone(f"{names} is not as written when read back: a webhook or another manager changes it")
-        # By the answer to the write: a moment later a controller may have written the same list, and own it.
+        # From the answer to the write: a moment later a controller may have written the same list, and own it.
         own = all(FIELD_MANAGER in _names(self.managers(there, path)) for path, value in wanted.items() if value is not None)
-        return f"read back: {told(fields)}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
+        return f"read back: {changes_text(fields)}; field manager {FIELD_MANAGER}" + ("" if own else " NOT PROVEN")
 
     def _there(self, change: C, fields: Sequence[ChangedField]) -> Object:
-        """The object as it is now. Raises Gone, and Foreign where a field is neither as before nor as it is to be."""
+        """The object now. Raises Gone, and Foreign if a field has neither its `before` nor its `after`."""
         found = self.session.fetch(change.path)
         if found is None or api_object.uid(found) != api_object.uid(change.before):
-            raise Gone("it was deleted since it was looked at; run this again")
+            raise Gone("it was deleted after daytwo read it; run this again")
         now = self.values(found)
         if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
-            seen = told([replace(one, after=now.get(one.path)) for one in other])
-            raise Foreign(f"somebody else changed it meanwhile ({seen}): it is left as they have it")
+            seen = changes_text([replace(one, after=now.get(one.path)) for one in other])
+            raise Foreign(f"changed by someone else meanwhile ({seen}): left as it is now")
         return found
 
     def _send(self, change: C, request: Request, there: Object, wanted: Mapping[ObjectPath, Any]) -> Object:
@@ -226,5 +226,5 @@ class FieldWriter(ABC, Generic[C]):
 
 
 def _names(managers: Sequence[str]) -> list[str]:
-    """Without the operation."""
+    """The managers without their operation."""
     return [one.partition(" ")[0] for one in managers]

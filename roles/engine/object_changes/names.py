@@ -1,4 +1,4 @@
-"""Names, keys and values as the API server allows them, and kinds as an operator may write them. Each rule with its way out."""
+"""Names, keys and values that the API server allows, and kinds as an operator may write them. Each error has a way out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DNS_LABEL = re.compile(rf"{_LABEL}\Z")
 _KEY = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]\Z")
 _SUBDOMAIN_LENGTH, _NAME_LENGTH = 253, 63
 
-#: Kinds whose pods come from a template that can be rolled out, by what an operator may write for them.
+#: Kinds that roll out a pod template, by what an operator may write for them.
 KINDS = {
     **dict.fromkeys(("deployment", "deployments", "deploy"), "Deployment"),
     **dict.fromkeys(("statefulset", "statefulsets", "sts"), "StatefulSet"),
@@ -23,7 +23,7 @@ RESOURCES_OF_KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets"
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """`, did you mean 'x'?` where a known name is near, else ""."""
+    """`, did you mean 'x'?` if a known name is similar, else ""."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {near[0]!r}?" if near else ""
 
@@ -34,34 +34,39 @@ def is_subdomain(text: str) -> bool:
 
 def not_a_subdomain(name: str) -> str:
     return (
-        f"{name!r} is no name for an object: lower-case letters, digits, '-' and '.', a letter or digit first and last, "
+        f"{name!r} is not a valid object name: lower-case letters, digits, '-' and '.', a letter or digit first and last, "
         f"at most {_SUBDOMAIN_LENGTH} characters (a DNS subdomain)"
     )
 
 
 def key_problem(key: str) -> str | None:
-    """Why this is no key of a label, a taint or, in lower case, an annotation (apimachinery, IsQualifiedName); None where it is one."""
+    """Why this is not a key of a label, a taint or, in lower case, an annotation (apimachinery, IsQualifiedName); None if it is one."""
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):
-        return f"{key!r}: {prefix!r} before the '/' is no DNS subdomain"
+        return f"{key!r}: {prefix!r} before the '/' is not a DNS subdomain"
     if len(name) > _NAME_LENGTH or not _KEY.match(name):
-        return f"{key!r} is no key: letters, digits, '-', '_' and '.', a letter or digit first and last, at most {_NAME_LENGTH} characters"
+        return (
+            f"{key!r} is not a valid key: letters, digits, '-', '_' and '.', a letter or digit first and last, "
+            f"at most {_NAME_LENGTH} characters"
+        )
     return None
 
 
 def value_problem(key: str, value: str) -> str | None:
-    """Why this is no value of a label or a taint (apimachinery, IsValidLabelValue); None where it is one."""
+    """Why this is not a value of a label or a taint (apimachinery, IsValidLabelValue); None if it is one."""
     if not value or (len(value) <= _NAME_LENGTH and _KEY.match(value)):
         return None
     return (
-        f"{key}: {value!r} is no label's value: letters, digits, '-', '_' and '.', a letter or digit first and last, "
+        f"{key}: {value!r} is not a valid value of a label: letters, digits, '-', '_' and '.', a letter or digit first and last, "
         f"at most {_NAME_LENGTH} characters"
     )
 
 
 def namespace_name(name: str) -> str:
     if len(name) > _NAME_LENGTH or not _DNS_LABEL.match(name):
-        raise ValueError(f"{name!r} is no namespace: lower-case letters, digits and '-', at most {_NAME_LENGTH} characters (a DNS label)")
+        raise ValueError(
+            f"{name!r} is not a valid namespace: lower-case letters, digits and '-', at most {_NAME_LENGTH} characters (a DNS label)"
+        )
     return name
 
 
@@ -69,7 +74,7 @@ def kind_name(kind: str) -> str:
     found = KINDS.get(kind.lower())
     if found is None:
         raise ValueError(
-            f"{kind!r} is none of {', '.join(RESOURCES_OF_KINDS)}{meant(kind.lower(), KINDS)}; "
+            f"{kind!r} is not one of {', '.join(RESOURCES_OF_KINDS)}{meant(kind.lower(), KINDS)}; "
             "only these recreate their pods from a template"
         )
     return found
@@ -84,5 +89,5 @@ def object_name(name: str) -> str:
 def namespaced_name(namespace: str, name: str, example: str) -> str:
     """NAMESPACE/NAME. Raises ValueError."""
     if not namespace or not name:
-        raise ValueError(f"{'/'.join(part for part in (namespace, name) if part)!r} is not of the form of {example}")
+        raise ValueError(f"{'/'.join(part for part in (namespace, name) if part)!r} does not have the form {example}")
     return f"{namespace_name(namespace)}/{object_name(name)}"

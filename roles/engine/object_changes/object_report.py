@@ -1,4 +1,4 @@
-"""What an operator is shown of a run on API objects: how each object ended, and what to type next."""
+"""The report of a run on API objects: the outcome of each object, and the next command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from roles.engine.rollout import table
 
 
 def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]]) -> None:
-    """How each object ended; `rest` are the rows of those that the run has nothing to do with."""
+    """The outcome of each object; `rest` are the rows of objects that the run does not change."""
     rows = [
         [step.name, step.action, step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", table.short(step.how or step.why) or "-"]
         for step in run.steps
@@ -19,7 +19,7 @@ def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]]) -> None:
 
 
 def show_objects_end(run: ObjectRun, rest: Sequence[Sequence[str]], more: Sequence[str] = ()) -> None:
-    """The table, then `more`, warnings, why the run halted, and what to type next."""
+    """The table, then `more`, warnings, why the run halted, and the next command."""
     show_objects(run, rest)
     for text in (*more, *(f"WARNING: {text}" for _, text in run.warnings)):
         show(f"\n{text}")
@@ -30,8 +30,8 @@ def show_objects_end(run: ObjectRun, rest: Sequence[Sequence[str]], more: Sequen
             show(f"To undo it: {run.undo}")
         return
     show(f"\nHALTED: {run.halted}")
-    if left := [step.name for step in run.steps if step.outcome == "not started"]:
-        show(f"Not touched: {', '.join(left)}.")
+    if untouched := [step.name for step in run.steps if step.outcome == "not started"]:
+        show(f"Not touched: {', '.join(untouched)}.")
     if done:
         show(f"Done and proven: {', '.join(done)}. To undo them: {run.undo}")
-    show("When the cause is gone, run the same command again: what is done stays as it is, and it goes on from there.")
+    show("Fix the cause, then run the same command again: it keeps what is done and continues from there.")

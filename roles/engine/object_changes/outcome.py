@@ -1,4 +1,4 @@
-"""How a change of an API object ended that did not come to what was wanted. `outcome` is the word for it in tables and records."""
+"""How a failed change of an API object ended. `outcome` is the word for it in tables and records."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from roles.engine.rollout import Outcome
 
 
 class NotDone(Exception):
-    """A write that did not come to what was wanted; says why."""
+    """The object does not have the desired state; says why."""
 
     outcome: ClassVar[Outcome] = "failed"
 
 
 class Unknown(NotDone):
-    """A write that may have been carried out and may not, and its object does not tell; says what was tried."""
+    """The API server may or may not have applied the write, and the object does not show which; says what was tried."""
 
     outcome = "unknown"
 
 
 class WriteRefused(NotDone):
-    """The API server refused the request, so nothing was changed; says why."""
+    """The API server refused the request, so nothing changed; says why."""
 
 
 class Gone(NotDone):
-    """The object went away in the middle: there is nothing to put back."""
+    """The object was deleted during the change: there is nothing to revert."""
 
     outcome = "gone"
 
 
 class Undone(NotDone):
-    """All is as it was before; says how that was seen."""
+    """The change is reverted; says how that is proven."""
 
     outcome = "reverted"
 
 
 class Foreign(NotDone):
-    """Somebody else has changed it since: it is left as they have it; says how that is."""
+    """Someone else has changed the object since, and daytwo leaves it; says how it is now."""
 
     outcome = "foreign"
 
 
 class RevertFailed(Exception):
-    """What was begun could neither be done nor undone; says what to do by hand."""
+    """The change could neither be finished nor reverted; says how to repair it by hand."""
 
     outcome: ClassVar[Outcome] = "revert-failed"

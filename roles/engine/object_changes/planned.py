@@ -1,4 +1,4 @@
-"""What the plans of all changes of API objects have: the writes, what is left as it is, and what a record leaves to undo. Pure."""
+"""Common to all plans for API objects: the writes, the unchanged objects, and the undo of a recorded run. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 
 ObjectPath = tuple[str, ...]
 
-#: How an object ended in a run that then has nothing of that run, by its outcome.
-_LEFT = {
-    "reverted": "that run put it back itself",
-    "foreign": "somebody else changed it in that run, and it was left as they had it",
-    "gone": "it went away in that run",
+#: Why there is nothing to undo, by the object's outcome in the recorded run.
+_NOTHING_TO_UNDO = {
+    "reverted": "that run reverted it",
+    "foreign": "someone else changed it during that run, and that run left it",
+    "gone": "it was deleted during that run",
 }
 
 
 class Write(Protocol):
-    """One planned write, a frozen dataclass. `notes` say what will be felt; `shown` is the diff by the API server's dry run."""
+    """One planned write, a frozen dataclass. `notes` are its effects; `shown` is the diff from the API server's dry run."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -39,7 +39,7 @@ W = TypeVar("W", bound=Write)
 
 @dataclass
 class ObjectPlan(Generic[W]):
-    """`actions` in their order; `unchanged` are (object, why), `kept` dropped objects that stay, `refusals` why not to go on."""
+    """`actions` in order; `unchanged` are (object, why), `kept` (dropped object that stays, why), `refusals` reasons to stop."""
 
     actions: list[W] = field(default_factory=list)
     unchanged: list[tuple[str, str]] = field(default_factory=list)
@@ -48,14 +48,14 @@ class ObjectPlan(Generic[W]):
 
     @property
     def rest(self) -> list[list[str]]:
-        """The rows of what a run has nothing to do with."""
+        """The table rows of objects that the run does not change."""
         rows = [[name, "none", "no change", "-", why] for name, why in self.unchanged]
-        return rows + [[name, "none", "kept", "-", "dropped from the data, as said above"] for name, _ in self.kept]
+        return rows + [[name, "none", "kept", "-", "dropped from the data, see above"] for name, _ in self.kept]
 
 
 @dataclass(frozen=True)
 class FieldChange:
-    """Fields of one object that is there, as a Write; each with its value before and after, None: not set. `before` is the object as it
+    """Changed fields of an existing object, as a Write; each with its value before and after, None: not set. `before` is the object as it
     was read."""
 
     name: str
@@ -72,7 +72,7 @@ class FieldChange:
 
 
 def field_changes(before: Mapping[ObjectPath, Any], wanted: Mapping[ObjectPath, Any]) -> tuple[ChangedField, ...]:
-    """Those of the wanted fields that are not so yet."""
+    """The wanted fields that differ from the observed ones."""
     return tuple(ChangedField(path, before.get(path), after) for path, after in wanted.items() if before.get(path) != after)
 
 
@@ -80,24 +80,24 @@ def field_changes(before: Mapping[ObjectPath, Any], wanted: Mapping[ObjectPath, 
 
 
 class NotUndone(Exception):
-    """Why an object cannot be put back, with the way out."""
+    """Why an object cannot be restored, with the way out."""
 
 
 def judged(plan: ObjectPlan[Any], one: ChangedObject, judge: Callable[[ChangedObject], W | str]) -> W | None:
-    """The write that puts one object of a record back; or why there is none, noted in the plan. `judge` gives the one or the other, and
-    raises NotUndone or ValueError."""
-    if one.outcome in _LEFT:
-        plan.unchanged.append((one.name, _LEFT[one.outcome]))
+    """The write that restores one object of a record. If there is none, the plan gets the reason. `judge` returns the write or the reason;
+    it raises NotUndone or ValueError."""
+    if one.outcome in _NOTHING_TO_UNDO:
+        plan.unchanged.append((one.name, _NOTHING_TO_UNDO[one.outcome]))
         return None
     try:
         if one.masked:
             raise NotUndone(
-                f"{', '.join(one.masked)} held what looks like a secret, and a record has no secrets: set it back by hand, "
+                f"{', '.join(one.masked)} had a value that looks like a secret, and a record has no secrets: restore it by hand, "
                 "then run this again"
             )
         found = judge(one)
     except (NotUndone, ValueError) as refused:
-        # What was refused in that run was not written, as far as that shows.
+        # That run failed before it wrote the object, as far as its record shows.
         if one.outcome == "failed":
             plan.unchanged.append((one.name, "that run could not write it"))
         else:
@@ -112,17 +112,16 @@ def judged(plan: ObjectPlan[Any], one: ChangedObject, judge: Callable[[ChangedOb
 def refuse_foreign(
     changed: Sequence[ChangedField], now: Mapping[ObjectPath, Any], owners: Callable[[ObjectPath], Sequence[str]], force: bool
 ) -> None:  # fmt: skip
-    """Raises NotUndone where a field is neither what it was before the run nor what the run made of it. `owners` of a field: the others."""
+    """Raises NotUndone if a field has neither its value from before the run nor the run's. `owners`: the field's managers but daytwo."""
     other = [
-        f"{'.'.join(one.path)} is {as_said(now.get(one.path))}, and was made {as_said(one.after)}"
+        f"{'.'.join(one.path)} is {as_said(now.get(one.path))}, and that run set it to {as_said(one.after)}"
         + (f" (owned by {', '.join(found)})" if (found := owners(one.path)) else "")
         for one in changed
         if now.get(one.path) not in (one.before, one.after)
     ]
     if other and not force:
         raise NotUndone(
-            f"foreign: it was changed since by somebody else: {'; '.join(other)}; undo that first, or go on all the same by "
-            "--data force=true"
+            f"foreign: changed by someone else since: {'; '.join(other)}; undo that first, or overwrite it with --data force=true"
         )
 
 
@@ -138,27 +137,27 @@ def field_way_back(
     *,
     force: bool,
 ) -> ObjectPlan[FieldChange]:
-    """What undoing a run on fields comes to. `objects` by path, as they are now; `values` are all fields that the capability knows of one,
-    `owners` the managers of a field other than daytwo."""
+    """The plan that undoes a run on fields. `objects` by path, as they are now; `values` returns all fields that the capability knows of an
+    object, `owners` the managers of a field other than daytwo."""
     plan = ObjectPlan[FieldChange]()
 
     def judge(one: ChangedObject) -> FieldChange | str:
         found = objects.get(one.path)
         if found is None:
-            return "is gone; there is nothing to put back"
+            return "is gone; there is nothing to restore"
         if uid(found) != one.uid:
-            return "is another one by now, made since; it is left as it is"
+            return "was recreated since; it stays as it is"
         now = values(found)
         back = field_changes(now, {changed.path: changed.before for changed in one.fields})
         if not back:
-            return "is as it was before already"
+            return "already has the values from before that run"
         refuse_foreign(one.fields, now, lambda path: owners(found, path), force)
-        return FieldChange(one.name, one.path, found, back, f"set back {told(back)}")
+        return FieldChange(one.name, one.path, found, back, f"restore {changes_text(back)}")
 
     plan.actions = [change for one in record.objects if (change := judged(plan, one, judge)) is not None]
     return plan
 
 
-def told(changed: Sequence[ChangedField]) -> str:
-    """In one line."""
+def changes_text(changed: Sequence[ChangedField]) -> str:
+    """The changes in one line."""
     return ", ".join(f"{'.'.join(one.path)}: {as_said(one.before)} -> {as_said(one.after)}" for one in changed)

@@ -1,4 +1,4 @@
-"""How a workload's roll-out is waited for, and what is said where it does not end."""
+"""Waits for the roll-out of a workload, and reports why it does not end."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from roles.engine.proof import NoApi
 from roles.engine.rollout import table
 from roles.engine.timeouts import Deadline, patient
 
-# Seconds: the pause between two looks.
+# Seconds between two reads.
 LOOK_AGAIN = 1.0
-# How often a roll-out that stands still is shown.
+# Seconds between two lines about a roll-out that makes no progress.
 TELL_AGAIN = 30.0
-# What a pod may need beyond its grace period: the kubelet ends it by force then, unmounts its volumes, and tells the API.
+# Seconds that a pod may need after its grace period: the kubelet kills it, unmounts its volumes, and updates the API.
 END_MARGIN = 30.0
 
 
 class RollOuts:
-    """Those of one run. `warnings` are (workload, text): what is done, and leaves something that the operator must know of."""
+    """The roll-outs of one run. `warnings` are (workload, text): roll-outs that are done, but left something behind."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -49,58 +49,59 @@ class RollOuts:
         changed: Callable[[Object], str],
         new: Callable[[Object], bool],
     ) -> str:
-        """Wait for the end of a roll-out: the new pods all serve, and no pod of an older template is left (rollout.Wait has the bounds).
+        """Wait for the end of a roll-out: all new pods serve, and no pod of an older template is left (workload_rollout.Wait has the
+        limits).
 
-        `timeout` in seconds, as they are. `changed` says why the template is no longer what was written ("": it is), `new` tells the pods
-        of this roll-out. Gives "", or what is left when the new pods all serve and the wait is over: that is a warning, shown here, and no
-        failure, since nothing that daytwo could undo would end those pods. Raises NotDone with the reasons that the cluster gives,
+        `timeout` in seconds, never scaled. `changed` says why the template is no longer the written one ("": it is), `new` recognises the
+        pods of this roll-out. Returns "", or the old pods that are left when all new pods serve and the time is over: that is a warning,
+        shown here, and not a failure, since undoing the roll-out would not end those pods. Raises NotDone with the cluster's reasons,
         ApiError, NoApi."""
-        clock, told, told_at = Deadline(timeout, as_given=True), "", 0.0
+        clock, shown, shown_at = Deadline(timeout, as_given=True), "", 0.0
         wait = workload_rollout.Wait(timeout, patient(END_MARGIN))
         revisions: dict[str, Object] | None = None
         while True:
             found = self.session.fetch(path)
             if found is None or uid(found) != workload_uid:
-                raise NotDone("it was deleted in the middle of its roll-out")
+                raise NotDone("it was deleted during its roll-out")
             if why := changed(found):
                 raise NotDone(why)
             if revisions is None:
-                # Now: an old ReplicaSet may be gone before its pods are.
+                # Read them at the start: an old ReplicaSet may be deleted before its pods.
                 revisions = self._revisions(kind, found)
             state = workload_rollout.progress(kind, found)
             old = self._old_pods(kind, found, revisions) if state.done else []
             passed = clock.passed
             verdict = wait.judge(passed, state, old)
-            now_told = f"{state.told}; {workload_rollout.told_old(old)}" if old else state.told
-            if now_told != told or passed - told_at > TELL_AGAIN:
-                told, told_at = now_told, passed
-                show(f"  {key}: {told} ({passed:.0f} of {wait.limit:.0f} s)")
+            text = f"{state.summary}; {workload_rollout.old_pods_text(old)}" if old else state.summary
+            if text != shown or passed - shown_at > TELL_AGAIN:
+                shown, shown_at = text, passed
+                show(f"  {key}: {text} ({passed:.0f} of {wait.limit:.0f} s)")
             if verdict == "done":
                 return ""
             if verdict == "left":
                 return self._still_there(key, old, passed - (wait.served or 0))
             if verdict == "failed":
-                why = state.failed or f"not rolled out within {max(timeout, round(wait.limit)):g} s ({told})"
+                why = state.failed or f"not rolled out within {max(timeout, round(wait.limit)):g} s ({shown})"
                 raise NotDone("; ".join([why, *self._complaints(kind, found, new)]))
             clock.pause(LOOK_AGAIN)
 
     def _revisions(self, kind: str, found: Object) -> dict[str, Object]:
-        """What tells its templates apart, by UID."""
+        """The objects that record its templates (workload_rollout.REVISIONS), by UID."""
         if kind not in workload_rollout.REVISIONS:
             return {}
         try:
             there = self.session.fetch_all(f"/apis/apps/v1/namespaces/{found['metadata']['namespace']}/{workload_rollout.REVISIONS[kind]}")
         except Forbidden:
-            # An identity of the operator's own may read a DaemonSet and not this: then pods that are ending count, whatever their template.
+            # The operator's own identity may be allowed to read a DaemonSet but not these: then all pods that are ending count as old.
             if kind == "Deployment":
                 raise
             return {}
         return {uid(one): one for one in there}
 
     def _old_pods(self, kind: str, found: Object, revisions: dict[str, Object]) -> list[Object]:
-        """Notes in `revisions` what has come since."""
+        """The old pods; adds new revisions to `revisions`."""
         revisions |= self._revisions(kind, found)
-        # The controllers let a pod go whose labels no longer match (pkg/controller: ClaimPods), so these are all, and some others' maybe.
+        # A controller releases a pod whose labels no longer match (pkg/controller: ClaimPods): this finds all its pods, perhaps others too.
         labels = ((found.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
         pods = self.session.fetch_all(
             f"/api/v1/namespaces/{found['metadata']['namespace']}/pods", labels=",".join(f"{key}={value}" for key, value in labels.items())
@@ -108,15 +109,15 @@ class RollOuts:
         return workload_rollout.old_pods(kind, found, pods, list(revisions.values()))
 
     def _still_there(self, key: str, old: Collection[Object], waited: float) -> str:
-        """Show the old pods that did not end in time; in short for the proof."""
+        """Show the old pods that did not end in time; returns a short text for the proof."""
         what = workload_rollout.what_to_do(old, self._not_ready({str((pod.get("spec") or {}).get("nodeName") or "") for pod in old} - {""}))
-        text = f"{key}: all its new pods serve, and after {waited:.0f} s {workload_rollout.told_old(old)}. {'; '.join(what)}"
+        text = f"{key}: all its new pods serve, and after {waited:.0f} s {workload_rollout.old_pods_text(old)}. {'; '.join(what)}"
         self.warnings.append((key, text))
         show(f"  WARNING: {text}")
-        return f"{table.counted(len(old), 'old pod')} STILL THERE, as the warning says"
+        return f"{table.counted(len(old), 'old pod')} STILL THERE, see the warning"
 
     def _not_ready(self, nodes: Collection[str]) -> set[str]:
-        """Best effort: those that are not Ready, or not there any more."""
+        """The nodes that are not Ready, or no longer exist. Best effort."""
         down = set()
         for name in nodes:
             with contextlib.suppress(ApiError, NoApi):
@@ -127,7 +128,7 @@ class RollOuts:
         return down
 
     def _complaints(self, kind: str, found: Object, new: Callable[[Object], bool]) -> Collection[str]:
-        """Best effort: what went wrong is shown even where its reasons cannot be read."""
+        """The cluster's reasons for a failed roll-out. Best effort: the failure is reported even if its reasons cannot be read."""
         try:
             where = str(found["metadata"]["namespace"])
             pods = [pod for pod in self.pods_of(kind, where, uid(found)) if new(pod)]

@@ -1,4 +1,4 @@
-"""One run on API objects: each change in its turn, proven or put back by itself; the first failure halts."""
+"""One run on API objects: each change in turn, proven or reverted by itself; the first failure halts the run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from roles.engine.bridge import Fleet, Lock, RemoteError, current_task, show
 from roles.engine.rollout import ClusterStep, Fields, LockedRun, Outcome, Stage
 from roles.engine.transaction import OBJECTS_KIND, RunInfo, change_id, object_record
 
-#: Outcomes of what was begun that leave an object as it was before.
+#: Outcomes of a started change that leave the object as before, or deleted by someone else.
 _AS_BEFORE = frozenset({"reverted", "gone"})
 
 
 @dataclass(frozen=True)
 class Consents:
-    """What the operator allows when a run is undone, as roles/history/model.py has it; each capability takes those that it knows.
-    `kubeconfig`: a file of the operator's whose identity is used."""
+    """What the operator allows when undoing a run (roles/history/model.py); each capability reads those that it knows.
+    `kubeconfig`: a file on the operator's machine whose identity is used."""
 
     force: bool = False
     allow_evictions: bool = False
@@ -27,11 +27,11 @@ class Consents:
 
 
 class ObjectRun(LockedRun):
-    """Carries out the steps of all stages; the host of `driver` stands for the cluster.
+    """Runs the steps of all stages; one host reports the result for the cluster.
 
-    `capability` and `about` are for who undoes it (roles/history/objects.py); `undoes` is the record that this run undoes, or "".
-    `leaving` says what a second Ctrl-C leaves behind; `warnings` are (object, text), and grow while a step is carried out: what is done,
-    and leaves something that the operator must know of.
+    The undo uses `capability` and `about` (roles/history/objects.py); `undoes` is the record that this run undoes, or "".
+    `leaving` says what a second Ctrl-C leaves behind; `warnings` are (object, text) about changes that are done but left something behind;
+    steps append to it.
     """
 
     success: ClassVar[Outcome] = "done"
@@ -63,10 +63,10 @@ class ObjectRun(LockedRun):
         self._places = {
             step.name: (order, stage) for order, (stage, step) in enumerate(((one, step) for one in self.stages for step in one.steps), 1)
         }
-        # Those of several steps at once: the record of a run is one.
+        # Steps may run at once, and all write the one record of the run.
         self._keeping = Lock()
         self._kept = False
-        # Ends that the node is given with the next step that is begun, or at the end of the run: half as many commands.
+        # Ends of steps, sent to the node with the start of the next step or at the end of the run: this halves the number of commands.
         self._unsent: list[Mapping[str, Any]] = []
         self._warned = 0
 
@@ -103,7 +103,7 @@ class ObjectRun(LockedRun):
         return self._leaves()
 
     def _carry_out(self, step: ClusterStep) -> None:
-        # What was begun finishes: Ctrl-C ends only what was not.
+        # A started step finishes: Ctrl-C ends only steps that have not started.
         self._waiting.discard(current_task())
         order, stage = self._places[step.name]
         self._write(step, order, f"[{stage.steps.index(step) + 1}/{len(stage.steps)}] ")
@@ -143,7 +143,7 @@ class ObjectRun(LockedRun):
         del self._unsent[: len(ends)]
 
     def _state(self, *, over: bool) -> str:
-        """As roles/engine/transaction has them. What undoes another run counts once all of it is done: until then that run stands."""
+        """A state of roles/engine/transaction. An undo is confirmed only when all of it is done: until then the undone run still counts."""
         begun = {step.outcome for step in self.steps} - {"not started"}
         if self.undoes:
             return "confirmed" if over and all(step.outcome == self.success for step in self.steps) else "staged"

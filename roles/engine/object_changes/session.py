@@ -1,8 +1,8 @@
-"""The API over a connection that may be lost at any moment, in the middle of a write as well.
+"""The API over a connection that may be lost at any moment, also during a write.
 
-A write whose answer was lost may have been carried out. What became of it is read from the object itself: by its UID, its
-resourceVersion, and the fields that were written. An error that the API server answered with says that it was not; but after a lost
-answer 404 and 409 may be what the lost one did, and then it is the object that counts.
+If the answer to a write is lost, the API server may have applied the write. The object itself shows this: its UID, its resourceVersion,
+and the written fields. An error answer means that the write was not applied; but after a lost answer, 404 and 409 may be effects of the
+lost write, so only the object counts.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ from roles.engine.timeouts import Deadline
 
 T = TypeVar("T")
 
-# Seconds. An API server that restarts is away for about 40; the pause between two tries.
+# Seconds. A restarting API server is away for about 40; the pause between two tries.
 API_WAIT = 60.0
 PAUSE = 1.0
 
-#: The API server's own no, or nothing was sent at all: what was asked for was not carried out.
+#: The API server refused the request, or nothing was sent: the request was not applied.
 REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, ForwardingForbidden)
 
 
 class Session:
-    """Requests to the API, counted, over one Api as long as it answers. What passes by itself is waited for, up to `wait` seconds for each
-    request. `connect` gives a new Api; it raises NoApi, ApiError or RemoteError."""
+    """Requests to the API, counted, over one Api as long as it answers. Temporary errors are retried, up to `wait` seconds for each
+    request. `connect` returns a new Api; it raises NoApi, ApiError or RemoteError."""
 
     def __init__(self, connect: Callable[[], Api], wait: float = API_WAIT) -> None:
         self._connect = connect
         self._wait = wait
         self._api: Api | None = None
-        #: How many requests there were, by what was asked for.
+        #: The number of requests by purpose.
         self.calls: Counter[str] = Counter()
 
     def asked(self, ask: Callable[[Api], T], what: str = "look") -> T:
-        """The answer to what may be asked twice. Raises ApiError, NoApi."""
+        """The answer to a request that may be repeated. Raises ApiError, NoApi."""
         deadline, settling = Deadline(self._wait), False
         while True:
             try:
                 return self._once(ask, what)
             except (ApiError, NoApi) as error:
                 passing = isinstance(error, (NoApi, ApiConnectionLost)) or error.passing
-                # An API server that just came back answers 403 until it has read its RBAC rules.
+                # A restarted API server answers 403 until it has read its RBAC rules.
                 if not passing and not (settling and isinstance(error, Forbidden)):
                     raise
                 settling = settling or passing
@@ -78,19 +78,19 @@ class Session:
             deadline.pause(PAUSE)
 
     def _once(self, ask: Callable[[Api], T], what: str) -> T:
-        """One try. Raises ApiError or NoApi, and never the RemoteError of an SSH connection that broke beneath."""
+        """One try. Raises ApiError or NoApi, and never the RemoteError of a broken SSH connection."""
         try:
             if self._api is None:
                 self._api = self._connect()
             self.calls[what] += 1
             return ask(self._api)
         except (Forbidden, NotFound, Conflict, Invalid):
-            raise  # an answer: it serves
+            raise  # an answer: this Api still serves
         except RemoteError as error:
             self._api = None
             raise NoApi(str(error)) from error
         except Exception:
-            # Another one may serve by now, and this one may never again.
+            # Connect again next time: this API server may never come back, and another one may serve.
             self._api = None
             raise
 
@@ -101,10 +101,10 @@ class Session:
         return self.asked(lambda api: list_objects(api, path, fields=fields, labels=labels))
 
     def written(self, path: str, send: Callable[[Api], T], done: Callable[[Object], bool]) -> T | dict[str, Any]:
-        """Carry out a write that comes to the same when it is carried out twice; what it came to.
+        """Send an idempotent write; returns its result.
 
-        `done` tells by the object at `path`, as it is read after an answer was lost, that it was carried out. Raises an ApiError of
-        REFUSED where it surely was not, and Unknown.
+        After a lost answer, `done` checks on the object at `path` whether the write was applied. Raises an ApiError of REFUSED if it
+        surely was not, and Unknown.
         """
         deadline, lost = Deadline(self._wait), ""
         while True:
@@ -122,12 +122,12 @@ class Session:
                 return found
             _raise_refused(refused, deadline)
             if deadline.over:
-                raise Unknown(f"there was no answer ({lost}); when last read, it was not carried out")
+                raise Unknown(f"there was no answer ({lost}); when last read, the object did not have the change")
             deadline.pause(PAUSE)
 
     def deleted(self, path: str, item: Object, of_version: str = "") -> None:
-        """Delete that very object (of resourceVersion `of_version`, where given); one that is gone already, or is being deleted after an
-        answer was lost, is no error. Raises an ApiError of REFUSED where it surely was not deleted, NotDone, and Unknown."""
+        """Delete exactly this object (if given, at resourceVersion `of_version`). It is no error if the object is gone already, or is being
+        deleted after a lost answer. Raises an ApiError of REFUSED if it surely was not deleted, NotDone, and Unknown."""
         deadline, lost = Deadline(self._wait), ""
         while True:
             refused: ApiError | None = None
@@ -145,10 +145,10 @@ class Session:
             if found is None or uid(found) != uid(item) or is_ending(found):
                 return None
             if of_version and version(found) != of_version:
-                raise NotDone("it was changed since it was looked at, and is not deleted; run this again, from a new look")
+                raise NotDone("it was changed after daytwo read it, and is not deleted; run this again")
             _raise_refused(refused, deadline)
             if deadline.over:
-                raise Unknown(f"there was no answer to its deletion ({lost}); when last read, it was still there")
+                raise Unknown(f"there was no answer to its deletion ({lost}); when last read, it still existed")
             deadline.pause(PAUSE)
 
     def _after(self, path: str, lost: str) -> dict[str, Any] | None:
@@ -156,18 +156,18 @@ class Session:
         try:
             return self.fetch(path)
         except (ApiError, NoApi) as error:
-            raise Unknown(f"there was no answer ({lost}), and what became of it could not be read: {error}") from error
+            raise Unknown(f"there was no answer ({lost}), and the object could not be read afterwards: {error}") from error
 
 
 def _raise_refused(refused: ApiError | None, deadline: Deadline) -> None:
-    # An API server that just came back answers 403 until it has read its RBAC rules.
+    # A restarted API server answers 403 until it has read its RBAC rules.
     if refused is not None and not (isinstance(refused, Forbidden) and not deadline.over):
         raise refused
 
 
 @dataclass(frozen=True)
 class ConnectedCluster:
-    """`nodes` and `units` (of their kubelets) by the name of the node in the cluster, `names` of those nodes by host."""
+    """`nodes` and `units` (the unit names of the kubelets) by the node's name in the cluster; `names` are those node names by host."""
 
     found: Survey
     session: Session
@@ -177,11 +177,11 @@ class ConnectedCluster:
 
 
 def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT) -> ConnectedCluster:
-    """The nodes looked at, whether --limit left them out or not (those of the inventory that answer), and a way to the API, which may be
-    away for `wait` seconds. Raises DeployError."""
+    """Read all nodes of the inventory that answer, also those that --limit excludes, and open a session to the API, which may be away for
+    `wait` seconds. Raises DeployError."""
     bridge.stop(unreachable(fleet))
     if not fleet.targets:
-        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or none at all")
+        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
     found = survey(fleet, [remote for remote in fleet.inventory if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
     return ConnectedCluster(
@@ -194,8 +194,8 @@ def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT
 
 
 def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: float = API_WAIT) -> Session:
-    """Through any control-plane node. With a `kubeconfig`, a file of the operator's, its identity is used, and the control-plane nodes must
-    be among the nodes that were looked at. Raises DeployError where there is no way."""
+    """Connect through any control-plane node. `kubeconfig` is a file on the operator's machine whose identity is used; then `found` must
+    include the control-plane nodes. Raises DeployError if no way to the API exists."""
     servers = [remote for remote in fleet.inventory if remote.is_control_plane]
     if kubeconfig is None:
         if not found.cluster.apiservers:
@@ -203,7 +203,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
 
         def through_any() -> Api:
             for remote in servers:
-                # One that stays away is passed over: the others are asked.
+                # Skip a node that stays away, and try the others.
                 with contextlib.suppress(RemoteError):
                     remote.ensure_connected()
             return found.cluster.api()
@@ -222,9 +222,9 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
             try:
                 transport = _transport(node.remote)
                 if transport is None:
-                    tried.append(f"{host}: there is no SSH connection to go through")
+                    tried.append(f"{host}: there is no SSH connection to forward through")
                     continue
-                # Where forwarding is forbidden there is no other way: these credentials are not for the node's disk.
+                # If forwarding is forbidden there is no other way: daytwo never writes these credentials to the node's disk.
                 api = TunnelApi(transport, credentials, node.components["kube-apiserver"].address, host)
                 api.probe()
                 return api
@@ -233,7 +233,7 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
             except (ApiError, RemoteError) as error:
                 tried.append(str(error))
         if forbidden and not tried:
-            raise forbidden[0]  # which no wait changes
+            raise forbidden[0]  # waiting does not help
         raise NoApi("; ".join([*tried, *map(str, forbidden)]) or _no_apiserver(servers))
 
     return Session(as_operator, wait)
@@ -241,12 +241,12 @@ def open_session(fleet: Fleet, found: Survey, kubeconfig: str | None, wait: floa
 
 def _no_apiserver(servers: Sequence[Remote]) -> str:
     if not servers:
-        return "the inventory has no control-plane node to reach the API by; have them in a group named control_plane"
+        return "the inventory has no control-plane node to reach the API through; add the nodes to a group named control_plane"
     names = ", ".join(remote.name for remote in servers)
-    return f"the API is down: no kube-apiserver runs on {names}; look there: `crictl ps -a`, `journalctl -u kubelet`"
+    return f"the API is down: no kube-apiserver runs on {names}; check there: `crictl ps -a`, `journalctl -u kubelet`"
 
 
 def _transport(remote: Remote) -> Transport | None:
-    """The connection to a node, made again where it was lost. Raises RemoteError."""
+    """The connection to a node; reconnects if it was lost. Raises RemoteError."""
     remote.ensure_connected()
     return remote.transport

@@ -1,8 +1,8 @@
-"""How far a roll-out is, from the workload's own status and the old pods that are left, and why it does not go on. Pure.
+"""The progress of a roll-out, from the workload's own status and the old pods that are left, and why it does not end. Pure.
 
 The rules for the new pods are those of `kubectl rollout status` (kubectl/pkg/polymorphichelpers/rollout_status.go), without partitions.
-That is over while old pods are still ending: no status counts a pod that was deleted (pkg/controller: FilterActivePods). So the old pods
-themselves are looked at.
+These are met while old pods are still ending: no status counts a deleted pod (pkg/controller: FilterActivePods). So this module checks
+the old pods themselves too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from roles.engine.transaction import mask_text
 
 #: Condition reason of a Deployment that made no progress (pkg/controller/deployment/util: TimedOutReason).
 _TIMED_OUT = "ProgressDeadlineExceeded"
-_TOLD = 12
-#: Annotation of a ReplicaSet: its controller gives the newest template the highest (pkg/controller/deployment/util: RevisionAnnotation).
+_MAX_LINES = 12
+#: Annotation of a ReplicaSet: the newest template has the highest number (pkg/controller/deployment/util: RevisionAnnotation).
 _REVISION = "deployment.kubernetes.io/revision"
-#: Label of a pod, and of the ControllerRevision it was made from (apps/v1: ControllerRevisionHashLabelKey).
+#: Label of a pod, and of its ControllerRevision (apps/v1: ControllerRevisionHashLabelKey).
 _HASH = "controller-revision-hash"
-#: What tells a workload's templates apart, as a collection of its namespace; a StatefulSet's own status does.
+#: The collection of the namespace whose objects record a workload's templates; a StatefulSet records them in its own status.
 REVISIONS = {"Deployment": "replicasets", "DaemonSet": "controllerrevisions"}
 #: spec.terminationGracePeriodSeconds where it is not set (pkg/apis/core/v1/defaults.go).
 _GRACE = 30
@@ -35,42 +35,41 @@ class RolloutProgress:
     """`done`: every pod is of the newest template and available; `failed`: why its own controller gave up, or ""."""
 
     done: bool
-    told: str
+    summary: str
     failed: str = ""
 
 
 def progress(kind: str, item: Object) -> RolloutProgress:
-    """Of a Deployment, StatefulSet or DaemonSet."""
+    """The progress of a Deployment, StatefulSet or DaemonSet."""
     status = item.get("status") or {}
     if int(status.get("observedGeneration") or 0) < int(item["metadata"].get("generation") or 0):
         return RolloutProgress(False, "its controller has not seen the change yet")
     wanted = replicas(kind, item)
     if kind == "DaemonSet":
         updated, available = _count(status, "updatedNumberScheduled"), _count(status, "numberAvailable")
-        return RolloutProgress(updated >= wanted and available >= wanted, _told(updated, available, wanted))
+        return RolloutProgress(updated >= wanted and available >= wanted, _pod_counts(updated, available, wanted))
     updated, available = _count(status, "updatedReplicas"), _count(status, "availableReplicas")
-    told = _told(updated, available, wanted)
+    summary = _pod_counts(updated, available, wanted)
     if kind == "StatefulSet":
         same = status.get("updateRevision") == status.get("currentRevision")
-        # A set that never changed counts its pods as current only.
-        return RolloutProgress(same and _count(status, "readyReplicas") >= wanted and available >= wanted, told)
+        # A StatefulSet whose template never changed counts its pods only as current.
+        return RolloutProgress(same and _count(status, "readyReplicas") >= wanted and available >= wanted, summary)
     old = _count(status, "replicas") - updated
     failed = next(
         (str(found.get("message") or _TIMED_OUT) for found in conditions(item) if found.get("reason") == _TIMED_OUT),
         "",
     )
     if old > 0:
-        told += f", {old} old ones still there"
-    return RolloutProgress(not failed and updated >= wanted and old <= 0 and available >= updated, told, failed)
+        summary += f", {old} old ones still there"
+    return RolloutProgress(not failed and updated >= wanted and old <= 0 and available >= updated, summary, failed)
 
 
 @dataclass
 class Wait:
-    """How long a roll-out is waited for. All times in seconds, from its beginning.
+    """How long to wait for a roll-out. All times in seconds, from its beginning.
 
-    Its new pods must serve within `timeout`. From then on old pods may end for the longest grace period among them and `margin`
-    more, and never longer than `timeout` again: a pod on a node that is down ends only when that is back, and no pod's own grace
-    period may hold a run up for ever.
+    Its new pods must serve within `timeout`. Then the old pods may take the longest grace period among them plus `margin` to end, but at
+    most `timeout` again: a pod on a node that is down ends only when the node is back, and no grace period may block a run forever.
     """
 
     timeout: float
@@ -80,47 +79,47 @@ class Wait:
 
     @property
     def limit(self) -> float:
-        """When the wait is over at the latest, as far as is known by now."""
+        """The latest end of the wait, as far as is known now."""
         if self.served is None:
             return self.timeout
         return self.served + min(self._grace + self.margin, self.timeout)
 
     def judge(self, passed: float, state: RolloutProgress, old: Collection[Object]) -> RolloutVerdict:
-        """ "": go on; done; left: the new pods all serve, and old ones are still there when the wait is over; failed."""
+        """ "": wait on; done; left: all new pods serve, but old ones still exist when the time is over; failed."""
         if state.done:
             self.served = passed if self.served is None else self.served
             self._grace = max([self._grace, *(grace(pod) for pod in old)])
             if not old:
                 return "done"
             return "left" if passed > self.limit else ""
-        # New pods that served and do not now have at least as long as they had in the first place.
+        # New pods that served but no longer do get at least their original time.
         return "failed" if state.failed or passed > max(self.timeout, self.limit) else ""
 
 
 def old_pods(kind: str, item: Object, pods: Collection[Object], revisions: Collection[Object]) -> list[Object]:
-    """The workload's own pods of another template than its newest, those that are ending included; not what is over and stays.
+    """The workload's own pods whose template is not the newest, including pods that are ending, but without finished pods.
 
-    Its own are those that it controls, a Deployment through a ReplicaSet of its own; labels alone make no pod its own. `revisions`: all
-    that were seen of its REVISIONS since the roll-out began (an old ReplicaSet may go before its pods). The newest of them is the
-    current one once the controller has seen the change (Progress). Where none is known, only pods that are ending count.
+    A workload owns the pods that it controls, a Deployment through its ReplicaSets; matching labels are not enough. `revisions`: all of its
+    REVISIONS seen since the roll-out began (an old ReplicaSet may be deleted before its pods). The newest of them is the current one once
+    the controller has seen the change (RolloutProgress). If none is known, only pods that are ending count.
     """
     own = [one for one in revisions if controller(one) == uid(item)]
     newest = max(own, key=_number, default=None)
     if kind == "Deployment":
-        makers, current = {uid(one) for one in own}, uid(newest) if newest is not None else ""
+        owners, current = {uid(one) for one in own}, uid(newest) if newest is not None else ""
     else:
-        makers = {uid(item)}
+        owners = {uid(item)}
         current = str((item.get("status") or {}).get("updateRevision") or "") if kind == "StatefulSet" else _hash(newest or {})
     found = []
     for pod in pods:
-        made_from = controller(pod) if kind == "Deployment" else _hash(pod)
-        if controller(pod) in makers and made_from != current and (is_ending(pod) or (current and not is_over(pod))):
+        pod_revision = controller(pod) if kind == "Deployment" else _hash(pod)
+        if controller(pod) in owners and pod_revision != current and (is_ending(pod) or (current and not is_over(pod))):
             found.append(pod)
     return found
 
 
 def _number(revision: Object) -> int:
-    """Of a ReplicaSet or ControllerRevision; 0 where it has none."""
+    """The revision number of a ReplicaSet or ControllerRevision; 0 if it has none."""
     text = str(revision.get("revision") or (revision["metadata"].get("annotations") or {}).get(_REVISION) or "")
     return int(text) if text.isdecimal() else 0
 
@@ -130,22 +129,22 @@ def _hash(item: Object) -> str:
 
 
 def grace(pod: Object) -> int:
-    """Seconds that a pod has to end: those it was deleted with, or else its own."""
+    """The grace period of a pod in seconds: that of its deletion, or else its own."""
     for found in (pod["metadata"].get("deletionGracePeriodSeconds"), (pod.get("spec") or {}).get("terminationGracePeriodSeconds")):
         if found is not None:
             return int(found)
     return _GRACE
 
 
-def told_old(pods: Collection[Object]) -> str:
+def old_pods_text(pods: Collection[Object]) -> str:
     """`2 old ones are still there: web-1 on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s); ...`"""
-    lines = [_told_pod(pod) for pod in pods]
-    more = [f"{len(lines) - _TOLD} more"] if len(lines) > _TOLD else []
+    lines = [_old_pod_text(pod) for pod in pods]
+    more = [f"{len(lines) - _MAX_LINES} more"] if len(lines) > _MAX_LINES else []
     count = "1 old one is" if len(lines) == 1 else f"{len(lines)} old ones are"
-    return f"{count} still there: {'; '.join([*lines[:_TOLD], *more])}"
+    return f"{count} still there: {'; '.join([*lines[:_MAX_LINES], *more])}"
 
 
-def _told_pod(pod: Object) -> str:
+def _old_pod_text(pod: Object) -> str:
     meta = pod["metadata"]
     where = f"{meta['name']} on {(pod.get('spec') or {}).get('nodeName') or 'no node'}"
     if not is_ending(pod):
@@ -155,33 +154,33 @@ def _told_pod(pod: Object) -> str:
 
 
 def _since(meta: Mapping[str, Any]) -> str:
-    """When it was deleted: deletionTimestamp is when its grace period ends (apimachinery: ObjectMeta)."""
+    """When the object was deleted: its deletionTimestamp is the end of its grace period (apimachinery: ObjectMeta)."""
     try:
         ends = datetime.fromisoformat(str(meta["deletionTimestamp"]))
         return (ends - timedelta(seconds=int(meta.get("deletionGracePeriodSeconds") or 0))).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError):
-        # A pod may have a grace period of so many years that no calendar has them.
-        return "a time that cannot be told"
+        # A grace period may be so long that its begin is before year 1.
+        return "an unknown time"
 
 
 def what_to_do(pods: Collection[Object], down: Collection[str]) -> list[str]:
-    """For pods that did not end in time, by cause; `down` are the names of nodes that are not Ready, or are not there."""
+    """What to do about pods that did not end in time, by cause; `down` are the names of nodes that are not Ready or do not exist."""
     found = []
     for pod in pods:
         meta = pod["metadata"]
         node = str((pod.get("spec") or {}).get("nodeName") or "")
         if node in down:
             found.append(
-                f"{node} is not ready: its pods end when its kubelet is back; where the machine is off for good: kubectl delete node {node}"
+                f"{node} is not ready: its pods end when its kubelet is back; if the machine is off for good: kubectl delete node {node}"
             )
         elif meta.get("finalizers"):
-            found.append(f"{', '.join(meta['finalizers'])}: whoever set that finalizer has to take it out")
+            found.append(f"{', '.join(meta['finalizers'])}: the tool that set this finalizer must remove it")
         else:
-            found.append(f"after its grace period, look why: kubectl describe pod -n {meta['namespace']} {meta['name']}")
-    return list(dict.fromkeys(found))[:_TOLD]
+            found.append(f"after its grace period, find out why: kubectl describe pod -n {meta['namespace']} {meta['name']}")
+    return list(dict.fromkeys(found))[:_MAX_LINES]
 
 
-def _told(updated: int, available: int, wanted: int) -> str:
+def _pod_counts(updated: int, available: int, wanted: int) -> str:
     return f"{updated} of {wanted} pods are new, {available} available"
 
 
@@ -194,13 +193,13 @@ def conditions(item: Object) -> list[Mapping[str, Any]]:
 
 
 def not_rolling(kind: str, item: Object) -> str | None:
-    """Why a change of the template would make no pod anew by itself, with the way out; None where it would."""
+    """Why a change of the template would not recreate the pods, with the way out; None if it would."""
     spec = item.get("spec") or {}
     if kind == "Deployment":
-        return "it is paused, so nothing would be rolled out; resume it: kubectl rollout resume" if spec.get("paused") else None
+        return "it is paused, so it would not roll out; resume it: kubectl rollout resume" if spec.get("paused") else None
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
-        return "its updateStrategy is OnDelete, so its pods keep what they have until each is deleted by hand; make it RollingUpdate"
+        return "its updateStrategy is OnDelete, so its pods stay as they are until each is deleted by hand; set it to RollingUpdate"
     partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
     if kind == "StatefulSet" and partition:
         return f"its updateStrategy has partition {partition}, so the pods below it would stay as they are; set it to 0"
@@ -208,33 +207,33 @@ def not_rolling(kind: str, item: Object) -> str | None:
 
 
 def not_rollable(kind: str, item: Object) -> list[str]:
-    """Why a roll-out of it could not be carried out, or not be judged."""
+    """Why a roll-out of the workload would not happen, or its result could not be judged."""
     problems = [reason] if (reason := not_rolling(kind, item)) else []
     state = progress(kind, item)
     if not state.done:
-        problems.append(f"it is not well as it is ({state.failed or state.told}), so a roll-out could not be judged; fix that first")
+        problems.append(f"it is not healthy now ({state.failed or state.summary}), so a roll-out could not be judged; fix that first")
     return problems
 
 
 def how_it_rolls(kind: str, item: Object) -> str:
-    """What is felt meanwhile, in a few words."""
+    """How the roll-out replaces pods, in a few words."""
     spec = item.get("spec") or {}
     if kind == "Deployment":
         strategy = spec.get("strategy") or {}
         if strategy.get("type") == "Recreate":
-            return "Recreate: all of them are stopped before the first new one starts"
+            return "Recreate: all old pods stop before the first new one starts"
         rolling = strategy.get("rollingUpdate") or {}
-        return f"RollingUpdate: at most {rolling.get('maxUnavailable', '25%')} away, {rolling.get('maxSurge', '25%')} more than wanted"
+        return f"RollingUpdate: maxUnavailable {rolling.get('maxUnavailable', '25%')}, maxSurge {rolling.get('maxSurge', '25%')}"
     rolling = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
     if kind == "DaemonSet":
-        return f"RollingUpdate: at most {rolling.get('maxUnavailable', 1)} away"
+        return f"RollingUpdate: maxUnavailable {rolling.get('maxUnavailable', 1)}"
     return "RollingUpdate: one after the other"
 
 
 def complaints(item: Object, pods: Collection[Object], events: Collection[Object] = ()) -> list[str]:
-    """Why a roll-out does not end, the most telling first: what the pods wait for, conditions of the workload, warnings in events.
+    """Why a roll-out does not end, most specific first: the states of the pods, conditions of the workload, warning events.
 
-    `pods` are those of the new template. At most a dozen lines, none twice.
+    `pods` are those of the new template. At most a dozen lines, without duplicates.
     """
     found: list[str] = []
     for pod in pods:
@@ -247,8 +246,8 @@ def complaints(item: Object, pods: Collection[Object], events: Collection[Object
         if event.get("type") == "Warning":
             about = event.get("involvedObject") or {}
             found.append(f"event of {about.get('kind')} {about.get('name')}: {event.get('reason')}: {event.get('message')}")
-    # A container may have said anything before it ended, and so may who made the event.
-    return [mask_text(" ".join(line.split())) for line in dict.fromkeys(found)][:_TOLD]
+    # The texts of containers and events are arbitrary, and may contain secrets.
+    return [mask_text(" ".join(line.split())) for line in dict.fromkeys(found)][:_MAX_LINES]
 
 
 def _pod_complaints(pod: Object) -> list[str]:
@@ -270,7 +269,7 @@ def _pod_complaints(pod: Object) -> list[str]:
 
 
 def wrong_pods(pods: Collection[Object], priority_class: str, value: int | None) -> list[str]:
-    """What pods of a finished roll-out still lack: the class, and the number it stands for (`value`; None where it is not known)."""
+    """The pods of a finished roll-out that have another class, or another priority than the class's `value` (None: not checked)."""
     problems = []
     for pod in pods:
         name, spec = pod["metadata"]["name"], pod.get("spec") or {}

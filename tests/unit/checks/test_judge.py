@@ -223,7 +223,7 @@ CLASS = {"metadata": {"name": "web", "managedFields": []}, "value": 1000}
     ("live", "why"),
     [
         ({"web": CLASS}, None),
-        ({}, "web: there is none"),
+        ({}, "web: does not exist"),
         ({"web": {**CLASS, "value": 5}}, "web: value differs (it is 5, wanted 1000)"),
         ({"web": {**CLASS, "globalDefault": True}}, "web: globalDefault differs"),
     ],
@@ -239,7 +239,7 @@ def test_workloads_and_their_class() -> None:
     data = {"workloads": {"shop/deployment/web": "web", "shop/deployment/db": "web"}}
     web = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"template": {"spec": {"priorityClassName": "batch"}}}}
     told = judge.cluster(of_the_cluster([("w1", data.get)]), LiveClasses({"Deployment": [web]}))[1]
-    assert (told.outcome, told.why) == ("fail", "shop/deployment/web: its class is batch, wanted web; shop/deployment/db: there is none")
+    assert (told.outcome, told.why) == ("fail", "shop/deployment/web: its class is batch, wanted web; shop/deployment/db: does not exist")
 
 
 def test_the_cluster_without_an_api_or_without_wishes() -> None:

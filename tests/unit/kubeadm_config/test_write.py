@@ -1,4 +1,4 @@
-"""One of the ConfigMaps written: on the version that was read, again where others write too, and never with old bytes."""
+"""Writing a ConfigMap: under the version that was read, retried if others write too, and never with old content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WANTED = {(GATES, "New"): True}
 
 
 class Server:
-    """One ConfigMap behind an API: versions, preconditions, managers. `before` is called ahead of each write."""
+    """One ConfigMap behind an API: versions, preconditions, managers. `before` is called before each write."""
 
     host = "cp1"
 
@@ -98,7 +98,7 @@ def test_it_is_recorded_written_and_read_back() -> None:
     assert done(server, noted) == "read back: resourceVersion 8, field manager daytwo"
     assert server.text == WRITTEN and noted == [ADDED, ["about to write"]], "recorded before it was written"
     noted.clear()
-    assert done(server, noted) == "read back: it says so already"
+    assert done(server, noted) == "read back: it has the values already"
     assert server.writes == 1 and noted == []
 
 
@@ -114,7 +114,7 @@ def test_what_others_wrote_meanwhile_stays() -> None:
     assert server.writes == 3 and server.text == WRITTEN.replace("50Mi", "51Mi") and noted == [ADDED]
 
 
-def test_the_record_has_what_was_there_when_it_was_written() -> None:
+def test_the_record_has_the_values_from_right_before_the_write() -> None:
     server, noted = Server(), list[Fields]()
     server.before = lambda: server.change(WRITTEN.replace("New: true", "New: false")) if server.writes == 1 else None
     done(server, noted)
@@ -132,7 +132,7 @@ def test_an_answer_that_was_lost(error: Exception, when: str) -> None:
 
     setattr(server, when, lose)
     assert "field manager daytwo" in done(server, noted)
-    assert server.writes == (1 if when == "after" else 2), "what was carried out is not asked for twice"
+    assert server.writes == (1 if when == "after" else 2), "an applied request is not repeated"
     assert noted == [ADDED] and server.text == WRITTEN
 
 
@@ -147,30 +147,30 @@ def test_a_write_that_is_never_answered_is_unknown() -> None:
         done(server, [])
 
 
-def test_others_that_never_stop() -> None:
+def test_others_that_keep_writing() -> None:
     server = Server()
     server.before = lambda: server.change(server.text)
-    with pytest.raises(NotWritten, match="again and again"):
+    with pytest.raises(NotWritten, match="others keep changing it"):
         done(server, [])
     assert server.text == KUBELET_TEXT
 
 
-def test_a_slow_cluster_gets_more_time_for_others_that_write() -> None:
+def test_a_slow_cluster_gets_more_time_for_writes_of_others() -> None:
     tries = []
     for factor in (1, 4):
         timeouts.take([factor])
         server = Server()
         server.before = lambda server=server: server.change(server.text)  # type: ignore[misc]
-        with pytest.raises(NotWritten, match="again and again"):
+        with pytest.raises(NotWritten, match="others keep changing it"):
             done(server, [])
         tries.append(server.writes)
     assert tries == [CONFLICTS / PAUSE + 1, 4 * CONFLICTS / PAUSE + 1]
 
 
-def test_what_is_changed_at_once_is_not_proven() -> None:
+def test_a_value_that_is_changed_at_once_is_not_proven() -> None:
     server = Server()
     server.after = lambda: server.change(KUBELET_TEXT)
-    with pytest.raises(NotWritten, match=r"featureGates\.New is another"):
+    with pytest.raises(NotWritten, match=r"featureGates\.New differs when read back"):
         done(server, [])
 
 
@@ -185,7 +185,7 @@ def test_no_record_no_write() -> None:
     assert server.writes == 0 and server.text == KUBELET_TEXT
 
 
-def test_what_cannot_be_written_is_told() -> None:
+def test_what_cannot_be_written_is_reported() -> None:
     server = Server()
 
     def refuse() -> None:

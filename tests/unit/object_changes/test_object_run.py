@@ -1,4 +1,4 @@
-"""A run on API objects: its order and its halt, and the record that lies with the cluster's lock, from which it is undone by name."""
+"""A run on API objects: its order, its halt, and its record on the host of the cluster's lock, from which it is undone by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNT = "6dc0be2b-6b01-44f8-9d9a-6c3a5a3b54f2"
 
 
 class Host:
-    """The host of the cluster's lock; what it is given to keep is run by a shell, in a directory of the test's. `full`: from that script
+    """The host of the cluster's lock; a shell runs the scripts that keep records, in a directory of the test. `full`: from that script
     on there is no room."""
 
     name, connected, alive, is_control_plane, groups = "cp1", True, True, True, ("control_plane",)
@@ -35,7 +35,7 @@ class Host:
         self.home, self.full, self.kept = home, 100, 0
 
     def ensure_connected(self, within: float = 0) -> None:
-        """It always is."""
+        """It always is connected."""
 
     def run(
         self,
@@ -62,8 +62,8 @@ class Host:
 
     def history(self) -> list[facts.Recorded]:
         asked = templates().get_template("history.sh.j2").render(home=str(self.home), runs=[])
-        told = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
-        return facts.parse(self.name, told.splitlines())
+        answer = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
+        return facts.parse(self.name, answer.splitlines())
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_without_a_record_nothing_is_written(host: Host, number: int) -> None:
     assert log == ([] if number == 1 else ["a"]) and "No space left" in run.halted
 
 
-def test_an_end_that_the_node_does_not_get_is_said_and_the_run_is_undone_all_the_same(host: Host) -> None:
+def test_an_end_that_the_node_does_not_record_is_shown_and_the_run_can_still_be_undone(host: Host) -> None:
     host.full = 2
     run = one(host, step("a"))
     (found,) = host.history()
@@ -168,23 +168,23 @@ def test_the_first_failure_halts_and_what_was_done_can_be_undone(host: Host) -> 
 
 
 @pytest.mark.parametrize(("outcome", "state"), [("reverted", "reverted"), ("gone", "reverted"), ("unknown", "staged")])
-def test_a_run_that_did_nothing_is_not_the_newest_that_stands(host: Host, outcome: str, state: str) -> None:
+def test_a_run_that_changed_nothing_is_not_the_newest_to_undo(host: Host, outcome: str, state: str) -> None:
     run = one(host, step("a", error=Ended(outcome)))
     (found,) = host.history()
     assert found.state == state and plan.newest({"cp1": [found]}) == ()
-    assert len(plan.changes_to_undo({"cp1": [found]}, [run.info.id])) == (state == "staged"), "what may be there is undone by its name"
+    assert len(plan.changes_to_undo({"cp1": [found]}, [run.info.id])) == (state == "staged"), "what may be applied can be undone by name"
 
 
-def test_an_undoing_counts_once_all_of_it_is_done(host: Host) -> None:
+def test_an_undo_counts_only_when_all_of_it_is_done(host: Host) -> None:
     first = one(host, step("a"), step("b"))
     (found,) = host.history()
     one(host, step("b"), step("a", error=Ended("reverted")), run="r20260101-000001-bbbb", undoes=found.id)
-    assert plan.newest({"cp1": host.history()}) == (first.info.id,), "a half undoing undoes nothing, it is run again"
+    assert plan.newest({"cp1": host.history()}) == (first.info.id,), "an unfinished undo does not count; it is run again"
     one(host, step("a"), run="r20260101-000002-cccc", undoes=found.id)
     assert plan.newest({"cp1": host.history()}) == ()
 
 
-def test_an_error_of_daytwos_own_is_said_to_be_one(host: Host) -> None:
+def test_an_internal_error_is_reported_as_one(host: Host) -> None:
     run = one(host, step("a", error=KeyError("metadata")))
     assert run.steps[0].outcome == "failed" and run.steps[0].why == "an internal error of daytwo: KeyError('metadata')"
 
@@ -198,13 +198,13 @@ def test_many_at_once_and_then_the_last(host: Host) -> None:
     assert record is not None and {changed.outcome for changed in record.objects} == {"done"} and len(record.objects) == 5
 
 
-def test_the_last_is_not_begun_where_one_has_failed(host: Host) -> None:
+def test_the_last_does_not_start_if_one_has_failed(host: Host) -> None:
     log: list[str] = []
     stage = Stage((step("a", log), step("b", log, Ended("reverted"))), at_once=2)
     run = drive(host, stage, Stage((step("last", log),)))
     assert "last" not in log and run.steps[-1].outcome == "not started"
 
 
-def test_nothing_to_do_involves_nobody(host: Host) -> None:
+def test_nothing_to_do_involves_no_host(host: Host) -> None:
     run = one(host)
     assert not run.involves("cp1") and host.history() == []

@@ -1,4 +1,4 @@
-"""What is missing where pods cannot be resized in place."""
+"""Why pods cannot be resized in place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWAP = {"failSwapOn": False, "memorySwap": {"swapBehavior": "LimitedSwap"}}
 def test_nothing_is_missing() -> None:
     assert abilities.missing(ability(), ["w1"]) == []
     assert abilities.missing(ability("v1.32.5", {"cp1 kube-apiserver": True}), ["w1"]) == []
-    assert abilities.missing(ability(), ["a node that nobody looked at"]) == []
+    assert abilities.missing(ability(), ["an unknown node"]) == []
 
 
 def test_the_gate_is_off_and_every_component_is_named() -> None:
@@ -33,7 +33,7 @@ def test_the_gate_is_off_and_every_component_is_named() -> None:
     (sentence,) = abilities.missing(seen, ["w1", "w2"])
     assert f"{GATE} is off (alpha and off by default before 1.33) on cp1 kube-apiserver, w1 kubelet;" in sentence
     assert f"deploys/feature_gates.py --data feature_gates={GATE}=true" in sentence and "w3" not in sentence
-    assert abilities.unsure(seen, ["w1"]) == [f"cp2 kube-apiserver: whether {GATE} is on is not known"]
+    assert abilities.unsure(seen, ["w1"]) == [f"cp2 kube-apiserver: it is unknown whether {GATE} is on"]
 
 
 def test_a_gate_that_was_turned_off_by_hand() -> None:
@@ -44,7 +44,7 @@ def test_a_gate_that_was_turned_off_by_hand() -> None:
 def test_versions() -> None:
     assert abilities.minor_of("v1.36.3") == 36 and abilities.minor_of("1.27.0-rc.1") == 27 and abilities.minor_of("") == 0
     (sentence,) = abilities.missing(ability("v1.26.4"), ["w1"])
-    assert "kube-apiserver is v1.26.4: pods are resized in place from 1.27 on" in sentence
+    assert "kube-apiserver is v1.26.4: in-place resize needs 1.27 or later" in sentence
     (sentence,) = abilities.missing(ability("v1.28.0", {}, node("w1", "v1.26.1", {})), ["w1"])
     assert sentence.startswith("w1: its kubelet is v1.26.1")
 
@@ -64,12 +64,12 @@ def test_versions() -> None:
 def test_containerd(runtime: str, well: bool) -> None:
     found = abilities.missing(ability("v1.36.3", {}, node(runtime=runtime)), ["w1"])
     assert (found == []) is well
-    assert well or "does not tell the resources of its containers; 1.6.9 and later do" in found[0]
+    assert well or "does not report the resources of its containers; upgrade it to 1.6.9 or later" in found[0]
 
 
 def test_windows() -> None:
     assert abilities.missing(ability("v1.36.3", {}, node(system="windows")), ["w1"]) == [
-        "w1: it runs Windows, where no pod is resized in place"
+        "w1: it runs Windows, which has no in-place resize"
     ]
 
 
@@ -88,7 +88,7 @@ def test_windows() -> None:
         ({**SWAP, "failSwapOn": True}, {}, MORE_MEMORY, ""),
     ],
 )
-def test_what_this_node_does_not_do(settings: Any, gates: Any, after: Any, words: str) -> None:
+def test_what_this_node_cannot_do(settings: Any, gates: Any, after: Any, words: str) -> None:
     made = pod("web-1", container("app", GUARANTEED))
     found = abilities.infeasible(node(gates=gates, configuration=settings), made, {"app": (GUARANTEED, after)})
     assert (len(found) == 1 and words in found[0]) if words else found == []
@@ -100,6 +100,6 @@ def test_static_policies_are_for_guaranteed_pods_alone() -> None:
     assert abilities.infeasible(node(configuration=settings), pod(), {"app": (SMALL, after)}) == []
 
 
-def test_with_a_restart_swap_is_no_matter() -> None:
+def test_with_a_restart_swap_does_not_matter() -> None:
     made = pod("web-1", container("app", GUARANTEED, "RestartContainer"))
     assert abilities.infeasible(node(configuration=SWAP), made, {"app": (GUARANTEED, MORE_MEMORY)}) == []

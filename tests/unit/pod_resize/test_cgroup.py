@@ -1,4 +1,4 @@
-"""What the kernel holds a container to: the look at a node, and what should be there."""
+"""The limits that the kernel enforces on a container: reading them on a node, and the expected values."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def test_as_wanted() -> None:
 
 
 def test_each_file_that_is_not() -> None:
-    assert cgroup.problems(v1(cpu__shares="307"), SMALL) == ["cpu.shares is 307, and 102 is wanted"]
-    assert cgroup.problems(v1(cpu__cfs_quota_us="50000"), SMALL) == ["cpu.cfs_quota_us is 50000, and -1 is wanted"]
+    assert cgroup.problems(v1(cpu__shares="307"), SMALL) == ["cpu.shares is 307, wanted 102"]
+    assert cgroup.problems(v1(cpu__cfs_quota_us="50000"), SMALL) == ["cpu.cfs_quota_us is 50000, wanted -1"]
     wrong = cgroup.problems(v1(memory__limit_in_bytes=str(600 * MI)), SMALL)
-    assert wrong == [f"memory.limit_in_bytes is {600 * MI}, and {200 * MI} is wanted"]
-    assert cgroup.problems(v2(cpu__max="50000,100000"), SMALL) == ["cpu.max is 50000 100000, and max is wanted"]
+    assert wrong == [f"memory.limit_in_bytes is {600 * MI}, wanted {200 * MI}"]
+    assert cgroup.problems(v2(cpu__max="50000,100000"), SMALL) == ["cpu.max is 50000 100000, wanted max"]
     assert "cpu.weight is 1" in cgroup.problems(v2(cpu__weight="1"), SMALL)[0]
-    assert cgroup.problems(v2(memory__max="max"), SMALL) == [f"memory.max is max, and {200 * MI} is wanted"]
+    assert cgroup.problems(v2(memory__max="max"), SMALL) == [f"memory.max is max, wanted {200 * MI}"]
     assert cgroup.problems(v1(cpu__cfs_quota_us="50000", cpu__cfs_period_us="-"), BOTH)
 
 
-def test_files_that_are_not_there_are_no_proof() -> None:
+def test_missing_files_are_no_proof() -> None:
     assert len(cgroup.problems(Held(ID, 7, 99, "v1", {}), BOTH)) == 3
     assert len(cgroup.problems(Held(ID, 7, 99, "v2", {}), {})) == 3
 
@@ -66,12 +66,12 @@ def test_no_limit() -> None:
     nothing = {"requests": {"cpu": "100m"}}
     assert cgroup.problems(v1(memory__limit_in_bytes="9223372036854771712"), nothing) == []
     assert cgroup.problems(v2(memory__max="max"), nothing) == []
-    assert cgroup.problems(v1(), nothing) == [f"memory.limit_in_bytes is {200 * MI}, and no limit is wanted"]
+    assert cgroup.problems(v1(), nothing) == [f"memory.limit_in_bytes is {200 * MI}, wanted no limit"]
 
 
 def test_without_quotas_no_cpu_limit_is_written() -> None:
     held = v1(cpu__shares="256", memory__limit_in_bytes=str(300 * MI))
-    assert cgroup.problems(held, BOTH) == ["cpu.cfs_quota_us is -1, and 50000 is wanted"]
+    assert cgroup.problems(held, BOTH) == ["cpu.cfs_quota_us is -1, wanted 50000"]
     assert cgroup.problems(held, BOTH, cfs_quota=False) == []
 
 
@@ -80,7 +80,7 @@ def test_a_limit_alone_gives_the_share() -> None:
     assert cgroup.problems(held, {"limits": {"cpu": "500m", "memory": "200Mi"}}) == []
 
 
-# As runc 1.1 and runc 1.4 / crun 1.23 make them.
+# As runc 1.1 and runc 1.4 / crun 1.23 compute them.
 @pytest.mark.parametrize(("shares", "old", "new"), [(2, 1, 1), (1024, 39, 100), (102, 4, 17), (262144, 10000, 10000)])
 def test_weights_by_both_formulas(shares: int, old: int, new: int) -> None:
     assert cgroup.weights(shares) == {old, new}
@@ -98,7 +98,7 @@ def test_weights_are_in_range(shares: int) -> None:
     assert all(1 <= weight <= 10000 for weight in cgroup.weights(shares))
 
 
-def test_what_cannot_be_taken_away() -> None:
+def test_memory_that_cannot_be_reclaimed() -> None:
     files = {"memory.usage_in_bytes": "100", "inactive_file": "30"}
     assert Held(ID, 7, 99, "v1", files).usage == 70
     assert Held(ID, 7, 99, "v2", {"memory.current": "100", "inactive_file": "-"}).usage == 100
@@ -118,7 +118,7 @@ def test_an_answer() -> None:
 @pytest.mark.parametrize(
     "lines", [[], [f"container {ID} 7 99 v1"], ["container x"], ["nonsense", "end"], [f"container {ID} a b v1", "end"]]
 )
-def test_an_answer_that_is_none(lines: list[str]) -> None:
+def test_an_invalid_answer(lines: list[str]) -> None:
     with pytest.raises(ObservationError, match="w1"):
         cgroup.parse("w1", lines)
 
@@ -131,20 +131,20 @@ def test_only_ids_reach_the_script() -> None:
 def test_the_script_is_clean() -> None:
     if not shutil.which("shellcheck"):
         pytest.skip("no shellcheck here; make lint installs it")
-    told = subprocess.run(["shellcheck", "-s", "sh", "-"], input=cgroup.script([ID, OTHER]), text=True, capture_output=True, check=False)
-    assert told.returncode == 0, told.stdout
+    answer = subprocess.run(["shellcheck", "-s", "sh", "-"], input=cgroup.script([ID, OTHER]), text=True, capture_output=True, check=False)
+    assert answer.returncode == 0, answer.stdout
 
 
 def test_the_script_on_this_machine() -> None:
-    """No container of that id runs here; the answer is whole all the same."""
+    """No container of that id runs here; the answer is complete anyway."""
     if sys.platform != "linux":
         pytest.skip("it reads /proc")
-    told = subprocess.run(["sh", "-c", cgroup.script([ID])], text=True, capture_output=True, check=True)
-    assert cgroup.parse("here", told.stdout.splitlines()) == {}
+    answer = subprocess.run(["sh", "-c", cgroup.script([ID])], text=True, capture_output=True, check=True)
+    assert cgroup.parse("here", answer.stdout.splitlines()) == {}
 
 
 def test_the_script_reads_the_cgroup_that_is_named(tmp_path: Path) -> None:
-    """This machine's own, where it has one of the two hierarchies with a cgroup that can be made in it."""
+    """Uses this machine's cgroups, if it has one of the two hierarchies and a cgroup can be created in it."""
     memory = next(
         (path for path in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")) if os.access(path / "cgroup.procs", os.W_OK)), None
     )
@@ -159,8 +159,8 @@ def test_the_script_reads_the_cgroup_that_is_named(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "60"])
     try:
         (group / "cgroup.procs").write_text(str(sleeper.pid))
-        told = subprocess.run(["sh", "-c", cgroup.script([ID])], text=True, capture_output=True, check=True)
-        found = cgroup.parse("here", told.stdout.splitlines())
+        answer = subprocess.run(["sh", "-c", cgroup.script([ID])], text=True, capture_output=True, check=True)
+        found = cgroup.parse("here", answer.stdout.splitlines())
         assert found[ID].pid == sleeper.pid and found[ID].version == version
         if version == "v1":
             limit = (group / "memory.limit_in_bytes").read_text().strip()

@@ -1,4 +1,4 @@
-"""Pods and their templates: who differs, what an update is, and what is no drift."""
+"""Pods and their templates: what is drift, what is an update, and what is not drift."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGE = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "6
 
 
 def cluster(kind: str = "Deployment", *pods: dict[str, Any], **more: Any) -> dict[str, list[dict[str, Any]]]:
-    """One workload and its pods; a Deployment's by way of a ReplicaSet of the same template."""
+    """One workload and its pods; a Deployment's pods through a ReplicaSet of the same template."""
     item = workload(kind, "web", **more)
     if kind != "Deployment":
         return {kind: [item], "Pod": [owned(one, item) for one in pods]}
@@ -27,7 +27,7 @@ def large(name: str = "web-1", **more: Any) -> dict[str, Any]:
     return pod(name, container("app", LARGE), **more)
 
 
-def test_who_differs() -> None:
+def test_pods_that_differ() -> None:
     for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job"):
         found = compliance.find(cluster(kind, large("web-1"), pod("web-2")))
         assert [(one.workload, one.container, one.pods) for one in found] == [(f"{kind} shop/web", "app", (("shop/web-1", LARGE),))], kind
@@ -47,31 +47,31 @@ def test_in_text_and_in_json() -> None:
     }
 
 
-def test_who_does_not() -> None:
+def test_pods_that_do_not_differ() -> None:
     same = {"requests": {"cpu": "0.1", "memory": "209715200"}, "limits": {"memory": "204800Ki"}}
     over, going = large("web-2", phase="Succeeded"), large("web-3", metadata={"deletionTimestamp": "now"})
     assert compliance.find(cluster("Deployment", pod("web-1", container("app", same)), over, going)) == []
     assert compliance.find({}) == [] == compliance.find(cluster("Deployment", pod("web-1", container("app"), container("injected", LARGE))))
-    assert compliance.find({"Deployment": [workload()], "Pod": [large()]}) == [], "a pod of nobody"
+    assert compliance.find({"Deployment": [workload()], "Pod": [large()]}) == [], "a pod without a controller"
 
 
-def test_a_request_that_was_left_out_is_the_limit() -> None:
+def test_an_omitted_request_equals_the_limit() -> None:
     said = workload("StatefulSet", "web", container("app", {"limits": {"cpu": "1"}}))
     has = pod("web-0", container("app", {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}))
     assert compliance.find({"StatefulSet": [said], "Pod": [owned(has, said)]}) == []
 
 
-def test_what_a_limit_range_gave() -> None:
+def test_values_of_a_limit_range() -> None:
     said = workload("StatefulSet", "web", container("app", {}))
     note = {"annotations": {"kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu request for container app"}}
     assert compliance.find({"StatefulSet": [said], "Pod": [owned(pod(metadata=note), said)]}) == []
     assert compliance.find({"StatefulSet": [said], "Pod": [owned(pod(), said)]}) != []
 
 
-def test_a_roll_out_is_no_drift() -> None:
+def test_a_roll_out_is_not_drift() -> None:
     there = cluster("Deployment", pod("web-1"))
     there["Deployment"] = [workload("Deployment", "web", container("app", LARGE))]
-    assert compliance.find(there) == [], "made by a ReplicaSet of the old template"
+    assert compliance.find(there) == [], "created by a ReplicaSet of the old template"
     old = pod("web-0", metadata={"labels": {"controller-revision-hash": "1"}})
     said = workload("StatefulSet", "web", container("app", LARGE), status={"updateRevision": "2"})
     assert compliance.find({"StatefulSet": [said], "Pod": [owned(old, said)]}) == []
@@ -104,7 +104,7 @@ def test_an_update() -> None:
     assert templates.update("Deployment", item, "/path", {"app": SMALL}, 300) is None
 
 
-def test_the_way_back_takes_out_what_was_added() -> None:
+def test_the_revert_removes_what_was_added() -> None:
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}
     item = workload("Deployment", "web", container("app", {"requests": {"cpu": "100m"}}))
     found = templates.update("Deployment", item, "/path", {"app": after}, 300)
@@ -115,4 +115,4 @@ def test_the_way_back_takes_out_what_was_added() -> None:
 def test_what_cannot_roll_out() -> None:
     assert workload_rollout.not_rollable("Deployment", workload()) == []
     assert "paused" in workload_rollout.not_rollable("Deployment", workload(spec={"paused": True}))[0]
-    assert "not well as it is" in workload_rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]
+    assert "not healthy now" in workload_rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]

@@ -1,4 +1,4 @@
-"""How requests are patient, and looks are shared."""
+"""How requests are retried, and reads are shared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.pod_resize.world import pod
 
 
 class Scripted:
-    """An Api whose GETs give what the script says, one after the other; the last for ever."""
+    """An Api whose GETs return the answers of the script in order; the last one forever."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
@@ -48,7 +48,7 @@ def unreachable() -> Unreachable:
     return Unreachable("cp1", "/", "nothing answers", "look there")
 
 
-def test_what_passes_is_waited_for_over_a_new_connection() -> None:
+def test_a_temporary_error_is_retried_over_a_new_connection() -> None:
     api = Scripted(unreachable(), ApiConnectionLost("cp1", "/", "gone", "again"), {"a": 1})
     made = []
     found = line(api, lambda: made.append(1) or api)
@@ -64,8 +64,8 @@ def test_one_connection_as_long_as_it_answers() -> None:
     assert len(made) == 1
 
 
-def test_what_does_not_pass_is_told_at_once() -> None:
-    for error in (Invalid("cp1", "/", "bad", "mend"), Forbidden("cp1", "/", "403", "use others")):
+def test_a_permanent_error_is_raised_at_once() -> None:
+    for error in (Invalid("cp1", "/", "bad", "fix it"), Forbidden("cp1", "/", "403", "use others")):
         api = Scripted(error)
         with pytest.raises(type(error)):
             line(api).asked(lambda one: one.get_json("/x"), "patch")
@@ -81,24 +81,24 @@ def test_patience_ends() -> None:
     with pytest.raises(Unreachable):
         line(Scripted(unreachable()), wait=0.2).asked(lambda one: one.get_json("/x"))
 
-    def nobody() -> Any:
+    def no_api() -> Any:
         raise NoApi("no control plane")
 
     with pytest.raises(NoApi):
-        line(Scripted({}), nobody, wait=0.2).asked(lambda one: one.get_json("/x"))
+        line(Scripted({}), no_api, wait=0.2).asked(lambda one: one.get_json("/x"))
 
 
-def test_many_wait_for_one_look() -> None:
+def test_many_wait_for_one_read() -> None:
     api = Scripted({"items": [pod()]})
     watcher = Watcher(line(api), "shop", "app=web")
     waiting = [gevent.spawn(watcher.look) for _ in range(50)]
     gevent.joinall(waiting, raise_error=True)
     assert all(set(one.value) == {"u-web-1"} for one in waiting)
-    assert len(api.asked) <= 2, "one for the first, and one for those who came while it was under way"
+    assert len(api.asked) <= 2, "one for the first task, and one for those that came meanwhile"
     assert "labelSelector=app%3Dweb" in api.asked[0] and "/namespaces/shop/pods" in api.asked[0]
 
 
-def test_a_look_is_never_older_than_its_question() -> None:
+def test_a_read_is_never_older_than_its_call() -> None:
     api = Scripted({"items": [pod()]}, {"items": []})
     watcher = Watcher(line(api), "shop", "")
     assert watcher.look() and not watcher.look()

@@ -1,4 +1,4 @@
-"""What an engine makes of faults that no real cluster shows on demand: lost answers, webhooks, statuses that lie, restarts."""
+"""The engine and faults that no real cluster shows on demand: lost answers, webhooks, wrong statuses, restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEP = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, L
 
 
 class World:
-    """A cluster of one pod, whose kubelet does at each look what `acts` says; and its node."""
+    """A cluster of one pod, whose kubelet does the next of `acts` at each read; and its node."""
 
     def __init__(self, *acts: Callable[[World], None]) -> None:
         self.pod: dict[str, Any] = pod()
@@ -37,7 +37,7 @@ class World:
         self.meddle: Callable[[World], None] = lambda world: None
         self.mutate: Callable[[dict[str, Any]], None] = lambda item: None
         self.patches: list[dict[str, Any]] = []
-        self.told: list[str] = []
+        self.shown: list[str] = []
 
     # ---- the API
 
@@ -80,7 +80,7 @@ class World:
     # ---- its kubelet
 
     def actuate(self) -> None:
-        """All of it, as it should be."""
+        """Apply everything correctly."""
         self.kernel = self.pod["spec"]["containers"][0]["resources"]
         self.report(self.kernel)
 
@@ -94,7 +94,7 @@ class World:
     def engine(self, timeout: float = 0.5) -> Engine:
         line = Session(cast("Callable[[], Api]", lambda: self), 0.2)
         nodes = {"w1": cast(Remote, self)}
-        return Engine(line, Watcher(line, "shop", ""), ability(), nodes, {}, timeout, self.told.append)
+        return Engine(line, Watcher(line, "shop", ""), ability(), nodes, {}, timeout, self.shown.append)
 
 
 @pytest.fixture(autouse=True)
@@ -121,32 +121,32 @@ def test_done() -> None:
     assert len(world.patches) == 1 and world.patches[0]["metadata"] == {"uid": "u-web-1"}
 
 
-def test_an_accepted_request_is_nothing() -> None:
+def test_an_accepted_request_proves_nothing() -> None:
     world = World()
-    with pytest.raises(Undone, match=r"the API took the request, and it was not carried out within 0\.5 s") as caught:
+    with pytest.raises(Undone, match=r"the API accepted the request, but it was not applied within 0\.5 s") as caught:
         world.engine().resize(STEP)
-    assert "put back: app: cpu.shares 102" in str(caught.value) and asked(world) == SMALL
+    assert "reverted: app: cpu.shares 102" in str(caught.value) and asked(world) == SMALL
 
 
-def test_a_status_alone_is_nothing() -> None:
-    """It says that it is done, and the kernel holds the container to what it had."""
+def test_a_status_alone_proves_nothing() -> None:
+    """The status says that it is done, but the kernel enforces the old limits."""
     world = World(lambda one: one.report(LARGE), idle, lambda one: one.report(SMALL))
-    with pytest.raises((Undone, RevertFailed), match="its status says that it is done, and its cgroup on w1 does not") as caught:
+    with pytest.raises((Undone, RevertFailed), match="its status says that it is done, but its cgroup on w1 differs") as caught:
         world.engine().resize(STEP)
-    assert "cpu.shares is 102, and 307 is wanted" in str(caught.value) and asked(world) == SMALL
+    assert "cpu.shares is 102, wanted 307" in str(caught.value) and asked(world) == SMALL
 
 
-def test_a_cgroup_alone_is_nothing() -> None:
+def test_a_cgroup_alone_proves_nothing() -> None:
     def half(world: World) -> None:
         world.kernel = LARGE
 
     world = World(half)
-    with pytest.raises(RevertFailed, match="not carried out within"):
+    with pytest.raises(RevertFailed, match="not applied within"):
         world.engine().resize(STEP)
 
 
-def test_infeasible_is_put_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kubelet tells which spec it looked at."""
+def test_infeasible_is_reverted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet reports which spec it has read."""
     monkeypatch.setattr(engine, "STAYS_SECONDS", 60)
 
     def infeasible(world: World) -> None:
@@ -154,13 +154,13 @@ def test_infeasible_is_put_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         world.pod["status"]["observedGeneration"] = world.pod["metadata"]["generation"]
 
     world = World(infeasible, World.actuate)
-    with pytest.raises(Undone, match="Infeasible: in its words; put back"):
+    with pytest.raises(Undone, match="Infeasible: in its words; reverted"):
         world.engine(60).resize(STEP)
-    assert asked(world) == SMALL and "shop/web-1: Infeasible: in its words" in world.told
+    assert asked(world) == SMALL and "shop/web-1: Infeasible: in its words" in world.shown
 
 
 def old_infeasible(world: World) -> None:
-    """As kubelets before 1.33 say it: of no spec in particular."""
+    """As kubelets before 1.33 report it: without naming the spec."""
     world.pod["status"]["resize"] = "Infeasible"
 
 
@@ -169,16 +169,16 @@ def done(world: World) -> None:
     world.actuate()
 
 
-def test_an_infeasible_of_no_spec_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_infeasible_without_a_spec_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "BACK_SECONDS", 60)
     world = World(old_infeasible, *[idle] * 40, done)
-    with pytest.raises(Undone, match="Infeasible: node w1 can never take it; put back"):
+    with pytest.raises(Undone, match="Infeasible: node w1 can never have room for it; reverted"):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL
 
 
-def test_an_infeasible_of_what_was_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server sets it to Proposed with each request, and a kubelet that has not seen the request yet writes it anew."""
+def test_an_infeasible_of_an_earlier_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server sets it to Proposed with each request, and a kubelet that has not seen the request yet writes it again."""
     monkeypatch.setattr(engine, "STAYS_SECONDS", 60)
     assert World(old_infeasible, idle, done).engine(60).resize(STEP)
 
@@ -195,44 +195,44 @@ def test_an_infeasible_of_an_older_generation(monkeypatch: pytest.MonkeyPatch) -
     assert World(infeasible, idle, idle, World.actuate).engine(60).resize(STEP)
 
 
-def test_an_infeasible_that_outlives_the_way_back_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is that of what was asked for first, and no reason to say that the pod could not be put back."""
+def test_an_infeasible_that_outlives_the_revert_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is about the first request, and does not mean that the revert failed."""
     monkeypatch.setattr(engine, "BACK_SECONDS", 60)
     monkeypatch.setattr(engine, "STAYS_SECONDS", 0)
     world = World(old_infeasible, *[idle] * 20, done)
-    with pytest.raises(Undone, match=r"Infeasible: node w1 can never take it; put back: app: cpu\.shares 102"):
+    with pytest.raises(Undone, match=r"Infeasible: node w1 can never have room for it; reverted: app: cpu\.shares 102"):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL
 
 
-def test_an_infeasible_that_stays_on_the_way_back() -> None:
+def test_an_infeasible_that_stays_during_the_revert() -> None:
     world = World(old_infeasible)
-    with pytest.raises(RevertFailed, match=r"that was not seen to be so on w1: .* not carried out within 0\.5 s \(Infeasible; "):
+    with pytest.raises(RevertFailed, match=r"that is not proven on w1: .* not applied within 0\.5 s \(Infeasible; "):
         world.engine(60).resize(STEP)
     assert asked(world) == SMALL
 
 
-def test_a_kubelet_that_never_looks_and_an_api_that_says_proposed() -> None:
-    """On the way back it is of what the pod has, which its cgroup shows; on the way there it is nothing."""
+def test_a_kubelet_that_never_acts_and_an_api_that_says_proposed() -> None:
+    """During the revert the pod has the resources, as its cgroup shows; during the resize, Proposed proves nothing."""
     world = World(lambda one: one.pod["status"].update(resize="Proposed"))
-    with pytest.raises(Undone, match=r"not carried out within 0\.5 s \(Proposed; .*; put back: app: cpu\.shares 102"):
+    with pytest.raises(Undone, match=r"not applied within 0\.5 s \(Proposed; .*; reverted: app: cpu\.shares 102"):
         world.engine().resize(STEP)
     assert asked(world) == SMALL
 
 
-def test_proposed_and_not_what_it_had() -> None:
+def test_proposed_without_the_old_resources() -> None:
     def half(world: World) -> None:
         world.pod["status"]["resize"] = "Proposed"
         world.kernel = LARGE
 
-    with pytest.raises(RevertFailed, match="its status says that it is done, and its cgroup on w1 does not"):
+    with pytest.raises(RevertFailed, match="its status says that it is done, but its cgroup on w1 differs"):
         World(half).engine().resize(STEP)
 
 
-def test_deferred_is_told_waited_for_and_done() -> None:
+def test_deferred_is_shown_waited_for_and_done() -> None:
     world = World(lambda one: one.say("PodResizePending", "Deferred"), idle, idle, World.actuate)
     assert world.engine(60).resize(STEP)
-    assert world.told == ["shop/web-1: Deferred: in its words", "shop/web-1: going on"]
+    assert world.shown == ["shop/web-1: Deferred: in its words", "shop/web-1: continues"]
 
 
 def test_deferred_for_too_long() -> None:
@@ -244,9 +244,9 @@ def test_deferred_for_too_long() -> None:
 
 def test_an_error_that_stays() -> None:
     world = World(lambda one: one.say("PodResizeInProgress", "Error"))
-    with pytest.raises(RevertFailed, match=r"the kubelet fails to carry it out: in its words; .* \(Error: in its words; ") as caught:
+    with pytest.raises(RevertFailed, match=r"the kubelet fails to apply it: in its words; .* \(Error: in its words; ") as caught:
         world.engine(60).resize(STEP)
-    assert "that was not seen to be so on w1: the API took the request" in str(caught.value)
+    assert "that is not proven on w1: the API accepted the request" in str(caught.value)
 
 
 def test_an_error_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,20 +255,20 @@ def test_an_error_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.engine(60).resize(STEP)
 
 
-def test_a_restart_that_was_not_to_be() -> None:
+def test_an_unexpected_restart() -> None:
     def restarted(world: World) -> None:
         world.actuate()
         world.pod["status"]["containerStatuses"][0]["restartCount"] = 1
 
     with pytest.raises(
-        (Undone, RevertFailed), match="its container app was restarted, which was not to be: it was aaaaaaaaaaaa, 0 restarts"
+        (Undone, RevertFailed), match="its container app was restarted, which must not happen: it was aaaaaaaaaaaa, 0 restarts"
     ):
         World(restarted, World.actuate).engine().resize(STEP)
 
 
-def test_a_restart_that_was_to_be_and_was_not() -> None:
+def test_a_missing_restart() -> None:
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE, restarts=True)})
-    with pytest.raises((Undone, RevertFailed), match="not carried out within"):
+    with pytest.raises((Undone, RevertFailed), match="not applied within"):
         World(World.actuate).engine().resize(step)
 
 
@@ -282,7 +282,7 @@ def test_another_container_was_restarted() -> None:
         world.engine().resize(STEP)
 
 
-def test_a_pod_that_goes() -> None:
+def test_a_pod_that_ends() -> None:
     def gone(world: World) -> None:
         world.pod = {}
 
@@ -292,26 +292,30 @@ def test_a_pod_that_goes() -> None:
     def over(world: World) -> None:
         world.pod["status"] |= {"phase": "Failed", "reason": "Evicted"}
 
-    for act, words in ((gone, "deleted in the middle"), (going, "is being deleted"), (over, "ended in the middle .*Evicted")):
+    for act, words in (
+        (gone, "deleted during its resize; its replacement has the template's resources"),
+        (going, "is being deleted during its resize"),
+        (over, "ended during its resize .*Evicted"),
+    ):
         world = World(act)
         with pytest.raises(Gone, match=words):
             world.engine().resize(STEP)
-        assert len(world.patches) == 1, "there is nothing to put back"
+        assert len(world.patches) == 1, "there is nothing to revert"
     world = World()
     world.pod = {}
-    with pytest.raises(Gone, match="deleted since it was looked at"):
+    with pytest.raises(Gone, match="deleted after daytwo read it"):
         world.engine().resize(STEP)
 
 
-def test_what_the_api_refuses_was_not_changed() -> None:
+def test_a_refused_request_changed_nothing() -> None:
     world = World()
-    world.lose = [Invalid("cp1", "/", "422", "mend")]
+    world.lose = [Invalid("cp1", "/", "422", "fix it")]
     with pytest.raises(WriteRefused, match="422"):
         world.engine().resize(STEP)
     assert len(world.patches) == 1
 
 
-def test_a_lost_answer_is_asked_for_again() -> None:
+def test_a_request_with_a_lost_answer_is_repeated() -> None:
     world = World(World.actuate)
     world.lose = [Timeout("cp1", "/", "no answer", "-")]
     assert world.engine().resize(STEP)
@@ -322,7 +326,8 @@ def test_an_api_that_stays_away_after_the_request(monkeypatch: pytest.MonkeyPatc
     world = World()
     world.lose = [Timeout("cp1", "/", "no answer", "-")] * 10000
     with pytest.raises(
-        RevertFailed, match=r"could not be asked for again.* BY HAND: kubectl patch pod -n shop web-1 --subresource resize"
+        RevertFailed,
+        match=r"the old resources could not be requested.* REPAIR BY HAND: kubectl patch pod -n shop web-1 --subresource resize",
     ) as caught:
         world.engine().resize(STEP)
     assert '"requests":{"cpu":"100m","memory":"200Mi"}' in str(caught.value)
@@ -340,7 +345,7 @@ def test_a_webhook_that_changes_it() -> None:
     assert asked(world) == SMALL
 
 
-def test_a_node_that_nobody_can_look_at() -> None:
+def test_a_node_that_cannot_be_read() -> None:
     world = World(World.actuate, World.actuate)
     made = world.engine()
     made.nodes = {}
@@ -352,15 +357,15 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 
 
 @pytest.mark.parametrize("error", LOST)
-def test_an_answer_lost_in_any_way_is_asked_for_again(error: Exception) -> None:
+def test_a_request_whose_answer_is_lost_in_any_way_is_repeated(error: Exception) -> None:
     world = World(World.actuate)
     world.lose = [error]
     assert world.engine().resize(STEP) and len(world.patches) == 2
 
 
 @pytest.mark.parametrize("error", LOST)
-def test_an_answer_lost_on_the_way_back(error: Exception) -> None:
-    """Also where kubectl on the node is what asks: nothing of SSH leaves the way back."""
+def test_a_lost_answer_during_the_revert(error: Exception) -> None:
+    """Also if kubectl on the node sends the request: no SSH error ends the revert."""
     world = World()
     waits: list[int] = []
 
@@ -369,7 +374,7 @@ def test_an_answer_lost_on_the_way_back(error: Exception) -> None:
         world.lose = [error] if len(waits) == 2 else []
 
     world.meddle = meddle
-    with pytest.raises(Undone, match=r"put back: app: cpu.shares 102"):
+    with pytest.raises(Undone, match=r"reverted: app: cpu.shares 102"):
         world.engine().resize(STEP)
     assert asked(world) == SMALL
 
@@ -378,19 +383,19 @@ def test_an_answer_lost_on_the_way_back(error: Exception) -> None:
 def test_an_api_that_stays_away_says_what_to_do(error: Exception) -> None:
     world = World()
     world.lose = [error] * 10000
-    with pytest.raises(RevertFailed, match=r"STATE UNKNOWN, look: kubectl get pod -n shop web-1 .*BY HAND: kubectl patch pod"):
+    with pytest.raises(RevertFailed, match=r"STATE UNKNOWN, check: kubectl get pod -n shop web-1 .*REPAIR BY HAND: kubectl patch pod"):
         world.engine().resize(STEP)
 
 
-def test_a_refusal_after_a_lost_answer_is_no_word_on_the_first_request() -> None:
-    """It was taken, its answer was lost, and a quota that it filled itself refuses the second one."""
+def test_a_refusal_after_a_lost_answer_says_nothing_about_the_first_request() -> None:
+    """The first request was applied, its answer was lost, and a quota that it filled refuses the second one."""
     world = World(World.actuate)
     world.lose, world.refuse = [Timeout("cp1", "/", "no answer", "-")], Forbidden("cp1", "/", "exceeded quota", "-")
     assert world.engine().resize(STEP)
     assert asked(world) == LARGE
 
 
-def test_an_answer_that_cannot_be_read_is_a_lost_one() -> None:
+def test_an_unreadable_answer_is_a_lost_one() -> None:
     world = World()
     world.lose = [Unusable("cp1", "/", "the answer is no JSON", "-")]
     with pytest.raises(Undone, match="no JSON"):
@@ -405,13 +410,13 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
         world.pod["spec"]["containers"][0]["resources"] = theirs
 
     world = World(act)
-    with pytest.raises(Foreign, match=r"somebody else has changed its resources meanwhile \(app: .*700m.*they are left as they are"):
+    with pytest.raises(Foreign, match=r"someone else changed its resources meanwhile \(app: .*700m.*left as they are now"):
         world.engine().resize(STEP)
     assert asked(world) == theirs and len(world.patches) == 1
 
 
-def test_somebody_who_is_quicker_than_the_way_back() -> None:
-    """Between the look and the write: the write is of that very version."""
+def test_a_change_by_others_just_before_the_revert() -> None:
+    """A change between the read and the write: the write requires the version that was read."""
     theirs = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
     world = World()
     world.pod["metadata"]["resourceVersion"] = "1"
@@ -429,7 +434,7 @@ def test_somebody_who_is_quicker_than_the_way_back() -> None:
     assert asked(world) == theirs
 
 
-def test_a_status_that_is_written_meanwhile_hinders_no_way_back() -> None:
+def test_a_status_write_meanwhile_does_not_stop_the_revert() -> None:
     world = World()
     world.pod["metadata"]["resourceVersion"] = "1"
     asks: list[int] = []
@@ -453,6 +458,6 @@ def test_a_node_whose_connection_is_lost_in_the_middle() -> None:
         raise RemoteError("w1: the SSH connection was lost")
 
     world.run = gone  # type: ignore[method-assign]
-    with pytest.raises(RevertFailed, match="that was not seen to be so on w1: w1: the SSH connection was lost"):
+    with pytest.raises(RevertFailed, match="that is not proven on w1: w1: the SSH connection was lost"):
         made.resize(STEP)
     assert asked(world) == SMALL

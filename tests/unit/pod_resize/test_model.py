@@ -1,4 +1,4 @@
-"""What an operator may write, and what each slip is told as."""
+"""What an operator may write, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_is_given() -> None:
     assert (found.cpu, found.memory, found.max_in_flight, found.template) == ("300m", "600Mi", 3, "keep")
 
 
-def test_as_the_command_line_makes_them() -> None:
+def test_values_from_the_command_line() -> None:
     found = read({"daemonset": "kube-system/agent", "cpu": 1, "memory_limit": "1Gi", "container": "a,b"})
     assert (found.cpu, found.container, found.kind) == ("1", ("a", "b"), "DaemonSet")
     assert read({"statefulset": "a/b", "cpu": 0.5}).cpu == "0.5"
@@ -36,20 +36,23 @@ def test_as_the_command_line_makes_them() -> None:
         ({"cpu": "1"}, "none is given"),
         ({"deployment": "a/b", "selector": "a/x=y", "cpu": "1"}, "deployment and selector are given"),
         ({"deployment": "a/b"}, "no amount is given"),
-        ({"deployment": "web", "cpu": "1"}, "deployment: 'web' is not of the form of shop/web"),
-        ({"deployment": "Shop/web", "cpu": "1"}, "'Shop' is no namespace"),
+        ({"deployment": "web", "cpu": "1"}, "deployment: 'web' does not have the form shop/web"),
+        ({"deployment": "Shop/web", "cpu": "1"}, "'Shop' is not a valid namespace"),
         ({"selector": "app=web", "cpu": "1"}, "'app=web' is not NAMESPACE/SELECTOR"),
         ({"selector": "shop/", "cpu": "1"}, "is not NAMESPACE/SELECTOR"),
         ({"deployment": "a/b", "cpu": "much"}, "cpu: 'much' is not a quantity"),
-        ({"deployment": "a/b", "cpu": "0"}, "cannot be taken out of a running pod"),
-        ({"deployment": "a/b", "cpu": "-1"}, "cannot be taken out of a running pod"),
-        ({"deployment": "a/b", "memory_limit": "absent"}, "cannot be taken out of a running pod, only changed"),
-        ({"deployment": "a/b", "cpu": True}, "true is no quantity"),
+        ({"deployment": "a/b", "cpu": "0"}, "cannot be removed from a running pod"),
+        ({"deployment": "a/b", "cpu": "-1"}, "cannot be removed from a running pod"),
+        ({"deployment": "a/b", "memory_limit": "absent"}, "cannot be removed from a running pod, only changed"),
+        ({"deployment": "a/b", "cpu": True}, "true is not a quantity"),
         ({"deployment": "a/b", "cpu": "1", "cpu_limit": "2"}, "cpu is the request and the limit; give it, or cpu_limit, not both"),
         ({"deployment": "a/b", "cpu_request": "2", "cpu_limit": "1"}, "cpu_request 2 is above cpu_limit 1"),
-        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "0"}, "max_in_flight: '0' is no number of pods"),
-        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is no number of pods"),
-        ({"deployment": "a/b", "cpu": "1", "template": "change"}, "template: Input should be 'keep' or 'update', and 'change' was given"),
+        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "0"}, "max_in_flight: '0' is not a number of pods"),
+        ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is not a number of pods"),
+        (
+            {"deployment": "a/b", "cpu": "1", "template": "change"},
+            "template: Input should be 'keep' or 'update', but the value is 'change'",
+        ),
         ({"selector": "a/x=y", "cpu": "1", "template": "update"}, "a selector has no template"),
         ({"deployment": "a/b", "cpu": "1", "resize_timeout": 1}, "resize_timeout: Input should be greater than or equal to 5"),
     ],
@@ -60,11 +63,11 @@ def test_what_is_refused(values: dict[str, Any], words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_hosts_say_the_same() -> None:
-    with pytest.raises(Refusal, match="cpu is not the same on w2 and on w1"):
+def test_hosts_have_the_same_values() -> None:
+    with pytest.raises(Refusal, match="cpu differs between w2 and w1"):
         read({"deployment": "a/b", "cpu": "1"}, {"cpu": "2"})
     assert read({"deployment": "a/b", "cpu": "1"}, {"cpu": "1"}).cpu == "1"
 
 
-def test_the_check_takes_other_keys() -> None:
+def test_the_check_reads_other_keys() -> None:
     assert model.read_probe([("w1", {"image": "registry.local/app:1"}.get)]).image == "registry.local/app:1"

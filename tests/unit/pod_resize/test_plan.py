@@ -1,4 +1,4 @@
-"""From pods and a wish to steps and refusals."""
+"""From pods and desired resources to steps and refusals."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def refusal(plan: ResizePlan) -> str:
     return plan.refusals[0]
 
 
-def test_the_amounts_are_request_and_limit_where_there_is_one() -> None:
+def test_the_amounts_are_request_and_limit_if_there_is_one() -> None:
     (step,) = make(pod(), cpu="300m", memory="600Mi").steps
     assert step == PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE)})
-    assert step.told == "app: cpu 100m/-, memory 200Mi/200Mi -> cpu 300m/-, memory 600Mi/600Mi"
+    assert step.summary == "app: cpu 100m/-, memory 200Mi/200Mi -> cpu 300m/-, memory 600Mi/600Mi"
 
 
-def test_only_what_changes_is_asked_for_of_that_very_pod() -> None:
+def test_only_changes_are_requested_and_only_of_the_same_pod() -> None:
     (step,) = make(pod(), cpu="300m").steps
     assert step.patch() == {
         "metadata": {"uid": "u-web-1"},
@@ -45,23 +45,23 @@ def test_the_form_of_the_api() -> None:
     assert step.path(31) == "/api/v1/namespaces/shop/pods/web-1" and step.path(32) == f"{step.path(27)}/resize"
 
 
-def test_requests_and_limits_apart() -> None:
+def test_requests_and_limits_separately() -> None:
     (step,) = make(pod("web-1", container("app", BOTH)), cpu_request="150m", memory_limit="400Mi").steps
     assert step.after["app"] == {"requests": {"cpu": "150m", "memory": "200Mi"}, "limits": {"cpu": "200m", "memory": "400Mi"}}
 
 
-def test_a_limit_where_nothing_was_is_its_request_too() -> None:
+def test_a_new_limit_is_also_the_request() -> None:
     (step,) = make(pod("web-1", container("app", {"requests": {"memory": "1Mi"}})), cpu_limit="1").steps
     assert step.after["app"] == {"requests": {"memory": "1Mi", "cpu": "1"}, "limits": {"cpu": "1"}}
 
 
-def test_what_is_so_already_is_left_alone() -> None:
+def test_a_pod_that_has_it_already_stays() -> None:
     plan = make(pod(), cpu="0.1", memory="209715200")
-    assert plan.steps == [] == plan.refusals and plan.unchanged == [("shop/web-1", "has it: app: cpu 100m/-, memory 200Mi/200Mi")]
+    assert plan.steps == [] == plan.refusals and plan.unchanged == [("shop/web-1", "has it already: app: cpu 100m/-, memory 200Mi/200Mi")]
 
 
 @given(st.sampled_from(("100m", "300m", "1")), st.sampled_from(("200Mi", "600Mi", "1Gi")))
-def test_the_plan_of_what_was_done_is_empty_and_the_way_back_leads_back(cpu: str, memory: str) -> None:
+def test_the_plan_after_a_run_is_empty_and_the_undo_restores(cpu: str, memory: str) -> None:
     plan = make(pod(), cpu=cpu, memory=memory)
     for step in plan.steps:
         done = pod("web-1", container("app", step.after["app"]), status={"containerStatuses": [state("app", step.after["app"])]})
@@ -71,17 +71,17 @@ def test_the_plan_of_what_was_done_is_empty_and_the_way_back_leads_back(cpu: str
         assert step.back().back() == step
 
 
-def test_pods_in_order_and_those_that_are_over_left_out() -> None:
+def test_pods_in_order_without_finished_ones() -> None:
     going = pod("web-3", metadata={"deletionTimestamp": "now"})
     plan = make(pod("web-2"), pod("web-1"), going, pod("web-4", phase="Succeeded"), pod("web-5", phase="Failed"), cpu="1")
-    assert [step.name for step in plan.steps] == ["web-1", "web-2"] and plan.notes == ["shop/web-3 is being deleted, and is left out"]
+    assert [step.name for step in plan.steps] == ["web-1", "web-2"] and plan.notes == ["shop/web-3 is being deleted, and is skipped"]
 
 
 def test_no_pods() -> None:
-    assert refusal(make(cpu="1")) == "Deployment shop/web: it has no pods now; there is nothing to resize"
+    assert refusal(make(cpu="1")) == "Deployment shop/web: it has no pods now, so there is nothing to resize"
 
 
-def test_pods_with_the_same_fault_are_told_once() -> None:
+def test_pods_with_the_same_problem_are_reported_once() -> None:
     plan = make(*(pod(f"web-{number}", phase="Pending") for number in range(9)), cpu="1")
     assert refusal(plan).startswith(
         "shop/web-0, shop/web-1, shop/web-2, shop/web-3, shop/web-4 and 4 more: it does not run (phase Pending)"
@@ -93,21 +93,21 @@ def test_pods_with_the_same_fault_are_told_once() -> None:
     [
         (pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}), {"cpu": "1"}, "it is a static pod"),
         (pod(spec={"os": {"name": "windows"}}), {"cpu": "1"}, "it is a Windows pod"),
-        (pod(spec={"resources": {"limits": {"cpu": "1"}}}), {"cpu": "1"}, "as a whole (pod level)"),
-        (pod("p", container("a"), container("b")), {"cpu": "1"}, "it has several containers (a, b); name one, or all of them: --data container=a"),
+        (pod(spec={"resources": {"limits": {"cpu": "1"}}}), {"cpu": "1"}, "it has pod-level resources"),
+        (pod("p", container("a"), container("b")), {"cpu": "1"}, "it has several containers (a, b); name some, or all: --data container=a, or --data container=all"),
         (pod(), {"cpu": "1", "container": "sidecar"}, "it has no container sidecar; it has app"),
         (pod(spec={"initContainers": [container("init")]}), {"cpu": "1", "container": "init"}, "init is an init container"),
         (pod("p", container("app", BOTH)), {"cpu": "300m", "memory": "600Mi"}, "would change from Burstable to Guaranteed"),
         (pod("p", container("app", {})), {"cpu": "1"}, "would change from BestEffort to Burstable"),
         (pod("p", container("app", BOTH)), {"cpu_request": "300m"}, "its cpu request would be 300m, above its limit 200m"),
-        (pod(status={"resize": "Deferred"}), {"cpu": "1"}, "a resize of it is under way already (Deferred)"),
-        (pod(node="w9"), {"cpu": "1"}, "it runs on w9, and no host of the inventory that can be reached is that node"),
+        (pod(status={"resize": "Deferred"}), {"cpu": "1"}, "a resize of it is already in progress (Deferred)"),
+        (pod(node="w9"), {"cpu": "1"}, "it runs on w9, which is not a reachable host of the inventory"),
         (pod(status={"containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}), {"cpu": "1"},
          "its container app does not run (CrashLoopBackOff)"),
         (pod("p", container("app", policy="RestartContainer")), {"cpu": "1"}, "app would be restarted, as its resizePolicy says"),
     ],
 )  # fmt: skip
-def test_what_one_pod_cannot(item: dict[str, Any], values: dict[str, Any], words: str) -> None:
+def test_pods_that_cannot_be_resized(item: dict[str, Any], values: dict[str, Any], words: str) -> None:
     assert words in refusal(make(item, **values))
 
 
@@ -120,23 +120,23 @@ def test_all_containers() -> None:
 
 def test_a_restart_with_consent() -> None:
     (step,) = make(pod("p", container("app", policy="RestartContainer")), cpu="1", allow_restarts=True).steps
-    assert step.changes["app"].restarts and "restarts it, by its resizePolicy" in step.told
+    assert step.changes["app"].restarts and "restarts it, as its resizePolicy says" in step.summary
 
 
 def test_a_limit_below_what_is_used() -> None:
     assert make(pod(), memory="100Mi", usage=100 * MI).refusals == []
-    assert "the memory limit 100Mi is below what it uses now, 101Mi" in refusal(make(pod(), memory="100Mi", usage=100 * MI + 1))
+    assert "the memory limit 100Mi is below its current usage, 101Mi" in refusal(make(pod(), memory="100Mi", usage=100 * MI + 1))
     assert make(pod("p", container("app", policy="RestartContainer")), memory="1Mi", usage=MI * 9, allow_restarts=True).refusals == []
 
 
-def test_a_lower_limit_where_the_usage_is_not_known() -> None:
+def test_a_lower_limit_with_unknown_usage() -> None:
     plan = planning.plan_resize(desired(memory="100Mi"), [pod()], ability(), {}, ["w1"])
-    assert "what it uses now could not be read on w1" in refusal(plan)
+    assert "its current usage could not be read on w1" in refusal(plan)
     assert planning.plan_resize(desired(memory="900Mi"), [pod()], ability(), {}, ["w1"]).refusals == []
 
 
 def test_1_33_lowers_no_memory_without_a_restart() -> None:
-    assert "1.33 lowers no memory limit without a restart" in refusal(make(pod(), memory="100Mi", version="v1.33.4"))
+    assert "1.33 cannot lower a memory limit without a restart" in refusal(make(pod(), memory="100Mi", version="v1.33.4"))
     assert make(pod(), memory="100Mi", version="v1.34.0").refusals == []
 
 
@@ -154,12 +154,12 @@ def test_undo() -> None:
     now = [pod(f"web-{number}", container("app", LARGE), status={"containerStatuses": [state("app", LARGE)]}) for number in (1, 2)]
     plan = planning.plan_way_back([step, gone, other], now, ability(), held(), ["w1"], desired())
     assert [one.name for one in plan.steps] == ["web-2", "web-1"], "the last one first"
-    assert plan.unchanged == [("shop/web-9", "is gone; its successor has what the template says")] and plan.refusals == []
+    assert plan.unchanged == [("shop/web-9", "is gone; its replacement has the template's resources")] and plan.refusals == []
     untouched = planning.plan_way_back([step], [pod()], ability(), held(), ["w1"], desired())
     assert untouched.steps == [] and untouched.unchanged[0][0] == "shop/web-1"
 
 
-def test_undo_is_not_over_what_others_have_set_since() -> None:
+def test_undo_does_not_overwrite_later_changes_of_others() -> None:
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(SMALL, LARGE)})
     theirs = {"requests": {"cpu": "700m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
     now = pod("web-1", container("app", theirs), status={"containerStatuses": [state("app", theirs)]})
@@ -171,16 +171,16 @@ def test_undo_is_not_over_what_others_have_set_since() -> None:
     forced = planning.plan_way_back([step], [now], ability(), held(), ["w1"], desired(), {"u-web-1": "done"}, force=True)
     assert [one.after for one in forced.steps] == [{name: change.before for name, change in step.changes.items()}]
     assert undo("foreign").unchanged[0][0] == "shop/web-1" and undo("foreign").steps == [] == undo("foreign").refusals
-    assert undo("revert-failed").steps, "what a run left half done is put back, whatever it has"
+    assert undo("revert-failed").steps, "an unfinished resize is reverted, whatever the pod has"
 
 
-def test_undo_of_what_was_added_says_why_not() -> None:
+def test_undo_of_an_added_limit_says_why_not() -> None:
     before = {"requests": {"cpu": "100m"}}
     after = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
     step = PodStep("shop", "web-1", "u-web-1", "w1", {"app": ResourceChange(before, after)})
     plan = planning.plan_way_back([step], [pod("web-1", container("app", after))], ability(), held(), ["w1"], desired())
-    assert "app had no limits.cpu before, and none can be taken out of a running pod" in plan.refusals[0]
+    assert "app had no limits.cpu before, and a running pod cannot lose it" in plan.refusals[0]
 
 
-def test_told() -> None:
-    assert pod_resources.told({}) == "nothing" and planning.mebibytes(1) == "1Mi" and planning.mebibytes(MI) == "1Mi"
+def test_texts() -> None:
+    assert pod_resources.resources_text({}) == "nothing" and planning.mebibytes(1) == "1Mi" and planning.mebibytes(MI) == "1Mi"

@@ -1,4 +1,4 @@
-"""What pods ask for and have, their QoS class, and how far a resize is."""
+"""Requested and actual resources of pods, their QoS class, and the progress of a resize."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ amounts = st.dictionaries(st.sampled_from(pod_resources.RESOURCES), quantities)
 resources = st.fixed_dictionaries({}, optional=dict.fromkeys(pod_resources.KINDS, amounts))
 
 
-def test_quantities_are_compared_by_what_they_mean() -> None:
+def test_quantities_are_compared_by_value() -> None:
     assert pod_resources.same("1", "1000m") and pod_resources.same("1Gi", "1024Mi") and pod_resources.same(None, None)
     assert not pod_resources.same("1", None) and not pod_resources.same("1Mi", "1M")
     assert pod_resources.alike({"requests": {"cpu": "1"}}, {"requests": {"cpu": "1000m"}, "limits": {}})
@@ -27,7 +27,7 @@ def test_quantities_are_compared_by_what_they_mean() -> None:
 
 
 @given(resources, resources)
-def test_what_is_merged_in_is_there_and_the_rest_stays(before: Any, changes: Any) -> None:
+def test_merged_values_are_set_and_the_rest_stays(before: Any, changes: Any) -> None:
     after = pod_resources.merged(before, changes)
     for kind in pod_resources.KINDS:
         for name in pod_resources.RESOURCES:
@@ -92,17 +92,17 @@ def condition(kind: str, reason: str = "", message: str = "", status: str = "Tru
         (condition("PodResizeInProgress", "Error", "below usage"), ResizeProgress("Error", "below usage")),
     ],
 )
-def test_how_far_a_resize_is(status: Any, progress: ResizeProgress) -> None:
+def test_the_progress_of_a_resize(status: Any, progress: ResizeProgress) -> None:
     assert pod_resources.progress(pod(status=status)) == progress
 
 
-def test_what_is_pending_counts_before_what_is_under_way() -> None:
+def test_pending_has_priority_over_in_progress() -> None:
     both = [*condition("PodResizeInProgress")["conditions"], *condition("PodResizePending", "Infeasible")["conditions"]]
     assert pod_resources.progress(pod(status={"conditions": both})).state == "Infeasible"
 
 
 def test_the_kubelet_has_seen_the_spec() -> None:
-    assert pod_resources.seen_by_kubelet(pod()), "older ones tell no generation"
+    assert pod_resources.seen_by_kubelet(pod()), "older kubelets report no generation"
     assert pod_resources.seen_by_kubelet(pod(status={"observedGeneration": 1}))
     assert not pod_resources.seen_by_kubelet(pod(metadata={"generation": 2}, status={"observedGeneration": 1}))
 
@@ -117,7 +117,7 @@ def test_the_kubelet_has_seen_the_spec() -> None:
         ({"condition": 1, "status": 2}, False),
     ],
 )
-def test_what_spec_a_pending_resize_is_of(generations: dict[str, int], current: bool | None) -> None:
+def test_the_spec_of_a_pending_resize(generations: dict[str, int], current: bool | None) -> None:
     status = condition("PodResizePending", "Infeasible")
     if "condition" in generations:
         status["conditions"][0]["observedGeneration"] = generations["condition"]
@@ -126,7 +126,7 @@ def test_what_spec_a_pending_resize_is_of(generations: dict[str, int], current: 
     assert pod_resources.is_of_this_spec(pod(metadata={"generation": 2}, status=status)) is current
 
 
-def test_what_the_status_still_lacks() -> None:
+def test_differences_in_the_status() -> None:
     wanted = {"app": {"requests": {"cpu": "300m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}}
     assert pod_resources.unlike(pod(), {"app": SMALL}) == []
     assert pod_resources.unlike(pod(), wanted) == ["app: requests.cpu 100m, not 300m", "app: allocated requests.cpu 100m, not 300m"]

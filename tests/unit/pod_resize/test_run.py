@@ -39,7 +39,7 @@ EVENTS = [
 
 
 def read(events: Sequence[Mapping[str, object]]) -> resize_run.ResizeRecord:
-    """As it comes out of a file."""
+    """As read from a file."""
     found = parse("r1", parse_events("".join(json.dumps(event) + "\n" for event in events).encode()).events)
     assert found is not None
     return resize_run.recorded(found)
@@ -52,8 +52,8 @@ def test_a_record_is_read_again() -> None:
     assert found.template.uid == "u-web" and read(EVENTS[:2]).steps == ()
 
 
-def test_what_a_run_records_is_what_its_undoing_reads() -> None:
-    """Each step is begun, and not carried out: the engine fails."""
+def test_the_undo_reads_what_a_run_records() -> None:
+    """Each step starts, but is not applied: the engine fails."""
     steps = [
         PodStep("shop", name, f"u-{name}", "w1", {"app": ResourceChange(SMALL, LARGE), "side": ResourceChange(LARGE, SMALL)})
         for name in ("a", "b")
@@ -85,13 +85,13 @@ def test_how_its_pods_ended() -> None:
 
 
 @pytest.mark.parametrize("lost", ["uid", "fields", "node", "path", "what"])
-def test_a_record_that_lacks_something_is_an_error_in_words(lost: str) -> None:
+def test_an_incomplete_record_is_an_error_with_a_message(lost: str) -> None:
     event = {key: value for key, value in POD.items() if key != lost}
     with pytest.raises(ValueError, match=r"the record of run r1 lacks something .* undo it by hand"):
         read([*EVENTS[:2], event])
 
 
-def test_selectors_as_a_list_takes_them() -> None:
+def test_selectors_for_a_list() -> None:
     expressions = [
         {"key": "tier", "operator": "In", "values": ["a", "b"]},
         {"key": "old", "operator": "NotIn", "values": ["yes"]},
@@ -115,7 +115,7 @@ def test_the_probe_pod() -> None:
     assert odd["spec"]["containers"][0]["image"] == 'a"b: {x}\n'
 
 
-def test_what_a_probe_goes_through() -> None:
+def test_the_stages_of_a_probe() -> None:
     made = probe.pod("r1", "w1", "pause")
     made["metadata"]["uid"] = "u-1"
     stages = probe.stages(made, 36)

@@ -1,4 +1,4 @@
-"""A workload's template is put back where its roll-out fails, whatever answer was lost, and never over what somebody else has set."""
+"""A workload's template is reverted if its roll-out fails, whatever answer was lost, but never if someone else has changed it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 
 
 @pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
     for module in (locked_run, rolling, resize_run):
@@ -42,7 +42,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 class World:
-    """A Deployment without pods; its controller gives up at once where its template has what `fails`."""
+    """A Deployment without pods; its controller gives up at once if its template has what `fails`."""
 
     def __init__(self, fails: Mapping[str, Any] | None = None) -> None:
         self.item = workload("Deployment", "web", container("app"), metadata={"resourceVersion": "1"}, spec={"replicas": 0})
@@ -112,17 +112,17 @@ def test_it_is_written_and_rolled_out() -> None:
     assert step.outcome == "done" and pod_resources.alike(world.has, LARGE), step.why
 
 
-def test_a_roll_out_that_fails_is_put_back() -> None:
+def test_a_failed_roll_out_is_reverted() -> None:
     world = World(LARGE)
     (step,) = world.run().steps
-    assert step.outcome == "reverted" and pod_resources.alike(world.has, SMALL) and "in its words; put back" in step.why, step.why
+    assert step.outcome == "reverted" and pod_resources.alike(world.has, SMALL) and "in its words; reverted" in step.why, step.why
 
 
 @pytest.mark.parametrize("error", LOST)
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_lost_answer(error: Exception, number: int, when: str) -> None:
-    """To the first write, and to the one that puts it back."""
+    """The answer to the write, or to its revert."""
     world = World(LARGE)
     setattr(world, when, lambda tried: error if tried == number else None)
     (step,) = world.run().steps
@@ -157,10 +157,10 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
     world.get_json = look  # type: ignore[method-assign]
     (step,) = world.run().steps
     assert step.outcome == "foreign" and pod_resources.alike(world.has, THEIRS) and len(world.patches) == 1, step.why
-    assert "its template was changed by somebody else meanwhile" in step.why and "it is left as they have it" in step.why
+    assert "someone else changed its template meanwhile" in step.why and ": left as it is now" in step.why
 
 
-def test_somebody_who_is_quicker_than_the_way_back() -> None:
+def test_a_change_by_others_just_before_the_revert() -> None:
     world = World(LARGE)
 
     def meddle(number: int) -> None:
@@ -172,7 +172,7 @@ def test_somebody_who_is_quicker_than_the_way_back() -> None:
     assert step.outcome == "foreign" and pod_resources.alike(world.has, THEIRS), step.why
 
 
-def test_what_is_refused_is_not_put_back() -> None:
+def test_a_refused_write_is_not_reverted() -> None:
     world = World()
     world.before = lambda number: Forbidden("cp1", PATH, "403", "-")
     (step,) = world.run().steps

@@ -1,4 +1,4 @@
-"""Pods, workloads and nodes as the API gives them, cut down to what counts."""
+"""Pods, workloads and nodes as the API returns them, reduced to the relevant fields."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state(name: str = "app", resources: Mapping[str, Any] | None = None, identif
 
 
 def pod(name: str = "web-1", *containers: dict[str, Any], node: str = "w1", phase: str = "Running", **more: Any) -> dict[str, Any]:
-    """`more`: metadata, spec and status that are put over the usual ones."""
+    """`more`: metadata, spec and status that replace the usual ones."""
     made = containers or (container(),)
     return {
         "metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}", "generation": 1, **more.get("metadata", {})},

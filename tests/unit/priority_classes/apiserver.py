@@ -1,4 +1,4 @@
-"""An API server with one PriorityClass, or one Deployment, that loses answers: of a request that it carried out, or did not."""
+"""An API server with one PriorityClass, or one Deployment, that loses answers to requests that it applied, or did not apply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {"pr
 
 
 def lost_answers() -> list[Exception]:
-    """Each way in which an answer is lost: the tunnel's, the API server's own, and those of kubectl on the node."""
+    """Each way to lose an answer: in the tunnel, in the API server, and by kubectl on the node."""
     return [
         Timeout("cp1", "/", "out of time for an answer", "look"),
         Unreachable("cp1", "/", "HTTP 504", "try again"),
@@ -32,14 +32,14 @@ def lost_answers() -> list[Exception]:
 
 
 def _lists(path: str) -> tuple[str, str]:
-    """The collections that an object is in: of its namespace, and of all of them."""
+    """The collections of an object: in its namespace, and in all namespaces."""
     own = path.rpartition("/")[0]
     return own, re.sub(r"/namespaces/[^/]+", "", own)
 
 
 class Server:
-    """`objects` by path. `lose` is asked at each request, before and after it is carried out, with (when, verb, path): an exception
-    that it returns is raised there. `meddle` is called with the same, and changes what it likes. `answering` False: nothing answers."""
+    """`objects` by path. `lose` is called at each request, before and after the server applies it, with (when, verb, path); the server
+    raises an exception that it returns. `meddle` is called with the same arguments, and may change objects. `answering` False: no answers."""
 
     def __init__(self, objects: Mapping[str, dict[str, Any]] | None = None) -> None:
         self.objects = dict(objects or {})
@@ -130,12 +130,12 @@ class Server:
 
 
 class Keeper:
-    """The host of the cluster's lock: gives it, and each run its number."""
+    """The host of the cluster's lock: grants the lock, and gives each run its number."""
 
     name, connected, alive, is_control_plane, groups = "cp1", True, True, True, ("control_plane",)
 
     def ensure_connected(self, within: float = 0) -> None:
-        """It always is."""
+        """It always is connected."""
 
     def run(self, script: str, *, on_line: Callable[[str], None] | None = None, feed: Feed | None = None, **more: Any) -> Answer:
         if feed is None or on_line is None:
@@ -148,6 +148,6 @@ class Keeper:
 
 
 def first(error: Exception, when: str, verb: str) -> Callable[[str, str, str], Exception | None]:
-    """The first answer to that verb is lost."""
+    """Loses the first answer to that verb."""
     left = [error]
     return lambda moment, what, path: left.pop() if left and (moment, what) == (when, verb) else None

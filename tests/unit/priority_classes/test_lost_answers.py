@@ -1,4 +1,4 @@
-"""What became of a write whose answer was lost is read from its object; a class that was deleted is there again, come what may."""
+"""After a lost answer, the object shows whether the write was applied; a deleted class is always restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 
 
 @pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shown: list[str] = []
     monkeypatch.setattr(timeouts, "time", Clock())
@@ -43,7 +43,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]
 
 
 def run(server: Server, **data: Any) -> ObjectRun:
-    """Carried out to its end."""
+    """The finished run."""
     desired = wanted(**data)
     plan = plan_classes(desired, cluster(*(copy.deepcopy(item) for item in server.objects.values())))
     assert plan.refusals == [] and len(plan.actions) == 1
@@ -80,12 +80,12 @@ def as_before(server: Server) -> bool:
 @pytest.mark.parametrize("error", LOST)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_lost_in_the_deletion(error: Exception, when: str) -> None:
-    """Whether it was carried out or not, the replacement comes to its end."""
+    """Whether the deletion was applied or not, the replacement finishes."""
     server = Server({PATH: old()})
     server.lose = first(error, when, "DELETE")
     step = replacing(server).steps[0]
     assert (step.outcome, server.objects[PATH]["value"]) == ("done", 2000), step.why
-    assert server.log.count(("DELETE", PATH)) == (1 if when == "after" else 2), "what was done is not asked for twice"
+    assert server.log.count(("DELETE", PATH)) == (1 if when == "after" else 2), "an applied request is not repeated"
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -102,21 +102,21 @@ def test_no_deletion_is_ever_answered(error: Exception) -> None:
     server = Server({PATH: old()})
     server.lose = lambda when, verb, path: error if (when, verb) == ("before", "DELETE") else None
     step = replacing(server).steps[0]
-    assert step.outcome == "reverted" and "was not deleted: it is there as before" in step.why and as_before(server)
+    assert step.outcome == "reverted" and "the old class was not deleted, as read back" in step.why and as_before(server)
 
 
 @pytest.mark.parametrize("error", LOST)
 def test_no_creation_is_ever_answered(error: Exception) -> None:
-    """The new class is not there, and so the old one is created again."""
+    """The new class does not exist, so the old one is recreated."""
     server = Server({PATH: old()})
     server.refuse = lambda verb, path, manifest: error if manifest.get("value") == 2000 else None
     step = replacing(server).steps[0]
-    assert step.outcome == "reverted" and "created again and read back: value 1000" in step.why and as_before(server)
+    assert step.outcome == "reverted" and "the old class was recreated and read back: value 1000" in step.why and as_before(server)
 
 
 @pytest.mark.parametrize("error", LOST)
 def test_an_api_that_stays_away_after_the_deletion(error: Exception, tmp_path: Path) -> None:
-    """Nothing can be resolved: said with what to look at, and the command that creates the class again."""
+    """The state stays unknown: the message says what to check, and the command that recreates the class."""
     server = Server({PATH: old()})
     gone: list[int] = []
 
@@ -174,11 +174,11 @@ def test_what_others_created_meanwhile_is_not_deleted() -> None:
     step = replacing(server).steps[0]
     assert step.outcome == "foreign" and "argocd created a class of that name meanwhile (value 5" in step.why
     assert server.objects[PATH]["value"] == 5 and server.log.count(("DELETE", PATH)) == 1
-    assert '"value": 1000' in step.why, "and how to have the old one"
+    assert '"value": 1000' in step.why, "and how to restore the old one"
 
 
-def test_a_class_of_others_with_the_very_value_is_not_ours_either() -> None:
-    """Our apply only joined theirs; what then fails must not delete it."""
+def test_a_class_of_others_with_the_same_value_is_not_ours() -> None:
+    """daytwo's apply only became a co-owner; a later failure must not delete the class."""
     server = Server({PATH: old()})
 
     def meddle(when: str, verb: str, path: str) -> None:
@@ -202,12 +202,12 @@ def test_a_class_that_changed_while_its_deletion_was_lost_is_not_deleted() -> No
 
     server.meddle = meddle
     step = replacing(server).steps[0]
-    assert step.outcome == "failed" and "changed since" in step.why and server.objects[PATH]["description"] == "theirs"
+    assert step.outcome == "failed" and "changed after daytwo read it" in step.why and server.objects[PATH]["description"] == "theirs"
 
 
 @pytest.mark.parametrize("error", LOST)
 def test_an_update_whose_lost_answer_is_followed_by_a_conflict(error: Exception) -> None:
-    """The resourceVersion is another one by what the lost one did itself."""
+    """The lost write itself changed the resourceVersion."""
     server = Server({PATH: old()})
     server.lose = first(error, "after", "APPLY")
     step = run(server, priority_classes={"web": {"value": 1000, "description": "new"}}).steps[0]
@@ -215,7 +215,7 @@ def test_an_update_whose_lost_answer_is_followed_by_a_conflict(error: Exception)
     assert server.objects[PATH]["description"] == "new" and server.log.count(("APPLY", PATH)) == 1
 
 
-def test_an_update_that_somebody_else_was_quicker_than() -> None:
+def test_an_update_after_a_faster_change_by_others() -> None:
     server = Server({PATH: old()})
     server.lose = first(Timeout("cp1", "/", "no answer", "-"), "before", "APPLY")
 
@@ -250,33 +250,33 @@ def test_a_removal_that_is_never_answered_is_unknown() -> None:
     assert step.outcome == "unknown" and "STATE UNKNOWN" in step.why and "kubectl get priorityclass web" in step.why
 
 
-def test_what_is_refused_at_once_is_not_tried_again() -> None:
+def test_a_refused_request_is_not_repeated() -> None:
     server = Server({PATH: old()})
     server.refuse = lambda verb, path, manifest: Forbidden("cp1", path, "403", "-")
     step = replacing(server).steps[0]
     assert step.outcome == "failed" and server.log == [("DELETE", PATH)] and as_before(server)
 
 
-def test_403_of_a_server_that_has_just_come_back_passes() -> None:
+def test_a_403_of_a_restarted_server_is_temporary() -> None:
     server = Server({PATH: old()})
     answers: list[Exception] = [Forbidden("cp1", PATH, "403", "-"), Timeout("cp1", PATH, "no answer", "-")]
     server.lose = lambda when, verb, path: answers.pop() if (when, verb) == ("before", "DELETE") and answers else None
     assert replacing(server).steps[0].outcome == "done"
 
 
-def test_leaving_in_the_middle_says_how_to_create_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quitting_during_a_replacement_says_how_to_recreate_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server({PATH: old()})
-    told: list[str] = []
+    texts: list[str] = []
     original = Writer._proven
 
     def proven(self: Writer, path: str, item: Any) -> str:
-        told.append(self.leaving())
+        texts.append(self.leaving())
         return original(self, path, item)
 
     monkeypatch.setattr(Writer, "_proven", proven)
     made = replacing(server)
-    assert '"value": 1000' in told[0] and "kubectl create" in told[0]
-    assert "kubectl create" not in made._leaving(), "and not once it is over"
+    assert '"value": 1000' in texts[0] and "kubectl create" in texts[0]
+    assert "kubectl create" not in made._leaving(), "not after its end"
 
 
 def test_without_a_record_nothing_is_written(tmp_path: Path) -> None:

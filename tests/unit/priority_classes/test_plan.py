@@ -1,4 +1,4 @@
-"""Plans: created, changed, refused, removed; and in which order."""
+"""Plans: what is created, changed, refused and removed, and in which order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_was_applied_is_not_planned_again(classes: dict[str, Any]) -> None:
 
 
 @given(data, data)
-def test_from_any_state_of_daytwo_to_any_other_it_is_one_run(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_one_run_leads_from_any_state_to_any_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     desired = wanted(priority_classes=after, replace=True, prune=True)
     live = cluster(*(applied(item) for item in wanted(priority_classes=before).classes))
     plan = plan_classes(desired, live)
@@ -59,7 +59,7 @@ def test_from_any_state_of_daytwo_to_any_other_it_is_one_run(before: dict[str, A
 
 
 @given(data, data)
-def test_what_others_made_is_never_removed(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+def test_a_class_that_others_created_is_never_removed(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     others = [priority_class(name, found["value"], "helm", "Update") for name, found in theirs.items()]
     system = priority_class("system-node-critical", 2000001000, "daytwo")
     plan = planned(cluster(system, *others), priority_classes=ours, prune=True, replace=True, force=False)
@@ -92,7 +92,7 @@ def test_what_can_change_is_changed_in_place(fields: dict[str, Any], changed: st
     assert action.manifest and action.manifest["metadata"]["resourceVersion"] == "7"
 
 
-def test_fields_that_others_set_beside_are_left_alone() -> None:
+def test_other_fields_that_others_set_stay() -> None:
     found = priority_class("high", 5)
     found |= {"description": "theirs"}
     found["metadata"]["labels"] = {"team": "x"}
@@ -145,13 +145,13 @@ def test_a_pod_that_is_ending_uses_no_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"), [("value", 6, "value is 5 and cannot become 6"), ("preemptionPolicy", "Never", "Never")]
+    ("field", "value", "message"), [("value", 6, "value is 5 and cannot become 6"), ("preemptionPolicy", "Never", "Never")]
 )
-def test_what_cannot_change_is_refused_with_its_users(field: str, value: Any, told: str) -> None:
+def test_what_cannot_change_is_refused_with_its_users(field: str, value: Any, message: str) -> None:
     live, _ = web()
     plan = planned(live, priority_classes={"high": {"value": 5, field: value}, "low": 1})
     (text,) = plan.refusals
-    assert told in text and "replace=true" in text
+    assert message in text and "replace=true" in text
     assert all(user in text for user in ("CronJob default/nightly", "Deployment default/web", "default/alone", "default/web-2-a"))
 
 
@@ -166,17 +166,17 @@ def test_replace_says_which_pods_keep_the_old_number() -> None:
 def test_replace_says_what_is_lost() -> None:
     live = cluster(priority_class("high", 5, description="d", labels={"a": "b"}))
     (action,) = planned(live, priority_classes={"high": 6}, replace=True).actions
-    assert "lost with the old one: description, labels" in "\n".join(action.notes)
+    assert "fields of the old class that the data does not have are lost: description, labels" in "\n".join(action.notes)
 
 
 def test_a_class_of_others_is_replaced_by_force_only() -> None:
     live = cluster(priority_class("high", 5, "helm"))
     (text,) = planned(live, priority_classes={"high": 6}, replace=True).refusals
-    assert "that helm made" in text and "force=true" in text
+    assert "that helm created" in text and "force=true" in text
     assert whats(planned(live, priority_classes={"high": 6}, replace=True, force=True)) == [("replace", "PriorityClass high")]
 
 
-def test_a_policy_left_out_stays_where_others_set_it_and_goes_back_where_daytwo_did() -> None:
+def test_an_omitted_policy_stays_if_others_set_it_and_is_reset_if_daytwo_did() -> None:
     theirs = priority_class("high", 5, "helm", preemptionPolicy="Never")
     assert whats(planned(cluster(theirs), priority_classes={"high": 5})) == []
     ours = priority_class("high", 5, preemptionPolicy="Never")
@@ -187,10 +187,10 @@ def test_a_policy_left_out_stays_where_others_set_it_and_goes_back_where_daytwo_
 def test_a_second_default_names_the_first() -> None:
     live = cluster(priority_class("theirs", 7, "kubectl-create", "Update", globalDefault=True))
     (text,) = planned(live, priority_classes={"ours": {"value": 1, "globalDefault": True}}).refusals
-    assert "'theirs' in the cluster is it already (value 7, set by kubectl-create (Update))" in text
+    assert "globalDefault is set on 'theirs' in the cluster already (value 7, set by kubectl-create (Update))" in text
 
 
-def test_the_default_goes_over_in_order_and_the_dry_run_leaves_it_out() -> None:
+def test_the_default_moves_in_order_and_the_dry_run_omits_it() -> None:
     live = cluster(priority_class("old", 7, globalDefault=True))
     plan = planned(live, priority_classes={"new": {"value": 1, "globalDefault": True}, "old": {"value": 7, "globalDefault": False}})
     assert whats(plan) == [("update", "PriorityClass old"), ("create", "PriorityClass new")]
@@ -203,7 +203,7 @@ def test_the_default_goes_over_in_order_and_the_dry_run_leaves_it_out() -> None:
 def test_a_default_that_is_not_dropped_stays_a_default() -> None:
     live = cluster(priority_class("old", 7, "helm", globalDefault=True))
     (text,) = planned(live, priority_classes={"old": 7, "new": {"value": 1, "globalDefault": True}}).refusals
-    assert "old and new would both be the globalDefault" in text or "new and old would both be the globalDefault" in text
+    assert "old and new would both be globalDefault" in text or "new and old would both be globalDefault" in text
 
 
 def test_dropped_classes_are_listed_and_removed_with_consent() -> None:
@@ -217,20 +217,20 @@ def test_dropped_classes_are_listed_and_removed_with_consent() -> None:
 def test_a_used_class_is_not_removed() -> None:
     live, _ = web()
     (text,) = planned(live, priority_classes={"low": 1}, prune=True).refusals
-    assert "a class that is used is never removed" in text and "Deployment default/web" in text and "default/alone" in text
+    assert "daytwo never removes a class in use" in text and "Deployment default/web" in text and "default/alone" in text
 
 
-def test_a_class_whose_last_users_leave_it_is_removed_after_them() -> None:
+def test_a_class_is_removed_after_its_last_users_get_another() -> None:
     deployment = workload("Deployment", "web", "high")
     live = cluster(priority_class("high", 5), Deployment=[deployment])
     plan = planned(live, priority_classes={"new": 3}, workloads="default/deploy/web=new", prune=True)
     assert whats(plan) == [("create", "PriorityClass new"), ("assign", "Deployment default/web"), ("remove", "PriorityClass high")]
-    assert "looked at again" in "\n".join(plan.actions[2].notes)
+    assert "daytwo checks again before it removes this one" in "\n".join(plan.actions[2].notes)
 
 
-def test_who_made_a_class_is_told_by_its_value_alone() -> None:
+def test_only_the_owner_of_its_value_shows_who_created_a_class() -> None:
     assert is_ours(priority_class("a", 1))
-    assert not is_ours(priority_class("a", 1, "daytwo", "Update")), "whoever calls himself daytwo and does not apply"
+    assert not is_ours(priority_class("a", 1, "daytwo", "Update")), "a manager named daytwo that does not apply"
     described = priority_class("a", 1, "helm")
     described["metadata"]["managedFields"].append(entry("daytwo", {"f:value": {}, "f:description": {}}))
     assert not is_ours(described) and managers(described, "f:value") == ["helm", "daytwo"]
@@ -251,7 +251,7 @@ def test_a_workload_gets_its_class_and_the_plan_says_what_that_does() -> None:
     (action,) = plan.actions
     assert action.summary == "class low (1) -> high (5)"
     notes = "\n".join(action.notes)
-    assert "re-creates its pods, 2 of them" in notes and "waits 300 s" in notes
+    assert "recreates its pods, 2 of them" in notes and "waits 300 s" in notes
     assert action.manifest == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -261,7 +261,7 @@ def test_a_workload_gets_its_class_and_the_plan_says_what_that_does() -> None:
     assert whats(planned(live, workloads="default/deploy/web=low")) == []
 
 
-def test_taking_the_class_away_applies_nothing_but_the_identity() -> None:
+def test_removing_the_class_applies_only_the_identity() -> None:
     _, deployment = web()
     assert "spec" not in assignment(wanted(workloads="default/deploy/web=high").workloads[0], deployment, None)
 
@@ -270,7 +270,7 @@ def test_taking_the_class_away_applies_nothing_but_the_identity() -> None:
 def test_other_kinds_count_their_pods(kind: str) -> None:
     live = cluster(priority_class("high", 5), **{kind: [workload(kind, "x", replicas=3)]})
     (action,) = planned(live, workloads=f"default/{kind}/x=high").actions
-    assert "re-creates its pods, 3 of them" in action.notes[0] and action.summary == "class no class -> high (5)"
+    assert "recreates its pods, 3 of them" in action.notes[0] and action.summary == "class none -> high (5)"
 
 
 def test_classes_of_kubernetes_own_can_be_given() -> None:
@@ -297,20 +297,20 @@ def with_priority() -> dict[str, Any]:
         (workload("StatefulSet", "x", updateStrategy={"type": "OnDelete"}), "StatefulSet", "OnDelete"),
         (workload("DaemonSet", "x", updateStrategy={"type": "OnDelete"}), "DaemonSet", "OnDelete"),
         (workload("StatefulSet", "x", updateStrategy={"rollingUpdate": {"partition": 1}}), "StatefulSet", "partition 1"),
-        (unwell(), "Deployment", "not well as it is (2 of 2 pods are new, 1 available)"),
+        (unwell(), "Deployment", "not healthy now (2 of 2 pods are new, 1 available)"),
         (with_priority(), "Deployment", "sets priority 3 itself"),
-        (workload("Deployment", "xx"), "Deployment", "there is none in that namespace, did you mean 'xx'?"),
+        (workload("Deployment", "xx"), "Deployment", "it does not exist, did you mean 'xx'?"),
     ],
 )
-def test_roll_outs_that_cannot_be_are_refused(item: dict[str, Any], kind: str, words: str) -> None:
+def test_impossible_roll_outs_are_refused(item: dict[str, Any], kind: str, words: str) -> None:
     (text,) = planned(cluster(priority_class("high", 5), **{kind: [item]}), workloads=f"default/{kind}/x=high").refusals
     assert words in text and f"{kind} default/x" in text
 
 
-def test_a_class_that_is_not_there_or_is_about_to_go() -> None:
+def test_a_class_that_does_not_exist_or_will_be_removed() -> None:
     live = cluster(priority_class("high", 5), Deployment=[workload("Deployment", "web")])
     (text,) = planned(live, workloads="default/deploy/web=hihg").refusals
-    assert "there is none, did you mean 'high'?" in text
+    assert "it does not exist, did you mean 'high'?" in text
     (text,) = planned(live, priority_classes={}, workloads="default/deploy/web=high", prune=True).refusals
     assert "this run removes it" in text
 
@@ -318,11 +318,11 @@ def test_a_class_that_is_not_there_or_is_about_to_go() -> None:
 def test_only_must_name_something() -> None:
     live, _ = web()
     (text,) = planned(live, priority_classes={"high": 5}, workloads="default/deploy/web=high", only="hihg").refusals
-    assert "'hihg' is no class and no workload of the data, did you mean 'high'?" in text
+    assert "'hihg' is not a class or workload of the data, did you mean 'high'?" in text
     assert whats(planned(live, priority_classes={"high": 5, "x": 1}, workloads="default/deploy/web=high", only="default/deploy/web")) == []
 
 
-def test_a_diff_shows_what_changes_and_no_more() -> None:
+def test_a_diff_shows_only_changes() -> None:
     before, after = priority_class("a", 1, description="x"), priority_class("a", 1, description="y")
     after["metadata"] |= {"resourceVersion": "9", "generation": 2}
     after |= {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1"}

@@ -1,4 +1,4 @@
-"""What is kept of a change of the cluster's objects, and shown of it: the fields that change, and no secret that stands beside them."""
+"""What a record keeps and a run shows of a change of objects: the changed fields, and no secrets of other fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_of_a_class_the_fields_that_change_are_kept() -> None:
     assert changed(plan.actions[0]) == [{"path": ["description"], "before": None, "after": "new"}]
 
 
-def test_of_a_class_that_comes_or_goes_all_fields_are_kept() -> None:
+def test_of_a_created_or_removed_class_all_fields_are_kept() -> None:
     live = cluster(priority_class("web", 5, description="old", labels={"team": "shop"}))
     (gone,) = plan_classes(wanted(priority_classes={}, prune=True), live).actions
     fields = {".".join(field["path"]): (field["before"], field["after"]) for field in changed(gone)}
@@ -51,8 +51,8 @@ def test_of_a_class_that_comes_or_goes_all_fields_are_kept() -> None:
 
 
 def test_a_field_that_looks_like_a_secret_is_masked() -> None:
-    wish = wanted(priority_classes={"web": {"value": 5, "annotations": {"api-token": SECRET}}})
-    (action,) = plan_classes(wish, cluster(priority_class("web", 5))).actions
+    desired = wanted(priority_classes={"web": {"value": 5, "annotations": {"api-token": SECRET}}})
+    (action,) = plan_classes(desired, cluster(priority_class("web", 5))).actions
     event = planned("r1", 1, action.name, action.what, action.summary, changed(action), {"path": action.path})
     assert SECRET not in json.dumps(event) and event["fields"][0]["masked"] and "<masked sha256:" in event["fields"][0]["after"]
 
@@ -67,7 +67,7 @@ def test_secrets_of_an_object_are_masked_in_its_diff() -> None:
     assert api_object.diff(priority_class("a", 1), priority_class("a", 2), "a").count("value: ") == 2
 
 
-def test_what_containers_said_is_masked_where_it_comes_in() -> None:
+def test_texts_of_containers_are_masked_where_they_are_read() -> None:
     ended = pod("web-1", "web")
     state = {"waiting": {"reason": "CrashLoopBackOff", "message": f"cannot log in: password={SECRET}"}}
     ended["status"]["containerStatuses"] = [{"name": "c", "state": state}]

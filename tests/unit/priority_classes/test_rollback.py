@@ -1,4 +1,4 @@
-"""A run on PriorityClasses and workloads is undone from its record: each field as it was before, and none that somebody else has set since."""
+"""A run on PriorityClasses and workloads is undone from its record: each field gets its old value, unless someone else has set it since."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _runs = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
     for module in (locked_run, rolling, write):
@@ -47,7 +47,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def carry_out(server: Server, plan: ObjectPlan[Action], force: bool = False) -> ObjectsRecord:
-    """To its end; the record that is left of it."""
+    """Run the plan to its end; returns its record."""
     assert plan.refusals == []
     keeper = cast("Any", Keeper())
     writer = Writer(Session(lambda: server.api), force=force, rollout_timeout=30)
@@ -93,10 +93,10 @@ def says(server: Server, name: str = "web") -> dict[tuple[str, ...], Any]:
 # ---- classes
 
 
-def test_what_a_run_created_is_removed_and_that_is_undone_by_name_too() -> None:
+def test_a_created_class_is_removed_and_that_can_be_undone_by_name() -> None:
     server = Server()
-    wish = {"web": {"value": 5, "description": "new", "labels": {"team": "shop"}, "preemptionPolicy": "Never"}}
-    record = run(server, priority_classes=wish)
+    data = {"web": {"value": 5, "description": "new", "labels": {"team": "shop"}, "preemptionPolicy": "Never"}}
+    record = run(server, priority_classes=data)
     made = says(server)
     removed = undone(server, record)
     assert PATH not in server.objects
@@ -104,14 +104,14 @@ def test_what_a_run_created_is_removed_and_that_is_undone_by_name_too() -> None:
     assert says(server) == made and made["preemptionPolicy",] == "Never"
 
 
-def test_a_changed_field_is_set_back_and_no_other() -> None:
+def test_only_the_changed_field_is_restored() -> None:
     server = Server({PATH: priority_class("web", 5, description="old", labels={"team": "shop"})})
     before = says(server)
     record = run(server, priority_classes={"web": {"value": 5, "description": "new", "labels": {"tier": "a"}}})
     assert says(server) != before
     undone(server, record)
     assert says(server) == before
-    assert back(server, record).unchanged == [("PriorityClass web", "is as it was before already")]
+    assert back(server, record).unchanged == [("PriorityClass web", "already has the values from before that run")]
 
 
 def test_a_field_that_somebody_else_has_changed_since_is_refused() -> None:
@@ -121,21 +121,21 @@ def test_a_field_that_somebody_else_has_changed_since_is_refused() -> None:
     theirs["description"] = "theirs"
     theirs["metadata"]["managedFields"].append({"manager": "ann", "operation": "Update", "fieldsV1": {"f:description": {}}})
     server.put(PATH, theirs)
-    refused(back(server, record), "foreign", "description is 'theirs', and was made 'new' (owned by ann (Update))", "force=true")
+    refused(back(server, record), "foreign", "description is 'theirs', and that run set it to 'new' (owned by ann (Update))", "force=true")
     undone(server, record, force=True)
     assert server.objects[PATH]["description"] == "old"
 
 
-def test_what_somebody_else_sets_too_is_said_to_stay() -> None:
-    """Its description was not set before the run; daytwo can leave it out, and another manager keeps it."""
+def test_a_field_that_others_own_too_stays() -> None:
+    """Its description was not set before the run; daytwo can omit it, but another manager keeps it."""
     server = Server({PATH: priority_class("web", 5)})
     record = run(server, priority_classes={"web": {"value": 5, "description": "new"}})
     entry = {"manager": "argocd", "operation": "Apply", "fieldsV1": {"f:description": {}}}
     server.objects[PATH]["metadata"]["managedFields"].append(entry)
-    refused(back(server, record), "description is owned by argocd, too")
+    refused(back(server, record), "description is also owned by argocd, so it stays")
 
 
-def test_what_a_run_removed_is_created_again_as_it_was() -> None:
+def test_a_removed_class_is_recreated_as_it_was() -> None:
     server = Server({PATH: priority_class("web", 5, description="old", labels={"team": "shop"})})
     before = says(server)
     record = run(server, priority_classes={}, prune=True)
@@ -144,13 +144,13 @@ def test_what_a_run_removed_is_created_again_as_it_was() -> None:
     assert says(server) == before
 
 
-def test_a_removed_class_that_somebody_else_has_made_again() -> None:
+def test_a_removed_class_that_others_have_recreated() -> None:
     server = Server({PATH: priority_class("web", 5)})
     record = run(server, priority_classes={}, prune=True)
     server.put(PATH, priority_class("web", 6, "argocd"))
-    refused(back(server, record, force=True), "foreign", "somebody has made another one since")
+    refused(back(server, record, force=True), "foreign", "someone else has created another one since")
     server.put(PATH, priority_class("web", 5, "argocd"))
-    assert back(server, record).unchanged == [("PriorityClass web", "is as it was before already")]
+    assert back(server, record).unchanged == [("PriorityClass web", "already has the values from before that run")]
 
 
 def test_a_replaced_class_is_replaced_again() -> None:
@@ -163,21 +163,21 @@ def test_a_replaced_class_is_replaced_again() -> None:
     assert says(server) == before
 
 
-def test_a_class_that_is_used_by_now_is_not_removed() -> None:
+def test_a_class_that_is_now_used_is_not_removed() -> None:
     server = Cluster()
     record = run(server, priority_classes={"new": 7})
     server.others_set("new")
-    refused(back(server, record, force=True), "used by workloads: Deployment default/web", "a class that is used is never removed")
+    refused(back(server, record, force=True), "used by workloads: Deployment default/web", "daytwo never removes a class in use")
 
 
-def test_a_class_that_is_somebody_elses_by_now_is_not_removed() -> None:
+def test_a_class_that_others_now_own_is_not_removed() -> None:
     server = Server()
     record = run(server, priority_classes={"web": 5})
     server.put(PATH, priority_class("web", 5, "argocd"))
-    refused(back(server, record, force=True), "foreign", "it is owned by argocd by now", "daytwo removes only what it made")
+    refused(back(server, record, force=True), "foreign", "it is owned by argocd now", "daytwo removes only classes that it created")
 
 
-def test_the_default_goes_back() -> None:
+def test_the_default_is_restored() -> None:
     server = Server({f"{CLASSES}/a": priority_class("a", 1, globalDefault=True)})
     record = run(server, priority_classes={"b": {"value": 2, "globalDefault": True}, "a": {"value": 1, "globalDefault": False}})
     assert not server.objects[f"{CLASSES}/a"].get("globalDefault")
@@ -187,10 +187,10 @@ def test_the_default_goes_back() -> None:
     assert server.objects[f"{CLASSES}/a"]["globalDefault"] and f"{CLASSES}/b" not in server.objects
 
 
-def test_a_secret_is_not_in_a_record_and_so_not_put_back() -> None:
+def test_a_secret_is_not_in_a_record_and_so_not_restored() -> None:
     server = Server({PATH: priority_class("web", 5, description="old")})
     record = run(server, priority_classes={"web": {"value": 5, "description": "password: hunter2"}})
-    refused(back(server, record), "description held what looks like a secret", "set it back by hand")
+    refused(back(server, record), "description had a value that looks like a secret", "restore it by hand")
 
 
 # ---- workloads
@@ -223,29 +223,29 @@ def test_a_class_that_others_gave_it_since_stays() -> None:
     server = Cluster()
     record = assigned(server)
     server.others_set("theirs")
-    refused(back(server, record), "foreign", "is 'theirs', and was made 'high' (owned by kubectl-edit (Update))")
+    refused(back(server, record), "foreign", "is 'theirs', and that run set it to 'high' (owned by kubectl-edit (Update))")
     undone(server, record, force=True)
     assert server.has == "low"
 
 
-def test_a_workload_that_is_another_one_or_gone_needs_nothing() -> None:
+def test_a_workload_that_is_recreated_or_gone_needs_no_change() -> None:
     server = Cluster()
     record = assigned(server)
     server.objects[WEB]["metadata"]["uid"] = "uid-of-another"
-    assert back(server, record).unchanged[0][1].startswith("is another one by now")
+    assert back(server, record).unchanged[0][1].startswith("was recreated since")
     del server.objects[WEB]
-    assert back(server, record).unchanged == [("Deployment default/web", "is gone; there is nothing to put back")]
+    assert back(server, record).unchanged == [("Deployment default/web", "is gone; there is nothing to restore")]
 
 
-def test_the_class_of_before_is_gone() -> None:
+def test_the_old_class_is_gone() -> None:
     server = Cluster()
     record = assigned(server)
     del server.objects[f"{CLASSES}/low"]
     refused(back(server, record), "PriorityClass low, is gone", "create it first")
 
 
-def test_the_class_is_there_before_its_workload_and_goes_after_it() -> None:
-    """The run created one class, moved the workload to it, and removed the one that it had."""
+def test_a_class_is_created_before_its_workload_and_removed_after_it() -> None:
+    """The run created a class, moved the workload to it, and removed its old class."""
     server = Cluster()
     record = assigned(server, "new", priority_classes={"new": 7, "high": 2}, prune=True)
     assert f"{CLASSES}/low" not in server.objects
@@ -257,20 +257,23 @@ def test_the_class_is_there_before_its_workload_and_goes_after_it() -> None:
     assert server.has == "low" and f"{CLASSES}/new" not in server.objects
 
 
-def test_where_others_own_the_field_too_it_cannot_be_taken_out() -> None:
+def test_a_field_that_others_own_too_cannot_be_removed() -> None:
     server = Cluster()
     del server.objects[WEB]["spec"]["template"]["spec"]["priorityClassName"]
     server.put(WEB, server.objects[WEB])
     record = assigned(server)
     server.objects[WEB]["metadata"]["managedFields"].append(owner("helm"))
-    refused(back(server, record), "the field is owned by helm (Update), too")
+    refused(back(server, record), "the field is also owned by helm (Update), so daytwo cannot remove it")
 
 
-# ---- how it ended in the run
+# ---- outcomes in the undone run
 
 
-@pytest.mark.parametrize(("outcome", "words"), [("reverted", "put it back itself"), ("foreign", "as they had it"), ("gone", "went away")])
-def test_what_a_run_left_as_it_was_is_left_alone(outcome: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [("reverted", "that run reverted it"), ("foreign", "and that run left it"), ("gone", "was deleted during that run")],
+)
+def test_what_a_run_left_unchanged_stays(outcome: str, words: str) -> None:
     server = Cluster()
     record = assigned(server)
     left = replace(record, objects=tuple(replace(one, outcome=outcome) for one in record.objects))
@@ -278,13 +281,13 @@ def test_what_a_run_left_as_it_was_is_left_alone(outcome: str, words: str) -> No
     assert plan.actions == [] == plan.refusals and words in plan.unchanged[0][1]
 
 
-def test_what_a_run_did_not_get_to_the_end_of_is_held_against_what_is_there() -> None:
+def test_an_unfinished_change_is_compared_with_the_cluster() -> None:
     server = Cluster()
     record = assigned(server)
     cut = replace(record, objects=tuple(replace(one, outcome="") for one in record.objects))
     assert len(back(server, cut).actions) == 1
     failed = replace(record, objects=tuple(replace(one, outcome="failed") for one in record.objects))
-    assert len(back(server, failed).actions) == 1, "it was written, and something else failed"
+    assert len(back(server, failed).actions) == 1, "it was written, but a later step failed"
     server.others_set("theirs")
     assert len(back(server, cut).refusals) == 1
     assert back(server, failed).unchanged == [("Deployment default/web", "that run could not write it")]

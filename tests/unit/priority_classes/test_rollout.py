@@ -1,4 +1,4 @@
-"""How far a roll-out is, and why it stands still."""
+"""The progress of a roll-out, and why it does not end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from roles.engine.object_changes.workload_rollout import (
     complaints,
     grace,
     old_pods,
+    old_pods_text,
     progress,
-    told_old,
     what_to_do,
     wrong_pods,
 )
@@ -23,7 +23,7 @@ from tests.unit.priority_classes.world import ending, hashed, pod, revision, wor
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_a_workload_that_is_well(kind: str) -> None:
+def test_a_healthy_workload(kind: str) -> None:
     assert progress(kind, workload(kind, "x")).done
     assert progress(kind, workload(kind, "x", replicas=0)).done
 
@@ -32,7 +32,7 @@ def test_a_workload_that_is_well(kind: str) -> None:
 def test_a_status_from_before_the_change_says_nothing(kind: str) -> None:
     found = workload(kind, "x")
     found["metadata"]["generation"] = 4
-    assert not progress(kind, found).done and "has not seen the change" in progress(kind, found).told
+    assert not progress(kind, found).done and "has not seen the change" in progress(kind, found).summary
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_status_from_before_the_change_says_nothing(kind: str) -> None:
         ("DaemonSet", {"numberAvailable": None}),
     ],
 )
-def test_what_is_not_over(kind: str, status: dict[str, Any]) -> None:
+def test_an_unfinished_roll_out(kind: str, status: dict[str, Any]) -> None:
     found = workload(kind, "x")
     found["status"] |= status
     state = progress(kind, found)
@@ -64,7 +64,7 @@ def test_a_deployment_that_gave_up() -> None:
     assert not state.done and state.failed == "timed out"
 
 
-def test_the_reasons_are_told_once_each() -> None:
+def test_each_reason_is_reported_once() -> None:
     found = workload("Deployment", "x")
     found["status"]["conditions"] = [
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"},
@@ -127,8 +127,8 @@ def test_the_old_pods_of_a_deployment_are_those_of_its_other_replicasets() -> No
     assert names(old_pods("Deployment", web, pods, [new, old, other])) == ["web-1-a", "web-1-b", "web-1-held"]
 
 
-def test_a_template_of_before_that_is_the_newest_again() -> None:
-    """After a roll-out that was undone the old ReplicaSet has the highest revision."""
+def test_an_old_template_that_is_the_newest_again() -> None:
+    """After an undone roll-out, the old ReplicaSet has the highest revision."""
     web = workload("Deployment", "web")
     back, bad = revision("ReplicaSet", "web-1", 3, web), revision("ReplicaSet", "web-2", 2, web)
     pods = [pod("web-1-a", "", back), ending(pod("web-2-a", "", bad))]
@@ -147,18 +147,18 @@ def test_old_pods_by_the_hash_of_their_revision(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_labels_alone_make_no_pod_its_own(kind: str) -> None:
+def test_matching_labels_are_not_ownership(kind: str) -> None:
     web = workload(kind, "web")
     old = revision("ReplicaSet" if kind == "Deployment" else "ControllerRevision", "one", 1, web)
-    stranger, others = hashed(ending(pod("stranger", "")), "one"), hashed(ending(pod("theirs", "", workload(kind, "x"))), "one")
-    # No Deployment ever controls a pod itself, so one that says so was made by somebody else.
+    orphan, others = hashed(ending(pod("orphan", "")), "one"), hashed(ending(pod("theirs", "", workload(kind, "x"))), "one")
+    # A Deployment never controls a pod itself, so someone else created such a pod.
     claims = [ending(pod("claims", "", web))] if kind == "Deployment" else []
     served = hashed(ending(pod("served", "", web)), "one")
     served["metadata"]["ownerReferences"][0]["controller"] = False
-    assert old_pods(kind, web, [stranger, others, served, *claims], [old]) == []
+    assert old_pods(kind, web, [orphan, others, served, *claims], [old]) == []
 
 
-def test_where_the_newest_template_is_not_known_those_that_end_count() -> None:
+def test_without_a_known_newest_template_only_ending_pods_count() -> None:
     web = workload("DaemonSet", "web")
     pods = [hashed(pod("runs", "", web), "one"), hashed(ending(pod("ends", "", web)), "two")]
     assert names(old_pods("DaemonSet", web, pods, [])) == ["ends"]
@@ -169,28 +169,28 @@ def test_grace_periods() -> None:
     assert grace(plain) == 30
     plain["spec"]["terminationGracePeriodSeconds"] = 0
     assert grace(plain) == 0
-    assert grace(ending(plain, 7)) == 7, "what it was deleted with counts"
+    assert grace(ending(plain, 7)) == 7, "the grace period of the deletion counts"
 
 
 def test_old_pods_are_shown_with_node_and_time() -> None:
     one, other = pod("a", ""), pod("b", "")
     one["spec"]["nodeName"] = "w1"
-    assert told_old([ending(one)]) == "1 old one is still there: a on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s)"
+    assert old_pods_text([ending(one)]) == "1 old one is still there: a on w1, ending since 2026-01-31T10:00:00Z (grace period 30 s)"
     held = ending(pod("c", ""), 0, finalizers=["x.io/y"])
-    assert told_old([other, held]) == (
+    assert old_pods_text([other, held]) == (
         "2 old ones are still there: b on no node, not deleted; "
         "c on no node, ending since 2026-01-31T10:00:00Z (grace period 0 s), held by x.io/y"
     )
-    assert told_old([other] * 15).endswith("not deleted; 3 more")
+    assert old_pods_text([other] * 15).endswith("not deleted; 3 more")
 
 
 @pytest.mark.parametrize(("until", "seconds"), [("33658-01-01T00:00:00Z", 10**12), ("2026-01-31T10:00:00Z", 10**12), ("soon", 1)])
 def test_a_grace_period_beyond_every_calendar(until: str, seconds: int) -> None:
     odd = ending(pod("a", ""), deletionTimestamp=until, deletionGracePeriodSeconds=seconds)
-    assert "ending since a time that cannot be told" in told_old([odd])
+    assert "ending since an unknown time" in old_pods_text([odd])
 
 
-def test_what_to_do_is_by_cause_and_said_once() -> None:
+def test_what_to_do_is_reported_once_for_each_cause() -> None:
     lost, lost_too, held, slow = (
         ending(pod("a", "")),
         ending(pod("b", "")),
@@ -199,16 +199,16 @@ def test_what_to_do_is_by_cause_and_said_once() -> None:
     )
     lost["spec"]["nodeName"] = lost_too["spec"]["nodeName"] = "w9"
     assert what_to_do([lost, lost_too, held, slow], {"w9"}) == [
-        "w9 is not ready: its pods end when its kubelet is back; where the machine is off for good: kubectl delete node w9",
-        "x.io/y: whoever set that finalizer has to take it out",
-        "after its grace period, look why: kubectl describe pod -n default d",
+        "w9 is not ready: its pods end when its kubelet is back; if the machine is off for good: kubectl delete node w9",
+        "x.io/y: the tool that set this finalizer must remove it",
+        "after its grace period, find out why: kubectl describe pod -n default d",
     ]
 
 
 # ---- how long
 
 
-def test_it_is_done_when_no_old_pod_is_left_and_not_before() -> None:
+def test_it_is_done_only_when_no_old_pod_is_left() -> None:
     wait, old = Wait(300, 30), [ending(pod("a", ""), 60)]
     assert wait.judge(10, STARTS, []) == "" == wait.judge(20, SERVES, old)
     assert wait.limit == 20 + 60 + 30
@@ -221,7 +221,7 @@ def test_old_pods_have_their_longest_grace_period_and_a_margin() -> None:
     assert wait.judge(111, SERVES, old[1:]) == "left"
 
 
-def test_no_grace_period_holds_a_run_up_for_ever() -> None:
+def test_no_grace_period_blocks_a_run_forever() -> None:
     wait, old = Wait(300, 30), [ending(pod("a", ""), deletionGracePeriodSeconds=10**12)]
     assert wait.judge(290, SERVES, old) == wait.judge(590, SERVES, old) == ""
     assert wait.judge(591, SERVES, old) == "left"
@@ -232,7 +232,7 @@ def test_new_pods_that_do_not_come_are_a_failure() -> None:
     assert Wait(300, 30).judge(1, RolloutProgress(False, "", "gave up"), []) == "failed"
 
 
-def test_new_pods_that_served_and_do_not_now_have_as_long_again() -> None:
+def test_new_pods_that_no_longer_serve_get_their_time_again() -> None:
     wait, old = Wait(300, 30), [ending(pod("a", ""), 60)]
     assert wait.judge(290, SERVES, old) == wait.judge(301, STARTS, []) == wait.judge(380, STARTS, []) == ""
     assert wait.judge(381, STARTS, []) == "failed"
@@ -242,7 +242,7 @@ def test_new_pods_that_served_and_do_not_now_have_as_long_again() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 10**9), max_size=3)), min_size=1), st.integers(1, 50))
 def test_every_wait_ends(looks: list[tuple[bool, list[int]]], timeout: int) -> None:
-    """Whatever the cluster shows, look after look and over again, within twice the time and a look for each."""
+    """Whatever each read of the cluster shows, the wait ends within twice its time plus one read each."""
     wait = Wait(timeout, 30)
     for passed in range(2 * timeout + 3):
         serves, graces = looks[passed % len(looks)]

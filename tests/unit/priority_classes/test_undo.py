@@ -1,4 +1,4 @@
-"""A workload's class is put back where its roll-out fails, and never over what somebody else has set meanwhile."""
+"""A workload's class is reverted if its roll-out fails, but never if someone else has set another class meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOST = [pytest.param(error, id=type(error).__module__ + "." + type(error).__name
 
 
 @pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(timeouts, "time", Clock())
     for module in (locked_run, rolling, write):
@@ -41,7 +41,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 class Cluster(Server):
-    """A Deployment with one pod, whose controller carries out at once what is written, but for the class that `fails`."""
+    """A Deployment with one pod, whose controller applies each write at once, except a class that `fails`."""
 
     def __init__(self, fails: str = "") -> None:
         item = workload("Deployment", "web", "low", replicas=1, selector={"matchLabels": {"app": "web"}})
@@ -107,12 +107,12 @@ def test_a_roll_out_that_fails_is_undone() -> None:
     server = Cluster("high")
     step = assign(server).steps[0]
     assert (step.outcome, server.has) == ("reverted", "low"), step.why
-    assert "undone: rolled out; its 1 pods have low" in step.why
+    assert "reverted: rolled out; its 1 pods have low" in step.why
 
 
 @pytest.mark.parametrize("error", LOST)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_answer_on_the_way_there(error: Exception, when: str) -> None:
+def test_a_lost_answer_to_the_write(error: Exception, when: str) -> None:
     server = Cluster()
     server.lose = first(error, when, "APPLY")
     step = assign(server).steps[0]
@@ -122,7 +122,7 @@ def test_a_lost_answer_on_the_way_there(error: Exception, when: str) -> None:
 
 @pytest.mark.parametrize("error", LOST)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_answer_on_the_way_back(error: Exception, when: str) -> None:
+def test_a_lost_answer_to_the_revert(error: Exception, when: str) -> None:
     server = Cluster("high")
     writes: list[int] = []
 
@@ -139,7 +139,7 @@ def test_a_lost_answer_on_the_way_back(error: Exception, when: str) -> None:
 
 @pytest.mark.parametrize("error", LOST)
 def test_an_api_that_stays_away(error: Exception) -> None:
-    """Taken, and never heard of again: what to look at, and what to do by hand."""
+    """The write is applied, then the API stays away: the message says what to check, and how to repair it by hand."""
     server = Cluster()
     gone: list[int] = []
 
@@ -164,12 +164,12 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
     server.meddle = meddle
     step = assign(server).steps[0]
     assert (step.outcome, server.has) == ("foreign", "theirs"), step.why
-    assert "somebody else gave it the class theirs meanwhile (owned by kubectl-edit (Update)): it is left as they have it" in step.why
+    assert "someone else gave it the class theirs meanwhile (owned by kubectl-edit (Update)): left as it is now" in step.why
     assert server.log.count(("APPLY", WEB)) == 1
 
 
-def test_somebody_who_is_quicker_than_the_way_back() -> None:
-    """Between the look and the write: the write is of that very version, and is refused."""
+def test_a_change_by_others_just_before_the_revert() -> None:
+    """A change between the read and the write: the write requires the version that was read, and is refused."""
     server = Cluster("high")
     writes: list[int] = []
 
@@ -184,7 +184,7 @@ def test_somebody_who_is_quicker_than_the_way_back() -> None:
     assert (step.outcome, server.has) == ("foreign", "theirs"), step.why
 
 
-def test_a_status_that_is_written_meanwhile_hinders_nothing() -> None:
+def test_a_status_write_meanwhile_does_not_matter() -> None:
     server = Cluster("high")
     writes: list[int] = []
 
@@ -199,7 +199,7 @@ def test_a_status_that_is_written_meanwhile_hinders_nothing() -> None:
     assert (step.outcome, server.has) == ("reverted", "low") and len(writes) == 3, step.why
 
 
-def test_a_workload_that_is_gone_needs_nothing() -> None:
+def test_a_workload_that_is_gone_needs_no_revert() -> None:
     server = Cluster("high")
 
     def meddle(when: str, verb: str, path: str) -> None:
@@ -208,17 +208,17 @@ def test_a_workload_that_is_gone_needs_nothing() -> None:
 
     server.meddle = meddle
     step = assign(server).steps[0]
-    assert step.outcome == "foreign" and "it was deleted meanwhile, so nothing is put back" in step.why
+    assert step.outcome == "foreign" and "it was deleted meanwhile, so there is nothing to revert" in step.why
 
 
-def test_what_is_refused_is_not_undone() -> None:
+def test_a_refused_write_is_not_reverted() -> None:
     server = Cluster()
     server.refuse = lambda verb, path, manifest: Conflict("cp1", path, "409", "-")
     step = assign(server).steps[0]
     assert (step.outcome, server.has, len(server.log)) == ("failed", "low", 1)
 
 
-def test_a_write_that_was_never_carried_out_leaves_nothing_to_undo() -> None:
+def test_a_write_that_was_never_applied_needs_no_revert() -> None:
     server = Cluster()
     server.lose = lambda when, verb, path: Timeout("cp1", path, "no answer", "-") if (when, verb) == ("before", "APPLY") else None
     step = assign(server).steps[0]

@@ -1,4 +1,4 @@
-"""Objects as the API server gives them, for plans."""
+"""Objects as the API server returns them, for plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def wanted(**data: Any) -> DesiredClasses:
 
 
 def priority_class(name: str, value: int, manager: str = "daytwo", operation: str = "Apply", **fields: Any) -> dict[str, Any]:
-    """As after `manager` set exactly these fields (`labels` among them)."""
+    """A class on which `manager` has set exactly these fields (including `labels`)."""
     labels = fields.pop("labels", None)
     owned: dict[str, Any] = {f"f:{key}": {} for key in ("value", *fields)}
     metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"}
@@ -33,7 +33,7 @@ def entry(manager: str, fields: Mapping[str, Any], operation: str = "Apply") -> 
 
 
 def applied(item: PriorityClass) -> dict[str, Any]:
-    """A class right after daytwo created it, as kube-apiserver 1.36 gives it."""
+    """A class right after daytwo created it, as kube-apiserver 1.36 returns it."""
     manifest = item.manifest()
     metadata = {**manifest["metadata"], "uid": f"uid-{item.name}", "resourceVersion": "1"}
     owned = {f"f:{key}": {} for key in manifest if key not in ("apiVersion", "kind", "metadata")}
@@ -46,7 +46,7 @@ def applied(item: PriorityClass) -> dict[str, Any]:
 
 
 def workload(kind: str, name: str, priority: str = "", replicas: int = 2, namespace: str = "default", **spec: Any) -> dict[str, Any]:
-    """Well, and rolled out."""
+    """A healthy workload that is rolled out."""
     pod = {"containers": [{"name": "c"}], **({"priorityClassName": priority} if priority else {})}
     status: dict[str, Any] = {"observedGeneration": 3}
     if kind == "DaemonSet":
@@ -77,7 +77,7 @@ def pod(name: str, priority: str, by: Mapping[str, Any] | None = None, phase: st
 
 
 def revision(kind: str, name: str, number: int, by: Mapping[str, Any]) -> dict[str, Any]:
-    """What a template became: a ReplicaSet, or a ControllerRevision with the hash `name`."""
+    """The object that records a template: a ReplicaSet, or a ControllerRevision with the hash `name`."""
     made: dict[str, Any] = {"metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"}}
     if kind == "ReplicaSet":
         made["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": str(number)}

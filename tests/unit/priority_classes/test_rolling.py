@@ -1,4 +1,4 @@
-"""How a run sees a roll-out to its end, against an API whose cluster goes on from look to look."""
+"""How a run waits for the end of a roll-out, with an API whose cluster changes between two reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class World:
-    """A namespace with one workload. Before each look at its pods the next of `acts` happens, before each at itself one of `begins`."""
+    """A namespace with one workload. Before each read of its pods the next of `acts` happens, before each read of itself one of `begins`."""
 
     def __init__(self, kind: str, *acts: Callable[[World], None]) -> None:
         self.kind = kind
@@ -95,11 +95,11 @@ def goes(name: str) -> Callable[[World], None]:
 
 
 def stays(world: World) -> None:
-    """Nothing happens."""
+    """Do nothing."""
 
 
 @pytest.fixture(autouse=True)
-def desk(monkeypatch: pytest.MonkeyPatch) -> None:
+def operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "LOOK_AGAIN", 0.0)
 
 
@@ -110,16 +110,16 @@ def roll(world: World, timeout: float = 300, changed: Callable[[Any], str] = lam
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 def test_it_is_not_over_while_an_old_pod_is_ending(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, told = World(kind), list[str]()
-    monkeypatch.setattr(rolling, "show", told.append)
+    world, shown = World(kind), list[str]()
+    monkeypatch.setattr(rolling, "show", shown.append)
     world.acts = [old_one(world.made("web-1", world.old)), stays, stays, goes("web-1")]
     run, left = roll(world)
     assert (world.looks, left, run.warnings) == (4, "", [])
-    assert sum("1 old one is still there: web-1 on w1, ending since" in line for line in told) == 1, "told once, not at each look"
+    assert sum("1 old one is still there: web-1 on w1, ending since" in line for line in shown) == 1, "shown once, not at each read"
 
 
-def test_an_old_replicaset_may_go_before_its_pods() -> None:
-    """Where revisionHistoryLimit is 0 nothing is left that says whose the pods are."""
+def test_an_old_replicaset_may_be_deleted_before_its_pods() -> None:
+    """If revisionHistoryLimit is 0, no object is left that shows the owner of the pods."""
     world = World("Deployment")
     world.pods.append(ending(world.made("web-1", world.old)))
 
@@ -137,7 +137,7 @@ def test_an_old_replicaset_may_go_before_its_pods() -> None:
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
 def test_the_newest_template_may_become_known_late(kind: str) -> None:
-    """Right after the write its controller has made nothing of it yet."""
+    """Right after the write, the controller has not acted on it yet."""
     world = World(kind)
 
     def written(there: World) -> None:
@@ -154,9 +154,9 @@ def test_the_newest_template_may_become_known_late(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_foreign_pods_with_its_labels_hold_nothing_up(kind: str) -> None:
+def test_foreign_pods_with_its_labels_do_not_block(kind: str) -> None:
     world = World(kind)
-    world.pods.append(hashed(ending(pod("stranger", "")), "one"))
+    world.pods.append(hashed(ending(pod("orphan", "")), "one"))
     roll(world)
     assert world.looks == 1
 
@@ -167,7 +167,7 @@ def test_a_pod_that_does_not_end_is_a_warning_with_node_time_and_way_out(kind: s
     world = World(kind)
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
     run, left = roll(world)
-    assert left == "1 old pod STILL THERE, as the warning says"
+    assert left == "1 old pod STILL THERE, see the warning"
     ((name, warning),) = run.warnings
     assert name == "web"
     for words in (
@@ -180,7 +180,7 @@ def test_a_pod_that_does_not_end_is_a_warning_with_node_time_and_way_out(kind: s
 
 
 def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And what is warned of is done."""
+    """A change with a warning counts as done."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
     monkeypatch.setattr(rolling, "END_MARGIN", 0.0)
@@ -204,7 +204,7 @@ def test_a_warning_is_in_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert {"event": "warning", "object": "web", "text": warning} in events
 
 
-def test_what_cannot_be_known_of_a_node_is_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_facts_about_a_node_are_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "END_MARGIN", 0.0)
     world = World("Deployment")
     world.pods.append(ending(world.made("web-1", world.old, "w2"), 0))
@@ -218,7 +218,7 @@ def test_an_identity_that_may_not_read_revisions() -> None:
     world.forbidden = "controllerrevisions"
     world.acts = [old_one(world.made("web-1", world.old)), goes("web-1")]
     roll(world)
-    assert world.looks == 2, "a pod that is ending counts all the same"
+    assert world.looks == 2, "a pod that is ending counts too"
     world = World("Deployment")
     world.forbidden = "replicasets"
     with pytest.raises(Forbidden):
@@ -230,10 +230,10 @@ def test_the_new_pods_are_waited_for_first() -> None:
     world.item["status"]["availableReplicas"] = 1
     with pytest.raises(NotDone, match=r"not rolled out within 0\.05 s \(2 of 2 pods are new, 1 available\)"):
         roll(world, timeout=0.05)
-    assert world.looks == 1, "only for what the new pods wait for"
+    assert world.looks == 1, "only the read for the reasons of the new pods"
 
 
-def test_who_meddles_while_old_pods_end_is_noticed() -> None:
+def test_a_change_while_old_pods_end_is_noticed() -> None:
     world = World("Deployment")
     world.pods.append(ending(world.made("web-1", world.old)))
     answers = ["", "", "somebody else changed it"]
