@@ -153,17 +153,17 @@ def _binary(found: Evidence, _: NodeDesired) -> CheckVerdict:
 def _arguments(found: Evidence, _: NodeDesired) -> CheckVerdict:
     kubelet = found.kubelet
     assert kubelet is not None
-    has, gives = kubelet.process.argv, kubelet.service.argv
-    if len(has) != len(gives):
-        extra = set(has[1:]) ^ {word.text for word in gives[1:]}
+    running, planned = kubelet.process.argv, kubelet.service.argv
+    if len(running) != len(planned):
+        extra = set(running[1:]) ^ {word.text for word in planned[1:]}
         return CheckVerdict("fail", f"its arguments differ from its unit: {' '.join(sorted(extra))}: a restart changes them")
     # The first word is the program; only systemd knows the value of a word with a specifier.
     differ = [
         f"it runs with {one}, {word.origin} has {word.text}"
-        for one, word in list(zip(has, gives, strict=True))[1:]
+        for one, word in list(zip(running, planned, strict=True))[1:]
         if word.known and one != word.text
     ]
-    return _verdict(differ, f"{len(has) - 1} arguments, the same as in its unit")
+    return _verdict(differ, f"{len(running) - 1} arguments, the same as in its unit")
 
 
 def _configuration(found: Evidence, _: NodeDesired) -> CheckVerdict:
