@@ -1,4 +1,4 @@
-"""Whether this cluster resizes pods in place: a probe pod on each node is resized and taken away again; or what is missing for it.
+"""Check whether this cluster resizes pods in place, with a probe pod on each node, removed afterwards; or report what is missing for it.
 
 pyinfra inventories/prod.py deploys/pod_resize_check.py -y
 """

@@ -1,4 +1,4 @@
-"""PriorityClasses as the inventory's data has them, and workloads with theirs: planned by dry run, applied, read back.
+"""Set PriorityClasses, and the classes of workloads, as in the inventory's data: planned by dry run, applied, read back.
 
 pyinfra inventories/prod.py deploys/priority_classes.py --dry
 pyinfra inventories/prod.py deploys/priority_classes.py --data priority_classes=batch=-10,web=1000 -y

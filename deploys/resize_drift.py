@@ -1,4 +1,4 @@
-"""Workloads whose pods have other CPU and memory than their template says. Changes nothing; exit status 2 where there are some.
+"""List workloads whose pods differ from their template in CPU and memory. Changes nothing. Exit status 2 if there are any.
 
 pyinfra inventories/prod.py deploys/resize_drift.py -y
 pyinfra inventories/prod.py deploys/resize_drift.py -y --data format=json
