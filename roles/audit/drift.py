@@ -277,7 +277,7 @@ def _unlike(
         file=place.file if place else home,
         line=place.line if place else None,
         value=value,
-        rule=f"differs from its siblings of the same group and version: {differences}",
+        rule=f"other nodes of the same group and version differ: {differences}",
         way_out="set the same value on all, or put the node into a separate group if the difference is intended",
     )
 

@@ -137,7 +137,7 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
             one.path,
             f"pod {pod}",
             f"it defines the same pod as {keep.path}; the kubelet uses the lexically last, which is {wins}:"
-            " it undoes an edit of the other one",
+            " an edit of the other one does not last",
             f"move it to another directory (mv {one.path} /root/), then check that the pod still runs: the removal can end the pod until"
             " the kubelet next reads the directory",
             one.line,
