@@ -1,5 +1,5 @@
-"""What is wrong with a cluster's gates and kubelets, and would be after an upgrade. Changes nothing; exit code 0 clean, 1 could not
-look, 2 findings.
+"""Report what is wrong with a cluster's gates and kubelets, now or after an upgrade. Changes nothing. Exit status 0: clean; 1: not all
+nodes could be read; 2: findings.
 
 pyinfra inventories/prod.py deploys/audit.py
 pyinfra inventories/prod.py deploys/audit.py --data target_version=v1.37

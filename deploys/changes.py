@@ -1,4 +1,4 @@
-"""What was done: runs and changes on all nodes, with state, age, who and what. Changes nothing.
+"""List the runs and changes on all nodes: state, age, who and what. Changes nothing.
 
 pyinfra inventories/prod.py deploys/changes.py -y
 """

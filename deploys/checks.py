@@ -1,4 +1,4 @@
-"""Does each node run as it should, and as the inventory wants it? For CI: exit status 0, or 2 where a check fails. Changes nothing.
+"""Check that each node is healthy and matches the inventory. Changes nothing. Exit status for CI: 0, or 2 if a check fails.
 
 pyinfra inventories/prod.py deploys/checks.py -y
 pyinfra inventories/prod.py deploys/checks.py --data junit=checks.xml -y

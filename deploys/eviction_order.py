@@ -1,4 +1,4 @@
-"""The eviction order of each node's pods, for memory, disk and processes, and why. Changes nothing.
+"""Show the eviction order of each node's pods, for memory, disk and processes, and why. Changes nothing.
 
 pyinfra inventories/prod.py deploys/eviction_order.py -y
 pyinfra inventories/prod.py deploys/eviction_order.py -y --data picture=order.html

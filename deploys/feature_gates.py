@@ -1,4 +1,4 @@
-"""Turn feature gates on or off, or take them out again: node by node, proven in the running processes, or put back.
+"""Turn feature gates on or off, or remove them: node by node, proven in the running processes or reverted.
 
 pyinfra inventories/prod.py deploys/feature_gates.py --dry
 pyinfra inventories/prod.py deploys/feature_gates.py --data feature_gates=NodeSwap=true -y

@@ -1,4 +1,4 @@
-"""Set fields of the kubelets' configuration: checked against each kubelet's version, node by node, proven, or put back.
+"""Set fields of the kubelets' configuration: checked against each kubelet's version; node by node, proven or reverted.
 
 pyinfra inventories/prod.py deploys/kubelet_config.py --dry
 pyinfra inventories/prod.py deploys/kubelet_config.py --data kubelet_config=maxPods=200,systemReserved.cpu=200m -y

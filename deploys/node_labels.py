@@ -1,4 +1,4 @@
-"""Apply the labels and taints of nodes in the inventory's data: planned by dry run, applied, read back.
+"""Set labels and taints of nodes as in the inventory's data: planned by dry run, applied, read back.
 
 pyinfra inventories/prod.py deploys/node_labels.py --dry
 pyinfra inventories/prod.py deploys/node_labels.py --limit w1 --data node_labels=rack=a1,old=absent -y

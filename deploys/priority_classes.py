@@ -1,4 +1,4 @@
-"""Apply the PriorityClasses in the inventory's data, and assign them to workloads: planned by dry run, applied, read back.
+"""Set PriorityClasses, and the classes of workloads, as in the inventory's data: planned by dry run, applied, read back.
 
 pyinfra inventories/prod.py deploys/priority_classes.py --dry
 pyinfra inventories/prod.py deploys/priority_classes.py --data priority_classes=batch=-10,web=1000 -y

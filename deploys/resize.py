@@ -1,4 +1,4 @@
-"""Change CPU and memory of running pods without a restart: one at a time, proven in their cgroups, or reverted.
+"""Change the CPU and memory of running pods without a restart: one at a time, proven in their cgroups or reverted.
 
 pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi --dry
 pyinfra inventories/prod.py deploys/resize.py --data deployment=shop/web --data cpu=300m --data memory=600Mi -y

@@ -1,4 +1,4 @@
-"""List workloads whose pods differ from their template in CPU or memory. Changes nothing; exit status 2 if there are any.
+"""List workloads whose pods differ from their template in CPU and memory. Changes nothing. Exit status 2 if there are any.
 
 pyinfra inventories/prod.py deploys/resize_drift.py -y
 pyinfra inventories/prod.py deploys/resize_drift.py -y --data format=json

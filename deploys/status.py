@@ -1,4 +1,4 @@
-"""What is there: nodes, versions, sources of gates and flags, gates in effect. Changes nothing; the first command to run.
+"""Show nodes, versions, sources of gates and flags, and effective gates. Changes nothing; the first command to run.
 
 pyinfra inventories/prod.py deploys/status.py -y
 """

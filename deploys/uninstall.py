@@ -1,4 +1,4 @@
-"""Leave the nodes without a trace of daytwo; what it configured stays as it is.
+"""Remove daytwo from the nodes; what it configured stays.
 
 pyinfra inventories/prod.py deploys/uninstall.py -y
 """

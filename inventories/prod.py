@@ -1,7 +1,7 @@
 """An example of a production inventory: copy it, and enter your own hosts.
 
     pyinfra inventories/prod.py deploys/status.py -y               the current state (changes nothing)
-    pyinfra inventories/prod.py deploys/checks.py -y               is every node healthy and as this inventory wants it? (changes nothing)
+    pyinfra inventories/prod.py deploys/checks.py -y               is every node healthy, and as desired? (changes nothing)
     pyinfra inventories/prod.py deploys/audit.py                   what is wrong with it (changes nothing)
     pyinfra inventories/prod.py deploys/eviction_order.py -y       the eviction order of each node (changes nothing)
     pyinfra inventories/prod.py deploys/feature_gates.py --dry     the plan (changes nothing)
@@ -21,8 +21,8 @@ suggests the right one.
 """
 
 # Each list is a group. daytwo reads the group `control_plane` even if --limit excludes it, and keeps the lock of a run on its first host.
-# A host is a name, or a name and its own data. daytwo shows the name, and --limit and `only` take it. pyinfra connects to it, unless
-# ssh_hostname gives another address.
+# A host is a name, or a name and its own data. daytwo shows the name, and --limit and `only` accept it. pyinfra connects to it, unless
+# ssh_hostname has another address.
 control_plane = [
     ("cp1.example.net", {"ssh_hostname": "10.20.0.11"}),
     ("cp2.example.net", {"ssh_hostname": "10.20.0.12"}),

@@ -1,6 +1,6 @@
-"""The virtual machines of tests/vagrant (make vagrant-up), as pyinfra's own @vagrant connector finds them.
+"""The virtual machines of tests/vagrant (make vagrant-up), found by pyinfra's @vagrant connector.
 
-Emulated machines are many times slower: their `patience` says how many times.
+Emulated machines are many times slower: `patience` is the factor.
 """
 
 import json
@@ -10,12 +10,12 @@ from pathlib import Path
 from pyinfra.connectors.vagrant import VagrantInventoryConnector
 
 _FOLDER = Path(__file__).resolve().parents[1] / "tests" / "vagrant"
-_TOLD = _FOLDER / ".vagrant" / "daytwo.json"
-if not _TOLD.exists():
-    raise SystemExit(f"{_TOLD} is missing: the machines are not up; run `make vagrant-up` first")
+_STATE = _FOLDER / ".vagrant" / "daytwo.json"
+if not _STATE.exists():
+    raise SystemExit(f"{_STATE} is missing: the machines are not up; run `make vagrant-up` first")
 
 os.environ["VAGRANT_CWD"] = str(_FOLDER)
-_patience = json.loads(_TOLD.read_text())["patience"]
+_patience = json.loads(_STATE.read_text())["patience"]
 _data = {
     "_sudo": True,
     "ssh_known_hosts_file": str(_FOLDER / ".vagrant" / "known_hosts"),

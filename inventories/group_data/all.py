@@ -40,7 +40,7 @@
 # kubelet_config = {"containerLogMaxSize": "50Mi", "containerLogMaxFiles": 3}
 
 # The cluster's PriorityClasses (docs/priority-classes.md): only here, since they are the same for all hosts. If you drop one that daytwo
-# made, daytwo lists it, and removes it only with --data prune=true.
+# created, daytwo lists it, and removes it only with --data prune=true.
 # priority_classes = {
 #     "batch": {"value": -10, "preemptionPolicy": "Never", "description": "what can wait"},
 #     "web": {"value": 1000, "description": "what customers see", "labels": {"team": "shop"}},
@@ -57,10 +57,10 @@
 # How many workers change at a time after the canary: a number, or a percentage of those that change. The control plane goes one by one.
 # max_unavailable = "25%"
 
-# How many seconds daytwo watches the canary, changed and not yet confirmed.
+# How many seconds daytwo watches the changed canary before it confirms.
 # soak = 120
 
-# How many seconds after the first touch a node reverts by itself what is not confirmed. The defaults suit nodes whose kubelet and API
+# A node reverts an unconfirmed change by itself, this many seconds after the first touch. The default suits nodes whose kubelet and API
 # server start within a minute.
 # confirm_timeout = 600
 
@@ -70,4 +70,4 @@
 # own_keys = ["rack", "dns_*"]
 # x_contact = "ops@example.net"
 
-# Consents are for one run, by --data, and not for this file: allow_evictions, move_flags, replace, prune, force and the like.
+# Consents are for one run, by --data, and not for this file: allow_evictions, move_flags, replace, prune, force and others.

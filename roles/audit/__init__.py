@@ -1,4 +1,4 @@
-"""An audit of any cluster: every place that sets a gate or a kubelet's field, what is in effect, and what is wrong with it. Read-only."""
+"""Audit any cluster: every source of a gate or a kubelet field, the effective values, and what is wrong with them. Read-only."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from roles.feature_gates import load
 
 
 @deploying("Audit", one(AuditOptions))
-def audit(fleet: Fleet, wish: AuditOptions) -> int:
-    """Show what is wrong on the nodes of the run. Ends pyinfra with exit code 0 (clean) or 2 (findings); raises DeployError, exit
-    code 1, where not all nodes could be looked at, after what could be was shown.
+def audit(fleet: Fleet, options: AuditOptions) -> int:
+    """Show what is wrong on the nodes of the run. Ends pyinfra with exit code 0 (clean) or 2 (findings). If a node could not be read,
+    shows the rest and raises DeployError, exit code 1.
 
-    Data keys: `format` (text, json, html), `output` (a file on the operator's machine; without it the document goes to standard
-    output, alone) and `target_version` (v1.37: what an upgrade would remove or lock).
+    Data keys: `format` (text, json, html), `output` (a file on the operator's machine; without it, standard output has only the
+    document) and `target_version` (v1.37: what an upgrade would remove or lock).
     """
     catalogue = load()
-    seen = collect(fleet, with_order=wish.format != "text")
+    seen = collect(fleet, with_order=options.format != "text")
     found = report(
         seen.views,
-        seen.wishes,
+        seen.desired,
         seen.lasting,
         catalogue,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        target=wish.target_version,
+        target=options.target_version,
         drifts=seen.resized,
         orders=seen.orders,
         not_known=seen.not_known,
         failures=seen.failures,
     )
-    _write(wish, found, page.page(found, seen.orders) if wish.format == "html" else "")
+    _write(options, found, page.page(found, seen.orders) if options.format == "html" else "")
     if found.failures:
-        raise bridge.refuse("not all nodes could be looked at:", found.failures)
+        raise bridge.refuse("not all nodes could be read:", found.failures)
     return found.code
 
 
-def _write(wish: AuditOptions, found: Report, html: str) -> None:
-    made = {"text": lambda: harmless(text.render(found)), "json": lambda: as_json(found.model_dump(mode="json")), "html": lambda: html}
-    document = made[wish.format]()
-    if wish.output is None:
+def _write(options: AuditOptions, found: Report, html: str) -> None:
+    formats = {"text": lambda: harmless(text.render(found)), "json": lambda: as_json(found.model_dump(mode="json")), "html": lambda: html}
+    document = formats[options.format]()
+    if options.output is None:
         show_lines(document)
         return
     try:
-        write_whole(wish.output, document + "\n")
+        write_whole(options.output, document + "\n")
     except OSError as error:
-        raise bridge.refuse(f"{wish.output}: the audit could not be written: {error.strerror or error}") from None
+        raise bridge.refuse(f"{options.output}: cannot write the audit: {error.strerror or error}") from None
     show_lines(text.render(found))
-    show(f"\n{wish.format}: {wish.output}")
+    show(f"\n{options.format}: {options.output}")
 
 
 __all__ = ["audit"]

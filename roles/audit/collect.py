@@ -1,4 +1,4 @@
-"""What an audit looks at: each node once, and the running processes through the API. Reads, changes nothing."""
+"""What an audit reads: each node once, and the running processes through the API. It changes nothing."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _AT_ONCE = 8
 
 @dataclass
 class Collected:
-    """All that was seen. `failures`: nodes that could not be looked at; `not_known`: what else could not be told."""
+    """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined."""
 
     views: list[View] = field(default_factory=list)
-    wishes: dict[str, HostDesired] = field(default_factory=dict)
+    desired: dict[str, HostDesired] = field(default_factory=dict)
     lasting: Lasting | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
@@ -39,9 +39,9 @@ class Collected:
 
 
 def collect(fleet: Fleet, *, with_order: bool) -> Collected:
-    """Look at the nodes of the run, in the inventory's order. `with_order`: at their pods too."""
+    """Read the nodes of the run, in the inventory's order. `with_order`: also the eviction order of their pods."""
     found = Collected(failures=[f"{remote.name}: unreachable" for remote in fleet.unreachable])
-    # With --limit the control plane is looked at as well: it is who knows.
+    # Also read the control plane that --limit excludes: the API is there.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: view(look(remote, wanted), _groups(remote)))
     cluster = Cluster()
@@ -57,14 +57,14 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
         cluster.add(remote, one.seen, dict(one.components))
         if remote in fleet.targets:
             views[remote.name] = one
-            found.wishes[remote.name] = _wishes(remote)
+            found.desired[remote.name] = _desired(remote)
     found.views += _with_versions(fleet, cluster, views)
     _ask(fleet, cluster, found, with_order)
     return found
 
 
 def _with_versions(fleet: Fleet, cluster: Cluster, views: Mapping[str, View]) -> list[View]:
-    """The same with the versions of the processes, which say what fields and flags mean."""
+    """The views with the versions of the processes, which decide what fields and flags mean."""
     looked = [Looked(remote, one.seen, one.kubelet, one.components) for remote in fleet.targets if (one := views.get(remote.name))]
     known = with_versions(cluster, looked, fleet.each)
     return [view(known[host], one.groups) for host, one in views.items()]
@@ -74,7 +74,7 @@ def _groups(remote: Remote) -> list[str]:
     return sorted(set(remote.groups) - {"all"})
 
 
-def _wishes(remote: Remote) -> HostDesired:
+def _desired(remote: Remote) -> HostDesired:
     problems: list[str] = []
 
     def tried(read: Callable[[], T]) -> T | None:
@@ -92,13 +92,13 @@ def _wishes(remote: Remote) -> HostDesired:
 
 
 def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> None:
-    """What the running processes say, as far as anybody can be asked."""
+    """What the running processes report, if the API can be asked."""
     if not any(one.kubelet for one in found.views):
         return
     try:
         api = cluster.api()
     except (NoApi, RemoteError) as error:
-        found.not_known.append(f"what the processes run with, kubeadm's ConfigMaps, and pods unlike their template: {error}")
+        found.not_known.append(f"effective values, kubeadm's ConfigMaps, and pods that differ from their template: {error}")
         return
     remotes = {remote.name: remote for remote in fleet.targets}
     nodes = [one for one in found.views if one.kubelet is not None]
@@ -118,7 +118,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     try:
         found.resized = pod_resize.read_drift(api)
     except (ApiError, RemoteError, ValueError) as error:
-        found.not_known.append(f"pods unlike their template: {error}")
+        found.not_known.append(f"pods that differ from their template: {error}")
     if with_order:
         _orders(fleet, api, nodes, found)
 
@@ -131,7 +131,7 @@ _Running = tuple[Mapping[str, Mapping[str, GateMetric]], Mapping[str, Any] | Non
 
 
 def _running(api: Api, cluster: Cluster, one: View) -> _Running:
-    assert one.kubelet is not None  # only such are asked
+    assert one.kubelet is not None  # _ask selects the nodes with a kubelet
     running: dict[str, Mapping[str, GateMetric]] = {}
     configuration: Mapping[str, Any] | None = None
     problems: list[str] = []
@@ -142,18 +142,18 @@ def _running(api: Api, cluster: Cluster, one: View) -> _Running:
             else:
                 running[component] = cluster.effective(one.host, component, one.kubelet.node_name)
         except (ApiError, NoApi, RemoteError) as error:
-            problems.append(f"gates in effect: {one.host} {component}: {error}")
+            problems.append(f"{one.host} {component}: effective gates: {error}")
     try:
         configuration = kubelet_config(api, one.kubelet.node_name)
     except (ApiError, RemoteError) as error:
-        problems.append(f"configuration in effect: {one.host} kubelet: {error}")
+        problems.append(f"{one.host} kubelet: effective configuration: {error}")
     return running, configuration, problems
 
 
 def _orders(fleet: Fleet, api: Api, nodes: Sequence[View], found: Collected) -> None:
     def order(remote: Remote) -> NodeOrder:
         one = _of(nodes, remote)
-        assert one.kubelet is not None  # only such are asked
+        assert one.kubelet is not None  # _ask selects the nodes with a kubelet
         processes: Any
         try:
             processes = usage.look(remote)
@@ -167,6 +167,6 @@ def _orders(fleet: Fleet, api: Api, nodes: Sequence[View], found: Collected) -> 
         if isinstance(made, NodeOrder):
             found.orders.append(made)
         elif isinstance(made, (ApiError, ValueError, RemoteError)):
-            found.not_known.append(f"order of eviction: {host}: {made}")
+            found.not_known.append(f"{host}: eviction order: {made}")
         else:
             raise made

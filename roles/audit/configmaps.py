@@ -1,4 +1,4 @@
-"""kubeadm's ConfigMaps held against the nodes: what the next `kubeadm upgrade` would write over them. Pure."""
+"""Compares kubeadm's ConfigMaps with the nodes: what the next `kubeadm upgrade` would overwrite. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from roles.feature_gates import Catalogue
 
 
 def place_of(name: str) -> str:
-    """How a finding names one of the ConfigMaps as its file: `configmap kube-system/kubelet-config kubelet`."""
+    """The `file` of a finding for a ConfigMap: `configmap kube-system/kubelet-config kubelet`."""
     return f"configmap {NAMESPACE}/{name} {KEYS[name]}"
 
 
 def settings(lasting: Lasting) -> tuple[SourcedSetting, ...]:
-    """Each gate that the ConfigMaps set; lines are those of the text under the key."""
+    """Each gate that the ConfigMaps set; lines count in the text under the key."""
     found: list[SourcedSetting] = []
     for component, gates in lasting.gates.items():
         source = KUBELET if component == "kubelet" else CLUSTER
@@ -36,7 +36,7 @@ def settings(lasting: Lasting) -> tuple[SourcedSetting, ...]:
 
 
 def findings(lasting: Lasting, views: Sequence[View], catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
-    """Of the cluster, and of its nodes that kubeadm made."""
+    """The findings of the cluster, and of the nodes that kubeadm set up."""
     for name, problem in lasting.problems.items():
         yield Finding(
             severity=Severity.critical,
@@ -44,7 +44,7 @@ def findings(lasting: Lasting, views: Sequence[View], catalogue: Catalogue, targ
             node=None,
             file=place_of(name),
             rule=f"cannot be read: {problem}; kubeadm could not upgrade the cluster",
-            way_out=f"mend it: kubectl edit configmap -n {NAMESPACE} {name}",
+            way_out=f"fix it: kubectl edit configmap -n {NAMESPACE} {name}",
         )
     kept = settings(lasting)
     if target is not None:
@@ -64,7 +64,7 @@ def _splits(lasting: Lasting, kept: Sequence[SourcedSetting], views: Sequence[Vi
     fields: list[Found] = []
     for view in made:
         for component in view.processes:
-            # Flags of the operator's own last; what a kubeadm upgrade writes over is the configuration file and the manifests.
+            # A kubeadm upgrade overwrites the configuration file and the manifests; it keeps other flags and drop-ins.
             files = {
                 place.name: place.value == "true"
                 for place in view.gates
@@ -81,7 +81,7 @@ def _splits(lasting: Lasting, kept: Sequence[SourcedSetting], views: Sequence[Vi
 
 
 def _main(view: View) -> Mapping[str, Any]:
-    """The configuration file alone: drop-ins are the operator's own, and kubeadm leaves them."""
+    """The configuration file alone: kubeadm does not change drop-ins."""
     found = view.kubelet
     data = view.seen.data(found.config_path) if found and found.config_path else None
     try:
@@ -110,9 +110,9 @@ def _field(view: View, difference: Difference, lasting: Lasting) -> Finding:
 
 def _finding(view: View, difference: Difference, place: SourcedSetting | None, value: str, deploy: str) -> Finding:
     running = f", and {shown(difference.process)} in the process" if difference.process is not None else ""
-    what = "takes it away again" if difference.lasting is None else f"writes {shown(difference.lasting)} over it"
+    what = "removes it" if difference.lasting is None else f"overwrites it with {shown(difference.lasting)}"
     if difference.files is None:
-        what = "brings it to this node"
+        what = "writes it to this node"
     return Finding(
         severity=Severity.warning,
         kind="split-brain",
@@ -124,7 +124,7 @@ def _finding(view: View, difference: Difference, place: SourcedSetting | None, v
         value=value,
         rule=f"{shown(difference.lasting)} in {NAMESPACE}/{difference.source}, {shown(difference.files)} in the node's file{running}:"
         f" the next kubeadm upgrade {what}",
-        way_out=f"set it for the whole cluster ({deploy} writes the ConfigMap last), keep it per node as a kubeadm patch, or take it out",
+        way_out=f"set it for the whole cluster ({deploy} writes the ConfigMap last), keep it per node as a kubeadm patch, or remove it",
     )
 
 

@@ -1,4 +1,4 @@
-"""Nodes held against what the inventory wants, against their own other sources, and against each other. Pure."""
+"""Compares nodes with the inventory, with their own other sources, and with each other. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roles.engine.kubelet import same_setting, schema, shown
 from roles.engine.proof import UnmetField, UnmetGate
 from roles.engine.transaction import Refusal
 
-# Fields that are a node's own: they say which node it is.
+# Fields that belong to one node: siblings are not compared by them.
 ITS_OWN = (
     "address",
     "healthzBindAddress",
@@ -31,7 +31,7 @@ ITS_OWN = (
     "reservedMemory",
     "volumePluginDir",
 )
-# Fields that mean the same on every node of a group, however it was set up; others hold paths and addresses of its kind.
+# Fields that mean the same on nodes of every kind; other fields have paths and addresses that depend on the kind.
 _WHATEVER_KIND = (
     *(name for name, deploy in schema.OWNED.items() if deploy == "eviction"),
     "maxPods",
@@ -58,7 +58,7 @@ _WHATEVER_KIND = (
 
 @dataclass(frozen=True)
 class HostDesired:
-    """What the inventory's data wants of one host; None: it says nothing. `problems`: data that cannot be meant."""
+    """The desired state of one host; None: the inventory does not set it. `problems`: why the inventory's data is invalid."""
 
     gates: feature_gates.DesiredGates | None = None
     fields: kubelet_config.DesiredFields | None = None
@@ -66,20 +66,20 @@ class HostDesired:
     problems: tuple[str, ...] = field(default=())
 
 
-def findings(view: View, wishes: HostDesired) -> Iterator[Finding]:
-    """Of one node: the inventory, and flags that beat a file."""
-    for problem in wishes.problems:
+def findings(view: View, desired: HostDesired) -> Iterator[Finding]:
+    """The findings of one node: drift from the inventory, and flags that override a file."""
+    for problem in desired.problems:
         yield Finding(
             severity=Severity.warning,
             kind="inventory",
             node=view.host,
             rule=problem,
-            way_out="mend the inventory's data: no deploy takes it",
+            way_out="fix the inventory's data: every deploy refuses it",
         )
     if view.kubelet is not None:
-        if wishes.gates is not None:
-            yield from _gates(view, wishes.gates)
-        yield from _fields(view, wishes)
+        if desired.gates is not None:
+            yield from _gates(view, desired.gates)
+        yield from _fields(view, desired)
         yield from _flags(view)
 
 
@@ -95,25 +95,25 @@ def _gates(view: View, desired: feature_gates.DesiredGates) -> Iterator[Finding]
         for one in feature_gates.unmet(found, wanted, view.running.get(component)):
             if one.known:
                 place = view.winner(component, one.gate)
-                meant = f"{one.gate} absent" if one.wanted is None else f"{one.gate}={_text(one.wanted)}"
-                yield _drift(view, component, one.gate, place, _has(one, place), meant, "feature_gates")
+                expected = f"{one.gate} absent" if one.wanted is None else f"{one.gate}={_text(one.wanted)}"
+                yield _drift(view, component, one.gate, place, _has(one, place), expected, "feature_gates")
 
 
 def _has(one: UnmetGate, place: SourcedSetting | None) -> str:
-    """What was found of a gate, and where the file that counts says otherwise."""
+    """The value of a gate that was found, and the value of the file that counts if that differs."""
     if one.found is None:
         where = "/metrics" if one.by == "metrics" else "the process"
         return "not set" if place is None else f"not in {where}, {place.value} in the file"
-    told = f"{one.gate}={_text(one.found)}"
+    setting = f"{one.gate}={_text(one.found)}"
     if place is None:
-        return f"{told} {'by default' if one.by == 'metrics' else 'in the process'}"
-    return told if place.value == _text(one.found) else f"{told} in the process, {place.value} in the file"
+        return f"{setting} {'by default' if one.by == 'metrics' else 'in the process'}"
+    return setting if place.value == _text(one.found) else f"{setting} in the process, {place.value} in the file"
 
 
-def _fields(view: View, wishes: HostDesired) -> Iterator[Finding]:
+def _fields(view: View, desired: HostDesired) -> Iterator[Finding]:
     found = view.kubelet
-    assert found is not None  # findings() has looked
-    if (fields := wishes.fields) is not None and chosen(fields.only, view.host):
+    assert found is not None  # findings() has checked
+    if (fields := desired.fields) is not None and chosen(fields.only, view.host):
         try:
             yield from _unmet(view, "kubelet_config", kubelet_config.unmet(fields, found, view.effective))
         except Refusal as refusal:
@@ -123,9 +123,9 @@ def _fields(view: View, wishes: HostDesired) -> Iterator[Finding]:
                 node=view.host,
                 component="kubelet",
                 rule=refusal.message,
-                way_out=refusal.way_out or "mend the inventory's data: no deploy takes it",
+                way_out=refusal.way_out or "fix the inventory's data: every deploy refuses it",
             )
-    if (thresholds := wishes.eviction) is not None and chosen(thresholds.only, view.host):
+    if (thresholds := desired.eviction) is not None and chosen(thresholds.only, view.host):
         yield from _unmet(view, "eviction", eviction.unmet(thresholds, found, view.effective))
 
 
@@ -148,23 +148,23 @@ def _drift(view: View, component: str, name: str, place: SourcedSetting | None, 
         line=place.line if place else None,
         value=value,
         rule=f"the inventory wants {wanted}",
-        way_out=f"deploys/{deploy}.py --dry shows what it would change; or bring the inventory's data up to date",
+        way_out=f"deploys/{deploy}.py --dry shows what it would change; or update the inventory's data",
     )
 
 
 def _home(view: View, component: str) -> str | None:
-    """The file that would set it, where none does."""
+    """The file that would set it, if no file does."""
     if component != "kubelet":
         return view.components[component].file.path or None
     found = view.kubelet
     return (found.config_path or found.service.command_path) if found else None
 
 
-# ---- a flag that beats a file
+# ---- a flag that overrides a file
 
 
 def _flags(view: View) -> Iterator[Finding]:
-    """Two places of one node that want different things: nobody who reads the file sees what counts."""
+    """Fields and gates that a flag and a file set to different values: the file does not show the effective value."""
     for listed, what in ((view.gates, "--feature-gates"), (view.settings, "")):
         for winner in listed:
             if winner.source != "flag" or not winner.counts:
@@ -182,11 +182,11 @@ def _flags(view: View) -> Iterator[Finding]:
                         file=place.file,
                         line=place.line,
                         value=f"{place.name}: {place.value}",
-                        rule=f"{flag} of {winner.place}{variable} says {winner.value}, and a flag beats"
-                        " the file: what stands here has no effect",
-                        way_out="take one of them out; deploys/kubelet_config.py --data move_flags=true moves a flag to the file"
+                        rule=f"{flag} in {winner.place}{variable} says {winner.value}, and a flag overrides"
+                        " the file: this value has no effect",
+                        way_out="remove one of them; deploys/kubelet_config.py --data move_flags=true moves a flag to the file"
                         if not what
-                        else "take one of them out (deploys/feature_gates.py changes the flag)",
+                        else "remove one of them (deploys/feature_gates.py changes the flag)",
                     )
 
 
@@ -199,8 +199,8 @@ def _flag_of(view: View, winner: SourcedSetting) -> str:
 
 
 def siblings(views: Sequence[View]) -> Iterator[Finding]:
-    """Nodes of one group, with one version and the same components, of which one has another value than the most; of two that differ,
-    the one that a file or flag makes so. Fields with paths and addresses are held only against nodes of the same kind."""
+    """Nodes whose value differs from most nodes of the same group, version and components; without a majority, those where a file or
+    flag sets it. Fields with paths and addresses are compared only between nodes of the same kind."""
     alike: dict[tuple[object, ...], list[View]] = {}
     for view in views:
         if view.kubelet is not None:
@@ -213,7 +213,7 @@ def siblings(views: Sequence[View]) -> Iterator[Finding]:
 
 def _unlike_gates(group: Sequence[View]) -> Iterator[Finding]:
     for component in group[0].processes:
-        # Of a process that could not be asked, gates that no file sets are not known.
+        # If a process could not be asked, gates that no file sets are not known.
         asked = all(view.running.get(component) for view in group)
         names = {place.name for view in group for place in view.gates if place.component == component}
         if asked:
@@ -246,7 +246,7 @@ def _unlike_fields(group: Sequence[View]) -> Iterator[Finding]:
 
 
 def _outliers(group: Sequence[View], values: Mapping[str, str], is_set: Any) -> list[View]:
-    """Those that are unlike the most; where there are no most, those where a source says so, or all."""
+    """Those that differ from the majority; without a majority, those where a source sets the value, or else all."""
     distinct: list[str] = []
     for value in values.values():
         if not any(same_setting(value, other) for other in distinct):
@@ -267,7 +267,7 @@ def _unlike(
     for host, other in values.items():
         if host != view.host and other != values[view.host]:
             others.setdefault(other, []).append(host)
-    told = "; ".join(_have(hosts, other) for other, hosts in others.items())
+    differences = "; ".join(_have(hosts, other) for other, hosts in others.items())
     return Finding(
         severity=Severity.warning,
         kind="sibling",
@@ -277,8 +277,8 @@ def _unlike(
         file=place.file if place else home,
         line=place.line if place else None,
         value=value,
-        rule=f"unlike its siblings of the same group and version: {told}",
-        way_out="make them alike, or give the node a group of its own if it is meant",
+        rule=f"other nodes of the same group and version differ: {differences}",
+        way_out="set the same value on all, or put the node into a separate group if the difference is intended",
     )
 
 

@@ -1,4 +1,4 @@
-"""From what was seen to the report. Pure."""
+"""The report, from what was read. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from roles.pod_resize import Drift
 
 def report(
     views: Sequence[View],
-    wishes: Mapping[str, HostDesired],
+    desired: Mapping[str, HostDesired],
     lasting: Lasting | None,
     catalogue: Catalogue,
     *,
@@ -30,10 +30,10 @@ def report(
     not_known: Sequence[str] = (),
     failures: Sequence[str] = (),
 ) -> Report:
-    """All findings of all nodes. `made`: when, RFC 3339; `target`: the minor that the cluster is to be upgraded to."""
+    """All findings of all nodes. `desired`: by host; `made`: when, RFC 3339; `target`: the minor of the planned upgrade."""
     found: list[Finding] = []
     for view in views:
-        found += _of_node(view, wishes.get(view.host, HostDesired()), catalogue, target)
+        found += _of_node(view, desired.get(view.host, HostDesired()), catalogue, target)
     found += drift.siblings(views)
     if lasting is not None:
         found += configmaps.findings(lasting, views, catalogue, target)
@@ -55,7 +55,7 @@ def _masked(finding: Finding) -> Finding:
     return finding.model_copy(update={"value": finding.value and mask_text(finding.value), "rule": mask_text(finding.rule)})
 
 
-def _of_node(view: View, wishes: HostDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
+def _of_node(view: View, desired: HostDesired, catalogue: Catalogue, target: int | None) -> Iterator[Finding]:
     if view.kind == "unreadable":
         yield Finding(
             severity=Severity.critical,
@@ -64,11 +64,11 @@ def _of_node(view: View, wishes: HostDesired, catalogue: Catalogue, target: int 
             component="kubelet",
             file=_named(view),
             rule=view.why,
-            way_out="see systemctl status kubelet and its journal; the rest of this node could not be judged",
+            way_out="see systemctl status kubelet and its journal; the rest of this node could not be checked",
         )
     yield from stale.findings(view)
     yield from strays.findings(view)
-    yield from drift.findings(view, wishes)
+    yield from drift.findings(view, desired)
     yield from versions.findings(view, catalogue, target)
 
 
@@ -84,11 +84,11 @@ def _not_known(views: Sequence[View], catalogue: Catalogue) -> Iterator[str]:
         if view.kind == "unsupported":
             yield f"{view.host}: {view.why}"
         if view.kubelet is not None and view.known_minor is None:
-            version = view.processes["kubelet"].version or "version unknown"
-            yield f"fields and flags of {view.host}: its kubelet ({version}) is not in the table"
+            version = view.processes["kubelet"].version or "unknown"
+            yield f"{view.host} kubelet: fields and flags: the table does not have its version ({version})"
         for component, process in view.processes.items():
             if process.minor is None or not catalogue.covers(process.minor):
-                yield f"gates of {view.host} {component}: {process.version or 'version unknown'} is not in the catalogue"
+                yield f"{view.host} {component}: gates: the catalogue does not have its version ({process.version or 'unknown'})"
 
 
 def _node(view: View) -> NodeReport:
@@ -127,5 +127,5 @@ def _sources(view: View) -> Iterator[Source]:
     paths += [manifest.path for manifest in view.manifests]
     for path in dict.fromkeys(paths):
         file = view.seen.file(path)
-        there = file is not None and file.sha256 is not None
-        yield Source(path=path, mode=f"{file.mode:04o}" if file and there else "", sha256=file.sha256 if file else None)
+        exists = file is not None and file.sha256 is not None
+        yield Source(path=path, mode=f"{file.mode:04o}" if file and exists else "", sha256=file.sha256 if file else None)

@@ -1,4 +1,4 @@
-"""Nodes by gates and settings: nodes that are alike are one column, and only what anybody set, or what differs, is a row. Pure."""
+"""Nodes by gates and settings: identical nodes share a column; the rows are what a source sets or what differs. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from roles.engine.kubelet import same_setting, schema, shown
 from roles.engine.node import minor_of
 
 NOT_SET, UNKNOWN = "not set", "unknown"
-# What says nothing in a file; and what kubelets read as not set where they have another default.
+# Values that set nothing in a file; and values that kubelets read as not set if their default differs.
 _NOTHING = ("", "{}", "[]", "(not set)", '""', "null")
 _ZERO = ("0", "0s")
 
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes with the same kind, versions, sources and effective values. The first stands for all of them."""
+    """Nodes with the same kind, versions, sources and effective values. The first represents all of them."""
 
     nodes: tuple[NodeReport, ...]
 
@@ -38,9 +38,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Cell:
-    """One value. `source`: file, drop-in, flag, manifest, or "default" where nothing sets it. `place`: where it is set; `unlike`:
-    most groups have another value; `pending`: what the sources say, where the process has something else; `as_default`: it is set
-    to what it would be anyhow."""
+    """One value. `source`: file, drop-in, flag, manifest, or "default" if nothing sets it. `place`: where it is set; `unlike`: it
+    differs from the most common value; `pending`: what the sources say, if the process has another value; `as_default`: it is set to
+    its default."""
 
     value: str
     source: str = "default"
@@ -52,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One gate of a component, or one field. A cell is None where a group has no such component."""
+    """One gate of a component, or one field. A cell is None if a group does not have the component."""
 
     section: str
     name: str
@@ -64,13 +64,13 @@ class MatrixRow:
 
     @property
     def is_set(self) -> bool:
-        """Somebody wants something here that would not be so by itself."""
+        """A source sets it to a value that is not the default."""
         return any(cell is not None and cell.source != "default" and not cell.as_default for cell in self.cells)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """`rows` are worth a look; `alike` are names and values, by section, that nothing sets and that are the same everywhere."""
+    """`alike`: by section, names and values that are at their default and the same on all nodes; `rows`: the others."""
 
     groups: tuple[Group, ...]
     rows: tuple[MatrixRow, ...]
@@ -78,7 +78,7 @@ class Matrix:
 
 
 def matrix(report: Report) -> Matrix:
-    """Of the nodes whose kubelet could be read."""
+    """The matrix of the nodes whose kubelet could be read."""
     groups = group(node for node in report.nodes if node.components)
     rows: list[MatrixRow] = []
     alike: dict[str, list[tuple[str, str]]] = {}
@@ -95,7 +95,7 @@ def matrix(report: Report) -> Matrix:
 
 
 def group(nodes: Iterable[NodeReport]) -> tuple[Group, ...]:
-    """In the order in which the first node of each comes."""
+    """Groups of identical nodes, in the order of the first node of each."""
     found: dict[object, list[NodeReport]] = {}
     for node in nodes:
         found.setdefault(_signature(node), []).append(node)
@@ -119,7 +119,7 @@ _Cell = Callable[[NodeReport, str], Cell | None]
 
 
 def _sections(groups: Sequence[Group]) -> Iterable[tuple[str, list[str], _Cell]]:
-    """Title, names, and how a cell is made; kubelets first, since all nodes have one."""
+    """Title, names, and the function that makes a cell; kubelets first, since all nodes have one."""
     components = list(dict.fromkeys(one.name for each in groups for one in each.first.components))
     for component in components:
         names = {place.name for each in groups for place in each.first.gates if place.component == component}
@@ -150,14 +150,14 @@ def _field(node: NodeReport, name: str) -> Cell | None:
     place = next((one for one in node.settings if one.name == name and one.counts), None)
     running = (node.effective or {}).get(name)
     if place is not None and (place.value in _NOTHING or (place.value in _ZERO and running not in (None, place.value))):
-        place = None  # kubeadm writes them, and the kubelet takes its default
+        place = None  # kubeadm writes these values, and the kubelet uses its default
     cell = _cell(place, running, known=node.effective is not None)
     default = _default(node, name)
     return replace(cell, as_default=default is not None and same_setting(_plain(default), _plain(cell.value)))
 
 
 def _default(node: NodeReport, name: str) -> str | None:
-    """What a kubelet of this version takes by itself, as text; None where that is no constant."""
+    """The default of a kubelet of this version, as text; None if it is not a constant."""
     minor = minor_of(node.version)
     if minor is None or not schema.OLDEST <= minor <= schema.NEWEST:
         return None
@@ -184,12 +184,12 @@ def _cell(place: SourcedSetting | None, running: str | None, known: bool) -> Cel
 
 
 def _plain(text: str | None) -> object:
-    """A number as one, so that 010 and 10 are no two things; and a boolean."""
+    """The booleans `true` and `false`; other text unchanged."""
     return {"true": True, "false": False}.get(text or "", text)
 
 
 def _marked(cells: Sequence[Cell | None]) -> tuple[Cell | None, ...]:
-    """With those marked that are unlike the most."""
+    """The cells; those that differ from the most common value are marked."""
     values = [cell.value for cell in cells if cell is not None]
     usual = max(dict.fromkeys(values), key=values.count) if values else ""
     if len(set(values)) < 2:

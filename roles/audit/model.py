@@ -1,4 +1,4 @@
-"""What an audit tells: typed, so that the form for machines (docs/reference/audit.schema.json) is made from it. Pure."""
+"""The report of an audit, typed: docs/reference/audit.schema.json is generated from it. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-#: The form of the document. It grows when a program that reads it would have to change.
+#: The form of the document. It grows when programs that read it must change.
 FORM = 1
 
 
 class Severity(StrEnum):
-    """`critical`: the next restart or upgrade breaks something, or has. `warning`: something is not as people believe it is.
-    `note`: of no consequence today."""
+    """`critical`: the next restart or upgrade breaks something, or the last one did. `warning`: something is not what people expect.
+    `note`: no effect today."""
 
     critical = "critical"
     warning = "warning"
@@ -42,23 +42,23 @@ Kind = Literal[
     "inventory",
 ]
 
-#: Each kind as people call it, in the order in which they are shown.
+#: The title of each kind, in the order of the report.
 TITLES: dict[str, str] = {
     "unreadable": "cannot be read",
     "in-flight": "unconfirmed change",
-    "daemon-reload": "daemon-reload forgotten",
-    "stale": "runs with something older",
-    "stray": "stray among the manifests",
-    "backup": "backup where it is read",
-    "drift": "not as the inventory has it",
-    "sibling": "unlike its siblings",
-    "flag-beats-file": "flag beats file",
-    "gate": "gate at this version",
-    "field": "field at this version",
-    "target-version": "in the way of the target version",
+    "daemon-reload": "daemon-reload missing",
+    "stale": "process out of date",
+    "stray": "stray file",
+    "backup": "backup file that is read",
+    "drift": "differs from the inventory",
+    "sibling": "differs from its siblings",
+    "flag-beats-file": "flag overrides file",
+    "gate": "gate in this version",
+    "field": "field in this version",
+    "target-version": "affected by the target version",
     "split-brain": "ConfigMap and node differ",
-    "resize": "pods unlike their template",
-    "inventory": "the inventory's data",
+    "resize": "pods differ from their template",
+    "inventory": "invalid data in the inventory",
 }
 
 NodeKind = Literal["kubeadm", "plain", "unsupported", "unreadable"]
@@ -70,7 +70,7 @@ class _Model(BaseModel):
 
 
 class Finding(_Model):
-    """One thing that is not as it should be. `line` is None where the whole file is meant, `file` where no file is."""
+    """One problem. `line` is None if it concerns the whole file, `file` is None if it concerns no file."""
 
     severity: Severity
     kind: Kind
@@ -80,17 +80,17 @@ class Finding(_Model):
     file: str | None = Field(default=None, description="path on the node, or `configmap NAMESPACE/NAME KEY`")
     line: int | None = Field(default=None, description="1-based")
     value: str | None = Field(default=None, description="what was found")
-    rule: str = Field(description="what is the matter, and why")
+    rule: str = Field(description="what is wrong, and why")
     way_out: str = Field(description="what an operator can do")
 
     @property
     def place(self) -> str:
-        """FILE:LINE, as far as it is known."""
+        """FILE:LINE, FILE, or ""."""
         return f"{self.file or ''}{f':{self.line}' if self.file and self.line else ''}"
 
 
 class SourcedSetting(_Model):
-    """One place that sets a gate or a field. `counts` is False where another place beats it."""
+    """One source that sets a gate or a field. `counts` is False if another source overrides it."""
 
     component: str
     name: str
@@ -107,7 +107,7 @@ class SourcedSetting(_Model):
 
 
 class Source(_Model):
-    """One file that a component's settings can come from. `sha256` is None where there is no such file."""
+    """One file that a component's settings can come from. `sha256` is None if the file does not exist."""
 
     path: str
     mode: str
@@ -115,7 +115,7 @@ class Source(_Model):
 
 
 class ComponentReport(_Model):
-    """One process. `effective` are all its gates as it runs them (/metrics), None where that is not known."""
+    """One process. `effective`: all its gates (/metrics), None if unknown."""
 
     name: str
     version: str | None
@@ -124,8 +124,8 @@ class ComponentReport(_Model):
 
 
 class NodeReport(_Model):
-    """One node. `settings` are the fields of the kubelet's configuration that its sources set, `effective` those it runs with
-    (/configz, flat, by dotted names), None where that is not known."""
+    """One node. `settings`: the fields of the kubelet's configuration that its sources set; `effective`: the fields that it runs with
+    (/configz, flat, by dotted names), None if unknown."""
 
     name: str
     node_name: str | None
@@ -145,8 +145,8 @@ class NodeReport(_Model):
 
 
 class Report(_Model):
-    """The whole audit. `not_known` is what could not be told, such as effective values without access to the API; `failures` are nodes
-    that could not be looked at at all."""
+    """The whole audit. `not_known`: what could not be determined, such as effective values without access to the API; `failures`:
+    nodes that could not be read at all."""
 
     form: Literal[1] = FORM  # type: ignore[assignment]
     made: str = Field(description="RFC 3339, the operator's clock")
@@ -154,13 +154,13 @@ class Report(_Model):
     nodes: tuple[NodeReport, ...]
     configmaps: tuple[SourcedSetting, ...] = Field(default=(), description="gates in kubeadm-config and kubelet-config")
     findings: tuple[Finding, ...]
-    eviction: tuple[dict[str, Any], ...] = Field(default=(), description="the order of eviction, as deploys/eviction_order.py has it")
+    eviction: tuple[dict[str, Any], ...] = Field(default=(), description="the eviction order, as deploys/eviction_order.py reports it")
     not_known: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
 
     @property
     def code(self) -> int:
-        """The exit code: 1 where something could not be looked at, 2 where something was found, else 0."""
+        """The exit code: 1 if a node could not be read, 2 if there are findings, else 0."""
         return 1 if self.failures else 2 if self.findings else 0
 
     def count(self, severity: Severity) -> int:
@@ -168,7 +168,7 @@ class Report(_Model):
 
 
 def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding, ...]:
-    """The worst first; then by kind, node (as in the inventory) and place; each once."""
+    """The worst first; then by kind, name, node (as in the inventory) and place; each once."""
     place = {host: number for number, host in enumerate(hosts)}
     kinds = {kind: number for number, kind in enumerate(TITLES)}
     return tuple(
@@ -187,6 +187,6 @@ def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding
 
 
 def schema() -> str:
-    """The JSON schema of the report, as docs/reference/audit.schema.json has it."""
-    made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Report.model_json_schema(mode="serialization")}
-    return json.dumps(made, indent=2) + "\n"
+    """The JSON schema of the report: docs/reference/audit.schema.json."""
+    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Report.model_json_schema(mode="serialization")}
+    return json.dumps(document, indent=2) + "\n"

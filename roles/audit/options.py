@@ -1,4 +1,4 @@
-"""What the audit is asked: how and where it is shown, and for which version."""
+"""The options of the audit: format, output file and target version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = ("text", "json", "html")
 
 def _format(value: Any) -> Any:
     if value not in FORMATS:
-        raise ValueError(f"format is {value!r}; there are {', '.join(FORMATS)}")
+        raise ValueError(f"format is {value!r}; it must be one of {', '.join(FORMATS)}")
     return value
 
 
@@ -44,7 +44,7 @@ class AuditOptions(BaseModel):
         BeforeValidator(_output),
         WithJsonSchema({"type": "string"}),
         Field(
-            description="a path on the operator's machine; without it the document goes to standard output, alone",
+            description="a path on the operator's machine; without it, standard output has only the document",
             examples=["audit.html"],
         ),
     ] = None
@@ -52,5 +52,5 @@ class AuditOptions(BaseModel):
         int | None,
         BeforeValidator(_target),
         WithJsonSchema({"type": ["string", "number"]}),
-        Field(description="what an upgrade to this minor would remove or lock is told, too", examples=["v1.36"]),
+        Field(description="also report what an upgrade to this minor removes or locks", examples=["v1.36"]),
     ] = None

@@ -1,7 +1,7 @@
-"""The audit as one HTML page that needs nothing else: no font, no server, no network. Pure.
+"""The audit as one HTML page that loads nothing else: no font, no server, no network. Pure.
 
-Nodes that are alike are one column, findings that are alike one entry, and of pods the first to go are shown, so that five hundred
-nodes stay a page that opens at once.
+Identical nodes share a column, identical findings share an entry, and each node shows only the pods that are evicted first. So the page
+of five hundred nodes opens at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from roles.engine.kubelet import MEMORY
 from roles.engine.scripts import pages
 from roles.eviction import SIGNAL_TITLES, NodeOrder, OrderRow, amount, gauges, reason
 
-# Pods of a node that are shown, the first to go first.
+# Pods of a node that are shown, in eviction order.
 _FIRST = 4
-# Node names that stand beside a finding; the others are behind a click.
+# Node names that a finding shows; a click shows the others.
 _NAMES = 6
 _GAUGES = ("memory", "disk", "processes")
 
@@ -60,7 +60,7 @@ def _template() -> jinja2.Template:
 
 
 def _fleet(report: Report) -> Iterator[dict[str, Any]]:
-    """Every node with its worst finding, by the groups of the inventory."""
+    """Every node with its worst severity, by the groups of the inventory."""
     worst: dict[str, list[str]] = {}
     for finding in report.findings:
         worst.setdefault(finding.node or "", []).append(finding.severity.value)
@@ -77,9 +77,9 @@ def _fleet(report: Report) -> Iterator[dict[str, Any]]:
 
 def _chip(node: NodeReport, found: Sequence[str]) -> dict[str, str]:
     severity = next((one.value for one in SEVERITIES if one.value in found), "clean")
-    told = ", ".join(counted(found.count(one.value), one) for one in SEVERITIES if one.value in found) or "nothing found"
+    counts = ", ".join(counted(found.count(one.value), one) for one in SEVERITIES if one.value in found) or "nothing found"
     about = " ".join(filter(None, (node.kind, node.version)))
-    return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": f"{node.name}: {about}; {told}"}
+    return {"name": node.name, "severity": "other" if node.kind == "unsupported" else severity, "title": f"{node.name}: {about}; {counts}"}
 
 
 def _finding(finding: Finding, nodes: Sequence[str]) -> dict[str, Any]:
@@ -140,16 +140,16 @@ def _cell(cell: Cell | None) -> dict[str, str] | None:
 
 
 def _order(order: NodeOrder) -> dict[str, Any]:
-    told = gauges(order)
-    going = [row for row in order.rows if not row.protected]
-    by_memory = sorted(going, key=lambda row: row.uses[MEMORY].place if MEMORY in row.uses else 0)
+    shown = gauges(order)
+    evictable = [row for row in order.rows if not row.protected]
+    by_memory = sorted(evictable, key=lambda row: row.uses[MEMORY].place if MEMORY in row.uses else 0)
     return {
         "name": order.node,
         "words": order.node.lower(),
-        "gauges": [next((gauge for gauge in told if gauge["title"] == title), None) for title in _GAUGES],
+        "gauges": [next((gauge for gauge in shown if gauge["title"] == title), None) for title in _GAUGES],
         "pods": [_pod(row) for row in by_memory[:_FIRST]],
-        "more": len(going) - _FIRST,
-        "kept": len(order.rows) - len(going),
+        "more": len(evictable) - _FIRST,
+        "kept": len(order.rows) - len(evictable),
     }
 
 

@@ -1,5 +1,5 @@
-"""A kubelet's configuration files, each content parsed once: on most clusters the nodes' files are the same bytes. Nobody changes what
-is returned. Pure."""
+"""A kubelet's configuration files, each content parsed once: on most clusters the nodes' files are the same bytes. Callers do not change
+the returned values. Pure."""
 
 from __future__ import annotations
 

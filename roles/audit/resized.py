@@ -1,4 +1,4 @@
-"""Workloads whose pods were resized and whose template was not: a pod that is made anew is another one. Pure."""
+"""Workloads whose pods were resized and whose template was not: a recreated pod gets other values. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from roles.pod_resize import Drift, resources_text
 
 
 def findings(drifts: Sequence[Drift]) -> Iterator[Finding]:
-    """One for each container of a workload; they are the cluster's, since its pods may be anywhere."""
+    """One for each container of a workload, for the cluster and not for a node: the pods can be on any node."""
     for drift in drifts:
         has = dict.fromkeys(resources_text(resources) for _, resources in drift.pods)
         many = f"{len(drift.pods)} pods have" if len(drift.pods) != 1 else "1 pod has"
@@ -19,6 +19,6 @@ def findings(drifts: Sequence[Drift]) -> Iterator[Finding]:
             node=None,
             name=drift.workload,
             value=f"{drift.workload}, container {drift.container}: {many} {'; or '.join(has)} (request/limit)",
-            rule=f"its template says {resources_text(drift.template)}: a pod that is made anew gets that, by a drain or a roll-out",
-            way_out="deploys/resize_drift.py names the pods; deploys/resize.py with template=update takes it over, or resizes them back",
+            rule=f"its template says {resources_text(drift.template)}: a pod that a drain or a roll-out recreates gets that",
+            way_out="deploys/resize_drift.py names the pods; deploys/resize.py updates the template (template=update) or resizes them back",
         )

@@ -1,5 +1,5 @@
-"""What runs with something else than its files say, or waits for a hand: changes in flight, a daemon-reload forgotten, a kubelet or a
-static pod that was not restarted since. Pure."""
+"""Processes that differ from their files: changes in flight, a missing daemon-reload, a kubelet or a static pod that was not restarted
+after a change. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from roles.engine.node import Process
 from roles.engine.transaction import in_flight
 
 ACTIVE = "/var/lib/daytwo/active"
-# What the node tells of a file's time are whole seconds, and so is its clock.
+# A node reports a file's time and its own clock in whole seconds.
 _SECONDS = 2
 
 
 def findings(view: View) -> Iterator[Finding]:
-    """Of one node."""
+    """The findings of one node."""
     yield from _in_flight(view)
     if view.kubelet is not None:
         yield from _reload(view)
@@ -43,9 +43,9 @@ def _in_flight(view: View) -> Iterator[Finding]:
                 file=posixpath.join(ACTIVE, name),
                 value=change.get("state") or "no record",
                 rule=sentence,
-                way_out=f"/var/lib/daytwo/changes/{name}/log says why; change.sh beside it has the verbs status and revert"
+                way_out=f"/var/lib/daytwo/changes/{name}/log says why; change.sh in the same directory has the verbs status and revert"
                 if failed
-                else "wait until it is over; deploys/changes.py tells how it ended",
+                else "wait until it ends; deploys/changes.py shows the outcome",
             )
 
 
@@ -60,9 +60,9 @@ def _reload(view: View) -> Iterator[Finding]:
     new = list(_unread(view))
     gone = [path for path in (seen.unit.fragment, *seen.unit.dropins) if seen.data(path) is None]
     if not new and not gone:
-        # systemd does not say which; the one that was written last is the best witness.
-        there = [file for path in (seen.unit.fragment, *seen.unit.dropins) if (file := seen.file(path)) is not None]
-        gone = [max(there, key=lambda file: file.mtime).path] if there else [seen.unit.fragment]
+        # systemd does not say which file was edited; the one that was written last is the most likely.
+        files = [file for path in (seen.unit.fragment, *seen.unit.dropins) if (file := seen.file(path)) is not None]
+        gone = [max(files, key=lambda file: file.mtime).path] if files else [seen.unit.fragment]
     for path in (*new, *gone):
         data = seen.data(path)
         what = "is new" if path in new else "is gone" if data is None else "was written"
@@ -74,15 +74,15 @@ def _reload(view: View) -> Iterator[Finding]:
             file=path,
             line=first_entry(unit.UnitFile(path, data)) if data is not None else None,
             value=f"NeedDaemonReload=yes, {path} {what}",
-            rule=f"{name} was edited on disk and systemd has not read it: a restart of the kubelet would still use the old one, and"
-            " whoever reloads systemd next brings the new one",
-            way_out="look at the edit, then run `systemctl daemon-reload`, and restart the kubelet for it to take effect",
+            rule=f"{name} was edited on disk, and systemd has not read the edit: a restart of the kubelet still uses the old unit, and the"
+            " next daemon-reload loads the new one",
+            way_out="check the edit, then run `systemctl daemon-reload`, and restart the kubelet to apply it",
         )
 
 
 def _unread(view: View) -> Iterator[str]:
-    """Drop-ins that lie where systemd reads, and that it has not read."""
-    assert view.seen.unit is not None  # _reload has looked
+    """Drop-ins in the unit's directories that systemd has not read."""
+    assert view.seen.unit is not None  # _reload has checked
     read = {posixpath.basename(path) for path in view.seen.unit.dropins}
     for folder, names in view.seen.directories.items():
         if posixpath.basename(folder) == f"{view.seen.unit.name}.d":
@@ -94,41 +94,41 @@ def _unread(view: View) -> Iterator[str]:
 
 def _kubelet(view: View) -> Iterator[Finding]:
     found = view.kubelet
-    assert found is not None  # findings() has looked
-    told: list[Finding] = []
+    assert found is not None  # findings() has checked
+    differences: list[Finding] = []
     argv = found.service.known_argv
     if argv is not None and argv != found.process.argv:
-        told += _arguments(view, argv)
+        differences += _arguments(view, argv)
     if found.process.binary_replaced:
-        told.append(
+        differences.append(
             _stale(
                 view,
                 "kubelet",
                 None,
                 found.process.exe.removesuffix(" (deleted)"),
                 None,
-                f"runs {found.process.version or 'the old one'}",
-                "the kubelet's binary was replaced since it started: its next restart, for whatever reason, brings the new one",
-                "restart it when it suits you, one node at a time",
+                f"runs {found.process.version or 'the old binary'}",
+                "the kubelet's binary was replaced after the kubelet started: the next restart, for whatever reason, starts the new one",
+                "restart the kubelet at a time that suits you, one node at a time",
             )
         )
     if view.configuration is not None and view.known_minor is not None:
         try:
-            told += _settings(view, pending_sentences(found, view.configuration))
+            differences += _settings(view, pending_sentences(found, view.configuration))
         except FormatError as error:
-            told.append(_unreadable(view, str(error)))
-    yield from told
-    named = {finding.file for finding in (*told, *_gates(view))}
+            differences.append(_unreadable(view, str(error)))
+    yield from differences
+    named = {finding.file for finding in (*differences, *_gates(view))}
     yield from (finding for finding in _younger(view) if finding.file not in named)
 
 
 def _unreadable(view: View, why: str) -> Finding:
-    return _stale(view, "kubelet", None, None, None, None, f"what the kubelet's files come to cannot be told: {why}", "mend them first")
+    return _stale(view, "kubelet", None, None, None, None, f"the values in the kubelet's files are not known: {why}", "fix the files")
 
 
 def _arguments(view: View, argv: Sequence[str]) -> Iterator[Finding]:
     found = view.kubelet
-    assert found is not None  # findings() has looked
+    assert found is not None  # findings() has checked
     running, planned = set(found.process.argv), set(argv)
     for flag in view.flags:
         if not flag.masked and not ({f"--{flag.name}={flag.value}", f"--{flag.name}"} & running):
@@ -139,8 +139,8 @@ def _arguments(view: View, argv: Sequence[str]) -> Iterator[Finding]:
                 flag.place.file,
                 flag.place.line,
                 f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}",
-                "the kubelet runs without it: the file was changed since its start, and the next restart brings it",
-                "restart the kubelet if it is meant, else put the file back",
+                "the kubelet runs without this flag: the file was changed after the kubelet started, and the next restart applies it",
+                "restart the kubelet if the flag is intended; otherwise restore the file",
             )
     for word in found.process.argv:
         if word not in planned and word.startswith("--"):
@@ -154,8 +154,8 @@ def _arguments(view: View, argv: Sequence[str]) -> Iterator[Finding]:
                     found.service.command_path,
                     found.service.command.line,
                     word,
-                    "the kubelet runs with it, and no file of its unit has it any more: the next restart drops it",
-                    "restart the kubelet if that is meant, else put the flag back",
+                    "the kubelet runs with this flag, but no file of its unit has it any longer: the next restart removes it",
+                    "restart the kubelet if that is intended; otherwise restore the flag",
                 )
 
 
@@ -163,7 +163,7 @@ def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
     for sentence in differences:
         name = sentence.partition(" ")[0]
         if name == "featureGates" and view.running.get("kubelet"):
-            continue  # told by each gate
+            continue  # _gates() reports each gate
         place = view.setting(name)
         file = place.file if place else view.kubelet.config_path if view.kubelet else None
         yield _stale(
@@ -173,15 +173,15 @@ def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
             file,
             place.line if place else None,
             f"{place.name}: {place.value}" if place else None,
-            f"the kubelet runs with something older than its files: {sentence}",
-            "restart the kubelet if the file is right, else put it back",
+            f"the kubelet has not applied its files: {sentence}",
+            "restart the kubelet if the file is right; otherwise restore the file",
         )
 
 
 def _younger(view: View) -> Iterator[Finding]:
-    """Files that were written after the process had read them, and of which nothing else is known to differ."""
+    """Files that were written after the process started, whether or not their values differ."""
     found = view.kubelet
-    assert found is not None  # findings() has looked
+    assert found is not None  # findings() has checked
     started = view.seen.started_at(found.process)
     paths = [*([found.config_path] if found.config_path else []), *found.dropin_paths]
     paths += [file.path for file in found.service.environment_files if file.present]
@@ -197,9 +197,9 @@ def _younger(view: View) -> Iterator[Finding]:
             path,
             None,
             f"written {file.mtime - started:.0f} s after the kubelet started",
-            "the file is younger than the process that read it; "
-            + ("what can be compared of it is as the kubelet runs" if known else "whether the kubelet runs with what it says is not known"),
-            "restart the kubelet when it suits you, so that what runs is what is written",
+            "the file is newer than the kubelet's process; "
+            + ("all its values that can be compared are in effect" if known else "whether its values are in effect is not known"),
+            "restart the kubelet at a time that suits you, to apply the file",
             Severity.note if known else Severity.warning,
         )
 
@@ -214,8 +214,8 @@ def _static_pods(view: View) -> Iterator[Finding]:
                 view.kubelet.manifests if view.kubelet else None,
                 None,
                 f"pid {component.process.pid}",
-                f"{name} runs as a static pod, and no manifest that can be read has such a container",
-                "put its manifest back, or mend it",
+                f"{name} runs as a static pod, but no readable manifest has its container",
+                "restore its manifest, or fix it",
             )
             continue
         if any("$(" in word for word in component.argv) or component.argv == component.process.argv:
@@ -236,10 +236,10 @@ def _other_arguments(view: View, name: str, argv: Sequence[str], process: Proces
             component.file.path,
             lines.get(word),
             word if more else f"without {' '.join(less)}",
-            f"{name} runs with other arguments than its manifest gives"
-            + (f" (it has {' '.join(less)})" if less and more else "")
-            + ": the kubelet has not taken the manifest up",
-            "see the kubelet's journal for why; a kubelet that was restarted while its API was away needs one more restart",
+            f"the arguments of {name} differ from its manifest"
+            + (f" (it runs with {' '.join(less)})" if less and more else "")
+            + ": the kubelet has not applied the manifest",
+            "the kubelet's journal says why; a kubelet that was restarted while its API was down needs one more restart",
         )
 
 
@@ -249,7 +249,7 @@ def _flag_name(word: str) -> str | None:
 
 
 def _gates(view: View) -> Iterator[Finding]:
-    """Gates that a process runs otherwise than what counts for it says."""
+    """Gates whose effective value differs from the source that counts."""
     for place in view.gates:
         running = view.running.get(place.component, {}).get(place.name)
         if not place.counts or running is None or running.enabled == (place.value == "true") or _is_running(view, place):
@@ -261,13 +261,13 @@ def _gates(view: View) -> Iterator[Finding]:
             place.file,
             place.line,
             f"{place.name}={place.value}",
-            f"{place.component} runs with {'true' if running.enabled else 'false'}: it was not restarted since this was written",
-            "restart it if the file is right, else put the file back",
+            f"{place.component} runs with {'true' if running.enabled else 'false'}: it was not restarted after this was written",
+            "restart it if the file is right; otherwise restore the file",
         )
 
 
 def _is_running(view: View, place: SourcedSetting) -> bool:
-    """The process has the flag, and still another value: nothing that a restart would change."""
+    """The process already has the flag, so a restart does not change its value."""
     process = view.processes.get(place.component)
     try:
         return (

@@ -1,6 +1,6 @@
-"""What lies where a kubelet or systemd reads and does not belong there. Pure.
+"""Files in directories that a kubelet or systemd reads, and that do not belong there. Pure.
 
-Sources: pkg/kubelet/config/file.go (all files of the directory but those with a dot before, whatever their extension; no
+Sources: pkg/kubelet/config/file.go (all files of the directory, whatever their extension, except those whose names begin with a dot; no
 subdirectories; of two files with the same pod the lexically last wins at the relist), KEP-3983 (--config-dir: *.conf, recursively),
 systemd.unit(5) (drop-ins: *.conf).
 """
@@ -16,7 +16,7 @@ from roles.audit.model import Finding, Kind, Severity
 from roles.audit.view import Manifest, View
 from roles.engine.editing import FormatError, unit
 
-# What people, editors, package managers and tools put behind a name, or before its extension.
+# What people, editors, package managers and tools add after a name, or before its extension.
 _BACKUP = re.compile(
     r"(~|[.\-_](bak|backup|bkp|old|orig|original|save|saved|copy|prev|previous|tmp|disabled|swp|swo|"
     r"rpmsave|rpmnew|rpmorig|dpkg-(old|new|dist|tmp|bak)|ucf-(old|dist|new)|ansible[._-]?tmp.*)\.?[0-9]*"
@@ -25,7 +25,7 @@ _BACKUP = re.compile(
 )
 _ROTATED = re.compile(r"\.(ya?ml|json|conf)\.\d{1,3}\Z")
 _EXTENSIONS = re.compile(r"\.(ya?ml|json|conf)\Z")
-# What packages put into an empty directory to keep it.
+# Files that packages create to keep an empty directory.
 _KEEPERS = frozenset({".kubelet-keep", ".keep", ".gitkeep", ".placeholder"})
 
 
@@ -35,7 +35,7 @@ def looks_like_a_backup(name: str) -> bool:
 
 
 def findings(view: View) -> Iterator[Finding]:
-    """Of one node."""
+    """The findings of one node."""
     if view.kubelet is not None:
         yield from _manifests(view)
         yield from _config_dropins(view)
@@ -65,8 +65,8 @@ def _manifests(view: View) -> Iterator[Finding]:
                 Severity.critical,
                 listed[0].path,
                 f"pod {namespace}/{name}",
-                "by its name it is a backup, and the kubelet runs it: it reads every file here, whatever its extension",
-                f"move it to another directory (mv {listed[0].path} /root/); its pod ends with that",
+                "it is named like a backup, and the kubelet runs it: the kubelet reads every file here, whatever its extension",
+                f"move it to another directory (mv {listed[0].path} /root/); that ends its pod",
                 listed[0].line,
             )
     for name in view.seen.directories.get(folder, ()):
@@ -80,8 +80,8 @@ def _manifests(view: View) -> Iterator[Finding]:
                     Severity.note,
                     path,
                     name,
-                    "the kubelet skips names that begin with a dot: nothing in it runs",
-                    "take it away, or rename it if its pod is to run",
+                    "the kubelet skips names that begin with a dot: this file has no effect",
+                    "remove it, or rename it if its pod should run",
                 )
         elif file is not None and file.kind == "directory":
             yield _finding(
@@ -90,8 +90,8 @@ def _manifests(view: View) -> Iterator[Finding]:
                 Severity.note,
                 path,
                 f"{name}/",
-                "a directory among the manifests: the kubelet reads no subdirectories, and no manifest in it makes a pod",
-                "move it elsewhere, or its manifests up if they are to run",
+                "a directory among the manifests: the kubelet does not read subdirectories, so no manifest in it creates a pod",
+                "move it elsewhere, or move its manifests one directory up if they should run",
             )
         elif file is not None and file.data is None:
             yield _finding(
@@ -100,8 +100,8 @@ def _manifests(view: View) -> Iterator[Finding]:
                 Severity.warning,
                 path,
                 name,
-                "among the manifests, and not readable: a link to nothing, a special file, or over 1 MiB",
-                "take it away",
+                "among the manifests, and not readable: a broken link, a special file, or over 1 MiB",
+                "remove it",
             )
 
 
@@ -113,15 +113,15 @@ def _no_pod(view: View, one: Manifest) -> Finding:
         Severity.warning,
         one.path,
         posixpath.basename(one.path),
-        f"the kubelet reads every file here as a manifest, and this is none ({one.why}): it logs an error at each look,"
-        " and a pod that it was made from before is gone",
-        "mend it, or move it to another directory",
+        f"the kubelet reads every file here as a manifest, and this is not a manifest ({one.why}): the kubelet logs an error at each"
+        " read, and a pod that the file created before is gone",
+        "fix it, or move it to another directory",
         one.line,
     )
 
 
 def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding]:
-    """The kubelet reads them in the order of their names, and the last wins at each relist."""
+    """The kubelet reads them in order of name, and the last wins at each relist."""
     wins = listed[-1].path
     backups = [one for one in listed if looks_like_a_backup(posixpath.basename(one.path))]
     usual = [one for one in listed if _EXTENSIONS.sub("", posixpath.basename(one.path)) == pod.partition("/")[2]]
@@ -136,10 +136,10 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
             Severity.critical,
             one.path,
             f"pod {pod}",
-            f"it makes the same pod as {keep.path}; the kubelet takes the lexically last, which is {wins}:"
-            " an edit of the other one is undone",
-            f"move it to another directory (mv {one.path} /root/), then see that the pod still runs: removing it can end the pod until"
-            " the kubelet's next look",
+            f"it defines the same pod as {keep.path}; the kubelet uses the lexically last, which is {wins}:"
+            " an edit of the other one does not last",
+            f"move it to another directory (mv {one.path} /root/), then check that the pod still runs: the removal can end the pod until"
+            " the kubelet next reads the directory",
             one.line,
         )
 
@@ -148,7 +148,7 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
 
 
 def _config_dropins(view: View) -> Iterator[Finding]:
-    assert view.kubelet is not None  # findings() has looked
+    assert view.kubelet is not None  # findings() has checked
     folder = view.kubelet.dropin_folder
     if folder is None:
         return
@@ -157,14 +157,14 @@ def _config_dropins(view: View) -> Iterator[Finding]:
         twin = _twin(view, path, read)
         if looks_like_a_backup(posixpath.basename(path)) or twin:
             data = view.seen.data(path) or b""
-            why = f"it holds the same as {twin}" if twin else "by its name it is a backup"
+            why = f"it has the same content as {twin}" if twin else "it is named like a backup"
             yield _finding(
                 view,
                 "backup",
                 Severity.critical,
                 path,
                 posixpath.basename(path),
-                f"{why}, and the kubelet reads every *.conf in --config-dir in the order of names, the later over the earlier",
+                f"{why}, and the kubelet reads every *.conf in --config-dir in order of name: later files override earlier ones",
                 "move it out of the directory",
                 _first_field(data),
             )
@@ -178,38 +178,38 @@ def _config_dropins(view: View) -> Iterator[Finding]:
                 Severity.note,
                 path,
                 name,
-                "the kubelet reads only *.conf in --config-dir: nothing in it has an effect",
-                "rename it to end in .conf if it is to be read, else take it away",
+                "the kubelet reads only *.conf in --config-dir: this file has no effect",
+                "rename it to end in .conf if the kubelet should read it; otherwise remove it",
             )
 
 
 def _unit_dropins(view: View) -> Iterator[Finding]:
-    assert view.kubelet is not None  # findings() has looked
+    assert view.kubelet is not None  # findings() has checked
     units = view.kubelet.sources.dropins
     read = tuple(one.path for one in units)
     for one in units:
         twin = _twin(view, one.path, read)
         if looks_like_a_backup(posixpath.basename(one.path)) or twin:
-            why = f"it holds the same as {twin}" if twin else "by its name it is a backup"
+            why = f"it has the same content as {twin}" if twin else "it is named like a backup"
             yield _finding(
                 view,
                 "backup",
                 Severity.critical,
                 one.path,
                 posixpath.basename(one.path),
-                f"{why}, and systemd reads every *.conf here in the order of names, the later over the earlier",
+                f"{why}, and systemd reads every *.conf here in order of name: later files override earlier ones",
                 "move it out of the directory, then `systemctl daemon-reload` and restart the kubelet",
                 first_entry(one),
             )
 
 
 def _twin(view: View, path: str, read: Sequence[str]) -> str | None:
-    """An earlier drop-in of the same content: a copy does nothing today, and everything once the first is edited."""
+    """An earlier drop-in with the same content: the copy has no effect today, but it overrides a later edit of the first."""
     data = view.seen.data(path)
     for other in read:
         if other == path:
             return None
-        # Of a backup and its original, the original is none.
+        # The original of a backup is not a backup.
         if data and view.seen.data(other) == data and not looks_like_a_backup(posixpath.basename(other)):
             return other
     return None
@@ -224,7 +224,7 @@ def _first_field(data: bytes) -> int | None:
 
 
 def first_entry(file: unit.UnitFile) -> int | None:
-    """The line of the first assignment of a unit; None where there is none."""
+    """The line of the first assignment of a unit, or of its error; None if it has no assignment."""
     try:
         return next((entry.line for entry in unit.entries(file)), None)
     except FormatError as error:

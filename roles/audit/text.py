@@ -1,4 +1,4 @@
-"""The audit for people at a terminal: what was found, the worst first, then the nodes and what is set on them. Pure."""
+"""The audit for a terminal: findings, the worst first, then the nodes and their settings. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from roles.audit.model import SEVERITIES, TITLES, Finding, Report, Severity
 from roles.engine.harmless import one_line
 from roles.engine.rollout import table
 
-# More columns than this are not read on a terminal.
+# A terminal does not fit more columns.
 _COLUMNS = 6
 _HEADS = {Severity.critical: "CRITICAL", Severity.warning: "WARNING", Severity.note: "NOTE"}
 
@@ -24,7 +24,7 @@ def verdict(report: Report) -> str:
     nodes = len(report.nodes)
     what = f"{nodes} node{'s' if nodes != 1 else ''}"
     if report.target_version:
-        what += f", with an upgrade to {report.target_version} in mind"
+        what += f", checked for an upgrade to {report.target_version}"
     if not report.findings:
         return f"nothing found on {what}"
     counts = [counted(report.count(one), one) for one in SEVERITIES if report.count(one)]
@@ -38,7 +38,7 @@ def counted(number: int, severity: Severity) -> str:
 
 
 def together(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
-    """Findings that say the same of several nodes are one, with its nodes; in the order in which they come."""
+    """Merge findings that differ only in the node: each with its nodes, in the order of `findings`."""
     found: dict[Finding, list[str]] = {}
     for finding in findings:
         found.setdefault(finding.model_copy(update={"node": None}), []).append(finding.node or "the cluster")
@@ -48,10 +48,10 @@ def together(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
 def _findings(report: Report) -> Iterator[str]:
     yield f"Audit: {verdict(report)}"
     for severity in SEVERITIES:
-        of = together([finding for finding in report.findings if finding.severity == severity])
-        if of:
+        merged = together([finding for finding in report.findings if finding.severity == severity])
+        if merged:
             yield f"\n{_HEADS[severity]}"
-        for finding, nodes in of:
+        for finding, nodes in merged:
             about = [_names(nodes), finding.component or "", finding.place]
             yield f"  {'  '.join(one_line(part) for part in about if part)}"
             yield f"      {TITLES[finding.kind]}: {one_line(finding.value)}" if finding.value else f"      {TITLES[finding.kind]}"
@@ -70,15 +70,15 @@ def _nodes(report: Report) -> Iterator[str]:
     rows = []
     for node in report.nodes:
         found = worst.get(node.name, [])
-        told = ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found) or "-"
-        rows.append([node.name, node.kind, node.version or "-", ", ".join(one.name for one in node.components) or node.why or "-", told])
+        counts = ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found) or "-"
+        rows.append([node.name, node.kind, node.version or "-", ", ".join(one.name for one in node.components) or node.why or "-", counts])
     yield "Nodes"
     yield table.render(["node", "kind", "version", "runs", "findings"], rows) if rows else "none"
 
 
 def _settings(found: Matrix) -> Iterator[str]:
-    """Nodes that are alike are one column."""
-    yield "\nGates and settings in effect: not the defaults, or not the same everywhere (set by f: file, d: drop-in, F: flag, m: manifest)"
+    """Identical nodes share a column."""
+    yield "\nEffective gates and settings: not the default, or not the same on all nodes (set by f: file, d: drop-in, F: flag, m: manifest)"
     rows = found.rows
     if not rows:
         yield "none"
@@ -90,10 +90,10 @@ def _settings(found: Matrix) -> Iterator[str]:
             cells = row.cells[start : start + _COLUMNS]
             if any(cell is not None and (cell.source != "default" or cell.unlike) for cell in cells):
                 lines.append([row.section, row.name, *(_cell(cell) for cell in cells)])
-        yield table.render(["of", "name", *(one.title for one in groups)], lines) + "\n"
+        yield table.render(["section", "name", *(one.title for one in groups)], lines) + "\n"
     for one in found.groups:
         if len(one.nodes) > 1:
-            yield f"alike: {', '.join(node.name for node in one.nodes)}"
+            yield f"identical: {', '.join(node.name for node in one.nodes)}"
 
 
 _LETTERS = {"default": "", "file": "f", "drop-in": "d", "flag": "F", "manifest": "m"}

@@ -1,7 +1,7 @@
-"""Gates, flags and fields held against a Kubernetes version: the node's own, and the one it is to be upgraded to. Pure.
+"""Checks gates, flags and fields against a Kubernetes version: the node's own, and the target of an upgrade. Pure.
 
 Sources: k8s.io/component-base/featuregate (Set, locked and removed gates), the catalogue of gates, the kubelet's table of flags and
-fields (roles/engine/kubelet/fields.json). What the running process tells of its gates wins over the catalogue.
+fields (roles/engine/kubelet/fields.json). What the running process reports about its gates wins over the catalogue.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from roles.feature_gates import (
 
 
 def parse_target(value: Any, catalogue: Catalogue) -> int | None:
-    """The minor of `--data target_version=1.37` (or v1.37.2); None where none is given. Raises ValueError for one that is not known.
+    """The minor of `--data target_version=1.37` (or v1.37.2); None if it is not given. Raises ValueError for an unknown minor.
 
-    pyinfra makes numbers of what looks so: 1.30 comes here as 1.3.
+    pyinfra converts values that look like numbers: 1.30 arrives as 1.3.
     """
     if value is None:
         return None
@@ -45,12 +45,12 @@ def parse_target(value: Any, catalogue: Catalogue) -> int | None:
     if isinstance(value, float) and minor < catalogue.minors[0]:
         raise ValueError(f"target_version is {value}, since pyinfra reads 1.{minor}0 as a number; write v1.{minor}0 ({known})")
     if not catalogue.covers(minor):
-        raise ValueError(f"target_version is v1.{minor}, and its gates are not known here: {known}")
+        raise ValueError(f"target_version is v1.{minor}; its gates are not known: {known}")
     return minor
 
 
 def findings(view: View, catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
-    """Of one node."""
+    """The findings of one node."""
     if view.kubelet is None:
         return
     yield from _gates_now(view, catalogue)
@@ -67,7 +67,8 @@ def findings(view: View, catalogue: Catalogue, target: int | None = None) -> Ite
 
 
 def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
-    """As the rules of roles/feature_gates/verdict.py judge each place; what beats it does not save a component from a name it refuses."""
+    """Judges each source by the rules of roles/feature_gates/verdict.py: a component refuses a bad name even if another source
+    overrides it."""
     for component, process in view.processes.items():
         minor = process.minor
         if minor is None or not catalogue.covers(minor):
@@ -80,18 +81,18 @@ def _gates_now(view: View, catalogue: Catalogue) -> Iterator[Finding]:
         for place in places:
             wanted = {**effective, place.name: place.value == "true"}
             judged = judge_gate(subject, {place.name: wanted[place.name]}, wanted, (), catalogue)
-            told = [found for found in judged if found.gate == place.name and found.level > Level.ACCEPT]
-            # What is refused for itself is not told again for what depends on it.
-            alone = [found for found in told if found.level == Level.REFUSE and found.rule != "dependency"]
-            for found in told:
+            problems = [found for found in judged if found.gate == place.name and found.level > Level.ACCEPT]
+            # A gate that is refused for itself is not reported again for its dependencies.
+            alone = [found for found in problems if found.level == Level.REFUSE and found.rule != "dependency"]
+            for found in problems:
                 if found in alone or not alone:
-                    way_out = (
-                        found.way_out.replace("take it out of the data", f"take it out of {place.file}") or f"take it out of {place.file}"
-                    )
+                    remove = f"remove it from {place.file}"
+                    # The verdict's way out is for the inventory's data; here the gate is in a file.
+                    way_out = re.sub(r"(take it out of|remove it from) the data", lambda _: remove, found.way_out) or remove  # noqa: B023
                     yield _gate(view.host, place, _severity(found), found.message, way_out)
             if place.name in SPECIAL and wanted[place.name]:
-                rule = f"{place.name} turns on every gate of its stage that is not set by name, those that an upgrade brings too"
-                yield _gate(view.host, place, Severity.warning, rule, "name the gates that are wanted instead")
+                rule = f"{place.name} turns on every gate of its stage that is not set by name, including those that an upgrade adds"
+                yield _gate(view.host, place, Severity.warning, rule, "set the gates that you want by name instead")
             yield from _not_read(view.host, place, minor, subject.stage(place.name, catalogue), catalogue)
 
 
@@ -102,17 +103,17 @@ def _severity(found: GateFinding) -> Severity:
 
 
 def _not_read(host: str, place: SourcedSetting, minor: int, stage: GateStage | None, catalogue: Catalogue) -> Iterator[Finding]:
-    """A gate that a component takes and never asks for; not said of what has no effect anyhow."""
+    """A gate that a component accepts and does not read; nothing if the value has no effect anyway."""
     by = readers(place.name, minor, catalogue)
     if stage is None or stage.locked or not by or place.component in by or (place.value == "true") == stage.default:
         return
     do = "do" if len(by) > 1 else "does"
     rule = f"{place.name}={place.value} has no effect here: in 1.{minor} {place.component} does not read it ({' and '.join(by)} {do})"
-    yield _gate(host, place, Severity.note, rule, f"take it out of {place.file}, unless all components are to be alike")
+    yield _gate(host, place, Severity.note, rule, f"remove it from {place.file}, unless all components should have the same gates")
 
 
 def gate_then(host: str | None, place: SourcedSetting, minor: int | None, target: int, catalogue: Catalogue) -> Iterator[Finding]:
-    """What the target does to one place that sets a gate; only what the minor of now (None: not known) does not do already."""
+    """What the target does to one source that sets a gate, if the current minor (None: unknown) does not already do it."""
     gate = catalogue.gate(place.name)
     if gate is None or place.component in gate.unknown_to or (minor is not None and (target <= minor or gate.at(minor) is None)):
         return
@@ -122,8 +123,8 @@ def gate_then(host: str | None, place: SourcedSetting, minor: int | None, target
             host,
             place,
             Severity.critical,
-            f"v1.{target} does not know it any more (removed in v1.{gate.removed_in}): {place.component} would not start after the upgrade",
-            "take it out before the upgrade" + _after_all(gate, wanted),
+            f"v1.{target} no longer knows it (removed in v1.{gate.removed_in}): {place.component} would not start after the upgrade",
+            "remove it before the upgrade" + _after_all(gate, wanted),
             kind="target-version",
         )
     elif then.locked and wanted != then.default and not (now and now.locked):
@@ -131,8 +132,8 @@ def gate_then(host: str | None, place: SourcedSetting, minor: int | None, target
             host,
             place,
             Severity.critical,
-            f"v1.{target} has it locked to {_text(then.default)} ({then.stage}): {place.component} would not start after the upgrade",
-            f"take it out before the upgrade, and see what {place.name}={_text(then.default)} changes first",
+            f"in v1.{target} it is locked to {_text(then.default)} ({then.stage}): {place.component} would not start after the upgrade",
+            f"remove it before the upgrade; check first what {place.name}={_text(then.default)} changes",
             kind="target-version",
         )
     elif then.locked and not (now and now.locked):
@@ -140,8 +141,8 @@ def gate_then(host: str | None, place: SourcedSetting, minor: int | None, target
             host,
             place,
             Severity.note,
-            f"v1.{target} has it locked to {_text(then.default)} ({then.stage}): it has no effect any more, and a later release removes it",
-            "take it out after the upgrade",
+            f"in v1.{target} it is locked to {_text(then.default)} ({then.stage}): it no longer has an effect; a later release removes it",
+            "remove it after the upgrade",
             kind="target-version",
         )
 
@@ -150,7 +151,7 @@ def _after_all(gate: Gate, wanted: bool) -> str:
     last = gate.at((gate.removed_in or 0) - 1)
     if last is None or last.default == wanted:
         return ""
-    return f"; without it the feature is {'on' if last.default else 'off'}, and this file has it {'on' if wanted else 'off'}"
+    return f"; without it the feature is {'on' if last.default else 'off'}, with it {'on' if wanted else 'off'}"
 
 
 def _gate(host: str | None, place: SourcedSetting, severity: Severity, rule: str, way_out: str, kind: Any = "gate") -> Finding:
@@ -187,7 +188,7 @@ def _flags_now(view: View) -> Iterator[Finding]:
                 flag,
                 Severity.note if flag.masked else Severity.critical,
                 "field",
-                f"v1.{minor} has no such flag any more (removed in v1.{gone}): the kubelet does not start with it",
+                f"v1.{minor} no longer has this flag (removed in v1.{gone}): the kubelet does not start with it",
             )
 
 
@@ -204,12 +205,12 @@ def _flags_then(view: View, target: int) -> Iterator[Finding]:
                 Severity.note if flag.masked else Severity.critical,
                 "target-version",
                 f"v1.{gone} removes this flag: the kubelet would not start after the upgrade"
-                + (f"; its field {field} takes its place" if (field := schema.field_for_flag(minor, flag.name)) else ""),
+                + (f"; the field {field} replaces it" if (field := schema.field_for_flag(minor, flag.name)) else ""),
             )
 
 
 def _removed(name: str, until: int) -> int | None:
-    """The first minor up to `until` that has a flag no more; None where it is still there, or was never known."""
+    """The first minor up to `until` that no longer has a flag; None if `until` still has it, or no minor had it."""
     known = [minor for minor in range(schema.OLDEST, min(until, schema.NEWEST) + 1) if name in schema.flags(minor)]
     return known[-1] + 1 if known and known[-1] < until else None
 
@@ -226,13 +227,13 @@ def _flag(view: View, flag: Any, severity: Severity, kind: Any, rule: str) -> Fi
         file=place.file,
         line=place.line,
         value=f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}",
-        rule=rule + ("; another place beats this one today" if flag.masked else ""),
-        way_out=f"take it out of {place.file}{variable}",
+        rule=rule + ("; another source overrides this one today" if flag.masked else ""),
+        way_out=f"remove it from {place.file}{variable}",
     )
 
 
 def _fields(view: View) -> Iterator[Finding]:
-    """What the kubelet passes over, or would not take, in its files."""
+    """Fields in the kubelet's files that the kubelet ignores or rejects."""
     minor = view.known_minor
     for path, content, lines in _files(view) if minor is not None else ():
         for problem in schema.check(minor or 0, content):
@@ -247,7 +248,7 @@ def _fields(view: View) -> Iterator[Finding]:
                 line=line,
                 value=shown(problem.value, problem.path.partition(".")[0])[:80],
                 rule=problem.rule,
-                way_out=problem.way_out or "take it out",
+                way_out=problem.way_out or "remove it",
             )
 
 
@@ -269,7 +270,7 @@ def _fields_then(view: View, target: int) -> Iterator[Finding]:
                     line=_line(lines, problem.path),
                     value=shown(problem.value, problem.path.partition(".")[0])[:80],
                     rule=problem.rule,
-                    way_out=problem.way_out or "take it out before the upgrade",
+                    way_out=problem.way_out or "remove it before the upgrade",
                 )
 
 
@@ -281,7 +282,7 @@ def _files(view: View) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str,
         data = view.seen.data(path) or b""
         try:
             content = parsed.read(data)
-            # What is null in a drop-in takes the field away, and is no value of it.
+            # A null in a drop-in removes the field; it is not a value.
             plain = {key: value for key, value in content.items() if key not in ("kind", "apiVersion", GATES) and value is not None}
             yield path, plain, parsed.lines(data)
         except FormatError:

@@ -1,6 +1,6 @@
-"""One node as an audit sees it: every place that sets a gate or a field, with its line. Pure, from one observation.
+"""One node as an audit sees it: every source that sets a gate or a field, with its line. Pure, from one observation.
 
-A role that changes a node refuses what it cannot read for sure; here all that can be read is, and the rest is told.
+A role that changes a node refuses what it cannot read for certain. The audit reads all that it can, and reports the rest as unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GATES = "featureGates"
 
 @dataclass(frozen=True)
 class Manifest:
-    """One name in the manifests directory that the kubelet reads. `pod` is None where it is no pod; `why` says so."""
+    """One file in the manifests directory that the kubelet reads. `pod` is None if it is not a pod; `why` has the reason."""
 
     path: str
     data: bytes
@@ -38,7 +38,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class FlagSource:
-    """One flag of a component's command line, or of a variable that would be one (`masked`: another place beats it)."""
+    """One flag of a component's command line, or of a variable that another source overrides (`masked`)."""
 
     name: str
     value: str
@@ -48,8 +48,8 @@ class FlagSource:
 
 @dataclass(frozen=True)
 class View:
-    """A node. `gates` and `settings` hold each place that sets something, weakest first. `running` are gates by component
-    (/metrics) and `configuration` what the kubelet runs with (/configz): None where nobody could be asked."""
+    """A node. `gates` and `settings`: each source that sets something, weakest first. `running`: gates by component (/metrics), empty
+    if the API could not be asked; `configuration`: what the kubelet runs with (/configz), then None."""
 
     host: str
     groups: tuple[str, ...]
@@ -71,27 +71,27 @@ class View:
         return found | {name: component.process for name, component in self.components.items()}
 
     def minor(self, component: str) -> int | None:
-        """36 for v1.36.3; None where the process did not tell its version."""
+        """36 for v1.36.3; None if the version of the process is unknown."""
         process = self.processes.get(component)
         return process.minor if process else None
 
     @property
     def known_minor(self) -> int | None:
-        """The kubelet's, where its fields and flags are known."""
+        """The kubelet's minor, None if its fields and flags are not known."""
         minor = self.minor("kubelet")
         return minor if minor is not None and schema.OLDEST <= minor <= schema.NEWEST else None
 
     def winner(self, component: str, gate: str) -> SourcedSetting | None:
-        """The place that counts for a gate."""
+        """The source that counts for a gate."""
         return next((one for one in self.gates if (one.component, one.name, one.counts) == (component, gate, True)), None)
 
     def setting(self, name: str) -> SourcedSetting | None:
-        """The place that counts for a field, or for a part of it."""
+        """The source that counts for a field, or for a part of it."""
         inside = [one for one in self.settings if one.counts and (one.name == name or one.name.startswith(f"{name}."))]
         return inside[0] if inside else None
 
     def gate(self, component: str, name: str) -> bool | None:
-        """A gate as it runs; as its sources have it where that is not known; None where neither says anything."""
+        """The effective value of a gate; if unknown, the value of its sources; None if they do not set it."""
         running = self.running.get(component, {}).get(name)
         if running is not None:
             return running.enabled
@@ -100,7 +100,7 @@ class View:
 
     @property
     def effective(self) -> dict[str, Any]:
-        """The kubelet's fields as it runs them, or else as its sources and the defaults come to; nested."""
+        """The kubelet's effective fields, nested; if unknown, the result of its sources and the defaults."""
         if self.configuration is not None:
             return dict(self.configuration)
         if self.kubelet is None:
@@ -111,7 +111,7 @@ class View:
             known = schema.flags(minor or 0).get(flag.name)
             if known is not None and known.field and known.field != GATES and not flag.masked:
                 _put(made, known.field, _value(known, flag.name, flag.value))
-        # A kubelet with --config takes its defaults for what the sources leave out, and /configz has them.
+        # A kubelet with --config fills in its defaults, and /configz has them.
         for name, one in schema.fields(minor).items() if minor is not None and self.kubelet.config_path else ():
             if one.default and "[]" not in name and reads_as_unset(one, lookup(made, name)):
                 _put(made, name, one.default)
@@ -119,7 +119,8 @@ class View:
 
 
 def wanted(seen: Observation) -> tuple[list[str], list[str]]:
-    """What a kubelet's own look asks for, and all that lies beside its unit's drop-ins and in its configuration's."""
+    """The files and directories of a kubelet's observation, and in addition all files in the drop-in directories of its unit and of its
+    configuration."""
     files, directories = kubelet.wanted(seen)
     found = list(directories)
     if seen.unit is not None:
@@ -132,13 +133,13 @@ def wanted(seen: Observation) -> tuple[list[str], list[str]]:
 
 
 def _listed_whole(seen: Observation, path: str) -> bool:
-    # A configuration's drop-in directory is first read for its *.conf only.
+    # The kubelet's observation lists only *.conf in the configuration's drop-in directory.
     config_dir = flags.last_flag(seen.kubelet.argv, "config-dir") if seen.kubelet else None
     return path in seen.directories and path != posixpath.normpath(config_dir or "/")
 
 
 def view(seen: Observation, groups: Sequence[str] = ()) -> View:
-    """What a node is, without what its running processes say. Raises Refusal where it could not be looked at: without root."""
+    """A node, without what its running processes report. Raises Refusal if it could not be read: without root."""
     if seen.uid != 0:
         raise Refusal(seen.host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
     made = View(seen.host, tuple(groups), seen, "unreadable")
@@ -146,7 +147,7 @@ def view(seen: Observation, groups: Sequence[str] = ()) -> View:
         found = kubelet.find(seen, to_change=False)
     except Refusal as refusal:
         unsupported = refusal.message.startswith("unsupported kind of node")
-        return replace(made, kind="unsupported" if unsupported else "unreadable", why=_said(refusal))
+        return replace(made, kind="unsupported" if unsupported else "unreadable", why=_reason(refusal))
     listed = tuple(_manifests(found))
     made = replace(made, kind=found.style, kubelet=found, manifests=listed, components=_components(found, listed))
     flag_list = tuple(_flags(found))
@@ -155,7 +156,7 @@ def view(seen: Observation, groups: Sequence[str] = ()) -> View:
     return replace(made, settings=tuple(_settings(made, found)))
 
 
-def _said(refusal: Refusal) -> str:
+def _reason(refusal: Refusal) -> str:
     return f"{refusal.message}{'; ' + refusal.way_out if refusal.way_out else ''}"
 
 
@@ -163,7 +164,7 @@ def _said(refusal: Refusal) -> str:
 
 
 def _manifests(found: Kubelet) -> Iterator[Manifest]:
-    """What the kubelet reads, in its order: all files but those with a dot before, whatever their extension."""
+    """What the kubelet reads, in its order: all files, whatever their extension, except those whose names begin with a dot."""
     if found.manifests is None:
         return
     for name in sorted(found.seen.directories.get(found.manifests, ())):
@@ -178,7 +179,7 @@ def _manifests(found: Kubelet) -> Iterator[Manifest]:
 
 
 def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Component]:
-    """The control plane's processes, each with the manifest that counts: the last one by name."""
+    """The control plane's processes, each with the manifest that counts: the lexically last."""
     made: dict[str, Component] = {}
     for name in COMPONENTS:
         process = found.seen.static_pod_process(name)
@@ -187,16 +188,16 @@ def _components(found: Kubelet, listed: Sequence[Manifest]) -> dict[str, Compone
         container = manifest.ManifestContainer(name)
         file, pod, argv = File("", "none"), manifest.ManifestPod("kube-system", name, (container,)), process.argv
         for one in listed:
-            # Known by the binary that it runs, whatever it is called.
-            for there in one.pod.containers if one.pod is not None else ():
-                if one.pod is not None and there.program == name:
+            # The binary that it runs identifies the component; the names can be any.
+            for candidate in one.pod.containers if one.pod is not None else ():
+                if one.pod is not None and candidate.program == name:
                     if file.path and pod.name == name != one.pod.name:
-                        continue  # a second one of its kind, in a pod of its own
+                        continue  # a second process of this component, in another pod
                     try:
-                        argv = tuple(manifest.container_argv(one.data, there.name))
+                        argv = tuple(manifest.container_argv(one.data, candidate.name))
                     except FormatError:
                         continue
-                    file, pod, container = found.seen.files[one.path], one.pod, there
+                    file, pod, container = found.seen.files[one.path], one.pod, candidate
         made[name] = component = Component(found.seen.host, name, file, pod, argv, process, found.node_name, container.name)
         if (its_own := found.seen.static_pod_process(name, component.log_name)) is not None:
             made[name] = replace(component, process=its_own)
@@ -221,7 +222,7 @@ def _component_gates(component: Component) -> Iterator[SourcedSetting]:
                     line=line,
                 )
     except FormatError:
-        return  # told as a stray, or by the component itself
+        return  # reported as a stray file or by the component's other findings
 
 
 # ---- the kubelet
@@ -252,20 +253,20 @@ def _configs(found: Kubelet) -> Iterator[tuple[str, SourceKind]]:
 def _flag_setting(found: Kubelet, name: str, value: str, origin: unit.Origin, mapped: Mapped) -> SourcedSetting:
     line, data = origin.line, found.sources.data(origin.path)
     if mapped.spans and data is not None:
-        # A command can go on for several lines; the flag's own is told.
+        # A command can span several lines; this is the line of the flag.
         line = line_of(data, mapped.spans[0][0])
     return SourcedSetting(component="kubelet", name=name, value=value, source="flag", file=origin.path, line=line, variable=origin.variable)
 
 
 def _counted(found: Sequence[SourcedSetting]) -> Iterator[SourcedSetting]:
-    """Of a thing that is set more than once, the last place counts."""
+    """If several sources set the same, the last one counts."""
     last = {(one.component, one.name): one for one in found}
     for one in found:
         yield one if last[(one.component, one.name)] is one else one.model_copy(update={"counts": False})
 
 
 def _flags(found: Kubelet) -> Iterator[FlagSource]:
-    """The flags of the command line as the unit's files give it, and those of variables that other places beat."""
+    """The flags of the command line that the unit's files result in, and those of variables that other sources override."""
     used: set[tuple[str, tuple[int, int]]] = set()
     argv = list(found.service.argv)
     origins = {id(word.mapped): word.origin for word in argv}
@@ -291,12 +292,12 @@ def _found(listed: Sequence[Mapped]) -> Iterator[tuple[str, tuple[Mapped, ...], 
 
 @cache
 def _switches() -> frozenset[str]:
-    """Flags that never take the next word, in any version."""
+    """Flags that never consume the next word, in any version."""
     return frozenset(name for minor in (schema.OLDEST, schema.NEWEST) for name, flag in schema.flags(minor).items() if flag.switch)
 
 
 def _assignments(found: Kubelet) -> Iterator[unit.UnitVariable]:
-    """Each Environment= and each line of an environment file that sets a variable, whether it counts or not."""
+    """Each Environment= and each line of an environment file that sets a variable, overridden ones too."""
     for file in (found.sources.fragment, *found.sources.dropins):
         for entry in unit.entries(file):
             if (entry.section, entry.key) == ("Service", "Environment"):
@@ -319,7 +320,7 @@ def _assignments(found: Kubelet) -> Iterator[unit.UnitVariable]:
 
 
 def _settings(made: View, found: Kubelet) -> Iterator[SourcedSetting]:
-    """Each place that sets a field: by its dotted name, a map's entries each."""
+    """Each source that sets a field, by dotted name; each entry of a map is a field."""
     listed: list[tuple[str, SourcedSetting]] = []
     for path, kind in _configs(found):
         data = found.seen.data(path) or b""
@@ -339,12 +340,12 @@ def _settings(made: View, found: Kubelet) -> Iterator[SourcedSetting]:
         for parts, text in _leaves({known.field: value}):
             name = ".".join(parts)
             listed.append((known.field, flag.place.model_copy(update={"name": name, "value": shown(text, name)})))
-    beaten = {owner for owner, one in listed if one.source == "flag"}
+    overridden = {owner for owner, one in listed if one.source == "flag"}
     last = {one.name: one for _, one in listed}
     for _, one in listed:
-        # A flag gives the whole field: of a map in the file nothing is left.
-        lost = one.source != "flag" and any(one.name == owner or one.name.startswith(f"{owner}.") for owner in beaten)
-        yield one if last[one.name] is one and not lost else one.model_copy(update={"counts": False})
+        # A flag replaces the whole field, so no entry of a map in the file is left.
+        replaced = one.source != "flag" and any(one.name == owner or one.name.startswith(f"{owner}.") for owner in overridden)
+        yield one if last[one.name] is one and not replaced else one.model_copy(update={"counts": False})
 
 
 def _value(known: schema.KubeletFlag, name: str, text: str) -> Any:
@@ -356,7 +357,7 @@ def _value(known: schema.KubeletFlag, name: str, text: str) -> Any:
 
 def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, inner in value.items():
-        # What holds a secret stays whole, so that `shown` knows it by its name.
+        # A field with a secret stays whole, so that `shown` can mask it by its name.
         if isinstance(inner, Mapping) and inner and key not in SECRETS:
             yield from _leaves(inner, (*path, str(key)))
         else:
@@ -364,7 +365,7 @@ def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def flat(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted names, the entries of maps too; without gates, and without what is empty."""
+    """A configuration by dotted names, the entries of maps too; without gates and empty values."""
     return {
         ".".join(parts): value
         for parts, value in _leaves(configuration)
@@ -376,7 +377,7 @@ def _put(configuration: dict[str, Any], name: str, value: Any) -> None:
     *parents, last = name.split(".")
     inner = configuration
     for part in parents:
-        # Maps on the way may belong to the observation.
+        # A copy: the map can belong to the observation.
         inner[part] = dict(inner.get(part) or {})
         inner = inner[part]
     inner[last] = value

@@ -1,4 +1,4 @@
-"""Does each node run as it should, and as the inventory wants it? Looked at and told, with an exit status for CI. Changes nothing."""
+"""Checks that each node is healthy and matches the inventory, with an exit status for CI. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from roles import priority_classes
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import CheckOptions, NodeDesired, of_the_cluster, wishes
+from roles.checks.model import CheckOptions, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
@@ -20,21 +20,21 @@ from roles.engine.rollout import deploying, same, table
 from roles.engine.transaction import Refusal
 
 T = TypeVar("T")
-# Exit statuses beside 0: all that could be checked passed.
-COULD_NOT_LOOK, FAILED = 1, 2
+# Exit statuses other than 0.
+NOT_CHECKED, FAILED = 1, 2
 
 
-# What is asked of all, of each node, of the cluster.
+# The options, the desired state of each node, and of the cluster.
 _Read = tuple[CheckOptions, dict[str, NodeDesired], priority_classes.DesiredClasses | None]
 
 
 def _read(fleet: Fleet) -> _Read:
-    """Raises DeployError with all that is wrong in the data."""
+    """Raises DeployError with all errors in the data."""
     reasons: list[object] = []
     wanted: dict[str, NodeDesired] = {}
     for remote in fleet.targets:
         try:
-            wanted[remote.name] = wishes(remote.name, remote.data)
+            wanted[remote.name] = read_desired(remote.name, remote.data)
         except Refusal as refusal:
             reasons.append(refusal)
     cluster_wanted = None
@@ -42,25 +42,25 @@ def _read(fleet: Fleet) -> _Read:
         cluster_wanted = of_the_cluster([(remote.name, remote.data) for remote in fleet.inventory])
     except Refusal as refusal:
         reasons.append(refusal)
-    asked = CheckOptions()
+    options = CheckOptions()
     try:
-        asked = same([remote for remote in fleet.targets if remote.data("junit") is not None], CheckOptions)
+        options = same([remote for remote in fleet.targets if remote.data("junit") is not None], CheckOptions)
     except ValueError as error:
         reasons.append(error)
     bridge.stop(reasons)
-    return asked, wanted, cluster_wanted
+    return options, wanted, cluster_wanted
 
 
 @deploying("Checks", _read)
 def checks(fleet: Fleet, read: _Read) -> int | None:
     """Check all nodes of the run, and the cluster's objects.
 
-    Data keys: junit (roles/checks/model.py), and what the other deploys want of a node. Exit status 0: nothing failed; 2: a check failed;
-    1: none did, and something could not be looked at. Raises DeployError (1) where the data cannot be read.
+    Data keys: junit (roles/checks/model.py), and those of the other deploys. Exit status 0: nothing failed; 2: a check failed; 1: no
+    check failed, and something could not be checked. Raises DeployError (1) if the data is invalid.
     """
-    asked, wanted, cluster_wanted = read
+    options, wanted, cluster_wanted = read
     results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
-    # With --limit the control plane is looked at as well: it is who knows.
+    # Also read the control plane that --limit excludes: the API is there.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     found = gather([*fleet.targets, *helpers], Cluster(), fleet.each)
     for remote in fleet.targets:
@@ -73,30 +73,30 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
             for sentence in seen.ignored:
                 show(f"\n{remote.name}: {sentence}")
     show(f"\n{judge.summary(results)}")
-    if asked.junit is not None:
+    if options.junit is not None:
         try:
-            write_whole(asked.junit, junit.xml(results))
+            write_whole(options.junit, junit.xml(results))
         except OSError as error:
-            raise bridge.refuse(f"junit={asked.junit}: the report could not be written: {error.strerror or error}") from None
-        show(f"report: {asked.junit}")
+            raise bridge.refuse(f"junit={options.junit}: cannot write the report: {error.strerror or error}") from None
+        show(f"report: {options.junit}")
     return exit_code(results) or None
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """0: nothing failed; 2: a check failed; 1: none did, and something could not be looked at."""
+    """0: nothing failed; 2: a check failed; 1: no check failed, and something could not be checked."""
     outcomes = {result.outcome for result in results}
-    return FAILED if "fail" in outcomes else COULD_NOT_LOOK if "unknown" in outcomes else 0
+    return FAILED if "fail" in outcomes else NOT_CHECKED if "unknown" in outcomes else 0
 
 
 class Gathered:
-    """The nodes as they were seen, by host, and the way to the API (`no_api`: why there is none)."""
+    """The evidence of the nodes, by host, and the connection to the API (`no_api`: why there is none)."""
 
     def __init__(self, nodes: Mapping[str, Evidence], cluster: Cluster, no_api: str) -> None:
         self.nodes, self.no_api = dict(nodes), no_api
         self._cluster = cluster
 
     def live(self, wanted: priority_classes.DesiredClasses | None) -> priority_classes.LiveClasses | str:
-        """The cluster's objects, where some are wanted; or why they could not be read."""
+        """The cluster's objects; or why they were not read."""
         if wanted is None or self.no_api:
             return self.no_api or "not asked"
         try:
@@ -106,13 +106,13 @@ class Gathered:
 
 
 class OnEach(Protocol):
-    """Does something on many nodes at once; an exception becomes that node's result."""
+    """Calls `work` for many nodes at the same time; an exception becomes the node's result."""
 
     def __call__(self, remotes: Sequence[Remote], work: Callable[[Remote], T], /) -> Mapping[str, T | Exception]: ...
 
 
 def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathered:
-    """Everything that the checks need of these nodes; `each` looks at many at once. What is no fault of a node is raised."""
+    """All evidence that the checks need of these nodes; `each` reads many at the same time. Raises an exception that no node caused."""
     seen = _whole(each(remotes, evidence.of_node))
     for remote in remotes:
         if (observed := seen[remote.name].seen) is not None:
@@ -122,12 +122,12 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathere
     try:
         cluster.api()
     except (NoApi, RemoteError) as error:
-        no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be looked at"
+        no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be read"
     return Gathered(_whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
 
 
 def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: OnEach) -> dict[str, Evidence]:
-    """The same with the versions of the processes."""
+    """The evidence with the versions of the processes."""
     looked = [
         Looked(remote, found.seen, found.kubelet, found.components)
         for remote in remotes
@@ -150,4 +150,4 @@ def _shown(result: Result) -> str:
     return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
 
 
-__all__ = ["CHECKS", "CLUSTER_CHECKS", "Gathered", "NodeDesired", "Result", "checks", "gather", "judge", "of_the_cluster", "wishes"]
+__all__ = ["CHECKS", "CLUSTER_CHECKS", "Gathered", "NodeDesired", "Result", "checks", "gather", "judge", "of_the_cluster", "read_desired"]

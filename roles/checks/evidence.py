@@ -1,4 +1,4 @@
-"""What is seen of a node and of the cluster, once and read-only; `judge` makes verdicts of it."""
+"""The evidence of a node and of the cluster, read once, without any change; `judge` derives the verdicts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 
 KUBELET = "kubelet"
-# A kubelet that cannot go on ends within seconds of its start, and systemd starts the next one 10 s later (RestartSec in the
-# packaged unit): one that is this old is none of those.
+# A kubelet that cannot run ends within seconds of its start, and systemd starts the next one 10 s later (RestartSec in the
+# packaged unit): a kubelet of this age is stable.
 STABLE_SECONDS = 30
 LEAST_WATCH_SECONDS = 2
 ASK_SECONDS = 120
-# Where a unit cannot be found by its process: as all packagings name it.
+# The name in all packages, used if the unit cannot be found by its process.
 _UNIT = "kubelet.service"
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The kubelet's unit at one moment, as `systemctl show` tells it; `uptime` in seconds since boot, `start_ticks` of its main process
-    (0: none)."""
+    """The kubelet's unit at one moment (`systemctl show`). `uptime` in seconds since boot, `start_ticks` of its main process (0: none)."""
 
     uptime: float
     start_ticks: int
@@ -47,7 +46,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Health:
-    """The answer of a health endpoint: HTTP status (000: none), and what it said."""
+    """The answer of a health endpoint: HTTP status (000: none), and its text."""
 
     status: str
     said: str
@@ -55,8 +54,8 @@ class Health:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One node. Where something could not be seen a text says why: `why_not` of the whole node, `refused` of its kubelet's files,
-    `control_plane_refused` of its control plane, and a text in the place of what the API was asked for."""
+    """One node. A text says why something could not be read: `why_not` for the whole node, `refused` for its kubelet's files,
+    `control_plane_refused` for its control plane, and a text instead of an answer of the API."""
 
     host: str
     why_not: str = ""
@@ -73,12 +72,12 @@ class Evidence:
 
     @property
     def running(self) -> bool:
-        """A kubelet runs, as the main process of a unit of systemd."""
+        """A kubelet runs as the main process of a systemd unit."""
         return self.seen is not None and self.seen.unit is not None and self.seen.kubelet is not None
 
     @property
     def restarting(self) -> str:
-        """Why the kubelet does not stay: "" where it does."""
+        """Why the kubelet is not stable: "" if it is."""
         last = self.moments[-1].properties if self.moments else {}
         if last.get("SubState") == "auto-restart":
             return f"it ended ({last.get('Result', '?')}) and systemd starts it again: {last.get('NRestarts', '?')} restarts"
@@ -88,17 +87,18 @@ class Evidence:
             identities = list(dict.fromkeys([(str(process.pid), process.start_ticks, identities[0][2]), *identities]))
         if len(identities) > 1:
             (old, _, before), (new, _, now) = identities[0], identities[-1]
-            return f"PID {old} became {new if new not in ('', '0') else 'none'} while it was watched, restarts {before} became {now}"
+            new = new if new not in ("", "0") else "none"
+            return f"its PID changed from {old} to {new} during the check, its restarts from {before} to {now}"
         return ""
 
     @property
-    def well(self) -> bool:
-        """The kubelet stays, and says that it is healthy: only then is the API asked about it."""
+    def healthy(self) -> bool:
+        """The kubelet is stable and reports that it is healthy: only then the API is asked about it."""
         return self.kubelet is not None and not self.restarting and self.health.get(KUBELET, Health("", "")).status == "200"
 
 
 class ClusterSource(Protocol):
-    """Of roles.engine.proof.Cluster what is asked here."""
+    """The methods of roles.engine.proof.Cluster that this module uses."""
 
     def api(self) -> Api: ...
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]: ...
@@ -106,28 +106,28 @@ class ClusterSource(Protocol):
 
 
 def of_node(remote: Remote) -> Evidence:
-    """What the node itself shows: two looks, and as long in between as it takes to tell a kubelet that stays from one that does not."""
+    """What the node itself shows. Watches the kubelet long enough to see whether it is stable."""
     try:
         seen = look(remote, kubelet.wanted)
         found = of_observation(seen)
         if found.why_not:
             return found
-        return replace(found, **_asked(remote, found))
+        return replace(found, **_watched(remote, found))
     except (ObservationError, RemoteError) as error:
         return Evidence(remote.name, why_not=str(error).removeprefix(f"{remote.name}: "))
 
 
 def of_observation(seen: Observation) -> Evidence:
-    """Pure: the kubelet and the control plane of a node, as far as they can be understood."""
+    """Pure: the kubelet and the control plane of a node, as far as they can be read."""
     if seen.uid != 0:
         return Evidence(
-            seen.host, why_not=f"root is needed on the node, and uid {seen.uid} looks; set _sudo = True in the inventory's data"
+            seen.host, why_not=f"daytwo needs root on the node and runs as uid {seen.uid}; set _sudo = True in the inventory's data"
         )
     made = Evidence(seen.host, seen=seen)
     if not made.running:
         return made
     assert seen.unit is not None  # it runs
-    # That systemd should read its unit again is a check of its own, and hides no other.
+    # A missing daemon-reload has its own check and must not hide others.
     settled = replace(seen, unit=replace(seen.unit, properties={**seen.unit.properties, "NeedDaemonReload": ["no"]}))
     try:
         made = replace(made, kubelet=kubelet.find(settled))
@@ -139,7 +139,7 @@ def of_observation(seen: Observation) -> Evidence:
 
 
 def parts(seen: Observation) -> dict[str, Any]:
-    """What `of_observation` makes of another look at the same node."""
+    """The parts of `of_observation` for a new observation of the same node."""
     made = of_observation(seen)
     return {"seen": made.seen, "kubelet": made.kubelet, "components": made.components}
 
@@ -148,13 +148,13 @@ def _why(refusal: Refusal) -> str:
     return f"{refusal.message}; {refusal.way_out}" if refusal.way_out else refusal.message
 
 
-def _asked(remote: Remote, found: Evidence) -> dict[str, Any]:
+def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
     """The moments and the health of a node. Raises ObservationError, RemoteError."""
     assert found.seen is not None
     endpoints = [(KUBELET, found.kubelet.health_url, "", "")] if found.kubelet else []
     for name, component in found.components.items():
         argv = component.process.argv
-        # Where anonymous requests are refused, the API server's own client certificate may ask: /readyz is open to all it knows.
+        # If anonymous requests are refused, the API server's own client certificate can ask: /readyz is open to all authenticated users.
         certificate, key = (flags.last_flag(argv, f"kubelet-client-{part}") or "" for part in ("certificate", "key"))
         endpoints.append((name, f"{component.health_url}?verbose", certificate, key))
     unit = found.seen.unit.name if found.seen.unit else _UNIT
@@ -165,7 +165,7 @@ def _asked(remote: Remote, found: Evidence) -> dict[str, Any]:
 
 
 def _watch(seen: Observation) -> int:
-    """For how many seconds the kubelet must be watched until it is old enough."""
+    """Seconds to watch the kubelet until it has the age of a stable one."""
     if seen.kubelet is None:
         return LEAST_WATCH_SECONDS
     age = seen.uptime - seen.kubelet.start_ticks / seen.ticks_per_second
@@ -173,7 +173,7 @@ def _watch(seen: Observation) -> int:
 
 
 def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str, Health]]:
-    """Read the records that templates/checks.sh.j2 writes. Raises ObservationError where they are cut short or odd."""
+    """Read the records that templates/checks.sh.j2 writes. Raises ObservationError if they are incomplete or invalid."""
     moments: list[Moment] = []
     health: dict[str, Health] = {}
     whole = False
@@ -190,9 +190,9 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
             elif kind == "end":
                 whole = True
         except ValueError as error:
-            raise ObservationError(f"{host}: the node's answer is not understood: {line[:120]!r}") from error
+            raise ObservationError(f"{host}: cannot read the node's answer: {line[:120]!r}") from error
     if not whole:
-        raise ObservationError(f"{host}: the look at the node was cut short; try again")
+        raise ObservationError(f"{host}: the node's answer is incomplete; try again")
     return tuple(moments), health
 
 
@@ -202,7 +202,7 @@ def _text(field: str) -> str:
 
 
 def with_api(found: Evidence, cluster: ClusterSource, no_api: str) -> Evidence:
-    """The evidence with what the API knows of the node, as far as it may be asked; `no_api` says why there is none."""
+    """The evidence with what the API reports about the node; `no_api`: why no API can be asked."""
     if found.kubelet is None:
         return found
     name = found.kubelet.node_name
@@ -215,11 +215,11 @@ def with_api(found: Evidence, cluster: ClusterSource, no_api: str) -> Evidence:
         except (ApiError, NoApi, RemoteError) as error:
             return str(error)
 
-    because = "" if found.well else "its kubelet is not well, and was not asked"
+    because = "" if found.healthy else "its kubelet is not healthy, so it was not asked"
     effective: dict[str, Mapping[str, GateMetric] | str] = {KUBELET: ask(lambda: cluster.effective(found.host, KUBELET, name), because)}
     for component in found.components:
         health = found.health.get(component)
-        reason = "" if health is not None and health.status == "200" else "it is not well, and was not asked"
+        reason = "" if health is not None and health.status == "200" else "it is not healthy, so it was not asked"
         effective[component] = ask(partial(cluster.effective, found.host, component, name), reason)
     return replace(
         found,

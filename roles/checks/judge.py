@@ -1,7 +1,7 @@
-"""Pure: what is seen of a node, held against what must hold on it, and against what the inventory wants of it.
+"""Compares the evidence of a node with what must hold on every node, and with the inventory. Pure.
 
-One table of checks for deploys/checks.py and for tests/acceptance. Each finds one kind of fault; a check that cannot be judged because of
-another's fault is skipped, so that a fault is told once, by its name.
+One table of checks for deploys/checks.py and for tests/acceptance. Each check finds one kind of fault. A check that depends on a failed one
+is skipped, so a fault is reported once.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from roles.engine.inputs import chosen
 from roles.engine.kubelet import pending_sentences
 from roles.engine.transaction import Refusal, in_flight
 
-# pass: it holds. fail: it does not. skip: it does not apply here, or another check must pass first. unknown: it could not be seen.
+# pass: it holds. fail: it does not. skip: it does not apply, or another check must pass first. unknown: it could not be checked.
 CheckOutcome = Literal["pass", "fail", "skip", "unknown"]
-# The kubelet reads every name in its manifests directory that has no dot in front, whatever it ends with
-# (pkg/kubelet/config/file.go, extractFromDir): these are the endings that people give to what is meant to be read.
-MEANT = (".yaml", ".yml", ".json")
-# systemctl(1), is-enabled: what starts at boot. A static unit has nothing to be enabled by; something else starts it.
+# The kubelet reads every file in its manifests directory whose name does not begin with a dot, whatever its extension
+# (pkg/kubelet/config/file.go, extractFromDir). These are the extensions of intended manifests.
+EXTENSIONS = (".yaml", ".yml", ".json")
+# systemctl(1), is-enabled: what starts at boot. A static unit cannot be enabled; something else starts it.
 STARTS = ("enabled", "static", "alias", "indirect", "generated")
 CLUSTER = "cluster"
 
 
 @dataclass(frozen=True)
 class CheckVerdict:
-    """How a check ended, and why: evidence where it passed, the fault where it failed. `waits`: another check is to pass first."""
+    """The outcome of a check, and why: the evidence if it passed, the fault if it failed. `waits`: another check must pass first."""
 
     outcome: CheckOutcome
     why: str
@@ -43,7 +43,7 @@ class CheckVerdict:
 
 @dataclass(frozen=True)
 class Result:
-    """A verdict with its place; `node` is a host of the inventory, or `cluster`. `applies` is False where there is nothing to check."""
+    """A verdict of a check. `node`: a host of the inventory, or `cluster`; `applies` is False if there is nothing to check."""
 
     node: str
     check: str
@@ -54,7 +54,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a node. `meaning`: what holds where it passes. `needs`: checks without which it says nothing."""
+    """One check of a node. `meaning`: what holds if it passes. `needs`: checks that must pass first."""
 
     name: str
     meaning: str
@@ -62,9 +62,10 @@ class Check:
     needs: tuple[str, ...] = ()
 
 
-def _held(problems: Iterable[str], why: str) -> CheckVerdict:
-    told = "; ".join(problems)
-    return CheckVerdict("fail", told) if told else CheckVerdict("pass", why)
+def _verdict(problems: Iterable[str], why: str) -> CheckVerdict:
+    """Fails with the problems; without any, passes with `why`."""
+    listed = "; ".join(problems)
+    return CheckVerdict("fail", listed) if listed else CheckVerdict("pass", why)
 
 
 def _skip(why: str) -> CheckVerdict:
@@ -79,9 +80,9 @@ def _running(found: Evidence, _: NodeDesired) -> CheckVerdict:
     if found.running:
         return CheckVerdict("pass", _process(found))
     if found.restarting:
-        return _skip("it does not stay: kubelet-stable")
+        return _skip("it does not stay up: see kubelet-stable")
     state = f"{last.get('ActiveState', 'unknown')} ({last.get('SubState', '?')}, {last.get('Result', '?')})"
-    return CheckVerdict("fail", f"no kubelet runs as a service of systemd; kubelet.service is {state}")
+    return CheckVerdict("fail", f"no kubelet runs as a systemd service; kubelet.service is {state}")
 
 
 def _process(found: Evidence) -> str:
@@ -98,22 +99,23 @@ def _stable(found: Evidence, _: NodeDesired) -> CheckVerdict:
     last = found.moments[-1]
     assert found.seen is not None
     age = last.uptime - last.start_ticks / found.seen.ticks_per_second
-    return CheckVerdict("pass", f"the same process in {len(found.moments)} looks, {age:.0f} s old")
+    return CheckVerdict("pass", f"the same process in {len(found.moments)} samples, {age:.0f} s old")
 
 
 def _enabled(found: Evidence, _: NodeDesired) -> CheckVerdict:
     state = found.moments[-1].properties.get("UnitFileState", "") if found.moments else ""
-    told = f"systemctl is-enabled says {state or 'nothing'}"
+    answer = f"systemctl is-enabled says {state or 'nothing'}"
     if state in STARTS:
-        return CheckVerdict("pass", told)
-    return CheckVerdict("fail", f"the kubelet would not start at boot: {told}; `systemctl enable` it on the node")
+        return CheckVerdict("pass", answer)
+    return CheckVerdict("fail", f"the kubelet would not start at boot: {answer}; enable it on the node with `systemctl enable`")
 
 
 def _loaded(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert found.seen is not None and found.seen.unit is not None  # needs kubelet-running
     if found.seen.unit.needs_daemon_reload:
         return CheckVerdict(
-            "fail", f"{found.seen.unit.name} was edited on disk and systemd has not read it: `systemctl daemon-reload`, then look"
+            "fail",
+            f"{found.seen.unit.name} was edited on disk and systemd has not read it: run `systemctl daemon-reload`, then check again",
         )
     return CheckVerdict("pass", "systemd has read the unit as it is on disk")
 
@@ -127,15 +129,15 @@ def _readable(found: Evidence, _: NodeDesired) -> CheckVerdict:
 
 def _healthy(name: str, found: Evidence, _: NodeDesired) -> CheckVerdict:
     if name != KUBELET and name not in found.components:
-        return _skip(f"no {name} runs here as a static pod")
+        return _skip(f"no {name} runs on this node as a static pod")
     url = found.kubelet.health_url if name == KUBELET and found.kubelet else found.components[name].health_url
     health = found.health.get(name)
     if health is None:
         return CheckVerdict("unknown", f"{url} was not asked")
     if health.status in ("401", "403"):
-        return CheckVerdict("unknown", f"{url} answers {health.status}: it serves, and does not tell a stranger how it is")
-    told = f"{url} answers {health.status if health.status != '000' else 'nothing'}"
-    return CheckVerdict("pass", told) if health.status == "200" else CheckVerdict("fail", f"{told}: {health.said[-400:]}".rstrip(": "))
+        return CheckVerdict("unknown", f"{url} answers {health.status}: it serves, but refuses to report its health to daytwo")
+    answer = f"{url} answers {health.status if health.status != '000' else 'nothing'}"
+    return CheckVerdict("pass", answer) if health.status == "200" else CheckVerdict("fail", f"{answer}: {health.said[-400:]}".rstrip(": "))
 
 
 def _binary(found: Evidence, _: NodeDesired) -> CheckVerdict:
@@ -143,40 +145,38 @@ def _binary(found: Evidence, _: NodeDesired) -> CheckVerdict:
     process = found.kubelet.process
     if process.binary_replaced:
         return CheckVerdict(
-            "fail", f"{process.exe.removesuffix(' (deleted)')} was replaced since it started: a restart brings another kubelet"
+            "fail", f"{process.exe.removesuffix(' (deleted)')} was replaced after the kubelet started: a restart starts the new binary"
         )
-    return CheckVerdict("pass", f"{process.exe} is the file that runs")
+    return CheckVerdict("pass", f"the kubelet runs {process.exe}")
 
 
 def _arguments(found: Evidence, _: NodeDesired) -> CheckVerdict:
     kubelet = found.kubelet
     assert kubelet is not None
-    has, gives = kubelet.process.argv, kubelet.service.argv
-    if len(has) != len(gives):
-        extra = set(has[1:]) ^ {word.text for word in gives[1:]}
-        return CheckVerdict(
-            "fail", f"it runs with other arguments than its unit gives: {' '.join(sorted(extra))}: a restart brings a surprise"
-        )
-    # The first word is the program; a word with a specifier is only known to systemd.
+    running, planned = kubelet.process.argv, kubelet.service.argv
+    if len(running) != len(planned):
+        extra = set(running[1:]) ^ {word.text for word in planned[1:]}
+        return CheckVerdict("fail", f"its arguments differ from its unit: {' '.join(sorted(extra))}: a restart changes them")
+    # The first word is the program; only systemd knows the value of a word with a specifier.
     differ = [
-        f"runs with {one}, {word.origin} gives {word.text}"
-        for one, word in list(zip(has, gives, strict=True))[1:]
+        f"it runs with {one}, {word.origin} has {word.text}"
+        for one, word in list(zip(running, planned, strict=True))[1:]
         if word.known and one != word.text
     ]
-    return _held(differ, f"{len(has) - 1} arguments, as its unit gives them")
+    return _verdict(differ, f"{len(running) - 1} arguments, the same as in its unit")
 
 
 def _configuration(found: Evidence, _: NodeDesired) -> CheckVerdict:
     kubelet = found.kubelet
     assert kubelet is not None
     if isinstance(found.configuration, str):
-        # Without the API: a file that is older than the process is the one that it has read.
+        # Without the API: the process has read a file that is older than the process.
         started = kubelet.seen.started_at(kubelet.process)
         paths = [path for path in (kubelet.config_path, *kubelet.dropin_paths) if path]
         newer = [path for path in paths if (file := kubelet.seen.file(path)) and file.mtime > started + 1]
-        told = [f"{path} was changed after the kubelet started, which reads it at its start only" for path in newer]
-        return _held(told, f"no file of it is newer than the process (/configz: {found.configuration})")
-    return _held(pending_sentences(kubelet, found.configuration), "/configz is as its files say")
+        problems = [f"{path} was changed after the kubelet started; the kubelet reads it only at its start" for path in newer]
+        return _verdict(problems, f"no configuration file is newer than the process (/configz: {found.configuration})")
+    return _verdict(pending_sentences(kubelet, found.configuration), "/configz matches its files")
 
 
 def _ready(found: Evidence, _: NodeDesired) -> CheckVerdict:
@@ -184,73 +184,73 @@ def _ready(found: Evidence, _: NodeDesired) -> CheckVerdict:
         return CheckVerdict("unknown", found.node)
     conditions = (found.node.get("status") or {}).get("conditions") or ()
     ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
-    told = f"Ready is {ready.get('status', 'not told')} ({ready.get('reason', 'no reason')})"
+    condition = f"Ready is {ready.get('status', 'not reported')} ({ready.get('reason', 'no reason')})"
     if ready.get("status") == "True":
-        return CheckVerdict("pass", told)
-    return CheckVerdict("fail", f"{told}: {ready.get('message', '')}".rstrip(": "))
+        return CheckVerdict("pass", condition)
+    return CheckVerdict("fail", f"{condition}: {ready.get('message', '')}".rstrip(": "))
 
 
 # ---- what the inventory wants
 
 
-def _gates(component: str, found: Evidence, wishes: NodeDesired) -> CheckVerdict:
+def _gates(component: str, found: Evidence, desired: NodeDesired) -> CheckVerdict:
     assert found.kubelet is not None
     if component != KUBELET and component not in found.components:
-        return _skip(f"no {component} runs here as a static pod")
+        return _skip(f"no {component} runs on this node as a static pod")
     seen = found.kubelet if component == KUBELET else found.components[component]
-    wanted = feature_gates.wanted_of(found.host, component, seen.process, wishes.gates) if wishes.gates else {}
-    wanted |= wishes.more_gates.get(component, {})
+    wanted = feature_gates.wanted_of(found.host, component, seen.process, desired.gates) if desired.gates else {}
+    wanted |= desired.more_gates.get(component, {})
     if not wanted:
-        return _skip("the inventory wants no gate of it")
+        return _skip("the inventory has no gate for it")
     effective = found.effective.get(component, "")
     metrics = None if isinstance(effective, str) else effective
     unmet = feature_gates.unmet(seen, wanted, metrics)
     problems = [str(one) for one in unmet if one.known]
     if unmet and not problems:
         off = ", ".join(one.gate for one in unmet)
-        return CheckVerdict("unknown", f"{off}: set nowhere, and whether it is off by default was not told: {effective}")
+        return CheckVerdict("unknown", f"{off}: set nowhere, and its default is not known: {effective}")
     shown = ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
     by = "in /metrics" if metrics is not None else f"on its command line and in its files ({effective})"
-    return _held(problems, f"{shown} {by}")
+    return _verdict(problems, f"{shown} {by}")
 
 
-def _settings(found: Evidence, wishes: NodeDesired) -> CheckVerdict:
-    if wishes.fields is None or not chosen(wishes.fields.only, found.host):
+def _settings(found: Evidence, desired: NodeDesired) -> CheckVerdict:
+    if desired.fields is None or not chosen(desired.fields.only, found.host):
         return _skip("the inventory has no kubelet_config for it")
     if isinstance(found.configuration, str):
         return CheckVerdict("unknown", found.configuration)
     assert found.kubelet is not None
     try:
-        unmet = kubelet_config.unmet(wishes.fields, found.kubelet, found.configuration)
+        unmet = kubelet_config.unmet(desired.fields, found.kubelet, found.configuration)
     except Refusal as refusal:
         return CheckVerdict("fail", refusal.message)
-    return _held(map(str, unmet), f"{', '.join(wishes.fields.kubelet_config)} in /configz")
+    return _verdict(map(str, unmet), f"{', '.join(desired.fields.kubelet_config)} in /configz")
 
 
-def _thresholds(found: Evidence, wishes: NodeDesired) -> CheckVerdict:
-    if wishes.eviction is None or not chosen(wishes.eviction.only, found.host):
+def _thresholds(found: Evidence, desired: NodeDesired) -> CheckVerdict:
+    if desired.eviction is None or not chosen(desired.eviction.only, found.host):
         return _skip("the inventory has no eviction thresholds for it")
     if isinstance(found.configuration, str):
         return CheckVerdict("unknown", found.configuration)
     assert found.kubelet is not None
-    wanted = [name for name in wishes.eviction.model_fields_set if name.startswith("eviction_")]
-    unmet = eviction.unmet(wishes.eviction, found.kubelet, found.configuration)
-    return _held(map(str, unmet), f"{', '.join(sorted(wanted))} in /configz")
+    wanted = [name for name in desired.eviction.model_fields_set if name.startswith("eviction_")]
+    unmet = eviction.unmet(desired.eviction, found.kubelet, found.configuration)
+    return _verdict(map(str, unmet), f"{', '.join(sorted(wanted))} in /configz")
 
 
 # ---- manifests and the control plane
 
 
 def _names(found: Evidence) -> list[str] | str:
-    """Names in the manifests directory that the kubelet does not skip for their dot; or why there are none."""
+    """Names in the manifests directory that do not begin with a dot; or why there are none."""
     assert found.kubelet is not None
     seen, folder = found.kubelet.seen, found.kubelet.manifests
     if folder is None:
         return "this kubelet has no directory for static pods"
     names = seen.directories.get(posixpath.normpath(folder))
     if names is None:
-        # kubeadm names the directory on workers too and does not make it; the kubelet waits for it.
-        return f"{folder} is not there"
+        # On workers kubeadm configures the directory but does not create it; the kubelet waits for it.
+        return f"{folder} does not exist"
     return [name for name in names if not name.startswith(".")]
 
 
@@ -260,8 +260,10 @@ def _clean(found: Evidence, _: NodeDesired) -> CheckVerdict:
         return _skip(names)
     assert found.kubelet is not None and found.kubelet.manifests is not None
     folder = found.kubelet.manifests
-    strays = [name for name in names if not name.endswith(MEANT) or found.kubelet.seen.data(posixpath.join(folder, name)) is None]
-    return _held([f"{folder} holds what is no manifest: {', '.join(strays)}"] if strays else [], f"{len(names)} manifests in {folder}")
+    strays = [name for name in names if not name.endswith(EXTENSIONS) or found.kubelet.seen.data(posixpath.join(folder, name)) is None]
+    return _verdict(
+        [f"{folder} has files that are not manifests: {', '.join(strays)}"] if strays else [], f"{len(names)} manifests in {folder}"
+    )
 
 
 def _pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
@@ -275,7 +277,7 @@ def _pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
     for name in names:
         path = posixpath.join(folder, name)
         data = found.kubelet.seen.data(path)
-        if data is None or not name.endswith(MEANT):
+        if data is None or not name.endswith(EXTENSIONS):
             continue
         try:
             pod = manifest.read(data)
@@ -284,93 +286,90 @@ def _pods(found: Evidence, _: NodeDesired) -> CheckVerdict:
             continue
         files.setdefault(f"{pod.namespace}/{pod.name}", []).append(name)
     problems += [
-        f"{', '.join(there)} in {folder} all make the pod {pod}; the kubelet takes one of them"
-        for pod, there in files.items()
-        if len(there) > 1
+        f"{', '.join(same)} in {folder} all define the pod {pod}; the kubelet uses one of them"
+        for pod, same in files.items()
+        if len(same) > 1
     ]
-    return _held(problems, f"each manifest makes a pod of its own: {len(files)}")
+    return _verdict(problems, f"each manifest defines a different pod: {len(files)}")
 
 
-def _control_plane(found: Evidence, wishes: NodeDesired) -> CheckVerdict:
+def _control_plane(found: Evidence, desired: NodeDesired) -> CheckVerdict:
     if found.control_plane_refused:
-        # Most often because of the very files that another check names. Other files beside the manifests are no matter here.
-        if _pods(found, wishes).outcome == "fail":
-            return CheckVerdict("skip", "judged once manifests-pods passes", waits=True)
+        # The usual cause is the files that manifests-pods reports. Files that are not manifests do not matter here.
+        if _pods(found, desired).outcome == "fail":
+            return CheckVerdict("skip", "manifests-pods must pass first", waits=True)
         return CheckVerdict("fail", found.control_plane_refused)
     if not found.components:
-        return _skip("no component of the control plane has a manifest here")
+        return _skip("no control-plane component has a manifest on this node")
     return CheckVerdict("pass", f"{', '.join(found.components)}, each from its manifest")
 
 
 def _settled(found: Evidence, _: NodeDesired) -> CheckVerdict:
     assert found.seen is not None
-    return _held(in_flight(found.seen.changes, found.seen.boot_id, found.seen.uptime), "no change is in flight, none wants a hand")
+    return _verdict(in_flight(found.seen.changes, found.seen.boot_id, found.seen.uptime), "no change is in flight or needs manual repair")
 
 
-_UNDERSTOOD = ("kubelet-running", "kubelet-stable", "kubelet-files")
-_WELL = (*_UNDERSTOOD, "kubelet-healthy")
-_FOUND = (*_UNDERSTOOD, "control-plane-runs")
+_READABLE = ("kubelet-running", "kubelet-stable", "kubelet-files")
+_HEALTHY = (*_READABLE, "kubelet-healthy")
+_FOUND = (*_READABLE, "control-plane-runs")
 _SERVED = {name: () if name == "kube-apiserver" else ("kube-apiserver-healthy",) for name in COMPONENTS}
 
 CHECKS: tuple[Check, ...] = (
-    Check("kubelet-running", "a kubelet runs as a service of systemd", _running),
-    Check("kubelet-stable", "it is the same process for half a minute", _stable),
+    Check("kubelet-running", "a kubelet runs as a systemd service", _running),
+    Check("kubelet-stable", "it stays the same process for half a minute", _stable),
     Check("kubelet-enabled", "its service starts at boot", _enabled),
     Check("kubelet-unit", "systemd has read the unit as it is on disk", _loaded, ("kubelet-running",)),
     Check("kubelet-files", "its unit and its configuration can be read, and it would start again", _readable, ("kubelet-running",)),
-    Check("kubelet-healthy", "its /healthz answers 200 on the node", partial(_healthy, KUBELET), _UNDERSTOOD),
-    Check("kubelet-binary", "the program that runs is the one on disk", _binary, _UNDERSTOOD),
-    Check("kubelet-arguments", "it runs with the arguments that its unit gives", _arguments, (*_UNDERSTOOD, "kubelet-unit")),
+    Check("kubelet-healthy", "its /healthz answers 200 on the node", partial(_healthy, KUBELET), _READABLE),
+    Check("kubelet-binary", "the running binary is the one on disk", _binary, _READABLE),
+    Check("kubelet-arguments", "it runs with the arguments of its unit", _arguments, (*_READABLE, "kubelet-unit")),
     Check(
         "kubelet-configuration",
-        "it runs with what its files say (/configz)",
+        "it runs with the values of its files (/configz)",
         _configuration,
-        (*_WELL, "kubelet-unit", "kubelet-arguments"),
+        (*_HEALTHY, "kubelet-unit", "kubelet-arguments"),
     ),
-    Check("kubelet-gates", "it runs with the gates that the inventory wants", partial(_gates, KUBELET), (*_WELL, "kubelet-configuration")),
-    Check("kubelet-settings", "it runs with the fields that the inventory wants", _settings, (*_WELL, "kubelet-configuration")),
-    Check("eviction-thresholds", "it uses the thresholds that the inventory wants", _thresholds, (*_WELL, "kubelet-configuration")),
-    Check("node-ready", "the API has the node as Ready", _ready, _WELL),
-    Check("manifests-clean", "the manifests directory holds manifests and nothing else", _clean, _UNDERSTOOD),
-    Check("manifests-pods", "each manifest can be read and makes a pod of its own", _pods, _UNDERSTOOD),
     Check(
-        "control-plane-runs",
-        "each component of the control plane runs from its manifest",
-        _control_plane,
-        _UNDERSTOOD,
+        "kubelet-gates", "it runs with the gates that the inventory wants", partial(_gates, KUBELET), (*_HEALTHY, "kubelet-configuration")
     ),
+    Check("kubelet-settings", "it runs with the fields that the inventory wants", _settings, (*_HEALTHY, "kubelet-configuration")),
+    Check("eviction-thresholds", "it uses the thresholds that the inventory wants", _thresholds, (*_HEALTHY, "kubelet-configuration")),
+    Check("node-ready", "the API reports the node as Ready", _ready, _HEALTHY),
+    Check("manifests-clean", "the manifests directory has only manifests", _clean, _READABLE),
+    Check("manifests-pods", "each manifest can be read and defines a different pod", _pods, _READABLE),
+    Check("control-plane-runs", "each control-plane component runs from its manifest", _control_plane, _READABLE),
     *(
-        # Without their API server the others lose their leader's lease, and end.
-        Check(f"{name}-healthy", f"{name} is well, asked on the node itself", partial(_healthy, name), (*_FOUND, *_SERVED[name]))
+        # Without the API server, the other components lose their leader's lease and end.
+        Check(f"{name}-healthy", f"{name} is healthy, asked on the node itself", partial(_healthy, name), (*_FOUND, *_SERVED[name]))
         for name in COMPONENTS
     ),
     *(
         Check(f"{name}-gates", f"{name} runs with the gates that the inventory wants", partial(_gates, name), (*_FOUND, f"{name}-healthy"))
         for name in COMPONENTS
     ),
-    Check("changes-settled", "no change of daytwo is in flight or wants a hand", _settled),
+    Check("changes-settled", "no daytwo change is in flight or needs manual repair", _settled),
 )
 CLUSTER_CHECKS = {
-    "priority-classes": "the PriorityClasses are as the inventory declares them",
-    "workload-classes": "the workloads have the class that the inventory gives them",
+    "priority-classes": "the PriorityClasses match the inventory",
+    "workload-classes": "the workloads have the class that the inventory sets",
 }
 
 
-def node(found: Evidence, wishes: NodeDesired) -> list[Result]:
-    """All checks of one node, in the order of the table. A node that could not be looked at has one result."""
+def node(found: Evidence, desired: NodeDesired) -> list[Result]:
+    """All checks of one node, in the order of the table. A node that could not be read has one result."""
     if found.why_not:
         return [Result(found.host, "looked-at", "unknown", found.why_not)]
     outcomes: dict[str, CheckOutcome] = {}
     blocked: set[str] = set()
     results = []
     for check in CHECKS:
-        # What another check has not shown to hold leaves this one without ground; a check that does not apply is no obstacle.
+        # A check is skipped if one that it needs has not passed. One that does not apply blocks only if it is a check of the kubelet.
         missing = [
             name
             for name in check.needs
-            if outcomes[name] in ("fail", "unknown") or name in blocked or (outcomes[name] == "skip" and name in _WELL)
+            if outcomes[name] in ("fail", "unknown") or name in blocked or (outcomes[name] == "skip" and name in _HEALTHY)
         ]
-        verdict = CheckVerdict("skip", f"judged once {missing[0]} passes", waits=True) if missing else check.judge(found, wishes)
+        verdict = CheckVerdict("skip", f"{missing[0]} must pass first", waits=True) if missing else check.judge(found, desired)
         if verdict.waits:
             blocked.add(check.name)
         outcomes[check.name] = verdict.outcome
@@ -379,7 +378,7 @@ def node(found: Evidence, wishes: NodeDesired) -> list[Result]:
 
 
 def cluster(desired: priority_classes.DesiredClasses | None, live: priority_classes.LiveClasses | str) -> list[Result]:
-    """The checks of the cluster's objects; `live` is a text where they could not be read."""
+    """The checks of the cluster's objects; `live` is a text if they could not be read."""
     results = []
     for name in CLUSTER_CHECKS:
         classes = name == "priority-classes"
@@ -393,12 +392,12 @@ def cluster(desired: priority_classes.DesiredClasses | None, live: priority_clas
                 priority_classes.unmet_class(item, live.classes.get(item.name)) if classes else priority_classes.unmet_workload(item, live)
                 for item in wanted
             ]
-            verdict = _held(map(str, filter(None, unmet)), ", ".join(item.name if classes else item.key for item in wanted))
+            verdict = _verdict(map(str, filter(None, unmet)), ", ".join(item.name if classes else item.key for item in wanted))
         results.append(Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip"))
     return results
 
 
 def summary(results: Iterable[Result]) -> str:
-    """`checks: 40 pass, 1 fail, 5 skip, 0 unknown`."""
+    """`checks: 40 pass, 1 fail, 0 unknown, 5 skip`."""
     counts: Mapping[str, int] = Counter(result.outcome for result in results)
     return "checks: " + ", ".join(f"{counts.get(outcome, 0)} {outcome}" for outcome in ("pass", "fail", "unknown", "skip"))

@@ -1,4 +1,4 @@
-"""The results as JUnit XML, as CI systems read it (https://github.com/testmoapp/junitxml). Pure."""
+"""The results as JUnit XML for CI systems (https://github.com/testmoapp/junitxml). Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 from roles.checks.judge import Result
 from roles.engine.harmless import harmless
 
-# What ends a check otherwise than by passing -> the element that says so.
+# Outcome other than pass -> its element.
 _ELEMENTS = {"fail": "failure", "unknown": "error", "skip": "skipped"}
 
 
 def xml(results: Sequence[Result]) -> str:
-    """One test case for each result, its class the node and its name the check; a check that could not be made is an error."""
+    """One test case for each result: its class is the node, its name the check. An unknown outcome is an error."""
     counts = Counter(result.outcome for result in results)
     numbers = {"tests": len(results), "failures": counts["fail"], "errors": counts["unknown"], "skipped": counts["skip"]}
     suite = ElementTree.Element("testsuite", {"name": "daytwo checks", **{key: str(number) for key, number in numbers.items()}})
@@ -31,5 +31,5 @@ def xml(results: Sequence[Result]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Control characters and surrogates, which no XML 1.0 can hold, are shown escaped; and what would deceive a reader."""
+    """Escapes control characters and surrogates, which XML 1.0 forbids, and characters that would deceive a reader."""
     return harmless(text).replace("\t", "\\t")

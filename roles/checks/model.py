@@ -1,4 +1,4 @@
-"""What the checks are asked: the wishes of the inventory that they hold the nodes to, and where the report goes."""
+"""The options of the checks, and the desired state that they compare the nodes with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _junit(value: Any) -> Any:
 
 
 class CheckOptions(BaseModel):
-    """The data keys of deploys/checks.py that are its own; it reads what the others want, too."""
+    """The data keys of deploys/checks.py only; it also reads the data keys of the other deploys."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,14 +27,14 @@ class CheckOptions(BaseModel):
         Path | None,
         BeforeValidator(_junit),
         WithJsonSchema({"type": "string"}),
-        Field(description="a path on the operator's machine, where the results are written as JUnit XML", examples=["checks.xml"]),
+        Field(description="a path on the operator's machine for the results as JUnit XML", examples=["checks.xml"]),
     ] = None
 
 
 @dataclass(frozen=True)
 class NodeDesired:
-    """What the inventory wants of one node: gates, fields and thresholds of the kubelet; and `more_gates` by component (None: absent),
-    which are asked for beside the inventory."""
+    """The desired state of one node: gates, fields and thresholds of the kubelet. `more_gates`: gates by component (None: absent) in
+    addition to those of the inventory."""
 
     gates: feature_gates.DesiredGates | None = None
     more_gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
@@ -42,8 +42,8 @@ class NodeDesired:
     eviction: eviction.DesiredThresholds | None = None
 
 
-def wishes(host: str, data: Callable[[str], Any]) -> NodeDesired:
-    """From one host's inventory data, as the deploys read it. Raises Refusal."""
+def read_desired(host: str, data: Callable[[str], Any]) -> NodeDesired:
+    """The desired state from one host's data, as the deploys read it. Raises Refusal."""
     return NodeDesired(
         feature_gates.read_gates(host, data), fields=kubelet_config.read_fields(host, data), eviction=eviction.read_thresholds(host, data)
     )

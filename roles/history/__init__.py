@@ -1,4 +1,4 @@
-"""What was done: runs and changes on all nodes, undoing a run, and leaving a node without a trace of daytwo."""
+"""The history: runs and changes on all nodes, undoing a run, and removing daytwo from the nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ UNINSTALL_SECONDS = 120
 
 @deploying("Changes", no_data)
 def changes(fleet: Fleet, _: None) -> None:
-    """List the runs and changes that the nodes know of, the newest last. Raises DeployError where a node could not be asked."""
+    """List the runs and changes that the nodes have recorded, the newest last. Raises DeployError if a node could not be read."""
     history, failures = _ask(fleet, fleet.targets)
     listed = [change for recorded in history.values() for change in recorded]
     order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
@@ -62,21 +62,21 @@ def changes(fleet: Fleet, _: None) -> None:
         latest = ()
         show(f"\n{_not_known(error)}")
     if latest:
-        show(f"\ndeploys/rollback.py would undo {' and '.join(latest)}, unless another run is named by --data run=NAME")
+        show(f"\ndeploys/rollback.py would undo {' and '.join(latest)}; name another run with --data run=NAME")
     failures += [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     if failures:
-        raise bridge.refuse("not all nodes could be asked:", failures)
+        raise bridge.refuse("not all nodes could be read:", failures)
 
 
 def _unusable(changes: Sequence[Recorded]) -> list[str]:
-    """Why records cannot be acted on."""
+    """The records that cannot be used, and why."""
     return [f"{change.host}: the record of {change.id}: {why}" for change in changes if (why := change.why_unusable)]
 
 
 def _cut(changes: Sequence[Recorded]) -> list[str]:
-    """Records with lines that a power cut or a full disk left half, whose plan can be read."""
+    """The records with lines that a power cut or a full disk left incomplete, and whose plan can be read."""
     return [
-        f"{change.host}: the record of {change.id}: line {', '.join(map(str, change.damaged))} is cut; the others were read"
+        f"{change.host}: the record of {change.id}: line {', '.join(map(str, change.damaged))} is incomplete; the others were read"
         for change in changes
         if change.damaged and change.why_unusable is None
     ]
@@ -84,8 +84,8 @@ def _cut(changes: Sequence[Recorded]) -> list[str]:
 
 def _not_known(error: Unordered) -> str:
     return (
-        f"which of these runs is the newest is not known, as no node has seen two of them: {', '.join(error.runs)}; "
-        "deploys/rollback.py undoes the one that is named by --data run=NAME"
+        f"it is not known which of these runs is the newest, since no node has seen two of them: {', '.join(error.runs)}; "
+        "name the run to undo: deploys/rollback.py --data run=NAME"
     )
 
 
@@ -139,12 +139,12 @@ def _to_undo(fleet: Fleet) -> Undoing:
         except Unordered as error:
             raise bridge.refuse(_not_known(error)) from None
         if not runs:
-            raise bridge.refuse("there is nothing to undo: no node has a confirmed change that was not undone already")
+            raise bridge.refuse("there is nothing to undo: no node has a confirmed change that is not undone")
         history, failures = _ask(fleet, fleet.targets, runs)
         bridge.stop(failures)
     chosen = changes_to_undo(history, runs)
     if not chosen:
-        raise bridge.refuse(f"run {wanted.run} confirmed nothing on these nodes; deploys/changes.py lists what there is")
+        raise bridge.refuse(f"run {wanted.run} has no confirmed change on these nodes; deploys/changes.py lists the runs")
     bridge.stop(_unusable(chosen))
     by_host: dict[str, list[Recorded]] = {}
     for change in chosen:
@@ -166,47 +166,46 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
 
 @deploying("Roll back", _run_to_undo, all_reachable=True)
 def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
-    """Undo a run (--data run=NAME, else the newest): what kubeadm keeps of it first, then the last change first, at the pace of a run, by
-    the same transactions.
+    """Undo a run (--data run=NAME, default: the newest): first its values in kubeadm's ConfigMaps, then its changes, the last one first, at
+    the pace of a run and by the same transactions.
 
-    Data keys: those of roles/history/model.py, and those of roles/engine/rollout/options.py. Raises DeployError, before anything is
-    written, where a file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or where pods would be evicted without
-    consent.
+    Data keys: those of roles/history/model.py, and those of roles/engine/rollout/options.py. Raises DeployError, before any write, if a
+    file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or if pods would be evicted without consent.
     """
     if isinstance(undoing, ObjectRun):
-        return Turns.of(undoing, fleet, "roll back", "undo, read back, or put back")
-    return change_nodes("roll back", fleet, undoing, "undo, prove, or put back")
+        return Turns.of(undoing, fleet, "roll back", "undo, read back, or revert")
+    return change_nodes("roll back", fleet, undoing, "undo, prove, or revert")
 
 
 @dataclass(frozen=True)
 class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
-    """Undoing runs by the engine for changes of nodes. `chosen`: the changes of these runs, last one first."""
+    """Undoes runs with the engine for changes of nodes. `chosen`: the changes of these runs, the last one first."""
 
     runs: tuple[str, ...]
     chosen: tuple[Recorded, ...]
-    asked: model.RollbackOptions
+    options: model.RollbackOptions
     columns = ("node", "component", "undone")
     writes_first = True
 
-    def plan(self, basis: Basis, node: SurveyedNode, wish: list[Recorded]) -> NodePlan[Undo]:
-        return _plan(basis.run_id, node, wish, self.asked.force)
+    def plan(self, basis: Basis, node: SurveyedNode, desired: list[Recorded]) -> NodePlan[Undo]:
+        return _plan(basis.run_id, node, desired, self.options.force)
 
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
-        """With what comes with it, and what it would do to the node's pods: that the API tells."""
+        """The plan with what a restart applies in addition, and with the prediction of evictions, which needs the API."""
         try:
-            plan = _beside(basis.found.cluster, plan)
-            return _look_ahead(basis.found.cluster, plan, self.asked.allow_evictions, basis.options.allow_unproven)
+            plan = _with_pending(basis.found.cluster, plan)
+            return _predicted(basis.found.cluster, plan, self.options.allow_evictions, basis.options.allow_unproven)
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
-        """The other way round: what the run did last comes first."""
+        """The reverse order: the run's last change first."""
         by_change = {planned.undoes: planned for plan in plans for planned in plan.changing}
         changing: list[ComponentPlan] = [by_change[change.id] for change in self.chosen if change.id in by_change]
         return changing, bool(changing) and changing[0].component != KUBELET
 
     def writes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> kubeadm_config.ClusterWrites:
-        """What these runs wrote to kubeadm's ConfigMaps; with a part of the nodes it stays, as it was written for all."""
+        """The undo of what these runs wrote to kubeadm's ConfigMaps; not with a part of the nodes, since the ConfigMaps are for all."""
         fleet, chosen = basis.fleet, [*self.chosen]
         if fleet.lock_host not in fleet.targets and (fleet.lock_host.connected or fleet.lock_host.connect()):
             history, failures = _ask(fleet, [fleet.lock_host])
@@ -220,35 +219,35 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
             return kubeadm_config.ClusterWrites()
         if fleet.others:
             left = ", ".join(remote.name for remote in fleet.others)
-            note = f"{names}: left as it is, since --limit leaves out {left}; run it without, and what kubeadm keeps is undone too"
+            note = f"{names}: not undone, since --limit excludes {left}; without --limit, kubeadm's ConfigMaps are undone too"
         elif not basis.options.persist:
-            note = f"persist=false: {names}: left as it is; the next `kubeadm upgrade` of a node brings back what is undone here"
+            note = f"persist=false: {names}: not undone; the next `kubeadm upgrade` of a node restores what this run undoes"
         else:
-            return kubeadm_config.undo(basis.found, fleet, records, self.asked.force)
+            return kubeadm_config.undo(basis.found, fleet, records, self.options.force)
         return kubeadm_config.ClusterWrites(notes=[note])
 
     def notes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> list[str]:
-        """What is as before already."""
+        """The components that are already as before."""
         done = {planned.undoes for plan in plans for planned in plan.planned if planned.change is None}
         names = " and ".join(self.runs)
-        return [f"{change.host}: {change.component} is as it was before {names} already" for change in self.chosen if change.id in done]
+        return [f"{change.host}: {change.component} is already as it was before {names}" for change in self.chosen if change.id in done]
 
     def rows(self, basis: Basis, plans: Sequence[NodePlan[Undo]], steps: Steps) -> list[list[str]]:
-        """One for each change."""
+        """One row for each change."""
         return [[host, component, step.undoes, *ended(step, "")] for (host, component), step in steps.items()]
 
 
 def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bool) -> NodePlan[Undo]:
-    """What undoing its changes comes to on one node."""
+    """The plan to undo the changes of one node."""
     reasons: list[Refusal] = []
     undos: list[Undo] = []
     for change in chosen:
         try:
-            # Where another file makes the same pod by now, to put this one back may come to nothing. (One that does not run is
-            # perhaps what the undoing is for.)
+            # If another file now defines the same pod, restoring this one can be without effect. (A component that does not run is not
+            # checked: it can be the reason for the undo.)
             unclear = control_plane.look(node.kubelet).refusals.get(change.component) if change.component in node.components else None
             if unclear is not None and not force:
-                raise Refusal(unclear.host, unclear.message, f"{unclear.way_out}, or go on all the same by --data force=true")
+                raise Refusal(unclear.host, unclear.message, f"{unclear.way_out}, or continue anyway with --data force=true")
             undos.append(plan_undo(run_id, change, node.seen, force))
         except Refusal as refusal:
             reasons.append(refusal)
@@ -256,18 +255,18 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
     return NodePlan(node.seen.host, node.kubelet, node.components, tuple(undos), warnings, refusals=tuple(reasons))
 
 
-def _beside(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
-    """With what a restart of the kubelet brings besides, as with every other deploy. Raises Refusal."""
+def _with_pending(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
+    """The plan with the other pending edits that a restart of the kubelet applies, as in every other deploy. Raises Refusal."""
     undo = next((one for one in plan.changing if one.component == KUBELET), None)
     if undo is None:
         return plan
     named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
-    told = [*kubelet_plan.warnings(plan.kubelet), *brings(cluster, plan, eviction_impact, named)]
-    return replace(plan, warnings=(*plan.warnings, *told))
+    warnings = [*kubelet_plan.warnings(plan.kubelet), *brings(cluster, plan, eviction_impact, named)]
+    return replace(plan, warnings=(*plan.warnings, *warnings))
 
 
-def _look_ahead(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool) -> NodePlan[Undo]:
-    """With what the settings of before would do to the node as it is now: thresholds that were lowered may be raised again."""
+def _predicted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool) -> NodePlan[Undo]:
+    """The plan with what the old settings would do to the node now: the undo can raise thresholds."""
     undo = next((one for one in plan.changing if one.settings), None)
     if undo is None:
         return plan
@@ -276,12 +275,12 @@ def _look_ahead(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, a
     except (ApiError, NoApi) as error:
         if allow_unproven:
             return plan
-        why = f"{unreadable(plan.host, plan.kubelet.node_name, error)} (--data allow_unproven=true goes on without having looked)"
+        why = f"{unreadable(plan.host, plan.kubelet.node_name, error)} (--data allow_unproven=true continues without the prediction)"
         return replace(plan, refusals=(why,))
     if outlook.evicts and not allow_evictions:
         why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
-        raise Refusal(plan.host, why, "allow it by --data allow_evictions=true, or make room first")
-    # Without consent nobody may go, whatever the look says.
+        raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
+    # Without consent no pod may be evicted, whatever the prediction says.
     may_go = outlook.may_go if allow_evictions else frozenset()
     planned = tuple(replace(one, may_go=may_go) if one is undo else one for one in plan.planned)
     return replace(plan, planned=planned, outlook=outlook.text())
@@ -292,10 +291,10 @@ def _look_ahead(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, a
 
 @deploying("Uninstall", no_data, all_reachable=True)
 def uninstall(fleet: Fleet, _: None) -> Turns:
-    """Take daytwo off the nodes: its records, its unit at boot. What it configured stays. A node in mid-change is refused."""
+    """Remove daytwo from the nodes: its records, its unit at boot. What it configured stays. Refuses a node with a change in flight."""
     history, failures = _ask(fleet, fleet.targets)
     bridge.stop(failures)
-    show(f"\nRecords of {sum(map(len, history.values()))} changes go, and with them the way back to what was before them.")
+    show(f"\nThis removes the records of {sum(map(len, history.values()))} changes; they cannot be rolled back then.")
     remotes = bridge.hosts_by_name(fleet.targets)
     return Turns(remotes, lambda name: _uninstall(remotes[name]), "uninstall", "remove every trace of daytwo")
 
@@ -303,9 +302,9 @@ def uninstall(fleet: Fleet, _: None) -> Turns:
 def _uninstall(remote: Remote) -> bool:
     script = uninstall_script(round(patient(IO_SECONDS)))
     answer = remote.run(script, timeout=patient(UNINSTALL_SECONDS))
-    said = answer.stdout[-1] if answer.stdout else " ".join(answer.stderr[-3:])
-    show(f"{remote.name}: {said}")
-    return answer.code == 0 and not said.startswith("busy")
+    outcome = answer.stdout[-1] if answer.stdout else " ".join(answer.stderr[-3:])
+    show(f"{remote.name}: {outcome}")
+    return answer.code == 0 and not outcome.startswith("busy")
 
 
 __all__ = ["changes", "rollback", "uninstall"]

@@ -1,4 +1,4 @@
-"""What the nodes have recorded of the changes made on them. Pure: reads the answer of templates/history.sh.j2."""
+"""The nodes' records of their changes. Pure: reads the answer of templates/history.sh.j2."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ QUESTION_SECONDS = 60
 
 
 class HistoryError(Exception):
-    """A node's answer that is not whole. Names the host."""
+    """A node's answer is incomplete or invalid. Names the host."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One change as its node recorded it. `plan` is the record made beforehand, `end` how it ended (None: the node alone knows),
-    `originals` the bytes of its files before by their number, where they were asked for. `number` is the node's own, which counts its
-    changes as they come; None where it gave none. `damaged` are lines of the record that cannot be read (from 1); `events` all others."""
+    """One change as its node recorded it. `plan`: the record from before the change; `end`: its outcome (None: only the node knows it);
+    `originals`: by number, the old bytes of its files, if requested; `number`: the position in the node's own count of changes, None if
+    it has none; `damaged`: lines of the record that cannot be read (from 1); `events`: all other lines."""
 
     host: str
     id: str
@@ -39,22 +39,22 @@ class Recorded:
 
     @property
     def why_unusable(self) -> str | None:
-        """Why it cannot be acted on; None where it can."""
+        """Why the record cannot be used; None if it can."""
         if int(self.plan.get("format") or 0) > FORMAT:
             return (
-                f"a newer daytwo wrote it (format {self.plan['format']}; this one reads {FORMAT} and older); use that one, or a later one"
+                f"a newer daytwo wrote it (format {self.plan['format']}; this one reads {FORMAT} and older); use that daytwo or a later one"
             )
-        by_hand = f"what was before lies on {self.host} in {HOME}/changes/{self.id}/before, undo it by hand"
+        by_hand = f"the old files are on {self.host} in {HOME}/changes/{self.id}/before; restore them by hand"
         if self.plan.get("event") != "plan":
-            lines = f" (line {', '.join(map(str, self.damaged))} is cut)" if self.damaged else ""
+            lines = f" (line {', '.join(map(str, self.damaged))} is incomplete)" if self.damaged else ""
             return f"its plan cannot be read{lines}; {by_hand}"
         if not self.of_cluster and not _are_files(self.plan.get("files")):
-            return f"its plan lacks something; {by_hand}"
+            return f"its plan is incomplete; {by_hand}"
         return None
 
     @property
     def run_number(self) -> tuple[str, int] | None:
-        """The number of its run, and the count that gave it; None where it has none (format 0)."""
+        """The count that numbered its run, and the number; None if it has none (format 0)."""
         found = self.plan.get("number")
         if not isinstance(found, dict) or not isinstance(found.get("number"), int):
             return None
@@ -74,7 +74,7 @@ class Recorded:
 
     @property
     def of_cluster(self) -> bool:
-        """True for a change of the cluster itself; its host is no more than who keeps the record."""
+        """True for a change of the cluster itself; its host only keeps the record."""
         return self.plan.get("kind") in (CLUSTER_KIND, OBJECTS_KIND)
 
     @property
@@ -92,7 +92,7 @@ def _are_files(found: Any) -> bool:
 
 
 def question(runs: Sequence[str] = ()) -> str:
-    """The script to ask a node with; with `runs`, the originals of their changes too."""
+    """The script that reads a node's records; with `runs`, the originals of their changes too."""
     return templates().get_template("history.sh.j2").render(home=HOME, runs=runs)
 
 
@@ -101,8 +101,8 @@ def parse(host: str, lines: Iterable[str]) -> list[Recorded]:
     try:
         return _parse(host, lines)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, binascii.Error) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise HistoryError(f"{host}: the record of its changes cannot be read ({said}); look there, in {HOME}/changes") from error
+        why = f"{type(error).__name__}: {error}"
+        raise HistoryError(f"{host}: the record of its changes cannot be read ({why}); check {HOME}/changes on the node") from error
 
 
 def _parse(host: str, lines: Iterable[str]) -> list[Recorded]:
@@ -118,22 +118,22 @@ def _parse(host: str, lines: Iterable[str]) -> list[Recorded]:
             case "end":
                 whole = True
     if not whole:
-        raise HistoryError(f"{host}: the record of its changes could not be read to the end; try again")
+        raise HistoryError(f"{host}: the record of its changes was read only in part; try again")
     return sorted(found.values(), key=lambda change: (change.number or 0, change.run, change.order, change.id))
 
 
 def _bytes(text: str) -> bytes:
-    # One "=" more than base64 has, so that an empty file is still a field.
+    # The field has one "=" more than base64, so that the field of an empty file is not empty.
     return base64.b64decode(text.removesuffix("="))
 
 
 def _change(host: str, change_id: str, state: str, reason: str, record: str, number: str = "-") -> Recorded:
     values = dict(line.partition("=")[::2] for line in _bytes(state).decode("utf-8", "replace").splitlines())
     record_lines = parse_events(_bytes(record))
-    # A line that a full disk or a power cut left half hides no other.
+    # A line that a full disk or a power cut left incomplete does not hide the others.
     events = record_lines.events
     plan: dict[str, Any] = next((event for event in events if event.get("event") == "plan"), {})
-    # What is counted and compared is a number from the start, and not only where it is used.
+    # Convert numbers here, so that an invalid one is an error of the record.
     for name in ("format", "order"):
         if name in plan:
             plan[name] = int(plan[name])

@@ -1,4 +1,4 @@
-"""What an operator asks of the history: which run is to be undone, and with which consent."""
+"""The options of a roll-back: which run to undo, and the consents."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _run(value: object) -> str:
 
 
 class RollbackOptions(BaseModel):
-    """The data keys of deploys/rollback.py. `run`: None for the newest one; `force`: also where a file or a field was changed since;
-    `allow_evictions`: also where pods would have to go for it; of a run on API objects `allow_restarts`, and `kubeconfig` for the API."""
+    """The data keys of deploys/rollback.py. `run`: None for the newest; `force`: undo also what was changed since; `allow_evictions`:
+    undo also if that evicts pods; for runs on API objects `allow_restarts`, and `kubeconfig` for the API."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,19 +30,15 @@ class RollbackOptions(BaseModel):
         str | None,
         BeforeValidator(_run),
         WithJsonSchema({"type": "string", "pattern": _RUN}),
-        Field(description="the run that is undone; without it the newest one", examples=["r20260131-235900-1a2b"]),
+        Field(description="the run to undo; default: the newest one", examples=["r20260131-235900-1a2b"]),
     ] = None
     force: Annotated[
-        Boolean, Field(description="consent: also where a file or a field of an object was changed since", examples=[True])
+        Boolean, Field(description="consent: undo also a file or a field of an object that was changed since", examples=[True])
     ] = False
-    allow_evictions: Annotated[
-        Boolean, Field(description="consent: also where pods would have to go for the settings of before", examples=[True])
-    ] = False
+    allow_evictions: Annotated[Boolean, Field(description="consent: undo also if the old settings evict pods", examples=[True])] = False
     allow_restarts: Annotated[
         Boolean,
-        Field(
-            description="consent: also containers that are restarted when a resize is undone, as their resizePolicy has it", examples=[True]
-        ),
+        Field(description="consent: undo a resize also if it restarts containers, by their resizePolicy", examples=[True]),
     ] = False
     kubeconfig: Annotated[
         str | None,
@@ -55,7 +51,7 @@ class RollbackOptions(BaseModel):
 
 
 def read_rollback(remote: Remote) -> RollbackOptions:
-    """Raises DeployError. The keys are those of a run: any host of it has them."""
+    """The options, the same on every host of the run. Raises DeployError."""
     values = {key: remote.data(key) for key in RollbackOptions.model_fields}
     try:
         return RollbackOptions(**{key: value for key, value in values.items() if value is not None})

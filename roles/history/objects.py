@@ -1,7 +1,7 @@
-"""Undoing a run on API objects, by its name or as the newest: each object's fields as they were before it.
+"""Undoes a run on API objects, by its name or as the newest: restores the old fields of each object.
 
-The capability that made the run knows the way back; its record lies with the cluster's lock, or, of a run that no node knows of any more,
-on the machine that it was started on.
+The capability of the run knows how to undo it. The record is on the host of the cluster's lock; if no node has it any longer, it is on the
+machine that started the run.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Ask = Callable[[Fleet, list[Remote]], tuple[dict[str, list[Recorded]], list[str]
 
 
 def to_undo(fleet: Fleet, ask: Ask) -> ObjectRun | None:
-    """The run that undoes what is asked for, shown; None where that is a run on nodes, or not known. `ask` reads what nodes have recorded.
+    """The run that undoes the requested one; None if that is a run on nodes, or unknown. `ask` reads the nodes' records.
 
-    Raises DeployError where a record cannot be acted on, or where somebody else has changed the same since.
+    Raises DeployError if a record cannot be used, or if someone else has changed an object since.
     """
     wanted = model.read_rollback(fleet.targets[0])
     keeper = fleet.lock_host
     if wanted.run is None:
         history, failures = ask(fleet, fleet.targets)
         try:
-            # Objects are undone run by run.
+            # Runs on objects are undone one by one.
             run = None if failures else next(iter(plan.newest(history)), None)
         except Unordered:
             run = None
@@ -56,8 +56,7 @@ def _of_node(found: Recorded) -> ObjectsRecord | None:
 
 
 def _own(run: str) -> ObjectsRecord | None:
-    """From the operator's own record, for a run that no node knows of; None where there is none, or one of a run on nodes. Raises
-    DeployError."""
+    """The operator's own record, for a run that no node knows; None if there is none, or if it is of a run on nodes. Raises DeployError."""
     path = RunRecord(RunInfo(run, "", "", "", "", "")).path
     try:
         events = read_events(path).events
@@ -69,20 +68,19 @@ def _own(run: str) -> ObjectsRecord | None:
     if record is None and any(
         event.keys() >= {"event", "object", "before"} or event.keys() >= {"event", "pod", "changes"} for event in events
     ):
-        why = "an older daytwo wrote it, which did not record fields"
-        raise bridge.refusals([f"run={run}: {path}: {why}; it says what each object was before: set that back by hand"])
+        why = "an older daytwo wrote it and did not record fields"
+        raise bridge.refusals([f"run={run}: {path}: {why}; it has the old version of each object: restore that by hand"])
     return record
 
 
 def _undone(fleet: Fleet, record: ObjectsRecord, wanted: RollbackOptions) -> ObjectRun:
     """Raises DeployError."""
     if not record.objects:
-        raise bridge.refuse(f"run {record.run} changed nothing that is there to be undone ({record.capability})")
+        raise bridge.refuse(f"run {record.run} changed nothing that can be undone ({record.capability})")
     way_back = registry.way_back(record.capability)
     if way_back is None:
         raise bridge.refuse(
-            f"run {record.run} is one of {record.capability}, and this daytwo knows no way back of it; "
-            "use the daytwo that made it, or a later one"
+            f"run {record.run} is of {record.capability}, which this daytwo cannot undo; use the daytwo that started it, or a later one"
         )
     consents = Consents(wanted.force, wanted.allow_evictions, wanted.allow_restarts, wanted.kubeconfig)
     run: ObjectRun = way_back(fleet, options.read_options(fleet.targets), record, consents)

@@ -1,4 +1,4 @@
-"""Undoing a run: which changes, in which order, and what each of them comes to. Pure."""
+"""Undoing a run: which changes, in which order, and the plan for each. Pure."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from roles.history.sequence import Sequenced, Unordered
 
 @dataclass(frozen=True, kw_only=True)
 class Undo(ComponentPlan):
-    """What undoes one change; nothing changes where its files are as before already."""
+    """What undoes one change; `change` is None if its files are already as before."""
 
     warnings: tuple[str, ...] = ()
 
 
 def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
-    """The newest run that confirmed something which was not undone since, and the runs right before it that wanted the same of other
-    components: a run that was halted and run again is undone as one. The newest first; runs that undo others do not count. Raises
-    Unordered where it is not known which is the newest."""
+    """The newest run with a confirmed change that is not undone, and the runs right before it with the same data for other components: a
+    run that halted and was run again is undone as one. The newest first; runs that undo others do not count. Raises Unordered if it is
+    not known which is the newest."""
     changes = [change for recorded in history.values() for change in recorded]
     undone = {str(change.plan.get("undoes")) for change in changes if change.state == "confirmed" and change.plan.get("undoes")}
-    standing = [
+    not_undone = [
         change
         for change in changes
         if change.state == "confirmed" and change.run and not change.plan.get("undoes") and change.id not in undone
     ]
     found: list[str] = []
     touched: set[tuple[str, str]] = set()
-    wanted = None
-    order, left = Sequenced(history), {change.run for change in standing}
+    data = None
+    order, left = Sequenced(history), {change.run for change in not_undone}
     while left:
         run = _next(order, left, found)
         if run is None:
             break
         left.discard(run)
-        own = [change for change in standing if change.run == run]
+        own = [change for change in not_undone if change.run == run]
         parts = {(change.host, change.component) for change in own}
-        wanted = wanted or own[0].plan.get("data")
-        if own[0].plan.get("data") != wanted or parts & touched:
+        data = data or own[0].plan.get("data")
+        if own[0].plan.get("data") != data or parts & touched:
             break
         found.append(run)
         touched |= parts
@@ -53,7 +53,7 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
 
 
 def _next(order: Sequenced, left: Collection[str], found: Sequence[str]) -> str | None:
-    """The newest of what is left; None where that is not known and there is one to undo already. Raises Unordered."""
+    """The newest of `left`; None if that is not known and there is already a run to undo. Raises Unordered."""
     try:
         return order.newest(left)
     except Unordered:
@@ -63,8 +63,8 @@ def _next(order: Sequenced, left: Collection[str], found: Sequence[str]) -> str 
 
 
 def changes_to_undo(history: Mapping[str, Sequence[Recorded]], runs: Sequence[str]) -> list[Recorded]:
-    """The confirmed changes of these runs (the newest first), the last one first. One of the cluster itself counts once it was begun:
-    whether it was written before its operator's side was gone, the cluster tells."""
+    """The confirmed changes of these runs (the newest first), the last one first. A change of the cluster itself counts even if it is only
+    staged: the cluster shows whether it was written before the operator's machine was gone."""
     found = [
         change
         for recorded in history.values()
@@ -75,7 +75,7 @@ def changes_to_undo(history: Mapping[str, Sequence[Recorded]], runs: Sequence[st
 
 
 def of_cluster(chosen: Sequence[Recorded]) -> dict[str, list[tuple[str, Sequence[Mapping[str, Any]]]]]:
-    """Those of the cluster itself: by object the changes, in the order given, and the fields that each changed."""
+    """The changes of the cluster itself: by object, in the order of `chosen`, each with the fields that it changed."""
     found: dict[str, list[tuple[str, Sequence[Mapping[str, Any]]]]] = {}
     for change in chosen:
         if change.of_cluster:
@@ -88,7 +88,7 @@ def targets(recorded: Recorded) -> list[str]:
 
 
 def plan_undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Undo:
-    """The change that puts one back. Raises Refusal where a file was changed since (its message has the diff), unless `force`."""
+    """The change that undoes a recorded one. Raises Refusal if a file was changed since (its message has the diff), unless `force`."""
     plan = recorded.plan
     if (why := recorded.why_unusable) is not None:
         raise Refusal(recorded.host, f"the record of {recorded.id}: {why}")
@@ -99,26 +99,27 @@ def plan_undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -
         path = str(file["path"])
         now = seen.file(path)
         if now is None:
-            raise Refusal(recorded.host, f"{path} was not looked at")
+            raise Refusal(recorded.host, f"{path} was not read")
         if (why := now.why_not_replaceable()) is not None:
             raise Refusal(recorded.host, f"{path} {why}")
         original = None if file["before"] == ABSENT else recorded.originals.get(number)
         if original is None and file["before"] != ABSENT:
-            raise Refusal(recorded.host, f"the original of {path} is not in the record of {recorded.id} any more", "put it back by hand")
+            raise Refusal(recorded.host, f"the record of {recorded.id} no longer has the original of {path}", "restore the file by hand")
         if original is not None and hashlib.sha256(original).hexdigest() != file["before"]:
-            raise Refusal(recorded.host, f"the original of {path} in the record of {recorded.id} is not what it was", "put it back by hand")
+            why = f"the original of {path} in the record of {recorded.id} does not match its recorded checksum"
+            raise Refusal(recorded.host, why, "restore the file by hand")
         found = now.sha256 or ABSENT
         if found == file["before"]:
             continue
         edit = FileEdit(path, now.data, original, int(str(file["mode"]), 8))
         if found != file["after"]:
-            message = f"{path} was changed since {recorded.id}; undoing that would come to this:\n{edit.diff()}"
+            message = f"{path} was changed since {recorded.id}; undoing {recorded.id} would result in:\n{edit.diff()}"
             if not force:
                 conflicts.append(message)
-            warnings.append(f"{path} was changed since {recorded.id}, and force puts it back all the same")
+            warnings.append(f"{path} was changed since {recorded.id}; force=true overwrites it")
         edits.append(edit)
     if conflicts:
-        raise Refusal(recorded.host, "\n".join(conflicts), "undo that first, or go on all the same by --data force=true")
+        raise Refusal(recorded.host, "\n".join(conflicts), "undo the later edit first, or overwrite it with --data force=true")
     effective = Effective.of(plan)
     gates = {name: bool(values["before"]) for name, values in effective.gates.items() if values.get("before") is not None}
     settings = {name: values.get("before") for name, values in effective.settings.items()}
@@ -138,7 +139,7 @@ def _change(run_id: str, recorded: Recorded, seen: Observation, edits: tuple[Fil
     plan = recorded.plan
     component = recorded.component
     process = seen.kubelet if component == KUBELET else seen.static_pod_process(component, str(plan["pod"]))
-    # With edits of others in between, what the arguments will be cannot be told from the record.
+    # After edits of others, the record does not say what the arguments will be.
     after = "" if forced else str(plan["arguments"]["before"])
     return Change(
         id=change_id(run_id, recorded.host, component),

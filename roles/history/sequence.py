@@ -1,8 +1,8 @@
-"""Which run came after which: by the numbers that nodes gave, and by no operator's clock. Pure.
+"""The order of runs, by the numbers of the nodes and not by an operator's clock. Pure.
 
-Each node counts its changes as they come, and the node that holds the cluster's lock counts the runs (templates/run_number.sh.j2). Each
-of these counts puts the runs that it saw in order; together they tell of most pairs of runs which is newer. Where none tells, nobody
-knows, and nothing is guessed from names, which begin with the time on the desk of whoever started the run.
+Each node counts its changes, and the node that holds the cluster's lock counts the runs (templates/run_number.sh.j2). Each of these counts
+orders the runs that it has seen; together they order most pairs of runs. A pair that no count orders has no known order: nothing is guessed
+from the names of runs, which begin with the time on the operator's machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from roles.history.facts import Recorded
 
 
 class Unordered(Exception):
-    """Which of several runs is the newest is not known. `runs` are their names, sorted."""
+    """It is not known which of several runs is the newest. `runs`: their names, sorted."""
 
     def __init__(self, runs: Collection[str]) -> None:
         super().__init__(", ".join(sorted(runs)))
@@ -34,16 +34,16 @@ class Sequenced:
                     self._after[earlier].add(later)
 
     def newest(self, runs: Collection[str]) -> str:
-        """The one of `runs` (not none of them) that all the others came before. Raises Unordered."""
+        """The one of `runs` (at least one) that is newer than all others. Raises Unordered."""
         wanted = set(runs)
         last = {run for run in wanted if not (self._later(run) & wanted)}
         if len(last) == 1:
             return last.pop()
-        # Counts that contradict each other leave none.
+        # `last` is empty if the counts contradict each other.
         raise Unordered(last or wanted)
 
     def sort(self, runs: Collection[str]) -> list[str]:
-        """For people to read, the newest last; those of which nothing is known, by their names."""
+        """For display, the newest last; runs without a known order by name."""
         left, found = set(runs), list[str]()
         while left:
             last = [run for run in left if not (self._later(run) & left - {run})] or list(left)
@@ -52,7 +52,7 @@ class Sequenced:
         return found[::-1]
 
     def _later(self, run: str) -> set[str]:
-        """All that came after it, as far as is known."""
+        """All runs that are known to be newer than `run`."""
         found: set[str] = set()
         more = list(self._after.get(run, ()))
         while more:
@@ -64,7 +64,7 @@ class Sequenced:
 
 
 def _counts(changes: Iterable[Recorded]) -> Iterable[dict[str, int]]:
-    """By count: the number of each run that it saw; of several changes of one run that of its last."""
+    """For each count, the number of each run that it has seen; if a run has several changes, the number of the last one."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for change in changes:
         if change.number is not None:

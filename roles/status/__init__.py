@@ -1,4 +1,4 @@
-"""What is there: nodes, versions, processes, the sources of gates and flags, and the gates in effect. Reads, changes nothing."""
+"""The current state: nodes, versions, processes, the sources of gates and flags, and the effective gates. Changes nothing."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class _StatusNode:
 
 @deploying("Status", no_data)
 def status(fleet: Fleet, _: None) -> None:
-    """Show all nodes of the run in tables. Raises DeployError where a node could not be looked at or is not supported."""
+    """Show all nodes of the run in tables. Raises DeployError if a node could not be read or is not supported."""
     observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted))
     nodes: list[_StatusNode] = []
     cluster = Cluster()
     failures = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
-    asides: list[str] = []
+    warnings: list[str] = []
     for remote in fleet.targets:
         seen = observations[remote.name]
         try:
@@ -46,12 +46,12 @@ def status(fleet: Fleet, _: None) -> None:
             cluster.add(remote, seen, node.components)
             missing = [refusal for name, refusal in control.refusals.items() if name not in control.components]
             failures += map(str, missing)
-            told = [warning for warning in control.warnings if not any(refusal.message in warning for refusal in missing)]
-            asides += [f"{remote.name}: {warning}" for warning in told]
+            others = [warning for warning in control.warnings if not any(refusal.message in warning for refusal in missing)]
+            warnings += [f"{remote.name}: {warning}" for warning in others]
         except Refusal as refusal:
             failures.append(str(refusal))
             if not isinstance(seen, Exception):
-                # What is in flight there may be why.
+                # A change in flight can be the cause.
                 failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
     _versions(fleet, nodes, cluster)
     notes = _effective(nodes, cluster)
@@ -60,23 +60,23 @@ def status(fleet: Fleet, _: None) -> None:
     show_lines(table.render(headers, [row for node in nodes for row in _components(node)]))
     show("\nFeature gates that a file or flag sets")
     gates = [row for node in nodes for row in _gates(node)]
-    show_lines(table.render(["node", "component", "gate", "set to", "in effect", "where"], gates) if gates else "none")
+    show_lines(table.render(["node", "component", "gate", "set to", "in effect", "source"], gates) if gates else "none")
     show("\nWhat the next `kubeadm upgrade` would change")
     show_lines(_lasting(nodes, cluster, notes))
     show("\nSources")
     show_lines(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
-    for aside in asides:
-        show(f"\n{aside}")
+    for warning in warnings:
+        show(f"\n{warning}")
     for line in [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
         show(f"\n{line}")
     for note in notes:
         show(f"\nnot known: {note}")
     if failures:
-        raise bridge.refuse("not all nodes could be shown:", failures)
+        raise bridge.refuse("not all nodes could be read:", failures)
 
 
 def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> None:
-    """The same nodes with the versions of their processes."""
+    """Fill in the versions of the processes."""
     remotes = {remote.name: remote for remote in fleet.targets}
     looked = [Looked(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
     known = with_versions(cluster, looked, fleet.each)
@@ -87,24 +87,24 @@ def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> None:
 
 
 def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode]) -> list[str]:
-    """What has a component's name on a host and is none of the node's, or is left alone."""
+    """Sentences about processes that have a component's name and that daytwo ignores or does not change."""
     node = next((node for node in nodes if node.seen.host == host), None)
     if node is not None:
-        told = control_plane.left_alone(node.kubelet, node.components)
+        found = control_plane.left_alone(node.kubelet, node.components)
     else:
-        told = [] if isinstance(seen, Exception) else seen.ignored
-    return [f"{host}: {sentence}" for sentence in told]
+        found = [] if isinstance(seen, Exception) else seen.ignored
+    return [f"{host}: {sentence}" for sentence in found]
 
 
 def _effective(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
-    """Fill in what the running processes say of their gates; what could not be read comes back as notes."""
+    """Fill in the gates that the running processes report. Returns notes on what could not be read."""
     notes: list[str] = []
     for node in nodes:
         for component in ("kubelet", *node.components):
             try:
                 node.effective[component] = cluster.effective(node.seen.host, component, node.kubelet.node_name)
             except (ApiError, NoApi) as error:
-                note = f"gates in effect: {error}" if isinstance(error, NoApi) else f"{node.seen.host} {component}: {error}"
+                note = f"effective gates: {error}" if isinstance(error, NoApi) else f"{node.seen.host} {component}: {error}"
                 if note not in notes:
                     notes.append(note)
     return notes
@@ -135,41 +135,41 @@ def _age(seconds: float) -> str:
 
 def _gates(node: _StatusNode) -> list[list[str]]:
     found = node.kubelet
-    where: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for path in (*([found.config_path] if found.config_path else []), *found.dropin_paths):
         for gate in kubelet_config.gates(node.seen.data(path) or b""):
-            where[gate] = path
+            sources[gate] = path
     for word in found.service.argv:
         for gate in found.flag_gates:
             if f"{gate}=" in word.text:
-                where[gate] = str(word.origin)
-    rows = _of_component(node, "kubelet", found.gates, where)
+                sources[gate] = str(word.origin)
+    rows = _of_component(node, "kubelet", found.gates, sources)
     for name, component in node.components.items():
         gates = sourced(component)
         rows += _of_component(node, name, gates, dict.fromkeys(gates, component.file.path))
     return rows
 
 
-def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], where: Mapping[str, str]) -> list[list[str]]:
+def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], sources: Mapping[str, str]) -> list[list[str]]:
     effective = node.effective.get(component, {})
     effect = {name: str(metric.enabled).lower() for name, metric in effective.items()}
     effect |= {one.gate: f"{effect[one.gate]} (DIFFERS)" for one in unmet_gates(component, gates, effective) if one.gate in effect}
     return [
-        [node.seen.host, component, gate, str(value).lower(), effect.get(gate, "unknown"), where.get(gate, "unknown")]
+        [node.seen.host, component, gate, str(value).lower(), effect.get(gate, "unknown"), sources.get(gate, "unknown")]
         for gate, value in sorted(gates.items())
     ]
 
 
 def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> str:
-    """Where kubeadm's ConfigMaps, the files of the nodes that it made, and the running processes are not the same."""
+    """Differences between kubeadm's ConfigMaps, the files of the nodes that it set up, and the running processes."""
     try:
         lasting = kubeadm_config.read(cluster.api(), wait=API_WAIT_SECONDS)
     except (ApiError, NoApi) as error:
-        notes.append(f"what lasts: {error}")
+        notes.append(f"kubeadm's ConfigMaps: {error}")
         return "not known"
     if not lasting.by_kubeadm:
-        return "nothing: kubeadm did not make this cluster (there is no ConfigMap kube-system/kubeadm-config)"
-    notes += [f"what lasts: {problem}" for problem in lasting.problems.values()]
+        return "nothing: kubeadm did not set up this cluster (there is no ConfigMap kube-system/kubeadm-config)"
+    notes += [f"kubeadm's ConfigMaps: {problem}" for problem in lasting.problems.values()]
     made = [node for node in nodes if node.kubelet.style == "kubeadm"]
     gates, fields = [], []
     for node in made:
@@ -192,7 +192,7 @@ def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> st
         ]
         for one in found
     ]
-    return table.render(headers, rows) if rows else "nothing: kubeadm-config and kubelet-config say what the nodes have"
+    return table.render(headers, rows) if rows else "nothing: kubeadm-config and kubelet-config match the nodes"
 
 
 def _sources(node: _StatusNode) -> list[list[str]]:
@@ -204,9 +204,9 @@ def _sources(node: _StatusNode) -> list[list[str]]:
     rows = []
     for path in paths:
         file = node.seen.file(path)
-        there = file is not None and file.sha256 is not None
+        exists = file is not None and file.sha256 is not None
         rows.append(
-            [node.seen.host, path, f"{file.mode:04o}" if file and there else "-", str(file.sha256)[:16] if file and there else "absent"]
+            [node.seen.host, path, f"{file.mode:04o}" if file and exists else "-", str(file.sha256)[:16] if file and exists else "absent"]
         )
     return rows
 

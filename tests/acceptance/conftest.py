@@ -1,4 +1,4 @@
-"""The nodes to check, seen through testinfra's connection or pyinfra's by daytwo's own look, and what is expected of them."""
+"""The nodes to check, read by daytwo through testinfra's connection or pyinfra's, and their desired state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testinfra.host import Host
 
 from roles.checks import gather, judge
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import NodeDesired, of_the_cluster, wishes
+from roles.checks.model import NodeDesired, of_the_cluster, read_desired
 from roles.engine import control_plane
 from roles.engine.bridge.hosts import Answer, Fleet, Remote, open_inventory, pyinfra_keys
 from roles.engine.harmless import harmless
@@ -50,7 +50,7 @@ class Gate:
 
 
 class _Connection:
-    """A host as testinfra reaches it, for what is made for roles.engine.bridge.hosts.Remote. Nothing can be tunnelled through it."""
+    """A host as testinfra reaches it, in place of a roles.engine.bridge.hosts.Remote. It has no tunnel."""
 
     transport = None
     by_ssh = False
@@ -74,7 +74,7 @@ def _at_once(remotes: Sequence[Remote], work: Callable[[Remote], Any]) -> dict[s
 
 
 class Nodes:
-    """All that is to be checked. Who they are is known at once; they are looked at once, all together, when the first test asks."""
+    """All nodes to check. Their names are known at once; they are read once, at the same time, when the first test asks."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._gates = [Gate.parse(text) for text in [*os.environ.get("DAYTWO_GATES", "").split(), *config.getoption("gate")]]
@@ -89,7 +89,7 @@ class Nodes:
             ansible_inventory=config.option.ansible_inventory,
             force_ansible=config.option.force_ansible,
         ) if config.option.hosts else []  # fmt: skip
-        # Only workers were named, so that the API cannot be asked: what it would tell is not what this run is about.
+        # With workers only, the API cannot be asked; checks that need it are skipped.
         self.without_api = False
         self._fleet: Fleet | None = None
         self._results: dict[str, dict[str, Result]] | None = None
@@ -97,19 +97,19 @@ class Nodes:
             self._fleet = open_inventory(self._inventory, str(ROOT), connect=False)
             if problems := refused_keys(self._fleet.inventory, pyinfra_keys()):
                 raise pytest.UsageError("\n".join(map(str, problems)))
-        # As pytest shows them -> as the results name them.
+        # The name that pytest shows -> the name in the results.
         self.targets = {host.backend.get_pytest_id(): str(host.backend.hostname) for host in self._hosts}
         if not self._hosts and self._fleet:
             self.targets = {remote.name: remote.name for remote in self._fleet.inventory}
 
     def result(self, target: str, check: str) -> Result | None:
-        """None where the node could not be looked at far enough for this check to be judged."""
+        """None if the node could not be read, so this check has no result."""
         if self._results is None:
             self._results = self._look()
         return self._results[target].get(check)
 
-    def never_told(self, check: str) -> bool:
-        """It cannot be seen in this way of looking: by testinfra nothing is tunnelled, so two components' /metrics are out of reach."""
+    def is_out_of_reach(self, check: str) -> bool:
+        """This run cannot check it: testinfra has no tunnel, so it cannot read the /metrics of two components."""
         return check != "looked-at" and (self.without_api or (bool(self._hosts) and check.endswith("-gates")))
 
     def why_not(self, target: str) -> str:
@@ -128,7 +128,7 @@ class Nodes:
 
     def _judged(self) -> list[Result]:
         data = self._data()
-        wanted = {name: self._wishes(name, data.get(name)) for name in self.targets.values()}
+        wanted = {name: self._desired(name, data.get(name)) for name in self.targets.values()}
         desired = of_the_cluster([(name, remote.data) for name, remote in data.items()])
         results = []
         cluster = Cluster()
@@ -144,14 +144,14 @@ class Nodes:
         return results + judge.cluster(desired, found.live(desired))
 
     def _data(self) -> dict[str, Remote]:
-        """The inventory's hosts, whose data says what is wanted. Raises pytest.UsageError where one of --hosts is not among them."""
+        """The inventory's hosts, whose data has the desired state. Raises pytest.UsageError if one of --hosts is not among them."""
         known = {remote.name: remote for remote in self._fleet.inventory} if self._fleet else {}
-        if known and (strangers := sorted(set(self.targets.values()) - set(known))):
-            raise pytest.UsageError(f"{', '.join(strangers)}: no such host in {self._inventory}; it has {', '.join(known)}")
+        if known and (unknown := sorted(set(self.targets.values()) - set(known))):
+            raise pytest.UsageError(f"{', '.join(unknown)}: no such host in {self._inventory}; it has {', '.join(known)}")
         return known
 
-    def _wishes(self, name: str, remote: Remote | None) -> NodeDesired:
-        wanted = wishes(name, remote.data) if remote else NodeDesired()
+    def _desired(self, name: str, remote: Remote | None) -> NodeDesired:
+        wanted = read_desired(name, remote.data) if remote else NodeDesired()
         more: dict[str, dict[str, bool | None]] = {}
         for gate in self._gates:
             more.setdefault(gate.component, {})[gate.name] = gate.value
@@ -189,17 +189,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def hold(config: pytest.Config, target: str, check: str) -> str:
-    """The evidence that a check passed; else the test ends with one sentence that says why."""
+    """The evidence that a check passed; otherwise the test ends with one sentence that says why."""
     found = nodes(config)
     if not found.targets:
         pytest.fail(WHICH, pytrace=False)
     result = found.result(target, check)
     if result is None:
-        pytest.fail(f"{target} could not be looked at: {harmless(found.why_not(target))}", pytrace=False)
-    if result.outcome == "skip" or (result.outcome == "unknown" and found.never_told(check)):
+        pytest.fail(f"{target} could not be read: {harmless(found.why_not(target))}", pytrace=False)
+    if result.outcome == "skip" or (result.outcome == "unknown" and found.is_out_of_reach(check)):
         pytest.skip(harmless(result.why))
     if result.outcome != "pass":
         pytest.fail(
-            f"{target}: {check}: {'could not be seen: ' if result.outcome == 'unknown' else ''}{harmless(result.why)}", pytrace=False
+            f"{target}: {check}: {'could not be checked: ' if result.outcome == 'unknown' else ''}{harmless(result.why)}", pytrace=False
         )
     return result.why

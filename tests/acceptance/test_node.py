@@ -1,4 +1,4 @@
-"""What must hold on a node and in the cluster before a change, and after it: the checks of roles/checks, each a test."""
+"""What must hold on a node and in the cluster before and after a change: each check of roles/checks is a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.acceptance.conftest import hold
 
 
 def test_node(request: pytest.FixtureRequest, node_check: tuple[str, str]) -> None:
-    """One check of one node; roles/checks/judge.py says what holds where it passes."""
+    """One check of one node; roles/checks/judge.py says what holds if it passes."""
     assert hold(request.config, *node_check)
 
 

@@ -83,7 +83,7 @@ def stray(lab: Lab) -> Iterator[str]:
 def test_a_stray_beside_the_manifests_is_found(lab: Lab, tmp_path: Path, stray: str) -> None:
     run = acceptance(lab, tmp_path, "w2")
     assert (run.code, run.failed) == (1, {"test_node[ssh://w2-manifests-clean]"}), run.output
-    assert f"{STATIC_PODS} holds what is no manifest: note.txt~" in run.output
+    assert f"{STATIC_PODS} has files that are not manifests: note.txt~" in run.output
 
 
 def test_a_gate_that_is_not_as_expected_is_found(lab: Lab, tmp_path: Path) -> None:

@@ -143,18 +143,22 @@ ROUNDS: dict[str, Round] = {
     "first": {
         "cp1": ("frozen-scheduler", "kube-scheduler-healthy", "10259/healthz answers nothing"),
         "w1": ("disabled", "kubelet-enabled", "is-enabled says disabled"),
-        "w2": ("stray", "manifests-clean", "holds what is no manifest: note.txt~"),
+        "w2": ("stray", "manifests-clean", "has files that are not manifests: note.txt~"),
         "cluster": ("lost-class", "priority-classes", "planted-web: does not exist"),
     },
     "second": {
-        "cp1": ("edited-environment", "kubelet-arguments", "--v=5: a restart brings a surprise"),
+        "cp1": ("edited-environment", "kubelet-arguments", "--v=5: a restart changes them"),
         "w1": ("other-gate", "kubelet-gates", "kubelet runs with HPAScaleToZero=true, wanted false"),
         "w2": ("other-threshold", "eviction-thresholds", "evictionHard: memory.available is 49Mi, wanted 50Mi"),
     },
     "third": {
         "cp1": ("open-change", "changes-settled", "change planted is revert-failed: its node retries the revert"),
         "w1": ("other-field", "kubelet-settings", "kubelet runs with maxPods=77, wanted 110"),
-        "w2": ("twins", "manifests-pods", "web-old.yaml, web.yaml in /etc/kubernetes-node/static all make the pod kube-system/planted-web"),
+        "w2": (
+            "twins",
+            "manifests-pods",
+            "web-old.yaml, web.yaml in /etc/kubernetes-node/static all define the pod kube-system/planted-web",
+        ),
     },
     "fourth": {
         "cp1": ("edited-unit", "kubelet-unit", "kubelet.service was edited on disk and systemd has not read it"),
@@ -164,7 +168,7 @@ ROUNDS: dict[str, Round] = {
     "fifth": {
         "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 by its files, and the kubelet runs with 110"),
         "w1": ("frozen", "kubelet-healthy", "10248/healthz answers nothing"),
-        "w2": ("replaced-binary", "kubelet-binary", "/usr/local/bin/kubelet was replaced since it started"),
+        "w2": ("replaced-binary", "kubelet-binary", "/usr/local/bin/kubelet was replaced after the kubelet started"),
     },
     "sixth": {
         "w1": ("lost-configuration", "kubelet-files", "/var/lib/kubelet/config.yaml: "),
@@ -250,7 +254,7 @@ def test_where_a_node_cannot_be_looked_at_the_exit_status_says_so(lab: Lab, inve
     told = deploy(inventory, tmp_path, "--limit", "w1", *data(ssh_user="ops", priority_classes="planted-web=1000"))
     assert told.code == 1, told.output
     assert set(told.errors) == {("w1", "looked-at"), ("cluster", "priority-classes")} and not told.failed, told.output
-    assert "root is needed on the node, and uid 1000 looks; set _sudo = True" in told.errors["w1", "looked-at"]
+    assert "daytwo needs root on the node and runs as uid 1000; set _sudo = True" in told.errors["w1", "looked-at"]
 
 
 def test_through_a_jump_host_as_a_user_with_a_password_for_sudo(lab: Lab, inventory: Path, tmp_path: Path) -> None:

@@ -833,7 +833,7 @@ def test_what_was_done_is_listed_and_undone(node: Node, second: Node) -> None:
     for which in (node, second):
         assert which.files() == files[which] and not which.effective()
     again = pyinfra("rollback", "-y", *data(run=first))
-    assert again.code == 0 and f"kubelet is as it was before {first} already" in again.out, again.all
+    assert again.code == 0 and f"kubelet is already as it was before {first}" in again.out, again.all
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Nodes for tests of the audit: views made from the answers that nodes give, and three hundred of them with faults here and there."""
+"""Nodes for tests of the audit: views of the answers of nodes, and a fleet of three hundred nodes with some faults."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def make(
     asked: bool = True,
     **changes: Any,
 ) -> View:
-    """A view of one node. `gates`: those that its processes run otherwise than by default; `configuration`: what /configz shows beside
-    the usual; `asked` is False where nobody could be; the rest is as for tests.unit.node.node.answer."""
+    """A view of one node. `gates`: those that its processes run with another value than the default; `configuration`: what
+    /configz shows in addition to the usual; `asked` is False if the API could not be asked; the rest is as for tests.unit.node.node.answer."""
     made = view(parse(host, node.answer(**changes)), groups)
     if not asked or made.kubelet is None:
         return made
@@ -81,7 +81,7 @@ def make(
 
 
 def control_plane(*more: str, **manifests: bytes) -> dict[str, Any]:
-    """What makes a node one of the control plane: its manifests and processes. `more`: flags of the apiserver."""
+    """The manifests and processes of a control-plane node. `more`: flags of the apiserver."""
     argv = {name: (name, *(more if name == "kube-apiserver" else ()), "--v=2") for name in COMPONENTS}
     return {
         "manifests": {f"{name}.yaml": node.manifest(*words) for name, words in argv.items()} | manifests,
@@ -91,7 +91,7 @@ def control_plane(*more: str, **manifests: bytes) -> dict[str, Any]:
 
 
 def many(count: int = 300) -> tuple[Report, list[order.NodeOrder]]:
-    """A cluster of `count` nodes, most of them alike, some with faults of every kind; and their pods."""
+    """A cluster of `count` nodes, most of them identical, some with faults of every kind; and their pods."""
     views = [make(f"cp{number}", groups=("control_plane",), **control_plane(), files={CONFIG: config()}) for number in (1, 2, 3)]
     for number in range(4, count + 1):
         host = f"node-{number:03d}"
@@ -128,9 +128,9 @@ def _order(host: str, number: int) -> order.NodeOrder:
         f"{name}-{number:03d}-{index}" for index, name in enumerate(("web", "cart", "search", "mail", "queue", "cache", "job", "log") * 3)
     ]
     listed = [pods.pod(name, priority=index * 10, requests={"memory": "100Mi"}) for index, name in enumerate(names)]
-    told = [pods.stats(name, memory=(30 + 37 * index * (number + 3) % 300) * pods.MI, processes=index) for index, name in enumerate(names)]
+    stats = [pods.stats(name, memory=(30 + 37 * index * (number + 3) % 300) * pods.MI, processes=index) for index, name in enumerate(names)]
     left = (1 + number % 5) * pods.GI
-    seen = pods.summary(*told, memory=(left, 8 * pods.GI - left))
+    seen = pods.summary(*stats, memory=(left, 8 * pods.GI - left))
     made = order.order(
         seen, listed, pods.node(), thresholds=effective({"evictionHard": {"memory.available": "500Mi", "nodefs.available": "10%"}})
     )

@@ -1,4 +1,4 @@
-"""Each kind of finding: where it is due, with node, file and line; and where it is not."""
+"""Each kind of finding: when it is reported, with node, file and line; and when it is not."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def one(found: Iterable[Finding]) -> Finding:
 
 def test_a_clean_cluster_has_no_findings() -> None:
     views = [make("cp1", groups=("control_plane",), **control_plane()), make("w1"), make("w2")]
-    wishes = {view.host: HostDesired(read_gates(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
-    found = report(views, wishes, _lasting(), load(), made=MADE, target=37)
+    desired = {view.host: HostDesired(read_gates(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
+    found = report(views, desired, _lasting(), load(), made=MADE, target=37)
     assert found.findings == () and found.code == 0
 
 
 # ---- pods that were resized
 
 
-def test_pods_unlike_their_template_are_the_clusters() -> None:
+def test_pods_that_differ_from_their_template_are_findings_of_the_cluster() -> None:
     small = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}}
     large = {"requests": {"cpu": "300m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}}
     pods = (("shop/web-1", large), ("shop/web-2", large), ("shop/web-3", {}))
@@ -68,7 +68,7 @@ def test_pods_unlike_their_template_are_the_clusters() -> None:
     assert web.value == ("Deployment shop/web, container app: 3 pods have cpu 300m/-, memory 600Mi/600Mi; or nothing (request/limit)")
     assert "its template says cpu 100m/-, memory 200Mi/200Mi" in web.rule and "template=update" in web.way_out
     assert "container sum: 1 pod has cpu 300m/-, memory 600Mi/600Mi (request" in (made.findings[1].value or "")
-    assert "the cluster\n      pods unlike their template: Deployment shop/web, container app: 3 pods have" in text.render(made)
+    assert "the cluster\n      pods differ from their template: Deployment shop/web, container app: 3 pods have" in text.render(made)
 
 
 # ---- strays
@@ -89,12 +89,12 @@ def test_names_of_backups(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["kube-apiserver.yaml", "10-kubeadm.conf", "etcd.json", "node-2.yaml", "oldest.yaml", "copycat.yaml", "10-v1.36.conf"]
 )
-def test_names_of_no_backups(name: str) -> None:
+def test_names_that_are_not_backups(name: str) -> None:
     assert not strays.looks_like_a_backup(name)
 
 
 @given(st.text(alphabet="abcdefgh-", min_size=1, max_size=12), st.sampled_from([".bak", "~", ".orig", ".rpmsave", ".yaml.old"]))
-def test_whatever_it_is_of(name: str, ending: str) -> None:
+def test_backups_of_any_name(name: str, ending: str) -> None:
     assert strays.looks_like_a_backup(name + ending)
 
 
@@ -109,13 +109,13 @@ def test_a_backup_of_a_manifest_wins_over_it() -> None:
     assert (found.kind, found.file) == ("backup", f"{MANIFESTS}/web.yaml.bak") and "which is " + f"{MANIFESTS}/web.yaml.bak" in found.rule
 
 
-def test_a_backup_alone_is_a_pod_of_its_own() -> None:
+def test_a_backup_alone_is_a_separate_pod() -> None:
     assert of(strays.findings(make(manifests={"web.yaml.bak": node.manifest("web")}))) == [
         ("critical", "backup", f"{MANIFESTS}/web.yaml.bak", 4)
     ]
 
 
-def test_what_is_no_pod() -> None:
+def test_files_that_are_not_pods() -> None:
     found = strays.findings(make(manifests={"a.txt": b"hello\n", "b.rpmsave": b"kind: Service\n"}))
     assert [(each.severity.value, each.kind, each.file) for each in found] == [
         ("warning", "stray", f"{MANIFESTS}/a.txt"),
@@ -171,23 +171,23 @@ def test_an_edited_unit_and_one_that_is_gone() -> None:
     assert of(stale.findings(make())) == []
 
 
-def test_an_argument_that_the_kubelet_has_not_yet() -> None:
+def test_an_argument_that_the_kubelet_does_not_have_yet() -> None:
     found = one(stale.findings(make(files={EXTRA: b"# x\nKUBELET_EXTRA_ARGS=--max-pods=50\n"}, configuration={"maxPods": 50})))
     assert (found.kind, found.file, found.line, found.name) == ("stale", EXTRA, 2, "max-pods")
 
 
-def test_an_argument_that_no_file_has_any_more() -> None:
+def test_an_argument_that_no_file_has_any_longer() -> None:
     found = one(stale.findings(make(argv=(*node.KUBEADM_ARGV, "--node-ip=10.0.0.1"))))
-    assert found.name == "node-ip" and "no file of its unit has it any more" in found.rule
+    assert found.name == "node-ip" and "no file of its unit has it any longer" in found.rule
 
 
-def test_a_field_that_the_kubelet_has_otherwise() -> None:
+def test_a_field_with_another_value_in_the_kubelet() -> None:
     data = config()
     found = one(stale.findings(make(files={CONFIG: data}, configuration={"maxPods": 250})))
     assert (found.file, found.line, found.name, found.value) == (CONFIG, line(data, "maxPods"), "maxPods", "maxPods: 110")
 
 
-def test_a_gate_that_the_process_has_otherwise() -> None:
+def test_a_gate_with_another_value_in_the_process() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     found = one(stale.findings(make(files={CONFIG: data})))
     assert (found.file, found.line, found.name) == (CONFIG, line(data, "NodeSwap"), "NodeSwap")
@@ -205,11 +205,11 @@ def test_a_file_younger_than_its_process() -> None:
     assert of(stale.findings(_younger(asked=False))) == [("warning", "stale", CONFIG, None)]
 
 
-def test_what_differs_is_not_told_again_for_its_age() -> None:
+def test_what_differs_is_not_reported_again_for_its_age() -> None:
     assert [each.name for each in stale.findings(_younger(configuration={"maxPods": 250}))] == ["maxPods"]
 
 
-def test_a_manifest_that_was_not_taken_up() -> None:
+def test_a_manifest_that_was_not_applied() -> None:
     parts = control_plane()
     data = node.manifest("kube-apiserver", "--v=4")
     parts["manifests"] = {**parts["manifests"], "kube-apiserver.yaml": data}
@@ -221,8 +221,8 @@ def test_a_manifest_that_was_not_taken_up() -> None:
     ("state", "severity"), [("applied", "warning"), ("applying", "warning"), ("reverting", "warning"), ("revert-failed", "critical")]
 )
 def test_changes_in_flight(state: str, severity: str) -> None:
-    told = f"change {node.b64('r1-w1-kubelet')} {node.b64(f'state={state}' + chr(10) + 'run=r1')}="
-    found = one(stale.findings(make(extra=[told])))
+    change = f"change {node.b64('r1-w1-kubelet')} {node.b64(f'state={state}' + chr(10) + 'run=r1')}="
+    found = one(stale.findings(make(extra=[change])))
     assert (found.severity, found.kind, found.file) == (severity, "in-flight", "/var/lib/daytwo/active/r1-w1-kubelet")
 
 
@@ -250,11 +250,11 @@ def _gates(*gates: str, target: int | None = None, **running: bool) -> list[Find
 def test_gates_at_their_own_version(gate: str, severity: str, words: str) -> None:
     found = one(each for each in _gates(gate) if each.kind == "gate")
     assert (found.severity, found.file, found.value) == (severity, CONFIG, gate) and words in found.rule
-    assert found.line == len(config().splitlines()) + 2
+    assert found.line == len(config().splitlines()) + 2 and "the data" not in found.way_out
 
 
 @pytest.mark.parametrize("gate", ["KubeletInUserNamespace=true", "PLEGOnDemandRelist=true", "PLEGOnDemandRelist=false"])
-def test_gates_that_nothing_is_to_be_said_of(gate: str) -> None:
+def test_gates_without_a_finding(gate: str) -> None:
     assert [each for each in _gates(gate) if each.severity != "note"] == []
 
 
@@ -263,8 +263,8 @@ def test_gates_that_nothing_is_to_be_said_of(gate: str) -> None:
     [
         ("SidecarContainers=true", "critical", "removed in v1.37"),
         ("PreventStaticPodAPIReferences=false", "critical", "removed in v1.37"),
-        ("HostnameOverride=false", "critical", "locked to true"),
-        ("HostnameOverride=true", "note", "no effect any more"),
+        ("HostnameOverride=false", "critical", "in v1.37 it is locked to true"),
+        ("HostnameOverride=true", "note", "no longer has an effect"),
     ],
 )
 def test_gates_at_the_target(gate: str, severity: str, words: str) -> None:
@@ -274,7 +274,7 @@ def test_gates_at_the_target(gate: str, severity: str, words: str) -> None:
     assert not [each for each in _gates(gate, target=36) if each.kind == "target-version"]
 
 
-def test_flags_that_the_target_has_no_more_wherever_they_linger() -> None:
+def test_flags_that_the_target_no_longer_has_in_every_source() -> None:
     flags = "/var/lib/kubelet/kubeadm-flags.env"
     dropin = f"{UNITS}/20-own.conf"
     files = {flags: b'KUBELET_KUBEADM_ARGS="--log-cadvisor-usage=false"\n', EXTRA: b"KUBELET_EXTRA_ARGS=--v=2\n"}
@@ -288,7 +288,7 @@ def test_a_flag_that_is_gone_already() -> None:
     assert (found.severity, found.name) == ("critical", "pod-infra-container-image") and "removed in v1.35" in found.rule
 
 
-def test_fields_that_are_passed_over() -> None:
+def test_fields_that_the_kubelet_ignores() -> None:
     data = config("maxPodz: 7", "memorySwap:", "  swapBehaviour: x")
     found = list(versions.findings(make(files={CONFIG: data}), load()))
     assert of(found) == [
@@ -314,7 +314,7 @@ def test_targets_that_are_not_known(value: Any, words: str) -> None:
 # ---- the inventory
 
 
-def _wishes(**values: Any) -> HostDesired:
+def _desired(**values: Any) -> HostDesired:
     return HostDesired(
         read_gates("w1", values.get), read_fields("w1", values.get), model.read_thresholds("w1", values.get)
     )  # fmt: skip
@@ -323,44 +323,46 @@ def _wishes(**values: Any) -> HostDesired:
 def test_drift_of_gates() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     view = make(files={CONFIG: data}, gates={"NodeSwap": False})
-    found = one(drift.findings(view, _wishes(feature_gates={"NodeSwap": True})))
+    found = one(drift.findings(view, _desired(feature_gates={"NodeSwap": True})))
     assert (found.kind, found.file, found.line, found.value) == ("drift", CONFIG, line(data, "NodeSwap"), "NodeSwap=false")
-    assert of(drift.findings(view, _wishes(feature_gates={"NodeSwap": "absent"}))) == [("warning", "drift", CONFIG, line(data, "NodeSwap"))]
-    assert of(drift.findings(view, _wishes(feature_gates={"NodeSwap": False}))) == []
-    assert of(drift.findings(view, _wishes(feature_gates={"NodeSwap": True}, only="w9"))) == []
+    assert of(drift.findings(view, _desired(feature_gates={"NodeSwap": "absent"}))) == [
+        ("warning", "drift", CONFIG, line(data, "NodeSwap"))
+    ]
+    assert of(drift.findings(view, _desired(feature_gates={"NodeSwap": False}))) == []
+    assert of(drift.findings(view, _desired(feature_gates={"NodeSwap": True}, only="w9"))) == []
 
 
-def test_a_gate_that_a_component_does_not_read_is_not_missed_there() -> None:
-    assert of(drift.findings(make(), _wishes(feature_gates={"HPAScaleToZero": True}))) == []
+def test_a_gate_that_a_component_does_not_read_is_not_drift() -> None:
+    assert of(drift.findings(make(), _desired(feature_gates={"HPAScaleToZero": True}))) == []
     found = one(
-        drift.findings(make("cp1", **control_plane()), _wishes(feature_gates={"HPAScaleToZero": True}, components="kube-apiserver"))
+        drift.findings(make("cp1", **control_plane()), _desired(feature_gates={"HPAScaleToZero": True}, components="kube-apiserver"))
     )
     assert (found.component, found.file) == ("kube-apiserver", f"{MANIFESTS}/kube-apiserver.yaml")
 
 
 def test_drift_of_fields_and_thresholds() -> None:
     data = config()
-    found = drift.findings(make(files={CONFIG: data}), _wishes(kubelet_config="maxPods=200", eviction_hard="memory.available=500Mi"))
+    found = drift.findings(make(files={CONFIG: data}), _desired(kubelet_config="maxPods=200", eviction_hard="memory.available=500Mi"))
     assert [(each.kind, each.name, each.line) for each in found] == [
         ("drift", "maxPods", line(data, "maxPods")),
         ("drift", "evictionHard.memory.available", line(data, "memory.available")),
     ]
 
 
-def test_the_same_in_other_words_is_no_drift() -> None:
-    wishes = _wishes(kubelet_config="maxPods=110,containerLogMaxSize=10240Ki", eviction_hard="memory.available=102400Ki")
-    assert of(drift.findings(make(files={CONFIG: config()}), wishes)) == []
+def test_the_same_value_in_another_form_is_not_drift() -> None:
+    desired = _desired(kubelet_config="maxPods=110,containerLogMaxSize=10240Ki", eviction_hard="memory.available=102400Ki")
+    assert of(drift.findings(make(files={CONFIG: config()}), desired)) == []
 
 
-def test_data_that_cannot_be_meant() -> None:
+def test_invalid_data() -> None:
     assert of(drift.findings(make(), HostDesired(problems=("feature_gates: x",)))) == [("warning", "inventory", None, None)]
-    assert of(drift.findings(make(), _wishes(kubelet_config="maxPodz=1"))) == [("warning", "inventory", None, None)]
+    assert of(drift.findings(make(), _desired(kubelet_config="maxPodz=1"))) == [("warning", "inventory", None, None)]
 
 
 # ---- flags and files
 
 
-def test_flags_that_beat_a_file() -> None:
+def test_flags_that_override_a_file() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     flags = b'KUBELET_EXTRA_ARGS="--max-pods=50 --feature-gates=NodeSwap=true --eviction-hard=memory.available<100Mi,nodefs.available<5%"\n'
     found = list(drift.findings(make(files={CONFIG: data, EXTRA: flags}), HostDesired()))
@@ -369,7 +371,7 @@ def test_flags_that_beat_a_file() -> None:
         ("flag-beats-file", CONFIG, line(data, "maxPods"), "maxPods"),
         ("flag-beats-file", CONFIG, line(data, "nodefs.available"), "evictionHard.nodefs.available"),
     }
-    assert any("--max-pods of /etc/default/kubelet:1 (KUBELET_EXTRA_ARGS) says 50" in each.rule for each in found)
+    assert any("--max-pods in /etc/default/kubelet:1 (KUBELET_EXTRA_ARGS) says 50" in each.rule for each in found)
 
 
 def test_a_flag_that_says_what_the_file_says() -> None:
@@ -379,7 +381,7 @@ def test_a_flag_that_says_what_the_file_says() -> None:
 # ---- siblings
 
 
-def test_one_unlike_the_most() -> None:
+def test_one_that_differs_from_most() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     odd = make("w3", files={CONFIG: data}, gates={"NodeSwap": False}, configuration={"maxPods": 99})
     found = list(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: config()}), odd]))
@@ -390,19 +392,19 @@ def test_one_unlike_the_most() -> None:
     assert "w1, w2 have true" in found[0].rule
 
 
-def test_of_two_the_one_that_says_so() -> None:
+def test_of_two_the_one_that_sets_it() -> None:
     data = config("featureGates:", "  NodeSwap: false")
     found = list(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: data}, gates={"NodeSwap": False})]))
     assert [(each.node, each.name) for each in found] == [("w2", "NodeSwap")]
 
 
 @pytest.mark.parametrize("other", [{"groups": ("control_plane",)}, control_plane()])
-def test_others_are_no_siblings(other: dict[str, Any]) -> None:
+def test_other_nodes_are_not_siblings(other: dict[str, Any]) -> None:
     changes: dict[str, Any] = {**other, "files": {CONFIG: config()}, "configuration": {"maxPods": 99}}
     assert of(drift.siblings([make("w1", files={CONFIG: config()}), make("w2", **changes)])) == []
 
 
-def test_paths_of_another_kind_of_node_are_its_own() -> None:
+def test_paths_are_not_compared_across_kinds_of_nodes() -> None:
     plain = make(
         "w2", style="plain", files={"/etc/kubernetes-node/kubelet.yaml": config()}, configuration={"clusterDomain": "x", "maxPods": 99}
     )
@@ -410,7 +412,7 @@ def test_paths_of_another_kind_of_node_are_its_own() -> None:
     assert {each.name for each in found} == {"maxPods"}
 
 
-def test_alike_in_other_words() -> None:
+def test_the_same_value_in_another_form() -> None:
     views = [make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: config()}, configuration={"syncFrequency": "60s"})]
     assert of(drift.siblings(views)) == []
 
@@ -458,7 +460,7 @@ def test_gates_of_the_control_plane_in_the_configmap(form: str) -> None:
     assert found[0].node is None and found[1].node == "cp1"
 
 
-def test_nodes_that_kubeadm_did_not_make_have_no_part_in_it() -> None:
+def test_nodes_without_kubeadm_are_not_compared_with_it() -> None:
     view = make(style="plain", files={"/etc/kubernetes-node/kubelet.yaml": config("featureGates:", "  NodeSwap: false")})
     assert of(configmaps.findings(_lasting(), [view], load())) == []
 

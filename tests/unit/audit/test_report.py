@@ -40,15 +40,15 @@ def finding(severity: Severity = Severity.note, node: str = "w1", kind: Kind = "
 
 
 def test_the_schema_is_the_models() -> None:
-    assert SCHEMA.read_text() == schema(), "make it anew: python -c 'from roles.audit.model import schema; print(schema(), end=\"\")'"
+    assert SCHEMA.read_text() == schema(), "regenerate it: python -c 'from roles.audit.model import schema; print(schema(), end=\"\")'"
 
 
 def test_the_document_is_what_the_schema_describes() -> None:
-    told, described = json.loads(fleet()[0].model_dump_json()), json.loads(SCHEMA.read_text())
-    assert set(told) == set(described["properties"])
+    document, described = json.loads(fleet()[0].model_dump_json()), json.loads(SCHEMA.read_text())
+    assert set(document) == set(described["properties"])
     for name, key in (("Finding", "findings"), ("NodeReport", "nodes")):
-        assert set(told[key][0]) == set(described["$defs"][name]["properties"])
-    assert Report.model_validate(told) == fleet()[0]
+        assert set(document[key][0]) == set(described["$defs"][name]["properties"])
+    assert Report.model_validate(document) == fleet()[0]
     kinds = described["$defs"]["Finding"]["properties"]["kind"]["enum"]
     assert {*kinds} == {*TITLES}, "each kind has a title"
 
@@ -75,13 +75,13 @@ def test_the_worst_first_and_each_once() -> None:
 # ---- the matrix
 
 
-def test_nodes_that_are_alike_are_one_column() -> None:
+def test_identical_nodes_share_a_column() -> None:
     found = matrix(fleet()[0])
     assert sum(len(one.nodes) for one in found.groups) == 100 and len(found.groups) < 10
     assert len({one.first.name for one in found.groups}) == len(found.groups)
 
 
-def test_a_row_is_what_somebody_set_or_what_differs() -> None:
+def test_a_row_is_what_a_source_sets_or_what_differs() -> None:
     data = config("featureGates:", "  NodeLogQuery: true")
     views = [make("w1", files={CONFIG: config()}), make("w2", files={CONFIG: data}, gates={"NodeLogQuery": True, "WatchList": False})]
     found = matrix(made(*views))
@@ -101,7 +101,7 @@ def test_what_the_process_does_not_have_yet_is_marked() -> None:
     assert [(cell.value, cell.pending) for cell in cells if cell] == [("99", "110")]
 
 
-def test_zeros_that_kubeadm_writes_are_no_wish() -> None:
+def test_zeros_that_kubeadm_writes_are_not_set() -> None:
     data = config("imageMinimumGCAge: 0s")
     assert "imageMinimumGCAge" not in {
         row.name for row in matrix(made(make(files={CONFIG: data}, configuration={"imageMinimumGCAge": "2m0s"}))).rows
@@ -124,7 +124,7 @@ def test_the_text() -> None:
     assert "Audit: nothing found on 1 node\n" in render(made(make()))
 
 
-def test_the_same_of_several_nodes_is_told_once() -> None:
+def test_the_same_finding_of_several_nodes_is_reported_once() -> None:
     assert [(len(nodes), one.node) for one, nodes in together([finding(node="w1"), finding(node="w2"), finding(node="w2", line=3)])] == [
         (2, None),
         (1, None),
@@ -136,7 +136,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in render(made(make(files={CONFIG: data})))
 
 
-def test_secrets_are_not_told() -> None:
+def test_secrets_are_not_shown() -> None:
     argv = ("kube-apiserver", "--oidc-client-secret=hunter2", "--v=2")
     parts = control_plane()
     parts["components"] = {**parts["components"], "kube-apiserver": argv}
@@ -146,7 +146,7 @@ def test_secrets_are_not_told() -> None:
     assert "hunter2" not in found.model_dump_json() + render(found) + page(found)
 
 
-def test_the_page_needs_nothing_else_and_is_whole() -> None:
+def test_the_page_loads_nothing_else_and_is_complete() -> None:
     text = page(*fleet())
     parsed = Page(text)
     assert not [name for name, attributes in parsed.found for key in ("src", "href") if (attributes.get(key) or "#")[0] != "#"]

@@ -1,4 +1,4 @@
-"""Every place that sets something is seen, with its very line, also on nodes that no deploy would change."""
+"""Every source that sets something is found, with its line, also on nodes that no deploy would change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_flag_of_an_environment_file(path: str, data: bytes, line: int, variab
     assert found is not None and (found.source, found.file, found.line, found.variable) == ("flag", path, line, variable)
 
 
-def test_a_flag_of_a_command_that_goes_on_for_lines() -> None:
+def test_a_flag_of_a_command_of_several_lines() -> None:
     unit = node.PLAIN_UNIT.replace(b"  --v=2 \\\n", b"  --v=2 \\\n  --feature-gates=A=true \\\n")
     seen = make(style="plain", unit=unit)
     found = seen.winner("kubelet", "A")
@@ -53,13 +53,13 @@ def test_the_last_place_counts() -> None:
     assert pods == [("file", "110", False), ("flag", "50", True)]
 
 
-def test_a_flag_takes_a_whole_map_away_from_the_file() -> None:
+def test_a_flag_replaces_a_whole_map_of_the_file() -> None:
     seen = make(files={CONFIG: config(), EXTRA: b"KUBELET_EXTRA_ARGS=--eviction-hard=memory.available<1Gi\n"})
     counting = {one.name: one.value for one in seen.settings if one.counts and one.name.startswith("evictionHard")}
     assert counting == {"evictionHard.memory.available": "1Gi"}
 
 
-def test_what_another_place_masks_is_seen_as_such() -> None:
+def test_what_another_source_overrides_is_marked() -> None:
     dropin = b'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-config=/x --v=1"\n'
     seen = make(dropins={DROPIN: dropin}, files={EXTRA: b"KUBELET_EXTRA_ARGS=--v=4\n"})
     found = {flag.name: (flag.masked, flag.place.file, flag.place.line) for flag in seen.flags if flag.name in ("cloud-config",)}
@@ -75,7 +75,7 @@ def test_gates_of_a_manifest() -> None:
     assert found.line is not None and "--feature-gates" in text[found.line - 1]
 
 
-def test_a_node_that_no_deploy_would_change_is_seen_all_the_same() -> None:
+def test_a_node_that_no_deploy_would_change_is_read_anyway() -> None:
     seen = make(needs_reload="yes", tools=("sh",), files={CONFIG: config("healthzPort: 0", "featureGates:", "  A: true")})
     assert seen.kind == "kubeadm" and seen.winner("kubelet", "A") is not None
 
@@ -85,10 +85,10 @@ def test_two_manifests_of_one_component_do_not_hide_it() -> None:
     parts["manifests"] = {**parts["manifests"], "kube-apiserver.yaml.bak": node.manifest("kube-apiserver", "--feature-gates=Old=true")}
     seen = make("cp1", **parts)
     assert set(seen.components) == {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-    assert seen.components["kube-apiserver"].file.path.endswith(".bak"), "the kubelet takes the lexically last"
+    assert seen.components["kube-apiserver"].file.path.endswith(".bak"), "the kubelet uses the lexically last"
 
 
-def test_a_broken_file_is_told_and_a_foreign_kind_named() -> None:
+def test_a_broken_file_and_a_foreign_kind_are_reported() -> None:
     broken = make(files={CONFIG: b"kind: KubeletConfiguration\na: [\n"})
     assert broken.kind == "unreadable" and CONFIG in broken.why
     foreign = f"process k3s-server 77 5000 {node.b64('k3s')}= {node.b64('0::/x')}= {node.b64('/usr/bin/k3s')}="
@@ -96,19 +96,19 @@ def test_a_broken_file_is_told_and_a_foreign_kind_named() -> None:
     assert seen.kind == "unsupported" and "k3s" in seen.why
 
 
-def test_without_root_nothing_could_be_looked_at() -> None:
+def test_without_root_nothing_can_be_read() -> None:
     with pytest.raises(Refusal, match="needs root"):
         view(parse("w1", node.answer(uid=1000)))
 
 
-def test_where_drop_ins_can_lie_is_looked_at() -> None:
+def test_directories_of_drop_ins_are_read() -> None:
     _, directories = wanted(parse("w1", node.answer(argv=(*node.KUBEADM_ARGV, "--config-dir=/etc/kubernetes/conf.d/"))))
     assert {"/etc/systemd/system/kubelet.service.d", "/usr/lib/systemd/system/kubelet.service.d", "/etc/kubernetes/conf.d"} <= {
         *directories
     }
 
 
-def test_without_an_api_the_sources_come_to_what_they_say() -> None:
+def test_without_an_api_the_sources_give_the_values() -> None:
     flags = b'KUBELET_EXTRA_ARGS="--max-pods=50 --eviction-hard=memory.available<1Gi"\n'
     seen = make(asked=False, files={CONFIG: config(), EXTRA: flags})
     assert seen.effective["maxPods"] == 50 and seen.effective["evictionHard"] == {"memory.available": "1Gi"}

@@ -1,4 +1,4 @@
-"""The node's answer as it is read, and the script that gives it, run for real."""
+"""Reading the node's answer, and the real script that prints it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_moments_and_health() -> None:
 
 
 @pytest.mark.parametrize("lines", [[], ["moment 1 2 ="], ["moment x 2 =", "end"], ["health kubelet 200", "end"]])
-def test_an_answer_that_is_cut_short_or_odd_is_no_answer(lines: list[str]) -> None:
+def test_an_incomplete_or_invalid_answer_is_refused(lines: list[str]) -> None:
     with pytest.raises(ObservationError, match="w1: "):
         parse("w1", lines)
 
@@ -54,16 +54,16 @@ def test_shellcheck_has_nothing_to_say(what: str) -> None:
     script = templates().get_template("checks.sh.j2").render(unit="kubelet.service", seconds=1, endpoints=endpoints)
     if what == "plant":
         script = (Path(__file__).resolve().parents[2] / "integration/plant_fault.sh").read_text()
-    told = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
-    assert told.stdout == ""
+    done = subprocess.run(["shellcheck", "--shell=sh", "--severity=info", "-"], input=script, text=True, capture_output=True, check=False)
+    assert done.stdout == ""
 
 
 def test_root_is_needed() -> None:
-    assert "root is needed on the node, and uid 1000 looks" in of_observation(observe("w1", node.answer(uid=1000))).why_not
+    assert "daytwo needs root on the node and runs as uid 1000" in of_observation(observe("w1", node.answer(uid=1000))).why_not
 
 
 class Cluster:
-    """A cluster that counts what it is asked."""
+    """A cluster that counts its questions."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: list[str] = []
@@ -89,31 +89,31 @@ class Cluster:
         return {"path": path}
 
 
-def test_only_what_is_well_is_asked_through_the_api() -> None:
+def test_only_healthy_processes_are_asked_through_the_api() -> None:
     found = evidence(components={"kube-apiserver": APISERVER, "kube-scheduler": ("kube-scheduler",)})
     cluster = Cluster()
     made = with_api(replace(found, health={**found.health, "kube-scheduler": Health("000", "")}), cluster, "")
     assert cluster.asked == ["gates of kubelet", "gates of kube-apiserver", "configz", "api"]
-    assert made.effective["kube-scheduler"] == "it is not well, and was not asked" and made.effective[KUBELET] == {}
+    assert made.effective["kube-scheduler"] == "it is not healthy, so it was not asked" and made.effective[KUBELET] == {}
     assert made.node == {"path": "/api/v1/nodes/node"}
     cluster = Cluster()
     made = with_api(replace(found, health={**found.health, KUBELET: Health("500", "")}), cluster, "")
-    assert made.configuration == made.node == "its kubelet is not well, and was not asked"
+    assert made.configuration == made.node == "its kubelet is not healthy, so it was not asked"
     assert cluster.asked == ["gates of kube-apiserver", "gates of kube-scheduler"]
 
 
 @pytest.mark.parametrize("error", [NoApi("all are away"), Unreachable("cp1", "/", "no answer", "look")])
-def test_an_api_that_does_not_answer_is_told_and_raises_nothing(error: Exception) -> None:
+def test_an_api_that_does_not_answer_is_reported_and_raises_nothing(error: Exception) -> None:
     made = with_api(evidence(), Cluster(error), "")
     assert made.configuration == made.node == made.effective[KUBELET] == str(error)
 
 
-def test_where_there_is_no_api_none_is_asked() -> None:
+def test_without_an_api_none_is_asked() -> None:
     cluster = Cluster()
     assert with_api(evidence(), cluster, "there is none").configuration == "there is none" and cluster.asked == []
 
 
-def test_a_node_that_is_looked_at_without_root_is_told_and_not_asked_more() -> None:
+def test_a_node_that_is_read_without_root_is_reported_and_not_asked_more() -> None:
     class Remote:
         name = "w1"
         asked = 0
@@ -123,4 +123,4 @@ def test_a_node_that_is_looked_at_without_root_is_told_and_not_asked_more() -> N
             return Answer(0, node.answer(uid=1000), [])
 
     remote: Any = Remote()
-    assert "root is needed" in of_node(remote).why_not and remote.asked == 1
+    assert "needs root" in of_node(remote).why_not and remote.asked == 1

@@ -1,4 +1,4 @@
-"""Each kind of fault is told once, by the check that names it."""
+"""Each kind of fault is reported once, by the check that names it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from roles import priority_classes
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
 from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import NodeDesired, of_the_cluster, wishes
+from roles.checks.model import NodeDesired, of_the_cluster, read_desired
 from roles.engine.api.metrics import GateMetric
 from roles.engine.control_plane.facts import COMPONENTS
 from roles.priority_classes.class_facts import LiveClasses
@@ -26,10 +26,10 @@ CONTROL_PLANE = {"kube-apiserver": APISERVER, "kube-scheduler": SCHEDULER}
 
 
 def wanting(**data: Any) -> NodeDesired:
-    return wishes("w1", data.get)
+    return read_desired("w1", data.get)
 
 
-def test_a_node_that_is_well_fails_nothing() -> None:
+def test_a_healthy_node_fails_nothing() -> None:
     found = evidence(components=CONTROL_PLANE)
     told = verdicts(found, wanting(feature_gates="A=absent", kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi"))
     assert {outcome for outcome, _ in told.values()} == {"pass", "skip"}, told
@@ -61,7 +61,7 @@ def looping() -> Evidence:
 
 def unwell() -> Evidence:
     return replace(
-        evidence(), health={KUBELET: Health("000", "Connection refused")}, node="its kubelet is not well", configuration="not asked"
+        evidence(), health={KUBELET: Health("000", "Connection refused")}, node="its kubelet is not healthy", configuration="not asked"
     )
 
 
@@ -79,19 +79,19 @@ POD = node.manifest("web")
     [
         (not_running(), "kubelet-running", r"kubelet\.service is inactive \(dead"),
         (looping(), "kubelet-stable", r"it ended \(exit-code\) and systemd starts it again: 7 restarts"),
-        (replace(evidence(), moments=moments({}, {"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID 100 became 101"),
-        (replace(evidence(), moments=moments({"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID 100 became 101"),
+        (replace(evidence(), moments=moments({}, {"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID changed from 100 to 101"),
+        (replace(evidence(), moments=moments({"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID changed from 100 to 101"),
         (replace(evidence(), moments=moments({"UnitFileState": "disabled"})), "kubelet-enabled", "is-enabled says disabled"),
         (evidence(needs_reload="yes", dropins=EXTRA_DROPIN), "kubelet-unit", "systemd has not read it"),
         (evidence(files={"/var/lib/kubelet/config.yaml": None}), "kubelet-files", r"/var/lib/kubelet/config\.yaml: .*cannot be read now"),
         (unwell(), "kubelet-healthy", r"http://127\.0\.0\.1:10248/healthz answers nothing: Connection refused"),
-        (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", r"--v=4: a restart brings a surprise"),
+        (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", r"--v=4: a restart changes them"),
         (evidence(configuration={**CONFIGURATION, "staticPodPath": "/x"}), "kubelet-configuration", "staticPodPath is /etc/kubernetes/manifests by its files"),
         (replace(evidence(), node=NOT_READY), "node-ready", r"Ready is False \(KubeletNotReady\): cni is gone"),
-        (evidence(manifests={"web.yaml~": POD}), "manifests-clean", r"holds what is no manifest: web\.yaml~"),
-        (evidence(manifests={"web.yaml": POD, "web-old.yml": POD}), "manifests-pods", r"web-old\.yml, web\.yaml in .* all make the pod kube-system/web"),
+        (evidence(manifests={"web.yaml~": POD}), "manifests-clean", r"has files that are not manifests: web\.yaml~"),
+        (evidence(manifests={"web.yaml": POD, "web-old.yml": POD}), "manifests-pods", r"web-old\.yml, web\.yaml in .* all define the pod kube-system/web"),
         (evidence(manifests={"web.yaml": b"kind: [Pod"}), "manifests-pods", r"web\.yaml"),
-        (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", "all make the pod"),
+        (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", "all define the pod"),
         (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", "makes a kube-scheduler, and none runs"),
         (with_change("revert-failed"), "changes-settled", "revert-failed: its node retries the revert"),
     ],
@@ -104,7 +104,7 @@ def test_a_fault_fails_exactly_the_check_that_names_it(found: Evidence, check: s
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "kube-scheduler"])
 @pytest.mark.parametrize(("status", "outcome"), [("000", "fail"), ("500", "fail"), ("403", "unknown"), ("401", "unknown"), ("200", "pass")])
-def test_a_component_that_is_not_well(component: str, status: str, outcome: str) -> None:
+def test_a_component_that_is_not_healthy(component: str, status: str, outcome: str) -> None:
     found = evidence(components=CONTROL_PLANE)
     told = verdicts(replace(found, health={**found.health, component: Health(status, "[-]etcd failed")}))
     assert told[f"{component}-healthy"][0] == outcome
@@ -125,11 +125,11 @@ def test_a_program_that_was_replaced() -> None:
     assert list(failed(made)) == ["kubelet-binary"]
 
 
-def test_what_could_not_be_looked_at_is_one_unknown() -> None:
+def test_a_node_that_could_not_be_read_is_one_unknown() -> None:
     assert verdicts(Evidence("w1", why_not="no answer within 60 s")) == {"looked-at": ("unknown", "no answer within 60 s")}
 
 
-def test_without_the_api_what_it_would_tell_is_unknown_and_all_else_is_judged() -> None:
+def test_without_the_api_its_answers_are_unknown_and_all_else_is_judged() -> None:
     away = "the API is away"
     found = replace(evidence(), effective={KUBELET: away}, configuration=away, node=away)
     told = verdicts(
@@ -140,11 +140,11 @@ def test_without_the_api_what_it_would_tell_is_unknown_and_all_else_is_judged() 
         "eviction-thresholds",
         "node-ready",
     }
-    # Gates are held to the files and the command line then.
+    # Gates are then compared with the files and the command line.
     assert told["kubelet-gates"] == ("fail", "kubelet: A is absent in its flags and files, wanted true")
 
 
-def test_without_the_api_a_file_that_is_newer_than_the_process_tells_that_it_was_not_read() -> None:
+def test_without_the_api_a_file_that_is_newer_than_the_process_fails() -> None:
     found = replace(evidence(), configuration="the API is away")
     assert found.seen is not None and found.kubelet is not None
     path = "/var/lib/kubelet/config.yaml"
@@ -168,7 +168,7 @@ def gate(enabled: bool) -> GateMetric:
         (True, None, "kubelet does not publish A"),
     ],
 )
-def test_gates_are_held_to_the_metrics(wanted: bool, enabled: bool | None, problem: str | None) -> None:
+def test_gates_are_compared_with_the_metrics(wanted: bool, enabled: bool | None, problem: str | None) -> None:
     metrics = {} if enabled is None else {"A": gate(enabled)}
     told = failed(replace(evidence(), effective={KUBELET: metrics}), wanting(feature_gates={"A": wanted}))
     assert list(told) == (["kubelet-gates"] if problem else [])
@@ -183,8 +183,8 @@ def test_a_gate_that_is_wanted_absent_must_be_set_nowhere() -> None:
     assert failed(apiserver, wanting(feature_gates="A=absent")) == {"kube-apiserver-gates": "kube-apiserver: A=false is set, wanted absent"}
 
 
-def test_a_component_is_held_to_the_gates_that_the_deploy_gives_it() -> None:
-    """A gate that only the API server and the controller manager read is no affair of the kubelet, unless it is named."""
+def test_a_component_is_compared_with_the_gates_that_the_deploy_sets_on_it() -> None:
+    """A gate that only the API server and the controller manager read does not count for the kubelet, unless it is named."""
     found = replace(evidence(), effective={KUBELET: {"A": gate(True)}})
     read_elsewhere = {"A": True, "HPAScaleToZero": True}
     assert verdicts(found, wanting(feature_gates=read_elsewhere))["kubelet-gates"][0] == "pass"
@@ -192,7 +192,7 @@ def test_a_component_is_held_to_the_gates_that_the_deploy_gives_it() -> None:
     assert list(failed(found, wanting(feature_gates=read_elsewhere, components="kubelet"))) == ["kubelet-gates"]
 
 
-def test_only_the_components_that_are_chosen_are_held_to_the_gates() -> None:
+def test_only_the_chosen_components_are_compared_with_the_gates() -> None:
     found = evidence(components={"kube-apiserver": (*APISERVER, "--feature-gates=A=false")})
     assert failed(found, wanting(feature_gates="A=absent", components="kubelet")) == {}
 
@@ -212,7 +212,7 @@ def test_what_the_inventory_wants_of_a_kubelet(data: dict[str, Any], check: str,
 
 
 @pytest.mark.parametrize("text", ["102400Ki", "100Mi", "104857600"])
-def test_the_same_threshold_in_other_words_is_as_wanted(text: str) -> None:
+def test_the_same_threshold_in_another_form_is_as_wanted(text: str) -> None:
     assert failed(evidence(), wanting(eviction_hard={"memory.available": text})) == {}
 
 
@@ -242,7 +242,7 @@ def test_workloads_and_their_class() -> None:
     assert (told.outcome, told.why) == ("fail", "shop/deployment/web: its class is batch, wanted web; shop/deployment/db: does not exist")
 
 
-def test_the_cluster_without_an_api_or_without_wishes() -> None:
+def test_the_cluster_without_an_api_or_without_desired_objects() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
     assert isinstance(desired, priority_classes.DesiredClasses)
     assert [one.outcome for one in judge.cluster(desired, "the API is away")] == ["unknown", "skip"]
@@ -273,7 +273,7 @@ def test_the_page_for_operators_has_every_check() -> None:
     assert told == {check.name: generic.sub("it", check.meaning) for check in CHECKS} | CLUSTER_CHECKS
 
 
-def test_a_gate_that_is_asked_for_beside_the_inventory() -> None:
+def test_a_gate_in_addition_to_the_inventory() -> None:
     asked = replace(wanting(feature_gates="A=absent"), more_gates={KUBELET: {"B": True}})
     told = failed(replace(evidence(), effective={KUBELET: {"B": gate(False)}}), asked)
     assert told == {"kubelet-gates": "kubelet runs with B=false, wanted true"}
@@ -294,5 +294,5 @@ def test_without_metrics_a_gate_that_is_set_nowhere_is_not_known_to_be_off(flags
 def test_without_its_api_server_the_rest_of_a_control_plane_is_not_judged() -> None:
     found = evidence(components=CONTROL_PLANE)
     told = verdicts(replace(found, health={**found.health, "kube-apiserver": Health("000", ""), "kube-scheduler": Health("000", "")}))
-    assert told["kube-scheduler-healthy"] == ("skip", "judged once kube-apiserver-healthy passes")
-    assert told["kube-scheduler-gates"] == ("skip", "judged once kube-scheduler-healthy passes")
+    assert told["kube-scheduler-healthy"] == ("skip", "kube-apiserver-healthy must pass first")
+    assert told["kube-scheduler-gates"] == ("skip", "kube-scheduler-healthy must pass first")

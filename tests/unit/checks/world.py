@@ -1,4 +1,4 @@
-"""Nodes for the checks, made from the answers of tests/unit/node/node.py."""
+"""Nodes for the checks, from the answers of tests/unit/node/node.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def evidence(
     configuration: Any = None,
     **answer: Any,
 ) -> Evidence:
-    """A node on which all is well, unless the arguments say otherwise; with `components` a control-plane node."""
+    """A healthy node, changed by the arguments; with `components` a control-plane node."""
     components = dict(components or {})
     files = {f"{name}.yaml": node.manifest(name, *argv[1:]) for name, argv in components.items()}
     found = of_observation(parse("w1", node.answer(components=components, manifests={**files, **(manifests or {})}, **answer)))
@@ -53,10 +53,10 @@ def evidence(
     )
 
 
-def verdicts(found: Evidence, wishes: NodeDesired | None = None) -> dict[str, tuple[str, str]]:
-    return {result.check: (result.outcome, result.why) for result in judge.node(found, wishes or NodeDesired())}
+def verdicts(found: Evidence, desired: NodeDesired | None = None) -> dict[str, tuple[str, str]]:
+    return {result.check: (result.outcome, result.why) for result in judge.node(found, desired or NodeDesired())}
 
 
-def failed(found: Evidence, wishes: NodeDesired | None = None) -> dict[str, str]:
-    """Why each check that fails does."""
-    return {check: why for check, (outcome, why) in verdicts(found, wishes).items() if outcome == "fail"}
+def failed(found: Evidence, desired: NodeDesired | None = None) -> dict[str, str]:
+    """The reason of each check that fails."""
+    return {check: why for check, (outcome, why) in verdicts(found, desired).items() if outcome == "fail"}

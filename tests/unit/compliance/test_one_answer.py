@@ -11,7 +11,7 @@ import pytest
 from roles.audit import drift
 from roles.audit.drift import HostDesired
 from roles.audit.view import view
-from roles.checks.model import wishes
+from roles.checks.model import read_desired
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from tests.unit.audit.fleet import CONFIG, control_plane, metrics
 from tests.unit.checks.world import evidence, verdicts
@@ -41,11 +41,11 @@ def answers(
     else:
         seen = replace(seen, effective=dict.fromkeys(effective, "the API is away"), configuration="the API is away")
     looked = replace(view(seen.seen), **({"running": effective, "configuration": configuration} if asked else {}))
-    wanted = wishes("w1", data.get)
+    wanted = read_desired("w1", data.get)
     found = drift.findings(looked, HostDesired(wanted.gates, wanted.fields, wanted.eviction))
-    told = {str(each.name) for each in found if each.kind == "drift"}
+    drifted = {str(each.name) for each in found if each.kind == "drift"}
     about = ("-gates", "kubelet-settings", "eviction-thresholds")
-    return told, {check for check, (outcome, _) in verdicts(seen, wanted).items() if outcome == "fail" and check.endswith(about)}
+    return drifted, {check for check, (outcome, _) in verdicts(seen, wanted).items() if outcome == "fail" and check.endswith(about)}
 
 
 def test_a_component_that_is_named_is_held_to_a_gate_that_it_does_not_read() -> None:
@@ -112,8 +112,8 @@ def test_a_gate_that_is_wanted_off_and_of_which_nobody_tells() -> None:
 
 
 def test_one_field_that_no_kubelet_takes_hides_no_threshold() -> None:
-    told, failed = answers({"kubelet_config": {"maxPodz": 1}, "eviction_hard": "memory.available=1Gi"})
-    assert (told, failed) == ({"evictionHard.memory.available"}, {"kubelet-settings", "eviction-thresholds"})
+    drifted, failed = answers({"kubelet_config": {"maxPodz": 1}, "eviction_hard": "memory.available=1Gi"})
+    assert (drifted, failed) == ({"evictionHard.memory.available"}, {"kubelet-settings", "eviction-thresholds"})
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,5 @@ def test_thresholds(data: dict[str, Any], running: dict[str, Any], missed: set[s
 def test_without_the_api_what_a_file_leaves_out_is_as_by_default() -> None:
     data = {"kubelet_config": {"maxPods": 110, "containerLogMaxSize": "10Mi"}, "eviction_hard": "memory.available=100Mi"}
     assert answers(data, asked=False) == (set(), set())
-    told, _ = answers({"kubelet_config": {"maxPods": 77}}, asked=False)
-    assert told == {"maxPods"}
+    drifted, _ = answers({"kubelet_config": {"maxPods": 77}}, asked=False)
+    assert drifted == {"maxPods"}

@@ -1,4 +1,4 @@
-"""What nodes have recorded, read back; and what undoing it comes to."""
+"""Reading the records of nodes, and planning to undo them."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def answer(*lines: tuple[str, str, str, list[dict[str, Any]]], originals: str = 
     def b64(text: str) -> str:
         return base64.b64encode(text.encode()).decode() + "="
 
-    told = ["daytwo 1", "clock 5 b"]
+    records = ["daytwo 1", "clock 5 b"]
     for name, state, reason, events in lines:
-        told.append(f"change {name} {b64(state)} {b64(reason)} {b64(''.join(json.dumps(event) + chr(10) for event in events))} {number}")
-    return [*told, *originals.splitlines(), "end"]
+        records.append(f"change {name} {b64(state)} {b64(reason)} {b64(''.join(json.dumps(event) + chr(10) for event in events))} {number}")
+    return [*records, *originals.splitlines(), "end"]
 
 
 def recorded(made: Change | None = None, state: str = "confirmed", order: int = 1, undoes: str = "", **gates: Any) -> Recorded:
@@ -85,7 +85,7 @@ def test_a_record_is_read_back() -> None:
     assert found.originals == {1: OLD, 3: b"y"} and not found.in_flight
 
 
-def test_half_an_answer_is_none() -> None:
+def test_half_an_answer_is_an_error() -> None:
     with pytest.raises(HistoryError, match="w1"):
         parse("w1", answer()[:-1])
 
@@ -109,7 +109,7 @@ def test_undoing_swaps_before_and_after() -> None:
     assert undo.change.new_arguments == cmdline_sha256(("kubelet", "old"))
 
 
-def test_what_is_as_before_already_is_left_alone() -> None:
+def test_what_is_already_as_before_is_not_changed() -> None:
     assert plan_undo("r2", recorded(), seen(a=OLD, made=None, gone=b"y"), force=False).change is None
     partly = plan_undo("r2", recorded(), seen(a=OLD), force=False).change
     assert partly is not None and [edit.path for edit in partly.files] == ["/etc/made", "/etc/gone"]
@@ -121,21 +121,21 @@ def test_a_file_that_was_changed_since_is_refused_with_its_diff() -> None:
     assert "-A=" in str(refused.value) and "+A=" in str(refused.value) and "force=true" in str(refused.value)
 
 
-def test_force_puts_it_back_all_the_same() -> None:
+def test_force_restores_it_anyway() -> None:
     undo = plan_undo("r2", recorded(), seen(a=b"A=3\n"), force=True)
     assert undo.change is not None and undo.change.files[0].before == b"A=3\n" and undo.change.files[0].after == OLD
     assert undo.change.new_arguments == "", "others' edits may be in the arguments"
     assert "force" in undo.warnings[0]
 
 
-def test_an_original_that_is_not_what_it_was_is_refused() -> None:
+def test_an_original_that_was_altered_is_refused() -> None:
     found = recorded()
     found.originals[1] = b"tampered"
-    with pytest.raises(Refusal, match="not what it was"):
+    with pytest.raises(Refusal, match="does not match its recorded checksum; restore the file by hand"):
         plan_undo("r2", found, seen(), force=True)
 
 
-def test_a_record_tells_no_content() -> None:
+def test_a_record_has_no_content() -> None:
     text = json.dumps(recorded().plan)
     assert hashlib.sha256(OLD).hexdigest() in text and ABSENT in text and "A=1" not in text
 
@@ -144,13 +144,13 @@ def history(*changes: Recorded) -> dict[str, list[Recorded]]:
     return {"w1": list(changes)}
 
 
-def test_the_newest_run_that_stands_is_undone() -> None:
+def test_the_newest_run_that_is_not_undone_is_undone() -> None:
     first, second = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
     a, b = numbered(1, recorded(change(run=first))), numbered(2, recorded(change("kube-scheduler", run=second)))
     again = numbered(2, recorded(change(run=second)))
-    assert newest(history(a, again)) == (second,), "the first was complete: the second is another matter"
+    assert newest(history(a, again)) == (second,), "the first was complete: the second is a run of its own"
     assert newest(history(a, b)) == (second, first), "the same was wanted: the first was halted, the second went on"
-    other = replace(a, plan={**a.plan, "data": "of another wish"})
+    other = replace(a, plan={**a.plan, "data": "of other data"})
     assert newest(history(other, b)) == (second,)
     undone = numbered(3, recorded(change("kube-scheduler", run="r20260103-000000-cccc"), undoes=b.id))
     assert newest(history(a, b, undone)) == (first,)
@@ -178,7 +178,7 @@ def test_two_runs_that_are_undone_as_one_go_by_their_order_and_not_by_their_name
     assert [found.run for found in changes_to_undo(history(a, b), (behind, ahead))] == [behind, ahead]
 
 
-def test_a_desk_whose_clock_is_ahead_does_not_win() -> None:
+def test_a_machine_whose_clock_is_ahead_does_not_win() -> None:
     ahead, behind = recorded(change(run="r20300101-000000-aaaa")), recorded(change(run="r20260101-000000-bbbb"))
     assert newest(history(numbered(1, ahead), numbered(2, behind))) == (behind.run,)
     assert newest(history(numbered(2, ahead), numbered(1, behind))) == (ahead.run,)
@@ -190,15 +190,15 @@ def test_runs_on_different_nodes_go_by_the_numbers_of_the_cluster() -> None:
     assert newest({"w1": [ahead], "w2": [behind]}) == (behind.run, ahead.run)
 
 
-def test_a_third_run_tells_of_two_that_no_node_saw_both() -> None:
+def test_a_third_run_orders_two_that_no_node_saw_both() -> None:
     first, middle, last = "r20300101-000000-aaaa", "r20280101-000000-bbbb", "r20260101-000000-cccc"
     w1 = [numbered(1, recorded(change(run=first))), numbered(2, recorded(change("kube-scheduler", run=middle), state="reverted"))]
     w2 = [numbered(5, recorded(change(run=middle, host="w2"), state="reverted")), numbered(6, recorded(change(run=last, host="w2")))]
     assert newest({"w1": w1, "w2": w2}) == (last, first)
 
 
-def test_what_no_count_tells_is_not_guessed() -> None:
-    """As runs of before the cluster counted them; or of two counts, since daytwo was taken off the lock's node in between."""
+def test_an_order_that_no_count_has_is_not_guessed() -> None:
+    """Runs from before the cluster counted them; or of two counts, since daytwo was removed from the lock's node in between."""
     w1, w2 = recorded(change(run="r20300101-000000-aaaa")), recorded(change(run="r20260101-000000-bbbb", host="w2"))
     for one, other in (
         (numbered(1, w1), numbered(2, w2)),
@@ -209,13 +209,13 @@ def test_what_no_count_tells_is_not_guessed() -> None:
         assert unknown.value.runs == [other.run, one.run]
 
 
-def test_counts_that_contradict_each_other_tell_nothing() -> None:
+def test_counts_that_contradict_each_other_have_no_order() -> None:
     a, b = "r20260101-000000-aaaa", "r20260102-000000-bbbb"
     w1 = [numbered(1, recorded(change(run=a))), numbered(2, recorded(change("kube-scheduler", run=b)))]
     w2 = [numbered(2, recorded(change(run=a, host="w2"))), numbered(1, recorded(change("kube-scheduler", run=b, host="w2")))]
     with pytest.raises(Unordered):
         newest({"w1": w1, "w2": w2})
-    assert Sequenced({"w1": w1, "w2": w2}).sort({a, b}) == [a, b], "a list is shown all the same"
+    assert Sequenced({"w1": w1, "w2": w2}).sort({a, b}) == [a, b], "a list is shown anyway"
 
 
 def test_the_number_of_a_node_is_read() -> None:
@@ -227,7 +227,7 @@ def test_the_number_of_a_node_is_read() -> None:
 def test_a_record_of_a_newer_daytwo_is_not_undone(version: int) -> None:
     found = recorded()
     found = replace(found, plan={**found.plan, "format": version})
-    with pytest.raises(Refusal, match=rf"w1: the record of .*a newer daytwo wrote it \(format {version}; .*use that one"):
+    with pytest.raises(Refusal, match=rf"w1: the record of .*a newer daytwo wrote it \(format {version}; .*use that daytwo or a later one"):
         plan_undo("r2", found, seen(), force=True)
 
 
@@ -237,37 +237,39 @@ def test_a_record_from_before_formats_is_undone() -> None:
     assert plan_undo("r2", replace(found, plan=old), seen(), force=False).change is not None
 
 
-def test_a_plan_that_a_power_cut_left_half_is_refused_in_words() -> None:
+def test_a_plan_that_a_power_cut_left_incomplete_is_refused() -> None:
     made = change()
     cut = base64.b64encode(b'{"event": "pl').decode()
     state = base64.b64encode(f"state=confirmed\nrun={INFO.id}\n".encode()).decode()
     (found,) = parse("w1", ["daytwo 1", f"change {made.id} {state}= = {cut}= 3", "end"])
     assert (found.run, found.damaged) == (INFO.id, (1,)) and changes_to_undo(history(found), (INFO.id,)) == [found]
     assert targets(found) == []
-    with pytest.raises(Refusal, match=r"its plan cannot be read \(line 1 is cut\); what was before lies on w1 in .*/before"):
+    with pytest.raises(
+        Refusal, match=r"its plan cannot be read \(line 1 is incomplete\); the old files are on w1 in .*/before; restore them by hand"
+    ):
         plan_undo("r2", found, seen(), force=True)
 
 
-def test_an_end_that_a_power_cut_left_half_is_said_and_the_plan_counts() -> None:
+def test_an_end_that_a_power_cut_left_incomplete_is_reported_and_the_plan_counts() -> None:
     made = change()
     plan = json.dumps(plan_record(INFO, 1, made, Effective())).encode()
     record = base64.b64encode(plan + b'\n{"event": "end", "outc').decode()
     state = base64.b64encode(b"state=confirmed\n").decode()
     (found,) = parse("w1", ["daytwo 1", f"change {made.id} {state}= = {record}= 3", "end"])
     assert found.why_unusable is None and found.end is None and found.plan["order"] == 1
-    (said,) = history_role._cut([found])
-    assert said == f"w1: the record of {made.id}: line 2 is cut; the others were read" and history_role._cut([recorded()]) == []
+    (warning,) = history_role._cut([found])
+    assert warning == f"w1: the record of {made.id}: line 2 is incomplete; the others were read" and history_role._cut([recorded()]) == []
 
 
 @pytest.mark.parametrize("files", [None, "x", [1], [{"path": "/etc/a"}]])
-def test_a_plan_that_lacks_something_is_refused_in_words(files: Any) -> None:
+def test_an_incomplete_plan_is_refused(files: Any) -> None:
     found = recorded()
-    with pytest.raises(Refusal, match=r"w1: the record of .*its plan lacks something"):
+    with pytest.raises(Refusal, match=r"w1: the record of .*its plan is incomplete; .*restore them by hand"):
         plan_undo("r2", replace(found, plan={**found.plan, "files": files}), seen(), force=True)
 
 
 @pytest.mark.parametrize("event", [{"event": "plan", "order": "x"}, {"event": "plan", "format": [1]}, {"event": "plan", "order": {}}])
-def test_a_record_of_odd_things_is_an_error_with_its_host(event: dict[str, Any]) -> None:
+def test_an_invalid_record_is_an_error_with_its_host(event: dict[str, Any]) -> None:
     with pytest.raises(HistoryError, match="w1: the record of its changes cannot be read"):
         parse("w1", answer(("r1-w1-kubelet", "", "", [event])))
     with pytest.raises(HistoryError, match="w1"):
@@ -281,7 +283,7 @@ def test_a_setting_that_holds_a_secret_is_not_in_the_record() -> None:
 
 
 class Asked(Cluster):
-    """One node as its API would show it now; or why it does not."""
+    """One node as its API shows it; or the API's error."""
 
     def __init__(self, running: dict[str, Any], error: Exception | None = None) -> None:
         super().__init__()
@@ -316,33 +318,33 @@ def one_undo(before: dict[str, str], error: Exception | None = None, config: byt
     return Asked(running, error), NodePlan("w1", its_kubelet, {}, (undo,))
 
 
-def look_ahead(
+def predicted(
     before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
 ) -> NodePlan[Undo]:
-    return history_role._look_ahead(*one_undo(before, error), allow_evictions, allow_unproven)
+    return history_role._predicted(*one_undo(before, error), allow_evictions, allow_unproven)
 
 
 def test_undoing_that_would_evict_needs_consent() -> None:
-    harmless = look_ahead({"memory.available": "50Mi"})
+    harmless = predicted({"memory.available": "50Mi"})
     assert "EVICTS" not in harmless.outlook and harmless.planned[0].may_go == frozenset()
     with pytest.raises(Refusal) as refused:
-        look_ahead({"memory.available": "2Gi"})
-    told = str(refused.value)
-    assert "w1: undoing r20260101-000000-aaaa-w1-kubelet would evict: memory.available" in told and "allow_evictions=true" in told
-    consented = look_ahead({"memory.available": "2Gi"}, allow_evictions=True)
+        predicted({"memory.available": "2Gi"})
+    text = str(refused.value)
+    assert "w1: undoing r20260101-000000-aaaa-w1-kubelet would evict: memory.available" in text and "allow_evictions=true" in text
+    consented = predicted({"memory.available": "2Gi"}, allow_evictions=True)
     assert consented.planned[0].may_go == {"default/app"} and "EVICTS" in consented.outlook
 
 
-def test_undoing_tells_what_a_restart_brings_besides() -> None:
-    plan = history_role._beside(*one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n"))
+def test_undoing_reports_what_a_restart_applies_in_addition() -> None:
+    plan = history_role._with_pending(*one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n"))
     assert [*by_warning([plan]).items()][-1] == (
         "a restart also brings: podsPerCore is 5 by its files, and the kubelet runs with (not set)",
         ["w1"],
     )
 
 
-def test_undoing_blindly_needs_consent_too() -> None:
-    (why,) = look_ahead({"memory.available": "50Mi"}, error=NoApi("no API")).refusals
+def test_undoing_without_a_prediction_needs_consent_too() -> None:
+    (why,) = predicted({"memory.available": "50Mi"}, error=NoApi("no API")).refusals
     assert re.search(r"cannot be read: no API.*allow_unproven=true", str(why))
-    blind = look_ahead({"memory.available": "50Mi"}, error=NoApi("no API"), allow_unproven=True)
+    blind = predicted({"memory.available": "50Mi"}, error=NoApi("no API"), allow_unproven=True)
     assert (blind.refusals, blind.outlook) == ((), "")

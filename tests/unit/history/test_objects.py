@@ -28,7 +28,7 @@ LINES: list[dict[str, Any]] = [
 
 
 class Host:
-    """As much of a Remote as is asked before a plan is made."""
+    """The part of a Remote that is used before there is a plan."""
 
     name, connected, is_control_plane = "cp1", True, True
 
@@ -54,7 +54,7 @@ def to_undo(*known: Recorded, **data: Any) -> Any:
     return objects.to_undo(fleet(**data), lambda fleet, remotes: (dict(history), []))
 
 
-NO_WAY = r"run r20260102-000000-bbbb is one of nobody's, and this daytwo knows no way back of it; use the daytwo that made it"
+NO_WAY = r"run r20260102-000000-bbbb is of nobody's, which this daytwo cannot undo; use the daytwo that started it"
 
 
 def test_a_run_on_objects_is_found_by_its_name_and_as_the_newest() -> None:
@@ -64,27 +64,27 @@ def test_a_run_on_objects_is_found_by_its_name_and_as_the_newest() -> None:
             to_undo(on_node, of_objects(), **data)
 
 
-def test_a_run_on_nodes_is_none_of_these() -> None:
+def test_a_run_on_nodes_is_not_one_on_objects() -> None:
     newest = numbered(12, recorded(change(run="r20260103-000000-cccc")), run=12)
     assert to_undo(of_objects(number="3"), newest) is None
     assert to_undo(of_objects(), newest, run="r20260103-000000-cccc") is None
     assert to_undo(run="r20260109-000000-ffff") is None and to_undo() is None
 
 
-def test_one_that_was_cut_in_the_middle_is_undone_by_its_name_alone() -> None:
+def test_an_incomplete_run_is_undone_only_by_its_name() -> None:
     cut = of_objects(LINES[:2], state="staged")
     assert to_undo(cut) is None
     with pytest.raises(DeployError, match=NO_WAY):
         to_undo(cut, run=RUN)
 
 
-def test_a_record_that_cannot_be_acted_on_says_why() -> None:
+def test_a_record_that_cannot_be_used_says_why() -> None:
     with pytest.raises(DeployError, match=r"cp1: the record of .*a newer daytwo wrote it \(format 99"):
         to_undo(of_objects([{**LINES[0], "format": 99}, *LINES[1:]]), run=RUN)
     lost = {key: value for key, value in LINES[1].items() if key != "fields"}
     with pytest.raises(DeployError, match=r"lacks something .*undo it by hand"):
         to_undo(of_objects([LINES[0], lost]), run=RUN)
-    with pytest.raises(DeployError, match=r"changed nothing that is there to be undone \(nobody's\)"):
+    with pytest.raises(DeployError, match=r"changed nothing that can be undone \(nobody's\)"):
         to_undo(of_objects(LINES[:1]), run=RUN)
 
 
@@ -99,7 +99,7 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return RunRecord(INFO).path
 
 
-def test_the_operators_own_record_is_read_where_no_node_knows_of_the_run(own: Path) -> None:
+def test_the_operators_own_record_is_read_if_no_node_knows_the_run(own: Path) -> None:
     kept(own, {"event": "run", "format": 1}, {"event": "begin", **kind_of_run("nobody's", {})}, *LINES[1:])
     with pytest.raises(DeployError, match=NO_WAY):
         to_undo(run=RUN)
@@ -112,12 +112,12 @@ def test_a_run_on_nodes_has_an_own_record_too(own: Path) -> None:
 
 def test_a_check_left_nothing_to_undo(own: Path) -> None:
     kept(own, {"event": "run", "format": 1}, {"event": "begin", **kind_of_run("pod_resize_check", {})})
-    with pytest.raises(DeployError, match=r"changed nothing that is there to be undone \(pod_resize_check\)"):
+    with pytest.raises(DeployError, match=r"changed nothing that can be undone \(pod_resize_check\)"):
         to_undo(run=RUN)
 
 
 @pytest.mark.parametrize("line", [{"object": "PriorityClass web", "before": None, "after": {}}, {"pod": "web-1", "changes": {}}])
-def test_what_an_older_daytwo_wrote_is_said_to_be_for_a_hand(own: Path, line: dict[str, Any]) -> None:
+def test_a_record_of_an_older_daytwo_is_restored_by_hand(own: Path, line: dict[str, Any]) -> None:
     kept(own, {"event": "run", "format": 1}, {"event": "begin"}, {"event": "plan", **line})
-    with pytest.raises(DeployError, match=r"an older daytwo wrote it, which did not record fields; .* set that back by hand"):
+    with pytest.raises(DeployError, match=r"an older daytwo wrote it and did not record fields; .* restore that by hand"):
         to_undo(run=RUN)
