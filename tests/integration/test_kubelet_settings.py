@@ -276,7 +276,7 @@ def test_files_that_the_kubelet_refuses_as_they_are_are_named(lab: Lab, deploy: 
         files, old = operator.files(lab, "w1"), operator.processes(lab, "w1")
         told = pyinfra(deploy, "-y", *data(**wish, only="w1"))
         assert told.code == 1 and "refuses its files as they are, without this change" in told.all, told.all
-        assert f"{CONFIG}, line {line}" in told.all and "take it out of the data" not in told.all, told.all
+        assert f"{CONFIG}, line {line}" in told.all and "remove it from the data" not in told.all, told.all
         assert operator.files(lab, "w1") == files and operator.processes(lab, "w1") == old
 
 
