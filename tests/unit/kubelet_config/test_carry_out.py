@@ -172,7 +172,7 @@ def test_thresholds_that_evict_say_who_may_go() -> None:
         {**one, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "qosClass": "BestEffort"}} for one in given.pods
     ]
     again = eviction_impact(replace(pressed, pods=best_effort), pressed.configuration)
-    assert any("may refuse to take back: default/a, default/bb" in why for why in again.evicts)
+    assert any("may refuse to re-admit: default/a, default/bb" in why for why in again.evicts)
     assert eviction_impact(given, given.configuration).evicts == ()
 
 
