@@ -344,7 +344,7 @@ def test_present_files_that_are_refused_are_named_and_the_change_is_not_blamed(s
     for desired in (ON, DesiredGates(feature_gates={"A": True}, allow_unknown_gates=True)):
         (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
         assert "refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
-        assert "A=true" not in refusal and "take it out of the data" not in refusal and "-1 must" not in refusal
+        assert "A=true" not in refusal and "remove it from the data" not in refusal and "-1 must" not in refusal
     # If the binary accepts the present files, the change is to blame.
     assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": ""})[1][0]
     # A binary that ended without output, such as after a timeout, has named nothing.
