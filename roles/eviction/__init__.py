@@ -1,4 +1,4 @@
-"""Node-pressure eviction: what the kubelet's thresholds are, what they should be, and what they do to a node."""
+"""Node-pressure eviction: the kubelet's thresholds, the desired ones, and their effect on a node."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _NOTHING = "no host has eviction settings in its data; set them in group_data or
 
 
 def _wanted(fleet: Fleet) -> KubeletFields:
-    return KubeletFields(from_data(fleet, _wish, _NOTHING))
+    return KubeletFields(from_data(fleet, _request, _NOTHING))
 
 
 @deploying("Eviction thresholds", _wanted)
 def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
-    """Set the eviction thresholds that the inventory's data (or --data eviction_hard=memory.available=500Mi) wants.
+    """Set the eviction thresholds from the inventory's data (or --data eviction_hard=memory.available=500Mi).
 
-    Data keys: those of roles/eviction/model.py and of roles/engine/rollout/options.py. Raises DeployError, before any node is written to,
-    where the plan is refused, or would evict without consent.
+    Data keys: those of roles/eviction/model.py and of roles/engine/rollout/options.py. Raises DeployError before it writes to any node, if
+    the plan is refused, or would evict without consent.
     """
     return change_nodes("eviction thresholds", fleet, thresholds)
 
 
-def _wish(remote: Remote) -> FieldsRequest | None:
+def _request(remote: Remote) -> FieldsRequest | None:
     desired = read_thresholds(remote.name, remote.data)
     if desired is None:
         return None
@@ -62,7 +62,7 @@ def _settle(desired: DesiredThresholds, state: KubeletState) -> Settled:
 
 
 def _summary(desired: DesiredThresholds) -> str:
-    """As the operator wrote it, in the flag's form."""
+    """The settings that the operator named, in the flag's form."""
     parts = []
     for key, value in desired.model_dump(exclude_defaults=True).items():
         if not key.startswith("eviction_"):

@@ -1,4 +1,4 @@
-"""Pure: the thresholds that are wanted, held against those that the kubelet uses."""
+"""Pure: compares the desired thresholds with those that the kubelet uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roles.eviction.model import DesiredThresholds
 
 
 def unmet(desired: DesiredThresholds, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
-    """The fields, of maps the signals, that a kubelet which shows `configuration` at /configz has otherwise."""
+    """The fields, and the signals of maps, that differ on a kubelet which shows `configuration` at /configz."""
     defaults = defaults_of(kubelet)
     expected = wanted.expected(desired, configuration, defaults)
     problems: list[UnmetField] = []
@@ -25,10 +25,10 @@ def unmet(desired: DesiredThresholds, kubelet: Kubelet, configuration: Mapping[s
 
 
 def _signals(name: str, expected: Mapping[str, str], found: Mapping[str, str]) -> Iterator[UnmetField]:
-    # As the kubelet reads them: one that is off is written as 0%, and is no difference.
-    one, other = wanted.enabled(name, expected), wanted.enabled(name, found)
+    # Compared as the kubelet reads them: 0% and a missing signal both mean off.
+    expected_values, found_values = wanted.enabled(name, expected), wanted.enabled(name, found)
     for signal in {**expected, **found}:
-        if one.get(signal) != other.get(signal):
+        if expected_values.get(signal) != found_values.get(signal):
             yield UnmetField(name, expected.get(signal), found.get(signal), signal)
 
 

@@ -1,7 +1,6 @@
-"""What an operator wants of a kubelet's eviction: thresholds, grace periods, minimum reclaims. Typed, and refused where no kubelet
-could mean it.
+"""The desired eviction settings of a kubelet: thresholds, grace periods, minimum reclaims. Typed; rejects what no kubelet accepts.
 
-These are the rules that need no node. Those that depend on what a kubelet uses now are in `wanted.problems`.
+These rules need no node. The rules that depend on what a kubelet uses now are in `wanted.problems`.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from roles.engine.transaction import Refusal
 
 ABSENT = "absent"
 
-# Signal -> its value as the kubelet takes it; None where it is wanted absent.
+# Signal -> its value as the kubelet accepts it; None if it should be absent.
 ThresholdTexts = dict[str, str | None]
 
 _ITEM = re.compile(r"([^<>=!]*?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
-_MADE = {
-    ALLOCATABLE_MEMORY: "the kubelet makes this threshold itself, out of the hard one of memory.available; set memory.available",
+_DERIVED_FROM = {
+    ALLOCATABLE_MEMORY: "the kubelet derives this threshold from the hard one of memory.available; set memory.available",
     CONTAINERFS: "the kubelet overrides it with the threshold of nodefs.available or imagefs.available, whichever holds the"
     " containers' writable layers; set those",
     CONTAINERFS_INODES: "the kubelet overrides it with the threshold of nodefs.inodesFree or imagefs.inodesFree, whichever holds the"
@@ -46,7 +45,7 @@ _MADE = {
 
 
 def _map(key: str, operators: str, check: Callable[[str, str, str], None]) -> BeforeValidator:
-    """A map of signals as data or as text, each value through `check` (key, signal, value), which raises ValueError."""
+    """Reads a map of signals, as data or as text; `check` (key, signal, value) judges each value and raises ValueError."""
 
     def read_map(value: Any) -> ThresholdTexts:
         problems: list[str] = []
@@ -82,7 +81,7 @@ def _items(key: str, operators: str, value: Any, problems: list[str]) -> list[tu
             rule = "a signal's only operator is <" if "<" in operators else "a value follows ="
             problems.append(f"{key}: {item!r} has the operator {operator}; {rule}: write {signal}{operators[0]}{wanted}")
         elif signal in found:
-            problems.append(f"{key}: {signal} is there twice, with {found[signal]} and {wanted}; keep one of them")
+            problems.append(f"{key}: {signal} is set twice, to {found[signal]} and to {wanted}; keep one of them")
         else:
             found[signal] = wanted
     return list(found.items())
@@ -92,11 +91,11 @@ def _signal(key: str, signal: str, wanted: Any) -> None:
     if signal in SIGNALS or (signal in DERIVED and wanted == ABSENT):
         return
     if signal in DERIVED:
-        raise ValueError(f"{key}: {signal}: {_MADE[signal]}, or write {signal}={ABSENT} to take it out")
+        raise ValueError(f"{key}: {signal}: {_DERIVED_FROM[signal]}, or write {signal}={ABSENT} to remove it")
     known = {name.lower(): name for name in SIGNALS}
     close = difflib.get_close_matches(signal.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {known[close[0]]}?" if close else f"the signals are {', '.join(SIGNALS)}"
-    raise ValueError(f"{key}: {signal!r} is no eviction signal; {hint}")
+    raise ValueError(f"{key}: {signal!r} is not an eviction signal; {hint}")
 
 
 def _text(key: str, signal: str, wanted: Any) -> str | None:
@@ -105,9 +104,9 @@ def _text(key: str, signal: str, wanted: Any) -> str | None:
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         return str(wanted)
     if not isinstance(wanted, str):
-        raise ValueError(f'{key}: {signal}: {wanted!r} is no text; write it in quotes as the kubelet takes it: "500Mi", "10%"')
+        raise ValueError(f'{key}: {signal}: {wanted!r} is not text; write it in quotes as the kubelet accepts it: "500Mi", "10%"')
     if not wanted:
-        raise ValueError(f"{key}: {signal} has an empty value; write {signal}={ABSENT} to go back to what the kubelet does by itself")
+        raise ValueError(f"{key}: {signal} has an empty value; write {signal}={ABSENT} to go back to the kubelet's default")
     return wanted
 
 
@@ -115,8 +114,8 @@ def _threshold(key: str, signal: str, text: str) -> None:
     if text.endswith("%"):
         fraction = _fraction(key, signal, text)
         if text not in DISABLING and fraction in (0, 1):
-            meaning = "every pod goes at once" if fraction else "it is never reached"
-            raise ValueError(f"{key}: {signal}: the kubelet takes {text} for a threshold ({meaning}); to switch the signal off write 0%")
+            meaning = "every pod is evicted at once" if fraction else "it is never reached"
+            raise ValueError(f"{key}: {signal}: the kubelet reads {text} as a threshold ({meaning}); to switch the signal off write 0%")
     else:
         _quantity(key, signal, text)
     try:
@@ -128,7 +127,7 @@ def _threshold(key: str, signal: str, text: str) -> None:
 def _reclaim(key: str, signal: str, text: str) -> None:
     if text.endswith("%"):
         if _fraction(key, signal, text) > 1:
-            raise ValueError(f"{key}: {signal}: {text} is more than all; write a percentage above 0% and up to 100%, or a quantity")
+            raise ValueError(f"{key}: {signal}: {text} is more than 100%; write a percentage above 0% and up to 100%, or a quantity")
     else:
         _quantity(key, signal, text)
     try:
@@ -153,9 +152,9 @@ def _quantity(key: str, signal: str, text: str) -> None:
         raise ValueError(f"{key}: {signal}: {error}, or a percentage such as 10%") from None
     if quantity.denominator != 1:
         meant = f"; did you mean {text[:-1]}Mi?" if text.endswith("m") else "; write a whole number, with a suffix such as Mi"
-        raise ValueError(f"{key}: {signal}: {text} is {float(quantity):g}, no whole number of bytes, inodes or processes{meant}")
+        raise ValueError(f"{key}: {signal}: {text} is {float(quantity):g}, not a whole number of bytes, inodes or processes{meant}")
     if quantity >= 2**63:
-        raise ValueError(f"{key}: {signal}: {text} is more than a node can have (2^63); write what is meant, or a percentage")
+        raise ValueError(f"{key}: {signal}: {text} is more than a node can have (2^63); write a smaller quantity, or a percentage")
 
 
 def _grace(key: str, signal: str, text: str) -> None:
@@ -163,7 +162,9 @@ def _grace(key: str, signal: str, text: str) -> None:
     if seconds < 0:
         raise ValueError(f"{key}: {signal}: a grace period of {text} is negative; the kubelet would not start: write how long to wait")
     if seconds == 0:
-        raise ValueError(f"{key}: {signal}: a grace period of {text} makes it a hard threshold; name it in eviction_hard, or write a time")
+        raise ValueError(
+            f"{key}: {signal}: a grace period of {text} makes it a hard threshold; set it in eviction_hard, or write a longer time"
+        )
 
 
 def _seconds(key: str, place: str, text: str) -> Fraction:
@@ -181,9 +182,9 @@ def _pod_grace(value: Any) -> int | str:
     if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value.strip()):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{key}: {value!r} is no whole number of seconds; write a number without a unit: 30, or {ABSENT}")
+        raise ValueError(f"{key}: {value!r} is not a whole number of seconds; write a number without a unit: 30, or {ABSENT}")
     if value < 0:
-        # The flag's help says that a negative value leaves it to the pod; the eviction manager takes the smaller of the two.
+        # The flag's help says that with a negative value the pod's own period counts; the eviction manager uses the smaller one.
         raise ValueError(f"{key}: {value} is negative, and pods would be killed after 1 s; write how many seconds they may have")
     if value >= 2**31:
         raise ValueError(f"{key}: {value} does not fit in 32 bits; write how many seconds pods may have")
@@ -200,7 +201,7 @@ def _transition(value: Any) -> str:
     if seconds < 0:
         raise ValueError(f"{key}: {value} is negative; write how long a node keeps its pressure condition: 5m")
     if seconds == 0:
-        raise ValueError(f"{key}: a kubelet reads {value} as not set, and takes 5m; write a time above 0, or {ABSENT}")
+        raise ValueError(f"{key}: a kubelet reads {value} as not set, and uses 5m; write a time above 0, or {ABSENT}")
     return str(value)
 
 
@@ -219,9 +220,9 @@ class DesiredThresholds(BaseModel):
 
     eviction_hard, eviction_soft: signal -> quantity or percentage, or the flag's form `memory.available<500Mi,nodefs.available=10%`.
     eviction_soft_grace_period: signal -> Go duration. eviction_minimum_reclaim: signal -> quantity or percentage.
-    eviction_max_pod_grace_period: seconds. eviction_pressure_transition_period: a Go duration. `absent` in the place of a value is
-    what the kubelet does by itself; what is not named stays as it is. allow_evictions: go on where pods would have to go.
-    move_flags: a flag that beats the configuration file is moved there.
+    eviction_max_pod_grace_period: seconds. eviction_pressure_transition_period: a Go duration. The value `absent` stands for the
+    kubelet's default; settings that are not named stay as they are. allow_evictions: continue if pods would be evicted. move_flags: move
+    a flag that overrides the configuration file into that file.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -231,8 +232,8 @@ class DesiredThresholds(BaseModel):
         _map("eviction_hard", "=<", _threshold),
         _SIGNALS,
         Field(
-            description="hard thresholds: a quantity, or a percentage of what the node has; `0%` switches a signal off, `absent` gives the"
-            " kubelet's own back; a signal that is not named keeps what it has",
+            description="hard thresholds: a quantity, or a percentage of what the node has; `0%` switches a signal off, `absent` restores"
+            " the kubelet's default; a signal that is not named keeps its value",
             examples=[{"memory.available": "500Mi", "nodefs.available": "10%"}, "memory.available<500Mi,pid.available=5%"],
         ),
     ] = {}
@@ -247,7 +248,7 @@ class DesiredThresholds(BaseModel):
         _map("eviction_soft_grace_period", "=", _grace),
         _SIGNALS,
         Field(
-            description="how long a soft threshold is reached before pods go: a duration with units",
+            description="how long a soft threshold must be met before pods are evicted: a duration with units",
             examples=[{"memory.available": "1m30s"}],
         ),
     ] = {}
@@ -256,7 +257,7 @@ class DesiredThresholds(BaseModel):
         _map("eviction_minimum_reclaim", "=", _reclaim),
         _SIGNALS,
         Field(
-            description="how much more than the threshold is to be free before eviction ends: a quantity or a percentage",
+            description="how much more than the threshold must be free before eviction ends: a quantity or a percentage",
             examples=[{"memory.available": "200Mi"}],
         ),
     ] = {}
@@ -264,7 +265,7 @@ class DesiredThresholds(BaseModel):
         int | Literal["absent"] | None,
         BeforeValidator(_pod_grace),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, {"const": ABSENT}]}),
-        Field(description="seconds that a pod which a soft threshold evicts may take to end, at most", examples=[60, ABSENT]),
+        Field(description="how many seconds at most a pod evicted by a soft threshold may take to end", examples=[60, ABSENT]),
     ] = None
     eviction_pressure_transition_period: Annotated[
         str | None,
@@ -273,14 +274,14 @@ class DesiredThresholds(BaseModel):
         Field(description="how long a node keeps its pressure condition after the pressure: a duration above 0", examples=["5m", ABSENT]),
     ] = None
     only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
-    allow_evictions: Annotated[Boolean, Field(description="consent: go on where pods would have to go", examples=[True])] = False
+    allow_evictions: Annotated[Boolean, Field(description="consent: continue if pods would be evicted", examples=[True])] = False
     move_flags: Annotated[
-        Boolean, Field(description="consent: a flag that beats the configuration file is moved there", examples=[True])
+        Boolean, Field(description="consent: move a flag that overrides the configuration file into that file", examples=[True])
     ] = False
 
     @property
     def maps(self) -> dict[str, ThresholdTexts]:
-        """The signals that are named, by the field they belong to."""
+        """The named signals, by their field."""
         return {
             "evictionHard": self.eviction_hard,
             "evictionSoft": self.eviction_soft,
@@ -293,7 +294,7 @@ SETTINGS = tuple(name for name in DesiredThresholds.model_fields if name.startsw
 
 
 def read_thresholds(host: str, data: Callable[[str], Any]) -> DesiredThresholds | None:
-    """The desired eviction of a host from its inventory data; None where it has none. Raises Refusal with all that is wrong."""
+    """The desired eviction settings of a host from its inventory data; None if it has none. Raises Refusal with all errors."""
     values = {key: data(key) for key in DesiredThresholds.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if not any(key in values for key in SETTINGS):

@@ -1,8 +1,8 @@
-"""Who goes first on a node, and why: each pod's usage against its request, its rank for each resource, its OOM scores. Pure.
+"""The eviction order of a node, and why: each pod's usage and request, its rank for each resource, its OOM scores. Pure.
 
-Two things end pods on a full node. The kubelet evicts by its own order (see predict.py). The kernel's OOM killer, where memory is
-gone before the kubelet looks, takes the process with the highest score: its share of the memory in thousandths, plus
-oom_score_adj (proc_pid_oom_score_adj(5)), which the kubelet gives each container when it is made.
+Two mechanisms end pods on a full node. The kubelet evicts in its own order (see predict.py). If memory runs out before the kubelet
+notices, the kernel's OOM killer kills the process with the highest score: its share of the memory in thousandths, plus oom_score_adj
+(proc_pid_oom_score_adj(5)), which the kubelet sets for each container when it creates it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ GUARANTEED_ADJ = -997
 BEST_EFFORT_ADJ = 1000
 NODE_CRITICAL_CLASS = "system-node-critical"
 
-#: What a signal is called in tables and pictures.
+#: The name of a signal in tables and on pages.
 SIGNAL_TITLES = {MEMORY: "memory", NODEFS: "disk", IMAGEFS: "container disk", PID: "processes"}
 
 
 @dataclass(frozen=True)
 class Use:
-    """One resource of a pod. `used` None where nothing is known. `place` in the kubelet's order, 1 goes first; `turn` among those
-    that can go, None for a protected pod; `tied` where another has the same rank."""
+    """One resource of a pod. `used`: None if unknown. `place`: in the kubelet's order of all pods, from 1; `turn`: among the pods that can
+    be evicted, None for a protected pod; `tied`: another pod has the same rank."""
 
     used: int | None
     requested: int
@@ -43,7 +43,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Adjust:
-    """oom_score_adj of a container: `expected` by the kubelet's formula, `seen` in /proc of its PID 1 (None where none was read)."""
+    """oom_score_adj of a container: `expected` by the kubelet's formula, `seen` in /proc of its PID 1 (None if it was not read)."""
 
     container: str
     expected: int
@@ -53,7 +53,7 @@ class Adjust:
 
 @dataclass(frozen=True)
 class OrderRow:
-    """One pod. `uses` by signal; `protected` says why the kubelet never evicts it, "" where it does."""
+    """One pod. `uses` by signal; `protected`: why the kubelet never evicts it, "" if it can evict it."""
 
     pod: str
     uid: str
@@ -67,7 +67,7 @@ class OrderRow:
 
 @dataclass(frozen=True)
 class NodeOrder:
-    """One node: pods in the order of eviction for memory. `signals` are those that the rows have uses of."""
+    """One node: pods in the eviction order for memory. `signals`: the keys of `uses` in each row."""
 
     node: str
     version: str
@@ -80,7 +80,7 @@ class NodeOrder:
     notes: tuple[str, ...] = field(default=())
 
     def by(self, signal: str) -> list[OrderRow]:
-        """The rows in the order of eviction for one of `signals`."""
+        """The rows in the eviction order for one of `signals`."""
         return sorted(self.rows, key=lambda row: row.uses[signal].place)
 
 
@@ -91,26 +91,26 @@ def order(
     *,
     processes: Iterable[ContainerProcess] | None = None,
     thresholds: Iterable[Threshold] = (),
-    where: Layout | None = None,
+    known_layout: Layout | None = None,
     more_notes: Sequence[str] = (),
 ) -> NodeOrder:
-    """The pods of a node in their order for each resource. `processes` as read on the node; None where nobody looked. `more_notes`
-    is what went wrong while reading.
+    """The pods of a node in their order for each resource. `processes` as read on the node; None if they were not read. `more_notes`:
+    errors while reading.
 
-    Raises ValueError for a quantity that is none.
+    Raises ValueError for an invalid quantity.
     """
-    layout = where or predict.layout_of(summary)
+    layout = known_layout or predict.layout_of(summary)
     minor = predict.minor_of(node)
-    there = predict.active(pods)
+    active = predict.active(pods)
     status = node.get("status") or {}
     capacity = whole(parse_quantity(str((status.get("capacity") or {}).get("memory") or "0")))
     signals = (MEMORY, NODEFS, *(() if layout == "one" else (IMAGEFS,)), PID)
     uses: dict[str, dict[str, Use]] = {}
     for signal in signals:
-        for uid, use in _uses(predict.rank(signal, summary, there, layout, minor)):
+        for uid, use in _uses(predict.rank(signal, summary, active, layout, minor)):
             uses.setdefault(uid, {})[signal] = use
     seen = None if processes is None else {(one.pod_uid, one.container_id): one for one in processes}
-    rows = [_row(pod, uses[predict.uid(pod)], seen, capacity, minor) for pod in there]
+    rows = [_row(pod, uses[predict.uid(pod)], seen, capacity, minor) for pod in active]
     rows.sort(key=lambda row: row.uses[MEMORY].place)
     return NodeOrder(
         node=str(node["metadata"]["name"]),
@@ -146,7 +146,7 @@ def _row(
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for container in pod["spec"].get(kind) or ():
             process = (seen or {}).get((uid, ids.get(str(container["name"]), "")))
-            # An init container that has ended has no process to be killed.
+            # An init container that has ended has no process that the kernel could kill.
             if process or kind != "initContainers" or _is_sidecar(pod, container):
                 adjust = oom_score_adj(pod, container, capacity, minor)
                 found.append(
@@ -158,33 +158,33 @@ def _row(
     )  # fmt: skip
 
 
-def _notes(rows: Iterable[OrderRow], looked: bool) -> Iterable[str]:
-    if not looked:
-        yield "oom_score_adj was not read on the node: it is what the formula gives"
+def _notes(rows: Iterable[OrderRow], processes_read: bool) -> Iterable[str]:
+    if not processes_read:
+        yield "oom_score_adj was not read on the node: the values come from the kubelet's formula"
     for row in rows:
         for one in row.containers:
             if one.seen is not None and one.seen != one.expected:
                 yield (
-                    f"{row.pod}: PID 1 of {one.container} has oom_score_adj {one.seen}, and its request gives {one.expected} now; it is "
-                    "set when a container is made, and a runtime that may not lower it leaves it higher"
+                    f"{row.pod}: PID 1 of {one.container} has oom_score_adj {one.seen}, but its request results in {one.expected} now; "
+                    "it is set when the container is created, and stays higher if the runtime may not lower it"
                 )
     unknown = [row.pod for row in rows if any(use.used is None for use in row.uses.values())]
     if unknown:
-        yield f"no usage is known of {', '.join(unknown)}: the kubelet takes such pods first"
+        yield f"the usage of {', '.join(unknown)} is unknown: the kubelet evicts such pods first"
     if any(use.tied for row in rows for use in row.uses.values()):
-        yield "pods of equal rank (=) are shown by name; the kubelet takes them in any order"
+        yield "pods of equal rank (=) are sorted by name; the kubelet evicts them in any order"
 
 
 # ---- OOM scores
 
 
 def oom_score_adj(pod: predict.PodUsage, container: Mapping[str, Any], capacity: int, minor: int) -> int:
-    """oom_score_adj that the kubelet gives a container's processes (pkg/kubelet/qos/policy.go: GetContainerOOMScoreAdjust).
+    """The oom_score_adj that the kubelet sets for a container's processes (pkg/kubelet/qos/policy.go: GetContainerOOMScoreAdjust).
 
-    `capacity` is the node's memory in bytes (status.capacity). The more of it a Burstable container requests, the lower, from 999
-    down to 3; a sidecar is never higher than the regular container with the least request would be. Of a request at pod level
-    (from 1.34), what the containers do not request themselves is divided among all of them, init containers included.
-    Raises ValueError for a quantity that is none, or where the capacity is not known.
+    `capacity` is the node's memory in bytes (status.capacity). The more memory a Burstable container requests, the lower its score, from
+    999 down to 3; a sidecar's is at most that of the regular container with the smallest request. From 1.34 on, the part of a pod-level
+    request that the containers do not request themselves is divided among all of them, including init containers.
+    Raises ValueError for an invalid quantity, or if the capacity is unknown.
     """
     if predict.protected(pod) and pod["spec"].get("priorityClassName") == NODE_CRITICAL_CLASS:
         return GUARANTEED_ADJ
@@ -192,7 +192,7 @@ def oom_score_adj(pod: predict.PodUsage, container: Mapping[str, Any], capacity:
     if quality in ("Guaranteed", "BestEffort"):
         return GUARANTEED_ADJ if quality == "Guaranteed" else BEST_EFFORT_ADJ
     if capacity <= 0:
-        raise ValueError("status.capacity of the node has no memory, which oom_score_adj is made of")
+        raise ValueError("status.capacity of the node has no memory, and oom_score_adj is computed from it")
     share = _share_of_the_pods(pod, minor)
     adjust = 1000 - 1000 * (predict.container_request(pod, container, "memory") + share) // capacity
     if _is_sidecar(pod, container):
@@ -208,13 +208,13 @@ def _is_sidecar(pod: predict.PodUsage, container: Mapping[str, Any]) -> bool:
 
 
 def _share_of_the_pods(pod: predict.PodUsage, minor: int) -> int:
-    """What of the pod's own memory request falls to each container."""
+    """Each container's part of the pod-level memory request that the containers do not request themselves."""
     at_pod_level = predict.pod_level_request(pod, "memory", minor)
     if not at_pod_level:
         return 0
     spec = pod["spec"]
     containers = len(spec.get("containers") or ()) + len(spec.get("initContainers") or ())
-    # Go cuts towards zero.
+    # Go truncates towards zero.
     return math.trunc((at_pod_level - predict.containers_request(pod, "memory")) / containers)
 
 
@@ -222,7 +222,7 @@ def _share_of_the_pods(pod: predict.PodUsage, minor: int) -> int:
 
 
 def amount(signal: str, value: int) -> str:
-    """A value of a signal for people: 340Ki, 1.5Gi; processes and inodes are counted out."""
+    """A value of a signal for people: 340Ki, 1.5Gi; processes and inodes in full."""
     if signal == PID or signal.endswith(".inodesFree"):
         return str(value)
     size = float(value)
@@ -230,27 +230,27 @@ def amount(signal: str, value: int) -> str:
         if abs(size) < 1024 or unit == "Gi":
             break
         size /= 1024
-    # Three digits tell enough, and whole bytes are whole.
+    # Three digits are enough, and bytes are whole numbers.
     return f"{size:.1f}{unit}" if unit and abs(size) < (100 if unit == "Gi" else 10) else f"{size:.0f}{unit}"
 
 
 def reason(signal: str, row: OrderRow) -> str:
-    """Why a pod stands where it stands for a signal, in a few words."""
+    """Why a pod has its place for a signal, in a few words."""
     if row.protected:
         return f"never evicted ({row.protected})"
     use = row.uses[signal]
     if use.used is None:
-        return "no usage known"
+        return "usage unknown"
     if signal == PID:
         return f"priority {row.priority}, {use.used} processes"
     distance = amount(signal, abs(use.used - use.requested))
     if use.over:
         return f"{distance} over its request" if use.requested else f"{distance} used, nothing requested"
-    return f"within its request by {distance}"
+    return f"{distance} below its request"
 
 
 def order_as_json(found: NodeOrder) -> dict[str, Any]:
-    """The machine form: bytes, inodes and counts as whole numbers; pods in the order of eviction for memory."""
+    """The machine form: bytes, inodes and counts as whole numbers; pods in the eviction order for memory."""
     return {
         "node": found.node,
         "version": found.version,
@@ -271,7 +271,7 @@ def order_as_json(found: NodeOrder) -> dict[str, Any]:
 
 
 def order_as_table(node: NodeOrder) -> str:
-    """The table for people: in the first columns whose turn it is for each resource, pods of equal rank marked with =."""
+    """The table for people: the first columns have each pod's turn for each resource; = marks pods of equal rank."""
     about = [f"{node.node}: {len(node.rows)} pods"]
     for signal in node.signals:
         if signal in node.readings:
@@ -280,7 +280,7 @@ def order_as_table(node: NodeOrder) -> str:
             below = f" (evicts below {amount(signal, limits[-1])})" if limits else ""
             about.append(f"{SIGNAL_TITLES[signal]} {amount(signal, reading.available)} of {amount(signal, reading.capacity)} left{below}")
     headers = [*(SIGNAL_TITLES[signal] for signal in node.signals), "pod", "priority", "QoS"]
-    headers += [f"{SIGNAL_TITLES[signal]} used/asked" for signal in node.signals if signal != PID] + [
+    headers += [f"{SIGNAL_TITLES[signal]} used/requested" for signal in node.signals if signal != PID] + [
         "processes",
         "oom_score_adj",
         "why (memory)",

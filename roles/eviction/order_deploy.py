@@ -1,4 +1,4 @@
-"""The order of eviction of every node: a table for people, JSON for programs, a page to look at. Reads, changes nothing."""
+"""The eviction order of every node: a table for people, JSON for programs, an HTML page. Only reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMATS = ("table", "json")
 
 def _format(value: Any) -> Any:
     if value not in FORMATS:
-        raise ValueError(f"format is {value!r}; there are {' and '.join(FORMATS)}")
+        raise ValueError(f"format is {value!r}; it must be {' or '.join(FORMATS)}")
     return value
 
 
@@ -51,51 +51,51 @@ class OrderOptions(BaseModel):
         Path | None,
         BeforeValidator(_picture),
         WithJsonSchema({"type": "string"}),
-        Field(description="a path on the operator's machine, where one HTML page is written", examples=["order.html"]),
+        Field(description="a path on the operator's machine for one HTML page", examples=["order.html"]),
     ] = None
 
 
-@deploying("Order of eviction", one(OrderOptions))
-def eviction_order(fleet: Fleet, wish: OrderOptions) -> None:
-    """Show who goes first on each node of the run, and why.
+@deploying("Eviction order", one(OrderOptions))
+def eviction_order(fleet: Fleet, options: OrderOptions) -> None:
+    """Show the eviction order of each node of the run, and why.
 
-    Data keys: `format` (table, or json: one document on standard output) and `picture` (a path on the operator's machine, where
-    one HTML file is written). Raises DeployError where not all nodes could be shown, after all others were.
+    Data keys: `format` (table, or json: one document on standard output) and `picture` (a path on the operator's machine for one HTML
+    page). Raises DeployError if a node could not be shown, after it has shown all others.
     """
     problems = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
     ignored: list[str] = []
     nodes = _nodes(fleet, problems, ignored)
-    if wish.format == "json":
+    if options.format == "json":
         show_lines(as_json({"nodes": [order_as_json(node) for node in nodes], "problems": problems, "ignored": ignored}))
     else:
         for node in nodes:
             show_lines("\n" + order_as_table(node))
         for line in ignored:
             show(f"\n{line}")
-    if wish.picture:
-        made = datetime.now(UTC).strftime("As seen on %Y-%m-%d at %H:%M UTC")
+    if options.picture:
+        made = datetime.now(UTC).strftime("Observed on %Y-%m-%d at %H:%M UTC")
         try:
-            write_whole(wish.picture, picture.page(nodes, made=made, problems=problems))
+            write_whole(options.picture, picture.page(nodes, made=made, problems=problems))
         except OSError as error:
-            problems.append(f"{wish.picture}: the picture could not be written: {error.strerror or error}")
+            problems.append(f"{options.picture}: the picture could not be written: {error.strerror or error}")
         else:
-            if wish.format != "json":
-                show(f"\npicture: {wish.picture}")
+            if options.format != "json":
+                show(f"\npicture: {options.picture}")
     if problems:
         raise bridge.refuse("not all nodes could be shown:", problems)
 
 
 def _nodes(fleet: Fleet, problems: list[str], ignored: list[str]) -> list[NodeOrder]:
-    """The nodes in the inventory's order. What could not be looked at goes to `problems`, processes with a component's name that are not
-    the node's own go to `ignored`."""
-    # With --limit the control plane is looked at as well: it is who knows.
+    """The nodes in the inventory's order. `problems` gets the nodes that could not be read, `ignored` the processes with a component's
+    name that are not the node's own."""
+    # With --limit the control plane is read as well, since usage comes from the API.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: look(remote, kubelet.wanted))
     cluster = Cluster()
     names: dict[str, str] = {}
     for remote in (*fleet.targets, *helpers):
         found = seen[remote.name]
-        # Also where the node itself cannot be shown: they may be why.
+        # Even if the node cannot be shown: these processes may be the reason.
         if remote in fleet.targets and not isinstance(found, Exception):
             ignored += [f"{remote.name}: {sentence}" for sentence in found.ignored]
         try:
@@ -128,9 +128,9 @@ def _add(cluster: Cluster, remote: Remote, seen: Observation) -> str:
 
 
 def node_order(api: Api, name: str, processes: Sequence[usage.ContainerProcess] | Exception) -> NodeOrder:
-    """One node, by its name in the cluster; `processes` as usage.look finds them, or why it could not.
+    """One node, by its name in the cluster; `processes` as usage.look returns them, or its error.
 
-    Raises ApiError or ValueError; what is only nice to have becomes a note where it fails.
+    Raises ApiError or ValueError; if optional data cannot be read, a note says so.
     """
     notes = []
     if isinstance(processes, Exception):
@@ -141,7 +141,7 @@ def node_order(api: Api, name: str, processes: Sequence[usage.ContainerProcess] 
     try:
         thresholds = effective(kubelet_config(api, name))
     except (ApiError, ValueError) as error:
-        notes.append(f"thresholds are not known: {error}")
+        notes.append(f"thresholds are unknown: {error}")
     got = node_usage(api, name)
     read = None if isinstance(processes, Exception) else processes
     return order(got.summary, got.pods, got.node, processes=read, thresholds=thresholds, more_notes=notes)

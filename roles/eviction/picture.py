@@ -1,4 +1,4 @@
-"""The order of eviction as one HTML page that needs nothing else: no script, no font, no server. Pure."""
+"""The eviction order as one HTML page that loads nothing else: no script, no font, no server. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from roles.engine.scripts import pages
 from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, Use, amount, reason
 from roles.eviction.predict import Reading
 
-# A protected pod stands below all that can go, wherever the kubelet ranks it.
+# A protected pod is below all pods that can be evicted, wherever the kubelet ranks it.
 _BELOW = 100_001
 _GAUGES = {
     MEMORY: "memory",
@@ -27,7 +27,7 @@ _GAUGES = {
 
 
 def page(nodes: Sequence[NodeOrder], *, made: str = "", problems: Iterable[str] = ()) -> str:
-    """One page with all nodes. `made` says when and of what it was made; `problems` is what could not be shown."""
+    """One page with all nodes. `made` says when the nodes were observed; `problems` lists what could not be shown."""
     signals = [signal for signal in SIGNAL_TITLES if any(signal in node.signals for node in nodes)] or list(SIGNAL_TITLES)[:1]
     return _template().render(
         signals=signals, titles=SIGNAL_TITLES, nodes=[_node(node, signals) for node in nodes], made=made, problems=list(problems)
@@ -58,7 +58,7 @@ def _node(node: NodeOrder, signals: Sequence[str]) -> dict[str, Any]:
 
 
 def gauges(node: NodeOrder) -> list[dict[str, Any]]:
-    """What the node has left of each resource, and where eviction begins: texts, and `used` and `limit` in percent."""
+    """What the node has left of each resource, and the threshold of eviction: texts, and `used` and `limit` in percent."""
     return [
         _gauge(signal, node.readings[signal], [one for one in node.thresholds if one.signal == signal])
         for signal in _GAUGES
@@ -71,7 +71,7 @@ def _uses(node: NodeOrder, signal: str) -> list[Use]:
 
 
 def _use(row: OrderRow, signal: str) -> Use:
-    """Where a node has no file system of its own for it, the order is that of memory."""
+    """The use of a signal; that of memory if the node has no separate file system for the signal."""
     return row.uses.get(signal) or next(iter(row.uses.values()))
 
 
@@ -111,7 +111,7 @@ def _row(row: OrderRow, own: Sequence[str], signals: Sequence[str], scale: dict[
         "counted": "?" if row.uses[PID].used is None else row.uses[PID].used,
         "scores": _scores(row),
         "scores_title": "; ".join(
-            f"{one.container}: {one.expected}" + (f", reads {one.seen}" if one.seen not in (None, one.expected) else "")
+            f"{one.container}: {one.expected}" + (f", observed {one.seen}" if one.seen not in (None, one.expected) else "")
             for one in row.containers
         ),
     }
@@ -142,6 +142,6 @@ def _bar(signal: str, row: OrderRow, scale: int) -> dict[str, Any]:
 
 
 def _scores(row: OrderRow) -> str:
-    """The containers' oom_score_adj as it is: as read, and else as the formula gives it; the one the kernel takes first comes first."""
+    """The containers' oom_score_adj, highest first, as the kernel kills: the observed value, or the formula's."""
     values = sorted({one.expected if one.seen is None else one.seen for one in row.containers}, reverse=True)
     return " ".join(map(str, values[:2])) + (" ..." if len(values) > 2 else "")

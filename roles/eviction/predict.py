@@ -1,17 +1,17 @@
-"""What the kubelet would do under node pressure. Pure: a saved /stats/summary, the pods, the node and thresholds in; who goes, out.
+"""Predicts evictions under node pressure. Pure: from a saved /stats/summary, the pods, the node and thresholds to the evicted pods.
 
-The rules are those of pkg/kubelet/eviction/{eviction_manager,helpers}.go, which are the same in Kubernetes 1.32 to 1.36 but for
-what a pod requests (pkg/api/v1/resource/helpers.go: pod-level resources and sidecars count since 1.34). What this module cannot
-know, and therefore says in `notes`:
+The rules are those of pkg/kubelet/eviction/{eviction_manager,helpers}.go, which are the same in Kubernetes 1.32 to 1.36, except for a
+pod's requests (pkg/api/v1/resource/helpers.go: pod-level resources and sidecars count since 1.34). This module cannot know the following,
+and says so in `notes` where it matters:
 
-- Usage is as the summary tells it. The kubelet looks again in each loop (every 10 s, and at once after an eviction); what volumes
-  use it measures once in `volumeStatsAggPeriod` (1 min by default).
-- Whether images have a file system of their own is read off sizes: the summary names no devices.
-- Pods of equal rank come in any order (Go's sort.Sort is not stable, and the kubelet's list comes from a map).
-- How much an eviction frees is an estimate: what the pod uses of that resource now, but for host paths, which stay. Logs are
-  taken to lie on the kubelet's file system.
-- Before it evicts for a disk the kubelet removes dead containers and unused images; how much that frees is not known.
-- A static pod's priority is the mirror pod's here; the kubelet reads it from the manifest, and takes 0 where that has none.
+- Usage comes from the summary. The kubelet measures again in each loop (every 10 s, and at once after an eviction), and the usage of
+  volumes once per `volumeStatsAggPeriod` (1 min by default).
+- Sizes decide whether images have their own file system: the summary names no devices.
+- Pods of equal rank are evicted in any order (Go's sort.Sort is not stable, and the kubelet's list comes from a map).
+- How much an eviction frees is an estimate: the pod's current use of that resource, without host paths, which stay. Logs count as being
+  on the kubelet's file system.
+- Before the kubelet evicts for a disk, it removes dead containers and unused images; how much that frees is unknown.
+- A static pod's priority is the mirror pod's here; the kubelet reads it from the manifest, and uses 0 if the manifest has none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from roles.engine.kubelet import (
 )
 
 MEMORY_SIGNALS = (MEMORY, ALLOCATABLE_MEMORY)
-#: What is short when a signal's threshold is met, in the kubelet's own words (helpers.go: signalToResource).
+#: The resource that is short when a signal's threshold is met, by the kubelet's name (helpers.go: signalToResource).
 RESOURCES = {
     MEMORY: "memory",
     ALLOCATABLE_MEMORY: "memory",
@@ -50,18 +50,18 @@ RESOURCES = {
     CONTAINERFS_INODES: "inodes",
     PID: "pids",
 }
-#: From this priority on a pod is critical (pkg/apis/scheduling/types.go: SystemCriticalPriority).
+#: Pods with this priority or a higher one are critical (pkg/apis/scheduling/types.go: SystemCriticalPriority).
 CRITICAL_PRIORITY = 2_000_000_000
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
 MEMORY_PRESSURE_TAINT = "node.kubernetes.io/memory-pressure"
-#: The newest minor that this was read for is 36; pod-level resources and sidecars count in requests from here on.
+#: Pod-level resources and sidecars count in requests from this minor on; the rules were read up to minor 36.
 POD_LEVEL_MINOR = 34
 
-#: Where things lie: all on one file system; images and writable layers on one of their own; images alone on one of their own.
+#: File systems: one for all; a separate one for images and writable layers; a separate one for images only.
 Layout = Literal["one", "images and containers apart", "images apart"]
 _ALL = ("rootfs", "logs", "volumes")
-#: What of a pod's usage counts for a file system (helpers.go: buildSignalToRankFunc; images are listed there, and count nothing).
+#: The parts of a pod's usage that count for a file system (helpers.go: buildSignalToRankFunc; that lists images too, which use nothing).
 _PARTS: dict[Layout, dict[str, tuple[str, ...]]] = {
     "one": {"nodefs": _ALL, "imagefs": _ALL, "containerfs": _ALL},
     "images and containers apart": {"nodefs": ("logs", "volumes"), "imagefs": ("rootfs",), "containerfs": ("rootfs",)},
@@ -76,7 +76,7 @@ Stats = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Reading:
-    """What the kubelet sees of a signal: bytes, inodes or processes. `time` is when it was measured, as the summary writes it."""
+    """The kubelet's measurement of a signal: bytes, inodes or processes. `time`: when it was measured, as in the summary."""
 
     available: int
     capacity: int
@@ -85,11 +85,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A pod's place in the order of eviction for one signal; place 1 goes first.
+    """A pod's place in the eviction order for one signal, from 1.
 
-    `usage` is None where the summary has nothing of the pod; `request` is what counts as requested (0 for inodes and processes);
-    `protected` says why the kubelet passes it over ("" where it does not). Pods of equal `rank` (the place of the first of them)
-    may come in any order; `tied` says that there are others.
+    `usage` is None if the summary does not have the pod; `request` is what counts as requested (0 for inodes and processes);
+    `protected` says why the kubelet skips the pod ("" if it does not). Pods of equal `rank` (the place of the first of them) may be
+    evicted in any order; `tied`: another pod has the same rank.
     """
 
     place: int
@@ -107,7 +107,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Victim:
-    """A pod that would go. `freed`: estimate of what that frees. `certain`: if any pod goes for this signal, it is this one."""
+    """A pod that would be evicted. `freed`: estimate of what that frees. `certain`: if a pod is evicted for this signal, it is this one."""
 
     pod: str
     uid: str
@@ -119,7 +119,7 @@ class Victim:
 class Pressure:
     """A threshold that is met. The kubelet evicts until `goal` (threshold and minimum reclaim) is available again.
 
-    `grace` in seconds: a soft threshold evicts after it has been met that long. `enough`: by the estimate, these victims do.
+    `grace` in seconds: a soft threshold evicts after it has been met that long. `enough`: by the estimate, these victims free enough.
     """
 
     threshold: Threshold
@@ -142,9 +142,8 @@ class Pressure:
 
 @dataclass(frozen=True)
 class LocalEviction:
-    """A pod over a limit of its own (emptyDir sizeLimit, limits.ephemeral-storage); it goes before any ranking, all such at once.
-
-    Unless localStorageCapacityIsolation is false on the node (it is true by default).
+    """A pod over its own limit (emptyDir sizeLimit, limits.ephemeral-storage). The kubelet evicts all such pods at once, before any
+    ranking, unless localStorageCapacityIsolation is false on the node (it is true by default).
     """
 
     pod: str
@@ -158,9 +157,9 @@ class LocalEviction:
 class Prediction:
     """What would happen on a node with these thresholds.
 
-    `thresholds` are those that work, with what the kubelet adds itself; `unobserved` the signals that the summary does not tell, so
-    that their thresholds are never met. `pressures` come as the kubelet takes them: hard before soft, memory first. `rejected`: pods
-    that a kubelet which starts anew may refuse to take back while these pressures last.
+    `thresholds` are those in effect, including those that the kubelet derives; `unobserved` the signals that the summary does not report:
+    their thresholds are never met. `pressures` are in the kubelet's order: hard before soft, memory before others. `rejected`: pods that a
+    restarted kubelet may refuse to re-admit while these pressures last.
     """
 
     node: str
@@ -175,12 +174,12 @@ class Prediction:
 
     @property
     def victims(self) -> tuple[str, ...]:
-        """All pods (namespace/name) that would go, the first one first."""
+        """All pods (namespace/name) that would be evicted, in order."""
         found = [*(entry.pod for entry in self.local), *(victim.pod for pressure in self.pressures for victim in pressure.victims)]
         return tuple(dict.fromkeys(found))
 
     def not_in(self, before: Prediction) -> tuple[Pressure, ...]:
-        """The pressures that there would not be with the thresholds of `before`, or that reclaim more than there."""
+        """The pressures that do not exist with the thresholds of `before`, or that reclaim more than with those."""
         goals: dict[tuple[str, bool], int] = {}
         for pressure in before.pressures:
             key = (pressure.signal, pressure.grace == 0)
@@ -194,36 +193,36 @@ def predict(
     node: Mapping[str, Any],
     thresholds: Iterable[Threshold],
     *,
-    where: Layout | None = None,
+    known_layout: Layout | None = None,
 ) -> Prediction:
-    """What the kubelet of `node` would do at its next look with `thresholds`, as thresholds.effective gives them.
+    """What the kubelet of `node` would do in its next loop with `thresholds`, as thresholds.effective returns them.
 
-    `where` overrides what the summary's sizes suggest. Raises ValueError for a quantity that is none.
+    `known_layout` overrides what the summary's sizes suggest. Raises ValueError for an invalid quantity.
     """
-    layout = where or layout_of(summary)
+    layout = known_layout or layout_of(summary)
     seen = readings(summary)
     minor = minor_of(node)
     effective = in_effect(thresholds, layout)
-    there = active(pods)
-    local = tuple(_local_evictions(summary, there, layout))
+    active_pods = active(pods)
+    local = tuple(_local_evictions(summary, active_pods, layout))
     pressures = []
-    for threshold in _as_taken(met(effective, seen)):
-        pressures.append(_pressure(threshold, seen[threshold.signal], summary, there, layout, minor, bool(local)))
+    for threshold in _in_kubelets_order(met(effective, seen)):
+        pressures.append(_pressure(threshold, seen[threshold.signal], summary, active_pods, layout, minor, bool(local)))
     unobserved = tuple(dict.fromkeys(threshold.signal for threshold in effective if threshold.signal not in seen))
     conditions = {_condition(pressure.signal) for pressure in pressures}
-    rejected = tuple(sorted(name(pod) for pod in there if _rejected(pod, conditions)))
-    notes = _notes(where is None, layout, summary, there, pressures, local, rejected, unobserved)
+    rejected = tuple(sorted(name(pod) for pod in active_pods if _rejected(pod, conditions)))
+    notes = _notes(known_layout is None, layout, summary, active_pods, pressures, local, rejected, unobserved)
     return Prediction(str(node["metadata"]["name"]), layout, seen, effective, unobserved, tuple(pressures), local, rejected, tuple(notes))
 
 
-# ---- what the kubelet sees
+# ---- what the kubelet measures
 
 
 def readings(summary: Mapping[str, Any]) -> dict[str, Reading]:
-    """Each signal's available amount and capacity (helpers.go: makeSignalObservations). All of them come from the summary; a
-    signal whose numbers it lacks is left out, and its thresholds are never met then.
+    """Each signal's available amount and capacity (helpers.go: makeSignalObservations). All come from the summary; a signal that it does
+    not report is missing here, and its thresholds are never met.
 
-    The capacity of memory.available is available and working set together, not the node's: percentages are of that.
+    The capacity of memory.available is the sum of available and working set, not the node's memory: percentages refer to that sum.
     """
     node = summary.get("node") or {}
     found: dict[str, Reading] = {}
@@ -249,7 +248,7 @@ def readings(summary: Mapping[str, Any]) -> dict[str, Reading]:
 
 
 def layout_of(summary: Mapping[str, Any]) -> Layout:
-    """Which file systems there are, by their sizes: the kubelet compares devices, which the summary does not tell."""
+    """Which file systems exist, judged by their sizes: the kubelet compares devices, which the summary does not report."""
     node = summary.get("node") or {}
     runtime = node.get("runtime") or {}
     images, containers = runtime.get("imageFs"), runtime.get("containerFs")
@@ -259,7 +258,7 @@ def layout_of(summary: Mapping[str, Any]) -> Layout:
 
 
 def _one_file_system(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    # Disks of one make have one size; what is free on them differs, but for what changed between the two looks.
+    # Two disks of the same model have the same size, but not the same free space; for one file system it only changes between measurements.
     if any(one.get(key) != other.get(key) for key in ("capacityBytes", "inodes")):
         return False
     for key, size in (("availableBytes", "capacityBytes"), ("inodesFree", "inodes")):
@@ -270,7 +269,7 @@ def _one_file_system(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def minor_of(node: Mapping[str, Any]) -> int:
-    """The minor version of the node's kubelet: 36 of v1.36.3. Raises ValueError where the node does not tell it."""
+    """The minor version of the node's kubelet: 36 of v1.36.3. Raises ValueError if the node does not report it."""
     version = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
     parts = version.removeprefix("v").split(".")
     if len(parts) < 2 or not parts[1].isdigit():
@@ -282,13 +281,13 @@ def minor_of(node: Mapping[str, Any]) -> int:
 
 
 def in_effect(thresholds: Iterable[Threshold], layout: Layout) -> tuple[Threshold, ...]:
-    """The thresholds with those of containerfs, which the kubelet copies from nodefs or imagefs."""
+    """The thresholds, including those of containerfs, which the kubelet copies from nodefs or imagefs."""
     given = [threshold for threshold in thresholds if threshold.signal not in (CONTAINERFS, CONTAINERFS_INODES)]
     return with_containerfs(given, image_filesystem=layout == "images and containers apart")
 
 
 def met(thresholds: Iterable[Threshold], seen: Mapping[str, Reading]) -> tuple[Threshold, ...]:
-    """Those with less available than they say (helpers.go: thresholdsMet); soft ones at once, their grace period then runs."""
+    """The thresholds with less available than their limit (helpers.go: thresholdsMet), including soft ones in their grace period."""
     return tuple(one for one in thresholds if one.signal in seen and seen[one.signal].available < _limit(one, seen[one.signal]))
 
 
@@ -296,8 +295,8 @@ def _limit(threshold: Threshold, reading: Reading) -> int:
     return threshold.amount.of(reading.capacity)
 
 
-def _as_taken(thresholds: Iterable[Threshold]) -> list[Threshold]:
-    """Hard ones before soft ones, whose grace period runs first; memory before all others (helpers.go: byEvictionPriority)."""
+def _in_kubelets_order(thresholds: Iterable[Threshold]) -> list[Threshold]:
+    """Hard thresholds before soft ones, whose grace period runs first; memory before all others (helpers.go: byEvictionPriority)."""
     return sorted(thresholds, key=lambda one: (one.grace, one.signal not in MEMORY_SIGNALS))
 
 
@@ -318,12 +317,12 @@ def _pressure(
     goal = limit + (threshold.min_reclaim.of(reading.capacity) if threshold.min_reclaim else 0)
     order = rank(threshold.signal, summary, pods, layout, minor)
     frees = freed(threshold.signal, summary, pods, layout)
-    who, enough = victims(order, reading.available, goal, frees, disturbed=disturbed)
-    return Pressure(threshold, reading, limit, goal, order, who, enough, _reclaims_first(threshold.signal, layout))
+    evicted, enough = victims(order, reading.available, goal, frees, disturbed=disturbed)
+    return Pressure(threshold, reading, limit, goal, order, evicted, enough, _reclaims_first(threshold.signal, layout))
 
 
 def _reclaims_first(signal: str, layout: Layout) -> bool:
-    """Whether containers or images are removed before a pod is (helpers.go: buildSignalToNodeReclaimFuncs)."""
+    """Whether the kubelet removes containers or images before it evicts a pod (helpers.go: buildSignalToNodeReclaimFuncs)."""
     if _condition(signal) != "DiskPressure":
         return False
     return not (layout == "images and containers apart" and signal.startswith("nodefs."))
@@ -338,16 +337,16 @@ def name(pod: PodUsage) -> str:
 
 
 def uid(pod: PodUsage) -> str:
-    """The UID by which the kubelet knows the pod: a static pod's own (a hash), not that of its mirror in the API."""
+    """The pod's UID in the kubelet: a static pod's own (a hash), not that of its mirror pod in the API."""
     metadata = pod["metadata"]
     annotations = metadata.get("annotations") or {}
     return str(annotations.get(CONFIG_HASH) if CONFIG_MIRROR in annotations else metadata["uid"])
 
 
 def active(pods: Iterable[PodUsage]) -> list[PodUsage]:
-    """Those that the kubelet ranks: not Succeeded or Failed, or not yet ended after all (kubelet_pods.go: isPodInactive).
+    """The pods that the kubelet ranks: those that are not Succeeded or Failed (kubelet_pods.go: isPodInactive).
 
-    A pod that has no container yet is ranked as well: without usage, it comes first.
+    A pod without a container is ranked too: its usage is unknown, so it comes first.
     """
     return [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
 
@@ -357,13 +356,13 @@ def _phase(pod: PodUsage) -> str:
 
 
 def priority(pod: PodUsage) -> int:
-    """spec.priority, 0 where there is none (component-helpers: PodPriority)."""
+    """spec.priority, 0 if there is none (component-helpers: PodPriority)."""
     return int(pod["spec"].get("priority") or 0)
 
 
 def protected(pod: PodUsage) -> str:
-    """Why the kubelet never evicts the pod; "" where it would (types/pod_update.go: IsCriticalPod, and evictPod, which goes on to
-    the next in rank). The priority class has no part in it, but for its value."""
+    """Why the kubelet never evicts the pod; "" if it may (types/pod_update.go: IsCriticalPod, and evictPod, which continues with the next
+    in rank). Only the value of the priority matters, not the class."""
     if CONFIG_MIRROR in (pod["metadata"].get("annotations") or {}):
         return "static pod"
     value = priority(pod)
@@ -371,40 +370,39 @@ def protected(pod: PodUsage) -> str:
 
 
 def qos(pod: PodUsage) -> str:
-    """The QoS class that the API server wrote; "" where it has not."""
+    """The QoS class that the API server wrote; "" if it has not."""
     return str((pod.get("status") or {}).get("qosClass") or "")
 
 
 def request(pod: PodUsage, resource: str, minor: int) -> Fraction:
-    """What counts as requested of `resource` (api/v1/resource/helpers.go: GetResourceRequestQuantity).
+    """The request of `resource` that counts (api/v1/resource/helpers.go: GetResourceRequestQuantity).
 
-    Pod-level resources take the place of the containers' (from 1.34): then ephemeral-storage, which has no pod level, counts as 0.
-    While an in-place resize is under way, what was allocated counts. Raises ValueError for a quantity that is none.
+    Pod-level resources replace the containers' (from 1.34): then ephemeral-storage, which has no pod level, counts as 0.
+    During an in-place resize the allocated resources count. Raises ValueError for an invalid quantity.
     """
     spec = pod["spec"]
     at_pod_level = (spec.get("resources") or {}) if minor >= POD_LEVEL_MINOR else {}
     if any(_supported(key) for kind in ("requests", "limits") for key in at_pod_level.get(kind) or {}):
-        asked = (at_pod_level.get("requests") or {}).get(resource) if _supported(resource) else None
-        total = _number(asked)
+        total = _number((at_pod_level.get("requests") or {}).get(resource) if _supported(resource) else None)
     else:
         total = _of_containers(pod, "requests", resource, sidecars=minor >= POD_LEVEL_MINOR)[0]
     return total + _number((spec.get("overhead") or {}).get(resource)) if total else total
 
 
 def pod_level_request(pod: PodUsage, resource: str, minor: int) -> int:
-    """What is requested at pod level, in whole units; 0 where nothing is, or the kubelet does not heed it."""
+    """The pod-level request, in whole units; 0 if there is none, or if the kubelet ignores it."""
     own = pod["spec"].get("resources") or {}
     return whole(_number((own.get("requests") or {}).get(resource))) if minor >= POD_LEVEL_MINOR else 0
 
 
 def containers_request(pod: PodUsage, resource: str) -> int:
-    """What the containers request together, sidecars as those that they are, in whole units."""
+    """The sum of the containers' requests, with sidecars counted as sidecars, in whole units."""
     return whole(_of_containers(pod, "requests", resource, sidecars=True)[0])
 
 
 def container_request(pod: PodUsage, container: Mapping[str, Any], resource: str) -> int:
-    """What one container requests, or was given by an in-place resize, in whole units."""
-    return whole(_asked(container, "requests", resource, _allocated(pod))[0])
+    """One container's request, or what an in-place resize allocated to it, in whole units."""
+    return whole(_amount(container, "requests", resource, _allocated(pod))[0])
 
 
 def _supported(resource: str) -> bool:
@@ -412,28 +410,29 @@ def _supported(resource: str) -> bool:
 
 
 def _of_containers(pod: PodUsage, kind: str, resource: str, *, sidecars: bool) -> tuple[Fraction, bool]:
-    """The containers' sum, or what the init containers need at most before (component-helpers: AggregateContainerRequests); and
-    whether any of them says something of the resource. Before 1.34 sidecars were init containers as others are."""
+    """The sum of the containers, or the maximum of the init containers, if that is larger (component-helpers: AggregateContainerRequests);
+    and whether any container sets the resource. Before 1.34 a sidecar counts as any other init container."""
     allocated = _allocated(pod) if kind == "requests" else {}
-    total, before, most, there = Fraction(0), Fraction(0), Fraction(0), False
+    total, before, most, any_set = Fraction(0), Fraction(0), Fraction(0), False
     for container in pod["spec"].get("containers") or ():
-        value, said = _asked(container, kind, resource, allocated)
-        total, there = total + value, there or said
+        value, is_set = _amount(container, kind, resource, allocated)
+        total, any_set = total + value, any_set or is_set
     for container in pod["spec"].get("initContainers") or ():
-        value, said = _asked(container, kind, resource, allocated)
-        there = there or said
+        value, is_set = _amount(container, kind, resource, allocated)
+        any_set = any_set or is_set
         if sidecars and container.get("restartPolicy") == "Always":
             total, before = total + value, before + value
             most = max(most, before)
         else:
             most = max(most, before + value)
-    return max(total, most), there
+    return max(total, most), any_set
 
 
-def _asked(container: Mapping[str, Any], kind: str, resource: str, allocated: Mapping[str, Mapping[str, Any]]) -> tuple[Fraction, bool]:
+def _amount(container: Mapping[str, Any], kind: str, resource: str, allocated: Mapping[str, Mapping[str, Any]]) -> tuple[Fraction, bool]:
+    """A container's amount of a resource, and whether it sets one."""
     own = (container.get("resources") or {}).get(kind) or {}
-    said = {**own, **allocated.get(str(container.get("name")), {})}
-    return _number(said.get(resource)), resource in said
+    amounts = {**own, **allocated.get(str(container.get("name")), {})}
+    return _number(amounts.get(resource)), resource in amounts
 
 
 def _allocated(pod: PodUsage) -> dict[str, Mapping[str, Any]]:
@@ -455,7 +454,7 @@ def _stats(summary: Mapping[str, Any]) -> dict[str, Stats]:
 
 def local_volumes(pod: PodUsage) -> list[str]:
     """The volumes whose usage counts against the node's disk (helpers.go: localVolumeNames): hostPath, configMap, gitRepo, and
-    emptyDir but in memory. Secrets, projected and downward API volumes do not count."""
+    emptyDir unless in memory. Secret, projected and downward API volumes do not count."""
     return [str(volume.get("name")) for volume in pod["spec"].get("volumes") or () if "hostPath" in volume or _is_local_ephemeral(volume)]
 
 
@@ -469,8 +468,8 @@ def _of(stats: Mapping[str, Any] | None, key: str) -> int:
 
 
 def usage(signal: str, pod: PodUsage, stats: Stats, layout: Layout) -> int:
-    """What counts as used by the pod when it is ranked for `signal`: working set in bytes, bytes or inodes on that file system,
-    processes (helpers.go: memoryUsage, podDiskUsage, processUsage). What is not told counts as 0."""
+    """The pod's usage that counts in the ranking for `signal`: working set in bytes, bytes or inodes on that file system, processes
+    (helpers.go: memoryUsage, podDiskUsage, processUsage). What the summary does not report counts as 0."""
     if signal in MEMORY_SIGNALS:
         return _of(stats.get("memory"), "workingSetBytes")
     if signal == PID:
@@ -483,8 +482,8 @@ def _disk(signal: str, stats: Stats, layout: Layout, volumes: Sequence[str]) -> 
     parts = _PARTS[layout][signal.partition(".")[0]]
     total = sum(_of(container.get(part), key) for container in stats.get("containers") or () for part in parts if part != "volumes")
     if "volumes" in parts:
-        told = {entry.get("name"): entry for entry in reversed(stats.get("volume") or ())}
-        total += sum(_of(told.get(volume), key) for volume in volumes)
+        by_volume = {entry.get("name"): entry for entry in reversed(stats.get("volume") or ())}
+        total += sum(_of(by_volume.get(volume), key) for volume in volumes)
     return total
 
 
@@ -492,15 +491,15 @@ def _disk(signal: str, stats: Stats, layout: Layout, volumes: Sequence[str]) -> 
 
 
 def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout, minor: int) -> tuple[Ranked, ...]:
-    """The kubelet's whole order for a signal, protected pods in their places. `pods` are active ones.
+    """The kubelet's whole order for a signal, including protected pods. `pods` are active ones.
 
-    Memory and disks: pods without stats, then those over their request, then by priority, lowest first, then by usage above the
-    request. Processes: by priority, then by their number. For inodes the bytes of ephemeral-storage requested are taken off the
-    inodes used, as the kubelet does it (helpers.go: disk), and every pod that uses one is over. QoS classes have no part in it.
-    Raises ValueError for a signal that is none, and for a quantity that is none.
+    Memory and disks: pods without stats first, then pods over their request; then by priority, lowest first; then by usage above the
+    request. Processes: by priority, then by their number. For inodes the kubelet subtracts the requested bytes of ephemeral-storage from
+    the used inodes (helpers.go: disk), and every pod that uses an inode counts as over its request. QoS classes do not matter.
+    Raises ValueError for an unknown signal, and for an invalid quantity.
     """
     if signal not in RESOURCES:
-        raise ValueError(f"{signal!r} is no eviction signal; there are {', '.join(RESOURCES)}")
+        raise ValueError(f"{signal!r} is not an eviction signal; the signals are {', '.join(RESOURCES)}")
     stats = _stats(summary)
     resource = RESOURCES[signal]
     measured: list[tuple[tuple[Any, ...], PodUsage, int | None, Fraction, bool]] = []
@@ -509,8 +508,8 @@ def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layo
         used = usage(signal, pod, mine, layout) if mine is not None else None
         requested = request(pod, resource, minor) if resource in ("memory", _EPHEMERAL) else Fraction(0)
         over = used is not None and resource != "pids" and used > requested
-        taken_off = request(pod, _EPHEMERAL, minor) if resource == "inodes" else requested
-        above = (used if used is not None else 0) - (taken_off if used is not None else 0)
+        subtracted = request(pod, _EPHEMERAL, minor) if resource == "inodes" else requested
+        above = (used if used is not None else 0) - (subtracted if used is not None else 0)
         if resource == "pids":
             key: tuple[Any, ...] = (priority(pod), used is not None, -above)
         else:
@@ -537,8 +536,8 @@ def rank(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layo
 
 
 def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout) -> Callable[[str], int]:
-    """What the eviction of a pod (by the kubelet's UID) is estimated to give back to `signal`: all that it uses, but host paths and
-    config maps, which others use as well."""
+    """Estimates how much of `signal` the eviction of a pod (by the kubelet's UID) frees: all that it uses, except host paths and config
+    maps, which other pods use too."""
     stats, by_uid = _stats(summary), {uid(pod): pod for pod in pods}
 
     def of(key: str) -> int:
@@ -558,24 +557,24 @@ def freed(signal: str, summary: Mapping[str, Any], pods: Sequence[PodUsage], lay
 def victims(
     order: Sequence[Ranked], available: int, goal: int, frees: Callable[[str], int], *, disturbed: bool = False
 ) -> tuple[tuple[Victim, ...], bool]:
-    """Who goes until `goal` is available, one pod in each loop of the kubelet; and whether that is reached by the estimate.
+    """The pods that are evicted until `goal` is available, one in each loop of the kubelet; and whether the estimate reaches the goal.
 
-    The first one is certain unless it shares its rank with another that can go, or `disturbed`: pods over limits of their own go
-    before. All others hang on what the evictions before them really freed.
+    The first victim is certain, unless another candidate has the same rank, or `disturbed`: pods over their own limits are evicted before.
+    All later victims depend on what the evictions before them really freed.
     """
-    gone: list[Victim] = []
+    evicted: list[Victim] = []
     candidates = [entry for entry in order if not entry.protected]
     for entry in candidates:
         if available >= goal:
             break
-        back = frees(entry.uid)
+        gain = frees(entry.uid)
         alone = sum(other.rank == entry.rank for other in candidates) == 1
-        gone.append(Victim(entry.pod, entry.uid, back, not gone and not disturbed and alone))
-        available += back
-    return tuple(gone), available >= goal
+        evicted.append(Victim(entry.pod, entry.uid, gain, not evicted and not disturbed and alone))
+        available += gain
+    return tuple(evicted), available >= goal
 
 
-# ---- limits of a pod's own, and what a restart does
+# ---- a pod's own limits, and the effect of a restart
 
 
 def _local_evictions(summary: Mapping[str, Any], pods: Sequence[PodUsage], layout: Layout) -> Iterator[LocalEviction]:
@@ -591,19 +590,19 @@ def _local_evictions(summary: Mapping[str, Any], pods: Sequence[PodUsage], layou
 
 
 def _over_size(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int]]:
-    told = {entry.get("name"): entry for entry in stats.get("volume") or ()}
+    by_volume = {entry.get("name"): entry for entry in stats.get("volume") or ()}
     for volume in pod["spec"].get("volumes") or ():
         limit = _number((volume.get("emptyDir") or {}).get("sizeLimit"))
-        used = _of(told.get(volume.get("name")), "usedBytes")
+        used = _of(by_volume.get(volume.get("name")), "usedBytes")
         if limit > 0 and used > limit:
             yield f"emptyDir {volume['name']} over its sizeLimit", used, whole(limit)
 
 
 def _over_pod_limit(pod: PodUsage, stats: Stats) -> Iterator[tuple[str, int, int]]:
-    limit, there = _of_containers(pod, "limits", _EPHEMERAL, sidecars=True)
+    limit, is_set = _of_containers(pod, "limits", _EPHEMERAL, sidecars=True)
     limit += _number((pod["spec"].get("overhead") or {}).get(_EPHEMERAL)) if limit else 0
     used = _of(stats.get(_EPHEMERAL), "usedBytes")
-    if there and used > limit:
+    if is_set and used > limit:
         yield "the pod over its containers' limits.ephemeral-storage", used, whole(limit)
 
 
@@ -620,8 +619,8 @@ def _over_container_limit(pod: PodUsage, stats: Stats, layout: Layout) -> Iterat
 
 
 def _rejected(pod: PodUsage, conditions: set[str]) -> bool:
-    """Whether a kubelet that starts would refuse the pod under these conditions (eviction_manager.go: Admit; every pod of the node
-    goes through it again when the kubelet starts)."""
+    """Whether a starting kubelet would refuse the pod under these conditions (eviction_manager.go: Admit; a starting kubelet admits every
+    pod of the node again)."""
     if not conditions or protected(pod):
         return False
     return conditions != {"MemoryPressure"} or (qos(pod) == "BestEffort" and not _tolerates_memory_pressure(pod))
@@ -650,40 +649,41 @@ def _notes(
     if guessed and any(_condition(pressure.signal) == "DiskPressure" for pressure in pressures):
         kinds = {
             "one": "the node and the images have one file system",
-            "images and containers apart": "images and writable layers have a file system of their own",
-            "images apart": "images have a file system of their own",
+            "images and containers apart": "images and writable layers have their own file system",
+            "images apart": "images have their own file system",
         }
-        yield f"{kinds[layout]}, by their sizes: the summary names no devices"
+        yield f"{kinds[layout]}, judged by sizes: the summary names no devices"
     if unobserved:
-        yield f"the summary does not tell {', '.join(unobserved)}: thresholds on them are never met"
+        yield f"the summary does not report {', '.join(unobserved)}: thresholds on them are never met"
     unknown = sorted(name(pod) for pod in pods if uid(pod) not in _stats(summary))
     if unknown and pressures:
-        yield f"no usage is known of {', '.join(unknown)}: the kubelet takes such pods first"
+        yield f"the usage of {', '.join(unknown)} is unknown: the kubelet evicts such pods first"
     if local:
-        yield "pods over limits of their own go first, all at once; ranking begins at the loop after that"
+        yield "pods over their own limits are evicted first, all at once; the ranking starts in the next loop"
     if any(pressure.reclaims_first for pressure in pressures):
-        yield "before it evicts for a disk, the kubelet removes dead containers and unused images; if that is enough, no pod goes"
+        yield "before it evicts for a disk, the kubelet removes dead containers and unused images; if that is enough, no pod is evicted"
     if any(len(pressure.victims) > 1 for pressure in pressures):
-        yield "victims after the first are an estimate: the kubelet looks again after each"
+        yield "victims after the first are an estimate: the kubelet measures again after each"
     if any(pressure.victims and not pressure.enough for pressure in pressures):
-        yield "by the estimate, evicting every pod that may go would not be enough"
+        yield "by the estimate, evicting every pod that may be evicted would not be enough"
     if any(entry.tied for pressure in pressures for entry in pressure.order):
-        yield "pods of equal rank are shown by name; the kubelet takes them in any order"
+        yield "pods of equal rank are sorted by name; the kubelet evicts them in any order"
     kinds_met = {pressure.signal.partition(".")[0] for pressure in pressures if pressure.signal not in MEMORY_SIGNALS}
     if len(kinds_met - {"containerfs"}) > 1:
-        yield "several thresholds other than memory are met; which of them the kubelet takes first is not determined"
+        yield "several thresholds other than memory are met; it is not determined which one the kubelet handles first"
     for pressure in pressures:
         if pressure.grace:
-            yield f"{pressure.signal} is a soft threshold: pods go when it has been met for {pressure.grace:g} s"
-    if any(_number(volume) != _number(other) for volume, other in _resizes(pods)) and pressures:
-        yield "a pod is being resized: what is allocated to it counts, not what its spec asks for"
+            yield f"{pressure.signal} is a soft threshold: pods are evicted when it has been met for {pressure.grace:g} s"
+    if any(_number(requested) != _number(allocated) for requested, allocated in _resizes(pods)) and pressures:
+        yield "a pod is being resized: its allocated resources count, not the requests of its spec"
     if rejected:
-        yield f"a kubelet that starts under this pressure may refuse to take back {len(rejected)} pods that run now"
+        yield f"a kubelet that starts under this pressure may refuse to re-admit {len(rejected)} running pods"
 
 
 def _resizes(pods: Sequence[PodUsage]) -> Iterator[tuple[Any, Any]]:
+    """The requested and the allocated memory of each container."""
     for pod in pods:
         allocated = _allocated(pod)
         for container in pod["spec"].get("containers") or ():
-            asked = ((container.get("resources") or {}).get("requests") or {}).get("memory")
-            yield asked, allocated.get(str(container.get("name")), {}).get("memory", asked)
+            requested = ((container.get("resources") or {}).get("requests") or {}).get("memory")
+            yield requested, allocated.get(str(container.get("name")), {}).get("memory", requested)

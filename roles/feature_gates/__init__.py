@@ -1,4 +1,4 @@
-"""Feature gates on kubelets and control-plane components: planned on all nodes, changed one by one, proven or put back."""
+"""Feature gates on kubelets and control-plane components: planned on all nodes, changed one by one, proven or reverted."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ def _wanted(fleet: Fleet) -> FeatureGates:
 
 @deploying("Feature gates", _wanted)
 def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
-    """Set the gates that the inventory's data (or --data feature_gates=A=true,B=absent) wants.
+    """Set the gates from the inventory's data (or --data feature_gates=A=true,B=absent).
 
     Data keys: feature_gates, components, only, all_components, allow_unknown_gates, allow_hazards, and those of
-    roles/engine/rollout/options.py. Raises DeployError, before any node is written to, where the plan is refused.
+    roles/engine/rollout/options.py. Raises DeployError before it writes to any node, if the plan is refused.
     """
     return change_nodes("feature gates", fleet, gates)
 
 
 class FeatureGates(Capability[DesiredGates, NodeGates]):
-    """Gates as the engine changes them (roles/engine/node_changes/capability.py)."""
+    """Feature gates, for the engine that changes nodes (roles/engine/node_changes/capability.py)."""
 
     columns = ("node", "component", "gate", "before", "after")
 
     def against_nodes(self, basis: Basis) -> Iterable[object]:
-        """Versions that may not run together."""
+        """Violations of the version skew policy."""
         return _skew(basis.found)
 
-    def plan(self, basis: Basis, node: SurveyedNode, wish: DesiredGates) -> NodeGates:
-        return plan_gates(basis.run_id, node.seen, wish)
+    def plan(self, basis: Basis, node: SurveyedNode, desired: DesiredGates) -> NodeGates:
+        return plan_gates(basis.run_id, node.seen, desired)
 
     def judge(self, basis: Basis, plan: NodeGates, verdicts: Verdicts) -> NodeGates:
-        """Also by the gates that the components run with."""
+        """Judge by the binaries' verdicts, and by the gates that the components run with."""
         cluster = basis.found.cluster
         metrics: dict[str, dict[str, GateMetric]] = {}
         unread: list[str] = []
@@ -66,41 +66,41 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
             except (ApiError, NoApi) as error:
                 unread.append(
                     f"{plan.host}: {planned.component}: its effective gates cannot be read, so no change could be proven: {error}; "
-                    "mend that, or go on without proof by --data allow_unproven=true"
+                    "fix that, or continue without proof with --data allow_unproven=true"
                 )
         judged = judge_gates(plan, verdicts, self.wishes.by_host[plan.host], metrics)
-        against = [*judged.refusals, *([] if basis.options.allow_unproven else unread), *_not_restarted(judged)]
+        refusals = [*judged.refusals, *([] if basis.options.allow_unproven else unread), *_not_restarted(judged)]
         try:
-            return replace(_beside(cluster, judged), refusals=tuple(against))
+            return replace(_with_restart_warnings(cluster, judged), refusals=tuple(refusals))
         except Refusal as refusal:
-            return replace(judged, refusals=(*against, refusal))
+            return replace(judged, refusals=(*refusals, refusal))
 
     def against_plans(self, basis: Basis, plans: Sequence[NodeGates]) -> Iterable[object]:
-        """Components and gates that nobody of the whole run has."""
-        named = {name for wish in self.wishes.by_host.values() for name in wish.components if wish.components != COMPONENTS}
+        """Components that no chosen node runs, and gates that no component of the run reads."""
+        named = {name for desired in self.wishes.by_host.values() for name in desired.components if desired.components != COMPONENTS}
         running = {planned.component for plan in plans for planned in plan.planned}
-        return [*(f"components={name}: no chosen node runs it" for name in sorted(named - running)), *_nobody(plans)]
+        return [*(f"components={name}: no chosen node runs it" for name in sorted(named - running)), *_without_reader(plans)]
 
     def order(self, basis: Basis, plans: Sequence[NodeGates]) -> tuple[list[ComponentPlan], bool]:
-        """On goes from the apiservers to the kubelets, off the other way round; nodes stay as in the inventory."""
+        """API servers first and kubelets last to turn gates on, the reverse to turn them off; nodes keep the inventory's order."""
         changing = [planned for plan in plans for planned in plan.changing]
-        ways = [moves(planned, planned.metrics or {}) for planned in changing]
-        bridge.stop(_both_ways(changing, ways))
-        on = True in set().union(*ways) if any(ways) else any(wish.turns_on for wish in self.wishes.by_host.values())
+        directions = [moves(planned, planned.metrics or {}) for planned in changing]
+        bridge.stop(_both_directions(changing, directions))
+        on = True in set().union(*directions) if any(directions) else any(desired.turns_on for desired in self.wishes.by_host.values())
         order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
         return sorted(changing, key=lambda planned: order.index(planned.component)), on
 
     def writes(self, basis: Basis, plans: Sequence[NodeGates]) -> kubeadm_config.ClusterWrites:
-        """And what else of these nodes' gates kubeadm's ConfigMaps have otherwise."""
-        made = super().writes(basis, plans)
-        made.notes += [one_line(f"NOT THE SAME {difference}") for difference in _apart(made.lasting, plans)]
-        return made
+        """Also notes gates that this run does not change and that differ in kubeadm's ConfigMaps."""
+        cluster_writes = super().writes(basis, plans)
+        cluster_writes.notes += [one_line(f"DIFFERS {difference}") for difference in _other_differences(cluster_writes.lasting, plans)]
+        return cluster_writes
 
     def notes(self, basis: Basis, plans: Sequence[NodeGates]) -> list[str]:
         return _left_out(plans)
 
     def rows(self, basis: Basis, plans: Sequence[NodeGates], steps: Steps) -> list[list[str]]:
-        """One for each gate of each component."""
+        """One row for each gate of each component."""
         rows = []
         for plan in plans:
             for planned in plan.planned:
@@ -110,28 +110,28 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
 
 
 def _not_restarted(plan: NodeGates) -> list[str]:
-    """Components whose files are as wanted, and that run with something else."""
-    found = {
+    """Components whose files have the desired gates, but whose process does not."""
+    unmet_gates = {
         planned.component: unmet(plan.source(planned.component), planned.wanted, planned.metrics)
         for planned in plan.planned
         if planned.change is None and planned.metrics is not None
     }
     return [
-        f"{plan.host}: the files of {component} are as wanted and the process is not: {'; '.join(map(str, wrong))}; "
+        f"{plan.host}: the files of {component} have the desired gates, but its process does not: {'; '.join(map(str, wrong))}; "
         f"it was not restarted since: restart it, then run this again"
-        for component, wrong in found.items()
+        for component, wrong in unmet_gates.items()
         if wrong
     ]
 
 
-def _beside(cluster: Cluster, plan: NodeGates) -> NodeGates:
-    """The plan with what a restart of its kubelet brings besides. Raises Refusal."""
+def _with_restart_warnings(cluster: Cluster, plan: NodeGates) -> NodeGates:
+    """The plan with warnings of what else a restart of its kubelet applies. Raises Refusal."""
     named = [("featureGates", name) for planned in plan.changing if planned.component == KUBELET for name in planned.wanted]
     return replace(plan, warnings=(*plan.warnings, *brings(cluster, plan, eviction_impact, named)))
 
 
 def _skew(found: Survey) -> list[str]:
-    """Versions that may not run together: of all nodes that were looked at, and of all other kubelets that the API knows."""
+    """Violations of the version skew policy, among all surveyed nodes and all other kubelets that the API knows."""
     running = []
     names = set()
     for host, node in found.looked_at.items():
@@ -141,50 +141,50 @@ def _skew(found: Survey) -> list[str]:
     try:
         others = found.cluster.kubelet_versions()
     except (ApiError, NoApi):
-        others = {}  # whether it may go on without the API is decided where something is to be proven
+        others = {}  # the proof decides whether the run may continue without the API
     for name, version in others.items():
         if name not in names and (minor := minor_of(version)) is not None:
             running.append(Running(name, "kubelet", minor))
     return skew.problems(running)
 
 
-def _nobody(plans: Sequence[NodeGates]) -> list[str]:
-    """Gates that no component of the whole run reads, where nothing else is left to do."""
+def _without_reader(plans: Sequence[NodeGates]) -> list[str]:
+    """Gates that no component of the run reads, if the run has nothing else to do."""
     if any(plan.planned for plan in plans):
         return []
-    left = {item.gate: item for plan in plans for item in plan.left_out}
-    would = {gate: f" ({', '.join(item.readers)} would)" if item.readers else "" for gate, item in left.items()}
+    left_out = {item.gate: item for plan in plans for item in plan.left_out}
+    read_by = {gate: f" (read by {', '.join(item.readers)})" if item.readers else "" for gate, item in left_out.items()}
     return [
-        f"{gate}: no component of the chosen nodes reads it{readers}; choose others, name the components with components=, or set it"
+        f"{gate}: no component of the chosen nodes reads it{readers}; choose other nodes, name the components with components=, or set it"
         " everywhere with --data all_components=true"
-        for gate, readers in would.items()
+        for gate, readers in read_by.items()
     ]
 
 
-def _both_ways(changing: Sequence[GatePlan], ways: list[set[bool]]) -> list[str]:
-    """Refuse a run that would have to go from the apiservers down and from the kubelets up at once."""
-    if len(set().union(*ways)) < 2 or len({planned.component for planned in changing}) < 2:
+def _both_directions(changing: Sequence[GatePlan], directions: list[set[bool]]) -> list[str]:
+    """Refuse a run that needs both orders: it turns gates on and off, on more than one kind of component."""
+    if len(set().union(*directions)) < 2 or len({planned.component for planned in changing}) < 2:
         return []
     return [
-        "some gates go on and others off: on goes from the apiservers to the kubelets, off the other way round, and a run has one order; "
-        "do it in two runs, with --data feature_gates=... naming first the one kind, then the other"
+        "some gates would be turned on and others off: turning on starts with the API servers, turning off with the kubelets, and a run has"
+        " one order; use two runs: name only the gates of one kind with --data feature_gates=..., then those of the other"
     ]
 
 
 def _left_out(plans: Sequence[NodeGates]) -> list[str]:
-    """Components that are not touched for a gate, and why; one line for all nodes where it is the same."""
+    """Components that are not changed for a gate, and why; nodes with the same text share a line."""
     found: dict[str, list[str]] = {}
     for item in (item for plan in plans for item in plan.left_out):
-        still = "" if item.set_to is None else f"; its sources set it to {str(item.set_to).lower()} all the same, and keep that"
-        found.setdefault(f"{item.component} is left as it is for {item.gate}: {item.why}{still}", []).append(item.host)
+        still = "" if item.set_to is None else f"; its sources set it to {str(item.set_to).lower()} anyway, and stay as they are"
+        found.setdefault(f"{item.component} is not changed for {item.gate}: {item.why}{still}", []).append(item.host)
     if not found:
         return []
     lines = [f"LEFT OUT {', '.join(hosts)}: {text}" for text, hosts in found.items()]
     return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
 
 
-def _apart(lasting: kubeadm_config.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:
-    """Gates of these nodes that this run is not about, and that kubeadm's ConfigMaps, the files and the processes do not agree on."""
+def _other_differences(lasting: kubeadm_config.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:
+    """Gates that this run does not change and that differ between kubeadm's ConfigMaps and these nodes' files and processes."""
     found = [
         kubeadm_config.Found(
             plan.host,
@@ -208,7 +208,7 @@ def _rows(cluster: Cluster, plan: NodeGates, planned: GatePlan, step: NodeStep |
     before = planned.metrics or {}
     after = before
     if step is not None and step.outcome == "confirmed":
-        after = cluster.last_effective(plan.host, planned.component)  # as they were proven
+        after = cluster.last_effective(plan.host, planned.component)  # as read for the proof
     elif step is not None and step.outcome != "not started":
         try:
             after = cluster.effective(plan.host, planned.component, plan.kubelet.node_name)
@@ -236,7 +236,7 @@ def _after_sources(planned: GatePlan, step: NodeStep | None) -> dict[str, bool]:
 
 
 def _value(effective: Mapping[str, GateMetric], gate: str, sourced: dict[str, bool]) -> str:
-    """The effective value, and whether a source sets it or it is the default."""
+    """The effective value, and whether a source sets it or it is the default; the source's value if the effective one is unknown."""
     found = effective.get(gate)
     if found is None:
         return f"{str(sourced[gate]).lower()} (set)" if gate in sourced else "unknown"

@@ -1,6 +1,6 @@
-"""Feature gates by minor release: stage, default, lock, dependencies, and who reads them. Pure; the table is gates.json beside this module.
+"""Feature gates by minor release: stage, default, lock, dependencies and readers. Pure; the table is gates.json in this directory.
 
-A minor is a plain number here, 36 for 1.36. The table is a list of facts about releases; what runs on a node has the last word
+A minor is a plain number here, 36 for 1.36. The table lists facts about releases; the component that runs on a node decides
 (roles/feature_gates/verdict.py).
 """
 
@@ -16,13 +16,13 @@ from typing import Any, Final, Literal
 
 StageName = Literal["Alpha", "Beta", "GA", "Deprecated"]
 
-# The components check from here on that what a gate depends on is on (k8s.io/component-base/featuregate, Dependencies).
+# From this minor on, components check that a gate's dependencies are on (k8s.io/component-base/featuregate, Dependencies).
 DEPENDENCIES_SINCE: Final = 35
 
 
 @dataclass(frozen=True)
 class GateStage:
-    """A gate in one minor. `locked`: the component refuses to start where it is set to anything but `default`."""
+    """A gate in one minor. `locked`: the component does not start if the gate is set to anything but `default`."""
 
     stage: StageName
     default: bool
@@ -35,8 +35,8 @@ SPECIAL: Final[Mapping[str, GateStage]] = MappingProxyType({"AllAlpha": GateStag
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate. `added`: the first minor that knows it (21: in 1.21, or before); `removed_in`: the first that does not any more;
-    `other_readers`: what reads it besides the four components, such as kube-proxy; `unknown_to`: components that do not know it though
+    """One gate. `added`: the first minor that knows it (21: in 1.21, or before); `removed_in`: the first minor that no longer knows it;
+    `other_readers`: readers other than the four components, such as kube-proxy; `unknown_to`: components that do not know it, though
     the others do."""
 
     name: str
@@ -53,9 +53,9 @@ class Gate:
     unknown_to: frozenset[str] = frozenset()
 
     def at(self, minor: int, emulated: int | None = None) -> GateStage | None:
-        """The gate as a component of this minor has it; None where that does not know it: not yet, or not any more.
+        """The gate as a component of this minor has it; None if the component does not know it yet, or no longer knows it.
 
-        `emulated`: the minor that the component is told to behave as; a gate that was not there then cannot be set.
+        `emulated`: the minor that the component emulates; a gate that did not exist in that minor cannot be set.
         """
         if minor < self.added or (self.removed_in is not None and minor >= self.removed_in):
             return None
@@ -65,10 +65,10 @@ class Gate:
         return next((stage for since, stage in reversed(self.steps) if since <= then), None)
 
     def readers(self, minor: int) -> frozenset[str] | None:
-        """The components that read the gate in this minor; empty: none of the four; None: not known.
+        """The components that read the gate in this minor; empty: none of the four; None: unknown.
 
-        The code was searched in the newest minor with readers (`readers_in`). In those before, what the KEP names counts too:
-        rather one component too many.
+        The code was searched in the newest minor with readers (`readers_in`). In earlier minors the components of the KEP count too:
+        one component too many does less harm than one too few.
         """
         if self.readers_in is None:
             return None
@@ -77,8 +77,8 @@ class Gate:
         return self.readers_then if min(minor, _newest()) == self.readers_in else frozenset()
 
     def depends_on(self, minor: int) -> tuple[str, ...]:
-        """Gates that must be on where this one is, else a component of this minor does not start; empty before 1.35."""
-        # Of a minor that is not released yet the newest one is the best guess.
+        """Gates that must be on if this one is, or a component of this minor does not start; empty before 1.35."""
+        # The newest minor is the best guess for one that is not released yet.
         if self.needs_in is None or minor < DEPENDENCIES_SINCE or min(minor, _newest()) > self.needs_in:
             return ()
         return self.needs
@@ -86,7 +86,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All gates. `minors` are those that were looked at, and last the `provisional` one, which is not released yet."""
+    """All gates. `minors` are the minors that the table covers; the last one is `provisional`, which is not released yet."""
 
     gates: Mapping[str, Gate]
     minors: tuple[int, ...]
@@ -94,15 +94,15 @@ class Catalogue:
     provisional: int
 
     def covers(self, minor: int) -> bool:
-        """Whether the table has something to say about this minor."""
+        """Whether the table covers this minor."""
         return minor in self.minors
 
     def gate(self, name: str) -> Gate | None:
-        """A gate by its very name; None where no minor knows it. AllAlpha and AllBeta are not among them (SPECIAL)."""
+        """A gate by its exact name; None if no minor knows it. AllAlpha and AllBeta are not in the table (SPECIAL)."""
         return self.gates.get(name)
 
     def known(self, minor: int) -> set[str]:
-        """The names that a component of this minor takes, besides AllAlpha and AllBeta."""
+        """The names that a component of this minor accepts, without AllAlpha and AllBeta."""
         return {name for name, gate in self.gates.items() if gate.at(minor) is not None}
 
 

@@ -1,4 +1,4 @@
-"""Pure: the gates that are wanted of one component, held against what it runs with."""
+"""Pure: compares the desired gates of one component with the gates that it runs with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from roles.feature_gates.model import DesiredGates
 
 
 def wanted_of(host: str, component: str, process: Process, desired: DesiredGates) -> dict[str, bool | None]:
-    """The gates that a component is to be changed for, by their bare names and in the operator's order; {} where there is none."""
+    """The desired gates that concern a component, by their bare names and in the operator's order; {} if there are none."""
     if component not in desired.components or not chosen(desired.only, host):
         return {}
     named = desired.gates if desired.everywhere else needed(component, process.minor, desired.gates)
@@ -24,11 +24,10 @@ def wanted_of(host: str, component: str, process: Process, desired: DesiredGates
 
 
 def unmet(found: Kubelet | Component, wanted: Mapping[str, bool | None], effective: Mapping[str, GateMetric] | None) -> list[UnmetGate]:
-    """The gates that a component does not have as wanted.
+    """The gates whose value on a component differs from the desired one.
 
-    `effective` are those of its /metrics, the best evidence; None where they could not be read: then its command line counts, and of a
-    kubelet the files that it read at its start. A gate that is wanted absent (None) must be set nowhere; what it then is by default
-    does not matter.
+    `effective` are the gates in its /metrics, the best evidence; None if they could not be read: then its command line counts, or, for
+    a kubelet, its files. A gate that should be absent (None) must not be set anywhere; its default does not matter.
     """
     component = "kubelet" if isinstance(found, Kubelet) else found.name
     sources = sourced(found)
@@ -43,7 +42,7 @@ def unmet(found: Kubelet | Component, wanted: Mapping[str, bool | None], effecti
 
 
 def sourced(found: Kubelet | Component) -> dict[str, bool]:
-    """The gates that its files and flags set; none where they cannot be read, which the plan of a change refuses."""
+    """The gates that its files and flags set; {} if they cannot be read, which the plan of a change refuses."""
     return _read(lambda: found.gates)
 
 

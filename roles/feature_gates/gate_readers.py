@@ -1,4 +1,4 @@
-"""Which of the wanted gates a component has to be restarted for: those it reads, and what these depend on. Pure."""
+"""The desired gates that a component must be restarted for: those that it reads, and their dependencies. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from roles.feature_gates.catalogue import Catalogue, load
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A component that is left as it is for one gate, since only `readers` read that."""
+    """A component that is not changed for one gate, since only `readers` read the gate."""
 
     host: str
     component: str
@@ -26,18 +26,18 @@ class LeftOut:
 
 
 def readers(gate: str, minor: int | None, catalogue: Catalogue | None = None) -> tuple[str, ...] | None:
-    """The components of a minor that read a gate, sorted; None where that is not known."""
+    """The components of a minor that read a gate, sorted; None if that is unknown."""
     table = catalogue or load()
     found = table.gate(gate)
     if minor is None or found is None or not table.covers(minor) or found.at(minor) is None:
         return None
-    by = found.readers(minor)
-    return None if by is None else tuple(sorted((*by, *found.other_readers)))
+    found_readers = found.readers(minor)
+    return None if found_readers is None else tuple(sorted((*found_readers, *found.other_readers)))
 
 
 def needed(component: str, minor: int | None, wanted: Mapping[str, bool | None], catalogue: Catalogue | None = None) -> set[str]:
-    """The wanted gates that concern a component: those it reads or may read, and those that they depend on, or that depend on them:
-    every component checks dependencies, read or not."""
+    """The desired gates that concern a component: those that it reads or may read, their dependencies and their dependents. A component
+    checks dependencies even of gates that it does not read."""
     table = catalogue or load()
     concerned = {name for name in wanted if (by := readers(name, minor, table)) is None or component in by}
     if minor is None:

@@ -1,6 +1,6 @@
-"""Gates that every component takes and that can still hurt: each needs consent by its name (--data allow_hazards=NAME). Pure.
+"""Gates that every component accepts and that can still do harm: each needs consent by name (--data allow_hazards=NAME). Pure.
 
-Also the gates that are kubeadm's own, and no component's.
+Also the gates of kubeadm itself, which no component knows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Hazard:
-    """Setting `gate` to `value` on a component of a minor from `since` up to, and without, `until` (None: all after)."""
+    """Setting `gate` to `value` on a component of a minor from `since` on and before `until` (None: all later ones)."""
 
     gate: str
     value: bool
@@ -19,7 +19,7 @@ class Hazard:
     until: int | None
     why: str
 
-    def here(self, minor: int, value: bool) -> bool:
+    def applies(self, minor: int, value: bool) -> bool:
         return value == self.value and self.since <= minor and (self.until is None or minor < self.until)
 
 
@@ -29,7 +29,7 @@ HAZARDS: Final = (
         True,
         27,
         33,
-        "before 1.33 turning it on restarts containers all over the cluster (kubernetes#122028), and KEP-1287 does not support turning it"
+        "before 1.33, turning it on restarts containers all over the cluster (kubernetes#122028), and KEP-1287 does not support turning it"
         " off again while resizes are pending",
     ),
     Hazard(
@@ -44,19 +44,19 @@ HAZARDS: Final = (
         False,
         28,
         33,
-        "a kubelet without it cannot go on with pods that have sidecars and cleans up all their containers; delete these pods or drain the"
-        " nodes first (KEP-753)",
+        "a kubelet without it cannot run pods that have sidecars, and removes all their containers; delete these pods or drain the nodes"
+        " first (KEP-753)",
     ),
     Hazard(
         "HPAConfigurableTolerance",
         True,
         33,
         None,
-        "it cannot be turned off again: tolerances that HorizontalPodAutoscalers have by then stay in force (KEP-4951)",
+        "it cannot be turned off again: tolerances that HorizontalPodAutoscalers already have stay in effect (KEP-4951)",
     ),
 )
 
-# cmd/kubeadm/app/features/features.go of 1.21 to 1.36, without those that the components know too.
+# cmd/kubeadm/app/features/features.go of 1.21 to 1.36, without the gates that the components know too.
 KUBEADM: Final = frozenset(
     {
         "ControlPlaneKubeletLocalMode",

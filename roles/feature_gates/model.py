@@ -1,4 +1,4 @@
-"""What an operator wants: gates, on which components and nodes. Typed, and refused where it cannot be meant."""
+"""The desired gates: which ones, on which components and nodes. Typed; rejects invalid data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from roles.engine.transaction import Refusal
 ABSENT = "absent"
 COMPONENTS = (*CONTROL_PLANE, "kubelet")
 _ALIASES = {name.removeprefix("kube-"): name for name in CONTROL_PLANE}
-# Go identifiers; the component knows more precisely, and is asked.
+# Go identifiers; the component's own binary judges the name.
 _NAME = re.compile(r"(?:kube:)?[A-Za-z][A-Za-z0-9]*\Z")
 
 
@@ -57,15 +57,15 @@ def _components(value: Any) -> tuple[str, ...]:
     chosen = [_ALIASES.get(name, name) for name in names(value) or COMPONENTS]
     for name in chosen:
         if name not in COMPONENTS:
-            raise ValueError(f"components: {name!r} is none of {', '.join(COMPONENTS)}")
+            raise ValueError(f"components: {name!r} is not one of {', '.join(COMPONENTS)}")
     return tuple(component for component in COMPONENTS if component in chosen)
 
 
 class DesiredGates(BaseModel):
     """The data keys that deploys/feature_gates.py reads for one host.
 
-    `all_components` takes a gate to components that do not read it, too, as naming them in `components` does; `allow_hazards` names the
-    gates that may do what the plan warns of.
+    `all_components` sets a gate also on components that do not read it, as naming them in `components` does; `allow_hazards` names the
+    gates whose hazard the operator accepts.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -77,8 +77,8 @@ class DesiredGates(BaseModel):
             {"type": ["object", "string"], "minProperties": 1, "additionalProperties": {"enum": [True, False, ABSENT, "true", "false"]}}
         ),
         Field(
-            description="gates as they should be: true, false, or `absent` to take one out of the node's files again; a gate that is not"
-            " named is left alone",
+            description="the desired gates: true, false, or `absent` to remove one from the node's files; a gate that is not named stays"
+            " as it is",
             examples=[{"NodeSwap": True, "HPAScaleToZero": "absent"}, "NodeSwap=true,HPAScaleToZero=absent"],
         ),
     ]
@@ -87,14 +87,14 @@ class DesiredGates(BaseModel):
         BeforeValidator(_components),
         WithJsonSchema({"type": ["array", "string"], "items": {"enum": [*COMPONENTS, *_ALIASES]}}),
         Field(
-            description=f"only these: {', '.join(f'`{name}`' for name in COMPONENTS)}",
+            description=f"only these components: {', '.join(f'`{name}`' for name in COMPONENTS)}",
             examples=[["kubelet"], "kube-apiserver,kubelet"],
         ),
     ] = COMPONENTS
     only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
     all_components: Annotated[
         Boolean,
-        Field(description="a gate is taken to components that do not read it, too, as naming them in `components` does", examples=[True]),
+        Field(description="set a gate also on components that do not read it, as naming them in `components` does", examples=[True]),
     ] = False
     allow_unknown_gates: Annotated[
         Boolean,
@@ -105,7 +105,7 @@ class DesiredGates(BaseModel):
         BeforeValidator(names),
         LIST_OR_TEXT,
         Field(
-            description="consent: these gates may do what the plan warns of",
+            description="consent: set these gates despite the hazard that the plan names",
             examples=[["HPAConfigurableTolerance"], "HPAConfigurableTolerance"],
         ),
     ] = ()
@@ -122,17 +122,17 @@ class DesiredGates(BaseModel):
 
     @property
     def everywhere(self) -> bool:
-        """Whether the components are the operator's own choice, read or not."""
+        """Whether the operator chose the components, whether they read the gates or not."""
         return self.all_components or "components" in self.model_fields_set
 
     @property
     def turns_on(self) -> bool:
-        """Gates are turned on from the apiserver down, and off from the kubelets up."""
+        """Whether the data turns a gate on: API servers then come first; to turn gates off, kubelets come first."""
         return any(self.feature_gates.values())
 
 
 def read_gates(host: str, data: Callable[[str], Any]) -> DesiredGates | None:
-    """The desired gates of a host from its inventory data; None where it has none. Raises Refusal."""
+    """The desired gates of a host from its inventory data; None if it has none. Raises Refusal."""
     values = {key: data(key) for key in DesiredGates.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if "feature_gates" not in values:

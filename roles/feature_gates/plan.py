@@ -1,4 +1,4 @@
-"""Pure: what is wanted and what was seen on one node -> its changes, one a component; the question to its binaries, and the verdict."""
+"""Pure: desired gates and one node's observation -> its changes, one per component; the question to its binaries, and the verdict."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from roles.feature_gates.verdict import Level, Subject
 class GatePlan(ComponentPlan):
     """The gates `wanted` on one component, and those that its sources set now.
 
-    `subject`: what it is that is to take them; None where it did not tell its version. `metrics`: the gates that it runs with; None where
-    they were not read.
+    `subject`: the component and its version; None if its version is unknown. `metrics`: the gates that it runs with; None if they were
+    not read.
     """
 
     wanted: dict[str, bool | None]
@@ -38,7 +38,7 @@ class GatePlan(ComponentPlan):
 
 @dataclass(frozen=True)
 class NodeGates(NodePlan[GatePlan]):
-    """What one node is to go through, and the components that are left out."""
+    """The plan of one node, and the components that are left out."""
 
     left_out: tuple[LeftOut, ...] = ()
 
@@ -61,9 +61,9 @@ def plan_gates(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGat
         process = source.process
         wanted = wanted_of(seen.host, name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
-            set_there = sourced(source)
+            set_now = sourced(source)
             left_out += [
-                LeftOut(seen.host, name, gate, gate_readers.readers(gate, process.minor) or (), set_there.get(gate)) for gate in others
+                LeftOut(seen.host, name, gate, gate_readers.readers(gate, process.minor) or (), set_now.get(gate)) for gate in others
             ]
         if not wanted:
             continue
@@ -75,7 +75,7 @@ def plan_gates(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGat
         else:
             change, question, present = _component(run_id, components[name], found, wanted)
             warnings += control_plane_plan.warnings(components[name])
-        # A gate that is to be absent has no value to be held to.
+        # A gate that should be absent has no value to check.
         expected = {gate: value for gate, value in wanted.items() if value is not None}
         lasting: dict[ConfigMapPath, bool | None] = {(GATES, gate): value for gate, value in wanted.items()}
         one = GatePlan(
@@ -94,10 +94,10 @@ def plan_gates(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGat
 
 
 def _check_known(control: ControlPlane, name: str, desired: DesiredGates) -> None:
-    """A component that is to be changed must be known for sure. Raises Refusal."""
+    """Raises Refusal if the component should change and it is unclear which manifest belongs to it."""
     refusal, component = control.refusals.get(name), control.components.get(name)
     if refusal is not None and (component is None or wanted_of(refusal.host, name, component.process, desired)):
-        raise Refusal(refusal.host, refusal.message, f"{refusal.way_out}, or leave {name} out with components=")
+        raise Refusal(refusal.host, refusal.message, f"{refusal.way_out}, or exclude {name} with components=")
 
 
 def _subject(component: str, process: Process) -> Subject | None:
@@ -110,27 +110,27 @@ def _summary(wanted: dict[str, bool | None]) -> str:
     return ", ".join(f"{name}={'absent' if value is None else str(value).lower()}" for name, value in wanted.items())
 
 
-# The change, and what shows it, and the files as they are, to the binary.
-Asking = tuple[Change | None, str, str]
+# The change, the question that shows it to the binary, and the question about the present files.
+ChangeAndQuestions = tuple[Change | None, str, str]
 
 
-def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> Asking:
+def _kubelet(run_id: str, found: Kubelet, wanted: dict[str, bool | None]) -> ChangeAndQuestions:
     changed = kubelet_plan.edits(found, wanted)
     change = kubelet_plan.change(found, changed, run_id, _summary(wanted)) if changed else None
     now = found.service.known_argv
-    asked = (change.new_argv if change else now) or tuple(_with_gates(found, changed))
-    question = "\n".join([ask.ask_kubelet(found, asked, changed), ask.list_kubelet(found.process)])
+    candidate = (change.new_argv if change else now) or tuple(_with_gates(found, changed))
+    question = "\n".join([ask.ask_kubelet(found, candidate, changed), ask.list_kubelet(found.process)])
     return change, question, ask.ask_kubelet(found, now or tuple(_with_gates(found, {})), {})
 
 
 def _with_gates(found: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
-    """The running command line with the gates the changed files give: for a unit with parts only the node can resolve."""
+    """The running command line with the gates of the changed files: for a unit with parts that only the node can resolve."""
     gates = flags.effective_gates([word.text for word in kubelet_plan.new_service(found, changed).argv])
     rest = flags.without_gates(found.process.argv)
     return [*rest, f"--{flags.FEATURE_GATES}={flags.written(gates)}"] if gates else rest
 
 
-def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> Asking:
+def _component(run_id: str, component: Component, found: Kubelet, wanted: dict[str, bool | None]) -> ChangeAndQuestions:
     after = control_plane_plan.edit(component, wanted)
     changes = after != component.data
     change = control_plane_plan.change(component, after, found.unit_name, run_id, _summary(wanted)) if changes else None
@@ -149,22 +149,22 @@ def _ask_component(component: Component, gates: dict[str, bool]) -> str:
 
 
 UNKNOWN = "unrecognized feature gate"
-# Rules that the binary is not asked about: daytwo's own, and the prefix, which daytwo writes as the manifest has it.
+# Rules that the binary does not judge: daytwo's own, and the prefix, which daytwo writes as the manifest has it.
 _ALWAYS = verdict.OWN | {"prefix"}
 
 
 def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metrics: Mapping[str, Mapping[str, GateMetric]]) -> NodeGates:
-    """The plan once its binaries and its processes have spoken, with what is to be said of it; and why not to go on.
+    """The plan with the warnings and refusals that follow from the verdicts of its binaries and from the gates of its processes.
 
-    A binary has the last word: what it refuses is refused, and where only the catalogue would refuse, that is a warning. An unknown gate
-    may be consented to. `metrics`: by component the gates that it runs with; one that could not be asked is missing.
+    The binary decides: what it refuses is refused; if only the catalogue refuses, that is a warning. allow_unknown_gates consents to an
+    unknown gate. `metrics`: the gates that each component runs with; a component whose gates could not be read is missing.
     """
     warnings = list(plan.warnings)
     refusals: list[object] = list(plan.refusals)
     for planned in plan.changing:
         anyway = refused_anyway(plan, planned.component, verdicts)
-        said = verdicts.against.get(planned.component)
-        if said is None:
+        objection = verdicts.against.get(planned.component)
+        if objection is None:
             refusals.append(anyway)
             continue
         subject = _live(plan, planned, verdicts.listed.get(planned.component, ""), metrics.get(planned.component, {}))
@@ -172,16 +172,18 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
         refusals += [Refusal(plan.host, finding.message, finding.way_out) for finding in findings if _always(finding)]
         against = [finding for finding in findings if finding.level == Level.REFUSE and not _always(finding)]
         version = plan.version(planned.component)
-        if not said:
-            warnings += [f"{version} takes this, its word counts; the catalogue of gates says: {found.message}" for found in against]
+        if not objection:
+            warnings += [
+                f"{version} accepts this, and its binary decides; the catalogue of gates says: {found.message}" for found in against
+            ]
         elif anyway is not None:
             refusals.append(anyway)
-        elif UNKNOWN in said and desired.allow_unknown_gates:
-            warnings.append(f"{planned.component}: its binary would refuse this ({said}); allow_unknown_gates writes it all the same")
+        elif UNKNOWN in objection and desired.allow_unknown_gates:
+            warnings.append(f"{planned.component}: its binary would refuse this ({objection}); allow_unknown_gates writes it anyway")
         else:
             known = "; ".join(str(finding) for finding in against)
-            way_out = known or "take it out of the data, or leave this component out with components="
-            refusals.append(Refusal(plan.host, f"{version} refuses {_summary(planned.wanted)}: {said}", way_out))
+            way_out = known or "remove it from the data, or exclude this component with components="
+            refusals.append(Refusal(plan.host, f"{version} refuses {_summary(planned.wanted)}: {objection}", way_out))
         warnings += [str(finding) for finding in findings if finding.level < Level.REFUSE]
         warnings += _differences(planned, subject)
     known_now = tuple(_with_metrics(planned, metrics.get(planned.component)) for planned in plan.planned)
@@ -189,7 +191,7 @@ def judge_gates(plan: NodeGates, verdicts: Verdicts, desired: DesiredGates, metr
 
 
 def _with_metrics(planned: GatePlan, metrics: Mapping[str, GateMetric] | None) -> GatePlan:
-    # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
+    # The values of the present files: undoing this change restores these, not the values that the old process ran with.
     before = {**{name: metric.enabled for name, metric in (metrics or {}).items()}, **planned.sourced}
     effective = Effective({name: {"before": before.get(name), "after": value} for name, value in planned.wanted.items()})
     return replace(planned, metrics=metrics, effective=effective)
@@ -200,7 +202,7 @@ def _always(finding: verdict.GateFinding) -> bool:
 
 
 def _live(plan: NodeGates, planned: GatePlan, listed: str, metrics: Mapping[str, GateMetric]) -> Subject | None:
-    """The component with what it tells of its gates; None where it did not tell its version."""
+    """The component with the gates that it reports itself; None if its version is unknown."""
     subject = planned.subject
     if subject is None or not load().covers(subject.minor):
         return subject
@@ -219,27 +221,27 @@ def _findings(planned: GatePlan, subject: Subject, desired: DesiredGates) -> lis
 
 
 def _unread(planned: GatePlan, subject: Subject) -> list[verdict.GateFinding]:
-    """Gates that a component is given though it does not read them."""
+    """Gates that are set on a component although it does not read them."""
     found = []
     for name, value in planned.wanted.items():
         readers = gate_readers.readers(name, subject.minor)
         if value is not None and readers is not None and planned.component not in readers:
             by = f"{' and '.join(readers)} {'do' if len(readers) > 1 else 'does'}" if readers else "none of the four components does"
-            message = f"{name} has no effect in {subject.told}, which does not read it; {by}"
+            message = f"{name} has no effect in {subject.label}, which does not read it; {by}"
             found.append(verdict.GateFinding(Level.ACCEPT, "other component", name, message))
     return found
 
 
 def _differences(planned: GatePlan, subject: Subject | None) -> list[str]:
     if subject is None:
-        return [f"{planned.component} did not tell its version: only its binary was asked, not the catalogue of gates"]
+        return [f"{planned.component}: its version is unknown: only its binary judged this, not the catalogue of gates"]
     if not load().covers(subject.minor):
-        return [f"the catalogue of gates does not cover 1.{subject.minor}: only the {planned.component}'s binary was asked"]
+        return [f"{planned.component}: the catalogue of gates does not cover 1.{subject.minor}: only its binary judged this"]
     return reported_gates.differences(planned.component, subject.minor, subject.live, planned.wanted, subject.emulated)
 
 
 def moves(planned: GatePlan, metrics: Mapping[str, GateMetric]) -> set[bool]:
-    """The ways that gates go by this change: True for on, False for off; neither where a value stays in effect as it is."""
+    """The directions in which this change moves gates: True for on, False for off; a value that stays in effect does not count."""
     found = set()
     for name, value in planned.wanted.items():
         subject = planned.subject

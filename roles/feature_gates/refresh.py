@@ -1,6 +1,6 @@
-"""Make the shipped table of gates (gates.json) anew from the collected facts: python -m roles.feature_gates.refresh FACTS.yaml >gates.json
+"""Write the shipped table of gates (gates.json) from the collected facts: python -m roles.feature_gates.refresh FACTS.yaml >gates.json
 
-The facts are a YAML document with `meta` and `gates`; docs/reference/feature-gates.md tells its keys and where each comes from.
+The facts are a YAML document with `meta` and `gates`; docs/reference/feature-gates.md lists its keys and the source of each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
-# What the facts call code that more than one component is built from.
+# The facts' names for code that is built into more than one component.
 _SHARED = {
     "client-go(all)": COMPONENTS,
     "shared-library:component-base": COMPONENTS,
@@ -24,21 +24,21 @@ _SHARED = {
     "shared-library:pkg/security": ("kubelet",),
     "volume-plugins(kubelet,kube-controller-manager)": ("kube-controller-manager", "kubelet"),
 }
-# Registration is global but for what a component does not import at all; seen on the binaries.
+# Registration is global, except for packages that a component does not import; observed on the binaries.
 _UNKNOWN_TO = {"ControllerManagerReleaseLeaderElectionLockOnExit": ["kube-scheduler"]}
-# Where the facts are wrong, by the binaries and sources of Kubernetes itself: its first minor, and whether releases had it otherwise.
+# Corrections to the facts, from the binaries and sources of Kubernetes itself: a gate's first minor, and how releases shipped it.
 _CORRECTED: Mapping[str, Mapping[str, Any]] = {
-    # Its default is a constant of its own, which a search for literals missed.
+    # Its default is a constant, which a search for literals missed.
     "ContextualLogging": {"first_seen": "1.24"},
     # Only a fork has them before 1.33.
     "StreamingCollectionEncodingToJSON": {"first_seen": "1.33", "as_shipped_differs": {}},
     "StreamingCollectionEncodingToProtobuf": {"first_seen": "1.33", "as_shipped_differs": {}},
 }
 _ABOUT = [
-    "Feature gates of Kubernetes by minor release. Facts only; docs/reference/feature-gates.md tells how to bring them up to date.",
+    "Feature gates of Kubernetes by minor release. Facts only; docs/reference/feature-gates.md says how to update them.",
     "stages: [minor, stage, default] with `locked` (it cannot be set to the other value): from that minor on; 0: before the gate existed.",
-    "shipped: minors whose last patch release has another stage or default than the versions listed later say.",
-    "from, to: the first minor that knows the gate and the first that does not any more. A component stops at a name it does not know.",
+    "shipped: minors whose last patch release has a stage or default that differs from what later versions list.",
+    "from, to: the first minor that knows the gate, and the first that no longer does. A component stops at a name it does not know.",
     "readers: the components whose code names the gate, in the newest minor that has any; others: readers that daytwo does not configure.",
     "kep: components by the gate's KEP. needs: gates that must be on with it, as the minor `in` has it; checked since 1.35.",
     "unknown_to: components that do not know it though the others do.",
@@ -46,7 +46,7 @@ _ABOUT = [
 
 
 def table(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The table as gates.json holds it. Raises KeyError or ValueError where the facts are not of the known form."""
+    """The table as in gates.json. Raises KeyError or ValueError if the facts do not have the known form."""
     meta = facts["meta"]
     sources: dict[str, list[str]] = {}
     for source in meta["sources"]:
@@ -73,16 +73,16 @@ def _gate(name: str, facts: Mapping[str, Any], provisional: int) -> dict[str, An
     gate: dict[str, Any] = {"from": _minor(facts["first_seen"]) if "first_seen" in facts else provisional}
     if "removed_in" in facts:
         gate["to"] = _minor(facts["removed_in"])
-    coming = facts.get(f"dev_1_{provisional}")
-    if coming == "removed":
+    next_stage = facts.get(f"dev_1_{provisional}")
+    if next_stage == "removed":
         gate["to"] = provisional
-    elif coming is not None and (not stages or stages[-1][1:] != _stage(provisional, coming)[1:]):
-        stages.append(_stage(provisional, coming))
+    elif next_stage is not None and (not stages or stages[-1][1:] != _stage(provisional, next_stage)[1:]):
+        stages.append(_stage(provisional, next_stage))
     if not stages:
         raise ValueError(f"{name} has no stage in any minor")
     gate["stages"] = stages
     if shipped := facts.get("as_shipped_differs"):
-        gate["shipped"] = {str(_minor(minor)): _shipped(said) for minor, said in shipped.items()}
+        gate["shipped"] = {str(_minor(minor)): _shipped(stage) for minor, stage in shipped.items()}
     if "readers" in facts:
         of = {component for reader in facts["readers"] for component in _SHARED.get(reader, (reader,))}
         gate["readers"] = {"in": _minor(facts["readers_in"]), "of": [known for known in COMPONENTS if known in of]}
@@ -100,7 +100,7 @@ def _gate(name: str, facts: Mapping[str, Any], provisional: int) -> dict[str, An
 def _minor(version: object) -> int:
     found = re.fullmatch(r"1\.(\d+)", version) if isinstance(version, str) else None
     if not found:
-        raise ValueError(f"{version!r} is not a minor such as 1.36; quote it, or YAML drops a zero at its end")
+        raise ValueError(f"{version!r} is not a minor such as 1.36; quote it, or YAML drops a trailing zero")
     return int(found.group(1))
 
 
@@ -113,20 +113,20 @@ def _stage(minor: int, facts: Mapping[str, Any]) -> list[Any]:
     return step
 
 
-def _shipped(said: str) -> list[Any]:
-    stage, _, default = said.partition("/")
+def _shipped(text: str) -> list[Any]:
+    stage, _, default = text.partition("/")
     return [stage, {"true": True, "false": False}[default]]
 
 
-def text(made: Mapping[str, Any]) -> str:
-    """The table as it is written: one gate a line, so that what a new minor changes can be read in a diff."""
-    head = [f' "{key}": {_head(value)},' for key, value in made.items() if key != "gates"]
-    gates = [f"  {json.dumps(name)}: {json.dumps(gate)}" for name, gate in made["gates"].items()]
+def text(content: Mapping[str, Any]) -> str:
+    """The table as text, with one gate per line: a diff then shows what a new minor changes."""
+    head = [f' "{key}": {_head(value)},' for key, value in content.items() if key != "gates"]
+    gates = [f"  {json.dumps(name)}: {json.dumps(gate)}" for name, gate in content["gates"].items()]
     return "\n".join(["{", *head, ' "gates": {', ",\n".join(gates), " }", "}", ""])
 
 
 def _head(value: Any) -> str:
-    """One item a line where there are names or sentences; numbers side by side."""
+    """One item per line for names and sentences; numbers on one line."""
     if isinstance(value, dict):
         return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(item)}" for key, item in value.items()) + "\n }"
     if isinstance(value, list) and isinstance(value[0], str):

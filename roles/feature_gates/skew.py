@@ -1,8 +1,8 @@
-"""Whether the versions of all components of a cluster may run together, before any of them is restarted. Pure.
+"""Checks the versions of all components of a cluster against the version skew policy, before any component is restarted. Pure.
 
-Rules: the version skew policy of Kubernetes (kubernetes.io/releases/version-skew-policy): a kubelet is never newer than an apiserver, and
-up to three minors older (two before 1.25); apiservers are within one minor; controller-manager and scheduler are never newer than an
-apiserver, and at most one minor older.
+Rules: the version skew policy of Kubernetes (kubernetes.io/releases/version-skew-policy): a kubelet is not newer than an API server, and
+at most three minors older (two before 1.25); API servers are within one minor; controller-manager and scheduler are not newer than an
+API server, and at most one minor older.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ class Running:
 
 
 def problems(found: Iterable[Running]) -> list[str]:
-    """What does not go together, one sentence each with both ends named; empty where all is well or no apiserver was seen."""
+    """The violations, one sentence each that names both components; empty if there is none, or if no API server was observed."""
     running = list(found)
     apiservers = [one for one in running if one.component == "kube-apiserver"]
     if not apiservers:
         return []
     oldest, newest = min(apiservers, key=lambda one: one.minor), max(apiservers, key=lambda one: one.minor)
-    told = []
+    found_problems = []
     if newest.minor - oldest.minor > 1:
-        told.append(_problem(newest, oldest, "apiservers may be one minor apart", f"bring {oldest.host} to 1.{newest.minor - 1} at least"))
+        way_out = f"upgrade the API server of {oldest.host} to at least 1.{newest.minor - 1}"
+        found_problems.append(_problem(newest, oldest, "API servers must be within one minor", way_out))
     for one in running:
         if one.component == "kube-apiserver":
             continue
         if one.minor > oldest.minor:
-            told.append(
-                _problem(one, oldest, f"a {one.component} is never newer than an apiserver", f"upgrade the apiserver of {oldest.host}")
-            )
+            rule = f"a {one.component} must not be newer than an API server"
+            found_problems.append(_problem(one, oldest, rule, f"upgrade the API server of {oldest.host}"))
         allowed = _allowed(one)
         if newest.minor - one.minor > allowed:
-            rule = f"a {one.component} of 1.{one.minor} may be {allowed} minor{'s' if allowed > 1 else ''} older than an apiserver"
-            told.append(_problem(one, newest, rule, f"upgrade the {one.component} of {one.host}"))
-    return told
+            rule = f"a {one.component} of 1.{one.minor} may be at most {allowed} minor{'s' if allowed > 1 else ''} older than an API server"
+            found_problems.append(_problem(one, newest, rule, f"upgrade the {one.component} of {one.host}"))
+    return found_problems
 
 
 def _allowed(one: Running) -> int:
@@ -53,4 +53,4 @@ def _allowed(one: Running) -> int:
 
 
 def _problem(one: Running, other: Running, rule: str, way_out: str) -> str:
-    return f"{one.host}: {one.component} 1.{one.minor} beside the kube-apiserver 1.{other.minor} of {other.host}: {rule}; {way_out} first"
+    return f"{one.host}: {one.component} 1.{one.minor} with the kube-apiserver 1.{other.minor} of {other.host}: {rule}; {way_out} first"

@@ -1,8 +1,8 @@
-"""What a component of a certain version makes of its gates: taken, taken with a warning, refused; by rule, each with the way out. Pure.
+"""Whether a component of a given version accepts its gates, accepts them with a warning, or refuses them; by rule, with the way out. Pure.
 
-The rules are those of k8s.io/component-base/featuregate (feature_gate.go, Set and Validate) and k8s.io/component-base/compatibility
-(registry.go); the facts about gates those of the catalogue. Rules of daytwo's own, which no component has, are marked as such: what a
-change does to a cluster needs consent.
+The rules come from k8s.io/component-base/featuregate (feature_gate.go, Set and Validate) and k8s.io/component-base/compatibility
+(registry.go); the facts about gates from the catalogue. OWN has daytwo's own rules, which no component has: they demand consent to what
+a change does to the cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALIKE = 0.75
 
 
 class Level(IntEnum):
-    """ACCEPT: there is only something to say; WARN: the component takes it and warns in its log; REFUSE: it does not start."""
+    """ACCEPT: only information; WARN: the component accepts the gate and warns in its log; REFUSE: it does not start."""
 
     ACCEPT = 0
     WARN = 1
@@ -46,13 +46,13 @@ Rule = Literal[
     "all of a stage",
     "hazard",
 ]
-# Where daytwo asks for consent to something that every component takes.
+# daytwo demands consent to these, although every component accepts them.
 OWN: frozenset[Rule] = frozenset({"all of a stage", "hazard"})
 
 
 @dataclass(frozen=True)
 class GateFinding:
-    """What one rule says about one gate; `way_out` is what an operator can do."""
+    """The finding of one rule about one gate; `way_out` is what an operator can do."""
 
     level: Level
     rule: Rule
@@ -66,8 +66,8 @@ class GateFinding:
 
 @dataclass(frozen=True)
 class Subject:
-    """One running component. `emulated`: the minor it is told to behave as (--emulated-version), None for its own; `live`: the gates
-    as the component itself tells them, over the catalogue's, with None for one that it does not know."""
+    """One running component. `emulated`: the minor that it emulates (--emulated-version), None for its own; `live`: the gates that the
+    component itself reports, which override the catalogue's; None for a gate that it does not know."""
 
     component: str
     minor: int
@@ -75,16 +75,16 @@ class Subject:
     live: Mapping[str, GateStage | None] = field(default_factory=dict)
 
     @property
-    def then(self) -> int:
+    def effective_minor(self) -> int:
         return self.minor if self.emulated is None else self.emulated
 
     @property
-    def told(self) -> str:
-        emulated = f" that behaves as 1.{self.emulated}" if self.emulated not in (None, self.minor) else ""
+    def label(self) -> str:
+        emulated = f" that emulates 1.{self.emulated}" if self.emulated not in (None, self.minor) else ""
         return f"{self.component} 1.{self.minor}{emulated}"
 
     def stage(self, name: str, catalogue: Catalogue) -> GateStage | None:
-        """The gate as this component has it; None where it does not know it."""
+        """The gate as this component has it; None if it does not know the gate."""
         if name in SPECIAL:
             return SPECIAL[name]
         if name in self.live:
@@ -94,7 +94,7 @@ class Subject:
 
 
 def emulated_minor(values: Iterable[str]) -> int | None:
-    """The minor of --emulated-version, given as `1.33` or `kube=1.33`, the last one winning; None where it is not set."""
+    """The minor of --emulated-version, written as `1.33` or `kube=1.33`; the last one counts; None if it is not set."""
     parts = [part.strip() for value in values for part in value.split(",")]
     found = [match.group(1) for part in parts if (match := re.fullmatch(r"(?:kube=)?v?1\.(\d+)", part))]
     return int(found[-1]) if found else None
@@ -107,32 +107,32 @@ def judge_gate(
     consent: Iterable[str] = (),
     catalogue: Catalogue | None = None,
 ) -> list[GateFinding]:
-    """All that is to be said about gates wanted on a component (None: taken out), whose sources set others already.
+    """All findings about the gates wanted on a component (None: removed) whose sources already set others.
 
-    `consent` names the hazards that the operator takes. Names may have the prefix `kube:`. Of a minor that the catalogue does not cover
-    only the component itself can tell what it takes; what needs consent needs it there as well.
+    `consent` names the hazards that the operator accepts. Names may have the prefix `kube:`. If the catalogue does not cover the minor,
+    only the component itself can say what it accepts; the rules that need consent apply there too.
     """
     table = catalogue or load()
     found = [*_prefix(subject, wanted, sourced)]
     bare = {name.removeprefix(KUBE): value for name, value in wanted.items()}
     after = {name: value for name, value in sourced.items() if bare.get(name, value) is not None}
     after |= {name: value for name, value in bare.items() if value is not None}
-    agreed = {*consent}
+    allowed = {*consent}
     for name, value in after.items():
         if table.covers(subject.minor):
             found += _one(subject, name, value, table, already=name not in bare)
-    for name, wish in bare.items():
+    for name, wanted_value in bare.items():
         stage = subject.stage(name, table)
-        # AllBeta=false is not how it is by default: betas that are on go off.
+        # AllBeta=false differs from its default: it turns off the betas that are on.
         default = stage.default if stage and name not in SPECIAL else None
-        then = default if wish is None else wish
-        if then is not None and then is not sourced.get(name, default):
-            found += _hazards(subject, name, then, after, agreed, table)
+        new_value = default if wanted_value is None else wanted_value
+        if new_value is not None and new_value is not sourced.get(name, default):
+            found += _hazards(subject, name, new_value, after, allowed, table)
     return [*found, *_dependencies(subject, bare, after, table)] if table.covers(subject.minor) else found
 
 
 def level(findings: Iterable[GateFinding]) -> Level:
-    """What a component does with all of it together."""
+    """What a component does with all findings together."""
     return max((finding.level for finding in findings), default=Level.ACCEPT)
 
 
@@ -141,97 +141,100 @@ def _prefix(subject: Subject, wanted: Mapping[str, bool | None], sourced: Mappin
         if not name.startswith(KUBE):
             continue
         bare = name.removeprefix(KUBE)
-        way_out = f"write {bare}: where a manifest has the prefix, daytwo keeps it"
+        way_out = f"write {bare}: if a manifest has the prefix, daytwo keeps it"
         if subject.component == "kubelet":
             yield GateFinding(Level.REFUSE, "prefix", name, f"{name}: the kubelet does not know the prefix {KUBE}", way_out)
         elif subject.minor < PREFIX_SINCE:
-            message = f"{name}: {subject.told} does not know the prefix {KUBE}, which came with 1.{PREFIX_SINCE}"
+            message = f"{name}: {subject.label} does not know the prefix {KUBE}, which came with 1.{PREFIX_SINCE}"
             yield GateFinding(Level.REFUSE, "prefix", name, message, way_out)
         elif any(not other.startswith(KUBE) for other in wanted):
-            yield GateFinding(Level.REFUSE, "prefix", name, f"{name}: names with and without {KUBE} stand side by side", way_out)
+            yield GateFinding(Level.REFUSE, "prefix", name, f"{name}: names with and without {KUBE} are mixed", way_out)
 
 
 def _one(subject: Subject, name: str, value: bool, table: Catalogue, already: bool) -> Iterator[GateFinding]:
-    """One gate that is set after the change. `already`: not by it; then only what stops the component is worth a word."""
+    """One gate that is set after the change. `already`: the change does not set it; then only refusals are reported."""
     stage = subject.stage(name, table)
     written = f"{name}={_text(value)}"
-    out = f"take it out of the sources by --data feature_gates={name}=absent" if already else "take it out of the data"
+    remove = f"remove it from the sources with --data feature_gates={name}=absent" if already else "remove it from the data"
     if stage is None:
-        yield _stranger(subject, name, table, out)
+        yield _unknown(subject, name, table, remove)
     elif stage.locked and value != stage.default:
         since = _since(table.gate(name), stage, subject)
-        message = f"{written}: {subject.told} has it locked to {_text(stage.default)} ({stage.stage}{since})"
-        yield GateFinding(Level.REFUSE, "locked", name, message, out)
+        message = f"{written}: in {subject.label} it is locked to {_text(stage.default)} ({stage.stage}{since})"
+        yield GateFinding(Level.REFUSE, "locked", name, message, remove)
     elif already or name in SPECIAL:
         return
     elif stage.stage == "Deprecated":
-        state = "and so already" if value == stage.default else f"{_text(stage.default)} by default"
-        message = f"{written}: it is deprecated in {subject.told}, {state}{_end(table, name, subject)}"
-        yield GateFinding(Level.WARN, "deprecated", name, message, out)
+        state = "where that is the default" if value == stage.default else f"{_text(stage.default)} by default"
+        message = f"{written}: it is deprecated in {subject.label}, {state}{_removal(table, name, subject)}"
+        yield GateFinding(Level.WARN, "deprecated", name, message, remove)
     elif stage.stage == "GA":
         if value == stage.default:
-            message = f"{written} has no effect: it is GA in {subject.told} and so already{_end(table, name, subject)}"
-            yield GateFinding(Level.WARN, "no effect", name, message, out)
+            message = f"{written} has no effect: it is GA in {subject.label}, where that is the default{_removal(table, name, subject)}"
+            yield GateFinding(Level.WARN, "no effect", name, message, remove)
         else:
-            message = f"{written}: it is GA in {subject.told} and {_text(stage.default)} by default{_end(table, name, subject)}"
-            yield GateFinding(Level.WARN, "GA", name, message, "plan to do without")
+            message = f"{written}: it is GA in {subject.label} and {_text(stage.default)} by default{_removal(table, name, subject)}"
+            yield GateFinding(Level.WARN, "GA", name, message, "plan to remove it")
     elif value == stage.default:
-        message = f"{written} has no effect as long as nothing else sets it: it is the default of {subject.told} ({stage.stage})"
+        message = f"{written} has no effect unless another source sets the gate: it is the default of {subject.label} ({stage.stage})"
         yield GateFinding(Level.ACCEPT, "no effect", name, message)
 
 
-def _stranger(subject: Subject, name: str, table: Catalogue, out: str) -> GateFinding:
-    """Why a component does not know a name, and what may have been meant."""
+def _unknown(subject: Subject, name: str, table: Catalogue, remove: str) -> GateFinding:
+    """Why a component does not know a name, and which names are similar."""
     gate = table.gate(name)
     if gate is not None and gate.removed_in is not None and subject.minor >= gate.removed_in:
         last = gate.at(gate.removed_in - 1) or gate.steps[-1][1]
-        message = f"{name}: {subject.told} does not know it any more: it was removed in 1.{gate.removed_in}, as {last.stage}"
-        return GateFinding(Level.REFUSE, "removed", name, f"{message} and {_text(last.default)}", out)
+        message = f"{name}: {subject.label} no longer knows it: it was removed in 1.{gate.removed_in}, as {last.stage}"
+        return GateFinding(Level.REFUSE, "removed", name, f"{message} and {_text(last.default)} by default", remove)
     if gate is not None and (subject.minor < gate.added or gate.at(subject.minor, subject.emulated) is None):
         since = gate.added if subject.minor < gate.added else gate.steps[0][0]
-        expected = " (expected: that is not released yet)" if since > table.newest else ""
-        message = f"{name}: {subject.told} does not know it yet: it came with 1.{since}{expected}"
-        return GateFinding(Level.REFUSE, "not yet there", name, message, f"{out}, or upgrade first")
+        expected = " (expected: not released yet)" if since > table.newest else ""
+        message = f"{name}: {subject.label} does not know it yet: it came with 1.{since}{expected}"
+        return GateFinding(Level.REFUSE, "not yet there", name, message, f"{remove}, or upgrade first")
     if gate is not None:
-        return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.told} does not know it, though other components do", out)
+        return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.label} does not know it, though other components do", remove)
     if name in KUBEADM:
         return GateFinding(
             Level.REFUSE,
             "kubeadm's own",
             name,
             f"{name}: it is a gate of kubeadm itself, and no component knows it",
-            "give it to kubeadm: featureGates in its ClusterConfiguration, or kubeadm's --feature-gates",
+            "set it for kubeadm: featureGates in its ClusterConfiguration, or kubeadm's --feature-gates",
         )
     near = alike(name, subject, table)
-    meant = f"did you mean {' or '.join(near)}? Else " if near else ""
-    return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.told} does not know it, nor did any minor before", meant + out)
+    meant = f"did you mean {' or '.join(near)}? Otherwise " if near else ""
+    return GateFinding(Level.REFUSE, "unknown", name, f"{name}: {subject.label} does not know it, and no other minor does", meant + remove)
 
 
 def alike(name: str, subject: Subject, catalogue: Catalogue | None = None) -> list[str]:
-    """Up to two gates that this component knows and whose names are nearly `name`."""
+    """Up to two gates that this component knows and whose names are similar to `name`."""
     table = catalogue or load()
     known = {other.lower(): other for other in {*SPECIAL, *table.known(subject.minor), *subject.live} if subject.stage(other, table)}
     return [known[near] for near in difflib.get_close_matches(name.lower(), sorted(known), 2, _ALIKE)]
 
 
 def _since(gate: Gate | None, stage: GateStage, subject: Subject) -> str:
-    since = next((minor for minor, step in reversed(gate.steps) if step == stage and minor <= subject.then), None) if gate else None
+    since = (
+        next((minor for minor, step in reversed(gate.steps) if step == stage and minor <= subject.effective_minor), None) if gate else None
+    )
     return f" since 1.{since}" if since else ""
 
 
-def _end(table: Catalogue, name: str, subject: Subject) -> str:
-    """When its name is a mistake: known, or to be expected."""
+def _removal(table: Catalogue, name: str, subject: Subject) -> str:
+    """The minor that removes the gate, known or expected."""
     gate = table.gate(name)
     if gate is None or gate.removed_in is None or gate.removed_in <= subject.minor:
         return ""
-    return f"; 1.{gate.removed_in} {'is to remove' if gate.removed_in > table.newest else 'removes'} it, and does not start with its name"
+    removes = "is expected to remove" if gate.removed_in > table.newest else "removes"
+    return f"; 1.{gate.removed_in} {removes} it, and does not start while it is set"
 
 
 def _hazards(
     subject: Subject, name: str, value: bool, after: Mapping[str, bool], consent: set[str], table: Catalogue
 ) -> Iterator[GateFinding]:
-    """What needs consent about a gate that goes from one value to the other."""
-    own: list[tuple[Rule, str]] = []
+    """What needs consent about a gate whose value changes."""
+    reasons: list[tuple[Rule, str]] = []
     if name in SPECIAL:
         changed = sorted(
             other
@@ -244,21 +247,19 @@ def _hazards(
         )
         if changed:
             turns = "on" if value else "off"
-            own.append(("all of a stage", f"it turns {turns} {len(changed)} gates of {subject.told}: {', '.join(changed)}"))
+            reasons.append(("all of a stage", f"it turns {turns} {len(changed)} gates of {subject.label}: {', '.join(changed)}"))
     stage = subject.stage(name, table)
     if stage is not None and not stage.locked:
-        own += [("hazard", hazard.why) for hazard in HAZARDS if hazard.gate == name and hazard.here(subject.then, value)]
-    for rule, why in own:
+        reasons += [("hazard", hazard.why) for hazard in HAZARDS if hazard.gate == name and hazard.applies(subject.effective_minor, value)]
+    for rule, why in reasons:
         if name in consent:
-            yield GateFinding(Level.ACCEPT, rule, name, f"{name}={_text(value)}: {why} (consented to)")
+            yield GateFinding(Level.ACCEPT, rule, name, f"{name}={_text(value)}: {why} (allowed by allow_hazards)")
         else:
-            yield GateFinding(
-                Level.REFUSE, rule, name, f"{name}={_text(value)}: {why}", f"if that is meant, add --data allow_hazards={name}"
-            )
+            yield GateFinding(Level.REFUSE, rule, name, f"{name}={_text(value)}: {why}", f"to accept that, add --data allow_hazards={name}")
 
 
 def _enabled(subject: Subject, name: str, gates: Mapping[str, bool], table: Catalogue) -> bool | None:
-    """A gate's value under a list of gates; None where the component does not know it."""
+    """A gate's value under a list of gates; None if the component does not know the gate."""
     stage = subject.stage(name, table)
     if stage is None:
         return None
@@ -273,7 +274,7 @@ def _enabled(subject: Subject, name: str, gates: Mapping[str, bool], table: Cata
 def _dependencies(
     subject: Subject, wanted: Mapping[str, bool | None], after: Mapping[str, bool], table: Catalogue
 ) -> Iterator[GateFinding]:
-    """Gates that are on after the change though one they depend on is off; what is on by default counts as well."""
+    """Gates that are on after the change, also by default, although one of their dependencies is off."""
     for name in table.known(subject.minor):
         gate = table.gate(name)
         needs = gate.depends_on(subject.minor) if gate else ()
@@ -284,16 +285,16 @@ def _dependencies(
             continue
         named = name if name in wanted else missing[0]
         if wanted.get(name):
-            way_out = f"turn on {' and '.join(missing)} with it: {_flag(dict.fromkeys(missing, True) | {name: True})}"
+            way_out = f"turn on {' and '.join(missing)} too: {_flag(dict.fromkeys(missing, True) | {name: True})}"
         else:
             off = {other: False for other in missing if other in wanted} | {name: False}
-            way_out = f"turn {name} off with it: {_flag(off)}"
-        message = f"{name} is on in {subject.told} and depends on {', '.join(missing)}, which would be off"
+            way_out = f"turn {name} off too: {_flag(off)}"
+        message = f"{name} is on in {subject.label} and depends on {', '.join(missing)}, which would be off"
         yield GateFinding(Level.REFUSE, "dependency", named, message, way_out)
 
 
 def _stays(subject: Subject, name: str, table: Catalogue) -> bool:
-    """Locked to true: that it cannot be turned off is said already."""
+    """The gate is locked to true: the rule "locked" already refuses to turn it off."""
     stage = subject.stage(name, table)
     return stage is not None and stage.locked and stage.default
 

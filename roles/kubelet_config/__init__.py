@@ -1,4 +1,4 @@
-"""Fields of the kubelets' configuration: checked against each kubelet's own version, changed node by node, proven by /configz."""
+"""Fields of the kubelets' configuration: checked against each kubelet's version, changed node by node, proven by /configz."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _NOTHING = "no host has kubelet_config in its data; set it in group_data or with
 
 
 def _wanted(fleet: Fleet) -> KubeletFields:
-    return KubeletFields(from_data(fleet, _wish, _NOTHING))
+    return KubeletFields(from_data(fleet, _request, _NOTHING))
 
 
 @deploying("Kubelet configuration", _wanted)
 def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
-    """Set the fields that the inventory's data (or --data kubelet_config=maxPods=200) wants.
+    """Set the fields from the inventory's data (or --data kubelet_config=maxPods=200).
 
-    Data keys: those of roles/kubelet_config/model.py and of roles/engine/rollout/options.py. Raises DeployError, before any node is
-    written to, where the plan is refused, or would put pods out without consent.
+    Data keys: those of roles/kubelet_config/model.py and of roles/engine/rollout/options.py. Raises DeployError before it writes to any
+    node, if the plan is refused, or would evict pods without consent.
     """
     return change_nodes("kubelet configuration", fleet, fields)
 
 
-def _wish(remote: Remote) -> FieldsRequest | None:
+def _request(remote: Remote) -> FieldsRequest | None:
     desired = read_fields(remote.name, remote.data)
     if desired is None:
         return None

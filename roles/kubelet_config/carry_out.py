@@ -1,4 +1,4 @@
-"""Fields of KubeletConfigurations, wanted by host, as the engine changes them: planned, foreseen, proven by /configz."""
+"""The desired fields of KubeletConfigurations, for the engine that changes nodes: planned, predicted, proven by /configz."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from roles.kubelet_config.state import KubeletState
 
 @dataclass(frozen=True)
 class Settled:
-    """What a wish comes to on one node: `fields` to be written (formats.ABSENT: taken out), and what /configz must show afterwards,
-    `expected` (None: not set). Both by field, dots between its parts. `named`: the settings that the data itself names, by where they
-    stand in the configuration (None: absent)."""
+    """The desired state of one node: the `fields` to write (editing.ABSENT: removed), and what /configz must show afterwards,
+    `expected` (None: not set). Both by field, dots between its parts. `named`: the settings that the data itself names, by their path in
+    the configuration (None: absent)."""
 
     fields: Mapping[str, Any]
     expected: Mapping[str, Any]
@@ -32,8 +32,8 @@ class Settled:
 
 @dataclass(frozen=True)
 class FieldsRequest:
-    """What one host's data wants. `settle` may raise Refusal; `impact` tells what the configuration `after` would come to; `write`
-    gives the fields to write for some of the named settings, to a configuration as it stands in kubeadm's ConfigMap."""
+    """The desired state of one host. `settle` may raise Refusal; `impact` predicts the effect of a configuration; `write` returns the
+    fields to write to the configuration in kubeadm's ConfigMap, for some of the named settings."""
 
     data: Mapping[str, Any]
     settle: Callable[[KubeletState], Settled]
@@ -48,56 +48,56 @@ class FieldsRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldsPlan(ComponentPlan):
-    """Those of one kubelet. `beside`: what the restart brings besides."""
+    """The plan of one kubelet. `pending`: what else the restart applies."""
 
     state: KubeletState
     settled: Settled
     outlook: Outlook
-    beside: tuple[Pending, ...] = ()
+    pending: tuple[Pending, ...] = ()
 
 
 class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
-    """Fields of the kubelets' configuration, whatever data they come from."""
+    """Fields of the kubelets' configuration, from the data of any deploy."""
 
     columns = ("node", "setting", "before", "after")
 
-    def plan(self, basis: Basis, node: SurveyedNode, wish: FieldsRequest) -> NodePlan[FieldsPlan]:
+    def plan(self, basis: Basis, node: SurveyedNode, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:
-            return plan_node(basis.run_id, state_of(basis.found.cluster, node.seen.host, node.kubelet), wish)
+            return plan_node(basis.run_id, state_of(basis.found.cluster, node.seen.host, node.kubelet), desired)
         except (ApiError, NoApi) as error:
             raise unreadable(node.seen.host, node.kubelet.node_name, error) from None
 
     def judge(self, basis: Basis, plan: NodePlan[FieldsPlan], verdicts: Verdicts) -> NodePlan[FieldsPlan]:
-        """With why not to go on, from what the node's own kubelet has against the change."""
+        """Adds the refusals of the node's own kubelet."""
         refusals: list[object] = []
         for item in plan.changing:
-            said = verdicts.against.get(KUBELET)
+            objection = verdicts.against.get(KUBELET)
             if (anyway := refused_anyway(plan, KUBELET, verdicts)) is not None:
                 refusals.append(anyway)
-            elif said:
-                why = f"{plan.version(KUBELET)} refuses {item.settled.summary}: {blame.plain(plan.kubelet, said)}"
+            elif objection:
+                why = f"{plan.version(KUBELET)} refuses {item.settled.summary}: {blame.plain(plan.kubelet, objection)}"
                 refusals.append(Refusal(plan.host, why, "correct the value of that field"))
         return replace(plan, refusals=tuple(refusals))
 
     def still(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
-        """The look of the plan once more, since hours may lie between."""
-        (item,), wish = plan.planned, self.wishes.by_host[plan.host]
+        """Predicts again, since hours may pass between the plan and the change."""
+        (item,), desired = plan.planned, self.wishes.by_host[plan.host]
         try:
             now = state_of(basis.found.cluster, plan.host, plan.kubelet)
-            beside = restart.brought(now)
-            if others := [str(one) for one in beside if one not in item.beside]:
-                return f"since the plan was made the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
-            outlook = restarted(now, item.settled.expected, wish.impact)
+            pending = restart.pending(now)
+            if others := [str(one) for one in pending if one not in item.pending]:
+                return f"after the plan was made, the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
+            outlook = restarted(now, item.settled.expected, desired.impact)
         except Refusal as refusal:
             return str(refusal)
         except (ApiError, NoApi) as error:
             return None if basis.options.allow_unproven else str(unreadable(plan.host, plan.kubelet.node_name, error))
-        if outlook.evicts and not wish.allow_evictions:
-            return f"by now this would evict: {'; '.join(outlook.evicts)}; allow it by --data allow_evictions=true, or make room first"
+        if outlook.evicts and not desired.allow_evictions:
+            return f"now this would evict: {'; '.join(outlook.evicts)}; allow it with --data allow_evictions=true, or make room first"
         return None
 
     def rows(self, basis: Basis, plans: Sequence[NodePlan[FieldsPlan]], steps: Steps) -> list[list[str]]:
-        """One for each field that changes, or for each entry of a map."""
+        """One row for each field that changes, or for each entry of a map."""
         rows = []
         for plan in plans:
             (item,) = plan.planned
@@ -117,117 +117,119 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
 
 
 def state_of(cluster: Cluster, host: str, found: Kubelet) -> KubeletState:
-    """A node as it runs now, read from the API. Raises ApiError or NoApi."""
+    """The present state of a node, read from the API. Raises ApiError or NoApi."""
     usage = cluster.usage(found.node_name)
     return KubeletState(host, found, cluster.configuration(found.node_name), usage.node, usage.pods, usage.summary)
 
 
 def unreadable(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
-    """Why a node cannot be planned for, in an operator's terms."""
-    what = "what its kubelet runs with and holds cannot be read"
+    """Why daytwo cannot plan for a node, in an operator's terms."""
+    what = "its kubelet's configuration and pods cannot be read"
     if isinstance(error, NotFound):
         return Refusal(
             host,
-            f"{what}: the API knows no node {node_name} (by the kubelet's --hostname-override, else its host name) ({error.rule})",
-            "compare with `kubectl get nodes`; a node must be registered, and under this name, before it is changed",
+            f"{what}: the API has no node {node_name} (the kubelet's --hostname-override, or its host name) ({error.rule})",
+            "compare with `kubectl get nodes`; a node must be registered under this name before it is changed",
         )
     if isinstance(error, NoApi):
-        return Refusal(host, f"{what}: {error}", "no change could be proven without the API: mend that, or reach it from another node")
+        return Refusal(host, f"{what}: {error}", "without the API no change can be proven: fix that, or reach the API from another node")
     return Refusal(host, f"{what}: {error}")
 
 
 def _not_ready(state: KubeletState) -> list[str]:
     conditions = (state.node.get("status") or {}).get("conditions") or ()
     return [
-        f"the node is not Ready ({one.get('reason') or 'no reason given'}: {one.get('message') or 'no message'}); look at that first"
+        f"the node is not Ready ({one.get('reason') or 'no reason given'}: {one.get('message') or 'no message'}); check that first"
         for one in conditions
         if one.get("type") == "Ready" and one.get("status") != "True"
     ]
 
 
-def plan_node(run_id: str, state: KubeletState, wish: FieldsRequest) -> NodePlan[FieldsPlan]:
-    """The plan of one node as it runs now. Raises Refusal."""
+def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
+    """The plan of one node in its present state. Raises Refusal."""
     found = state.kubelet
     check_node(state)
-    beside = tuple(pending_settings(found, state.configuration))
-    # What is wanted is held against what the files come to; else an edit of somebody's would be put back with it.
-    coming = restart.with_brought(state, beside)
-    settled = wish.settle(coming)
-    edits = settings.edits(found, settled.fields, move_flags=wish.move_flags)
+    pending = tuple(pending_settings(found, state.configuration))
+    # The desired fields are compared with the result of the files, or the change would revert somebody's edit of them.
+    restarted_state = restart.with_pending(state, pending)
+    settled = desired.settle(restarted_state)
+    edits = settings.edits(found, settled.fields, move_flags=desired.move_flags)
     control = control_plane.look(found)
     warnings = [*kubelet_plan.warnings(found), *control.warnings, *_not_ready(state), *settled.notes, *edits.notes]
     change = None
     if edits.files:
-        restart.check(state, beside)
-        outlook = _foreseen(state, coming, wish, settled, beside)
+        restart.check(state, pending)
+        outlook = _predicted(state, restarted_state, desired, settled, pending)
         warnings += kubelet_plan.new_copies(found, edits.files)
-        warnings += restart.warnings(beside, settled.named or [tuple(name.split(".")) for name in settled.fields])
-        if outlook.evicts and not wish.allow_evictions:
+        warnings += restart.warnings(pending, settled.named or [tuple(name.split(".")) for name in settled.fields])
+        if outlook.evicts and not desired.allow_evictions:
             why = "this would evict: " + "; ".join(outlook.evicts)
-            raise Refusal(state.host, why, "allow it by --data allow_evictions=true, or ask for less")
+            raise Refusal(state.host, why, "allow it with --data allow_evictions=true, or choose values that evict no pod")
         change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
     else:
-        settled = _in_process(state, wish)
-        outlook = wish.impact(state, after(state.configuration, settled))
-    # What the files of before come to: that is what undoing this brings, and not what ran by chance until now.
-    values = {name: {"before": lookup(coming.configuration, name), "after": value} for name, value in settled.expected.items()}
+        settled = _in_process(state, desired)
+        outlook = desired.impact(state, after(state.configuration, settled))
+    # The values of the present files: undoing this change restores these, not the values that the old process ran with.
+    values = {name: {"before": lookup(restarted_state.configuration, name), "after": value} for name, value in settled.expected.items()}
     item = FieldsPlan(
         KUBELET,
         change,
         question=ask.ask_kubelet(found, change.new_argv or edits.argv, edits.files) if change else "",
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
-        may_go=outlook.may_go if wish.allow_evictions else frozenset(),
+        may_go=outlook.may_go if desired.allow_evictions else frozenset(),
         effective=Effective(settings=values),
         lasting=settled.named,
-        write=wish.write,
+        write=desired.write,
         state=state,
         settled=settled,
         outlook=outlook,
-        beside=beside,
+        pending=pending,
     )
     text = outlook.text() if change else ""
     return NodePlan(state.host, found, control.components, (item,), tuple(warnings), text)
 
 
-def _in_process(state: KubeletState, wish: FieldsRequest) -> Settled:
-    """The wish where the files are as wanted already. Raises Refusal where the process is not."""
-    settled = wish.settle(state)
+def _in_process(state: KubeletState, desired: FieldsRequest) -> Settled:
+    """The desired state if the files already have it. Raises Refusal if the process does not."""
+    settled = desired.settle(state)
     if wrong := unmet_fields(settled.expected, state.configuration):
         raise Refusal(
             state.host,
-            f"the kubelet's files are as wanted and the process is not: {'; '.join(map(str, wrong))}",
+            f"the kubelet's files have the desired values, but its process does not: {'; '.join(map(str, wrong))}",
             f"it was not restarted since: `systemctl restart {state.kubelet.unit_name}` on the node, then run this again",
         )
     return settled
 
 
-def _foreseen(state: KubeletState, coming: KubeletState, wish: FieldsRequest, settled: Settled, beside: Sequence[Pending]) -> Outlook:
-    """The look ahead. Raises Refusal; what the files say already is not blamed on the wish."""
+def _predicted(
+    state: KubeletState, restarted_state: KubeletState, desired: FieldsRequest, settled: Settled, pending: Sequence[Pending]
+) -> Outlook:
+    """The prediction. Raises Refusal, which does not blame the change for what is already in the files."""
     try:
-        return wish.impact(state, after(coming.configuration, settled))
+        return desired.impact(state, after(restarted_state.configuration, settled))
     except Refusal as refusal:
-        if beside:
-            wish.impact(state, after(state.configuration, settled))
-            raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
+        if pending:
+            desired.impact(state, after(state.configuration, settled))
+            raise restart.refusal(state, pending, refusal.message, refusal.way_out) from None
         raise
 
 
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     """The configuration that the kubelet will run with, as /configz would show it."""
-    return restart.put(configuration, settled.expected)
+    return restart.with_fields(configuration, settled.expected)
 
 
 def restarted(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Outlook]) -> Outlook:
-    """What a restart with these fields set would do to a node, with what it brings besides. Raises Refusal."""
-    return impact(state, restart.put(restart.with_brought(state, restart.brought(state)).configuration, fields))
+    """The effect of a restart with these fields set, and with what else it applies. Raises Refusal."""
+    return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
 
 
 def brings(
     cluster: Cluster, plan: NodePlan[Any], impact: Callable[[KubeletState, Mapping[str, Any]], Outlook], named: restart.Named = ()
 ) -> list[str]:
-    """For a deploy that is not about the configuration: what a restart of its kubelet brings of it, as warnings. Raises Refusal where pods
-    would have to go for that, or where it cannot be proven."""
+    """For a deploy that does not change the configuration: warnings about the fields that a restart of its kubelet applies anyway. Raises
+    Refusal if that would evict pods, or cannot be proven."""
     found = plan.kubelet
     if not found.is_known or all(planned.component != KUBELET for planned in plan.changing):
         return []
@@ -236,20 +238,20 @@ def brings(
             return []
         state = state_of(cluster, plan.host, found)
     except (ApiError, NoApi) as error:
-        return [f"whether a restart of the kubelet brings more than this change is not known: its /configz could not be read: {error}"]
-    beside = restart.brought(state)
+        return [f"it is unknown whether a restart of the kubelet applies more than this change: its /configz could not be read: {error}"]
+    pending = restart.pending(state)
     try:
-        outlook = impact(state, restart.with_brought(state, beside).configuration)
+        outlook = impact(state, restart.with_pending(state, pending).configuration)
     except Refusal as refusal:
-        raise restart.refusal(state, beside, refusal.message, refusal.way_out) from None
+        raise restart.refusal(state, pending, refusal.message, refusal.way_out) from None
     if outlook.evicts:
-        way_out = f"bring it first and by itself (`systemctl restart {found.unit_name}` on the node)"
-        raise restart.refusal(state, beside, f"that would evict: {'; '.join(outlook.evicts)}", way_out)
-    return restart.warnings(beside, named)
+        way_out = f"apply that first, without this change (`systemctl restart {found.unit_name}` on the node)"
+        raise restart.refusal(state, pending, f"that would evict: {'; '.join(outlook.evicts)}", way_out)
+    return restart.warnings(pending, named)
 
 
 def _cells(name: str, old: Any, now: Any) -> list[tuple[str, str, str]]:
-    """One row a field, or one for each entry of a map that differs."""
+    """One row per field, or per entry of a map that differs."""
     if isinstance(old, Mapping) and isinstance(now, Mapping):
         keys = [key for key in {**old, **now} if old.get(key) != now.get(key)] or list(now)
         return [(f"{name}.{key}", _text(old.get(key)), _text(now.get(key))) for key in keys]

@@ -1,4 +1,4 @@
-"""Pure: the fields that are wanted, held against what the kubelet runs with."""
+"""Pure: compares the desired fields with what the kubelet runs with."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from roles.kubelet_config.state import KubeletState
 
 
 def unmet(desired: DesiredFields, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:
-    """The fields that a kubelet which shows `configuration` at /configz has otherwise. Raises Refusal for what it could not have at all."""
+    """The fields that differ on a kubelet which shows `configuration` at /configz. Raises Refusal for fields that it cannot have."""
     settled = settle(desired, KubeletState(kubelet.seen.host, kubelet, dict(configuration), {}, [], {}))
     return unmet_fields(settled.expected, configuration)

@@ -1,4 +1,4 @@
-"""What a configuration would come to on a node as it is now. Pure."""
+"""The effect of a configuration on a node in its current state. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 @dataclass(frozen=True)
 class Outlook:
-    """What an operator should see before, in `lines`; in `evicts` why pods would have to go, which needs consent; and `may_go`, which
-    pods (NAMESPACE/NAME) those are."""
+    """The prediction for an operator: `lines` to show; `evicts`: why pods would be evicted, which needs consent; `may_go`: the pods
+    (NAMESPACE/NAME) that may be evicted."""
 
     lines: tuple[str, ...] = ()
     evicts: tuple[str, ...] = ()
@@ -28,19 +28,18 @@ class Outlook:
 
 
 def restart_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
-    """As allocatable_outlook; and what the restart itself may do to the pods of a node that is short of something already."""
-    made = allocatable_outlook(state, after)
+    """As allocatable_outlook, and what the restart itself may do to the pods of a node that is already under pressure."""
+    outlook = allocatable_outlook(state, after)
     conditions = (state.node.get("status") or {}).get("conditions") or ()
     short = [str(one.get("type")) for one in conditions if one.get("type") in _PRESSURES and one.get("status") == "True"]
     if not short:
-        return made
-    why = f"the node has {', '.join(short)} now: a kubelet that starts anew under it may refuse to take its pods back"
-    return Outlook(made.lines, (*made.evicts, why), made.may_go | pod_names(state))
+        return outlook
+    why = f"the node has {', '.join(short)} now: a kubelet that starts under it may refuse to re-admit its pods"
+    return Outlook(outlook.lines, (*outlook.evicts, why), outlook.may_go | pod_names(state))
 
 
 def allocatable_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
-    """What becomes of the node's Allocatable, and which of its pods the kubelet would not take back. Raises Refusal where it would
-    not start."""
+    """The node's new Allocatable, and the pods that the kubelet would not re-admit. Raises Refusal if the kubelet would not start."""
     check_node(state)
     max_pids = ((state.summary.get("node") or {}).get("rlimit") or {}).get("maxpid")
     if problems := allocatable.problems(state.host, after, state.node, max_pids):
@@ -50,7 +49,7 @@ def allocatable_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outloo
         unfit = allocatable.which_no_longer_fit(state.pods, before, then)
         crowded = list(_crowded(state, after))
     except ValueError as error:
-        raise Refusal(state.host, f"what becomes of Allocatable cannot be told: {error}") from None
+        raise Refusal(state.host, f"the new Allocatable cannot be predicted: {error}") from None
     changes = [
         f"{resource} {allocatable.shown(resource, amount)} -> {allocatable.shown(resource, then[resource])}"
         for resource, amount in before.items()
@@ -62,13 +61,13 @@ def allocatable_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outloo
 
 
 def check_node(state: KubeletState) -> None:
-    """Raises Refusal where the node has not told what it has yet, so that nothing can be foreseen."""
+    """Raises Refusal if the node has not reported its capacity yet: nothing can be predicted then."""
     capacity = (state.node.get("status") or {}).get("capacity") or {}
     if missing := [resource for resource in ("cpu", "memory", "pods") if resource not in capacity]:
         raise Refusal(
             state.host,
-            f"the API's Node object of it has no capacity of {', '.join(missing)}: its kubelet has not told yet what the node has",
-            f"see that it does: kubectl describe node {(state.node.get('metadata') or {}).get('name', '')}".rstrip(),
+            f"its Node object in the API has no capacity of {', '.join(missing)}: its kubelet has not reported what the node has",
+            f"check why: kubectl describe node {(state.node.get('metadata') or {}).get('name', '')}".rstrip(),
         )
 
 
@@ -78,8 +77,8 @@ def pod_names(state: KubeletState) -> frozenset[str]:
 
 
 def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:
-    """All pods together may use capacity without what is reserved (pkg/kubelet/cm: enforceNodeAllocatableCgroups); where they use more
-    now, the kernel kills some, and close to it the kubelet evicts (allocatableMemory.available)."""
+    """All pods together may use the capacity minus reservations (pkg/kubelet/cm: enforceNodeAllocatableCgroups). If they use more now, the
+    kernel kills some; close to the limit the kubelet evicts (allocatableMemory.available)."""
     if "pods" not in (after.get("enforceNodeAllocatable") or ()):
         return
     containers = (state.summary.get("node") or {}).get("systemContainers") or ()
@@ -87,7 +86,7 @@ def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:
     used = memory.get("workingSetBytes")
     if used is None:
         return
-    # Hard eviction is no part of the limit, only of Allocatable.
+    # Hard eviction thresholds do not lower the limit, only Allocatable.
     was, will = (_limit(state, configuration) for configuration in (state.configuration, after))
     text = (after.get("evictionHard") or {}).get(thresholds.MEMORY)
     threshold = thresholds.parse_threshold(thresholds.MEMORY, str(text)) if text is not None else None
@@ -95,7 +94,7 @@ def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:
     if will < was and will - int(used) < kept:
         shown = [allocatable.shown("memory", amount) for amount in (int(used), will, kept)]
         yield (
-            f"pods use {shown[0]} of memory, and all of them together may then use {shown[1]}, of which {shown[2]} must stay free"
+            f"pods use {shown[0]} of memory, but then all of them together may use {shown[1]}, of which {shown[2]} must stay free"
             " (allocatableMemory.available): the kubelet evicts some, or the kernel kills their processes"
         )
 

@@ -1,4 +1,4 @@
-"""What an operator wants of a kubelet's configuration: any field of it. Typed by that kubelet's own version, once that is known."""
+"""The desired fields of a kubelet's configuration. Their types are checked later, by the version of each kubelet."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def _fields(value: Any) -> dict[str, Any]:
         for item in _items(value):
             name, wanted = _pair(item)
             if name in found:
-                raise ValueError(f"kubelet_config: {name} is there twice; keep one of them")
+                raise ValueError(f"kubelet_config: {name} is set twice; keep one of them")
             found[name] = wanted
         value = found
     if not isinstance(value, Mapping):
-        raise ValueError(f"kubelet_config: {written(value)} is no map of fields; write FIELD=VALUE, such as maxPods=200")
+        raise ValueError(f"kubelet_config: {written(value)} must be a mapping of fields; write FIELD=VALUE, such as maxPods=200")
     if not value:
         raise ValueError("kubelet_config is empty; name at least one field: maxPods=200")
     return {str(name): wanted for name, wanted in value.items()}
 
 
 def _items(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets and no quotes."""
+    """The parts between commas; commas in brackets and in quotes do not count."""
     items, item, open_brackets, quote = [], "", list[str](), ""
     for character in text:
         if quote:
@@ -67,9 +67,9 @@ def _pair(item: str) -> tuple[str, Any]:
 class DesiredFields(BaseModel):
     """The data keys that deploys/kubelet_config.py reads for one host.
 
-    `kubelet_config`: fields of a KubeletConfiguration (v1beta1), nested or with dots between their parts; `absent` takes one out.
-    A field that is a map is set whole; one key of it by its dotted name. `move_flags`: a flag that beats the configuration file is
-    moved there. `allow_evictions`: go on where pods would have to go.
+    `kubelet_config`: fields of a KubeletConfiguration (v1beta1), nested or with dots between their parts; `absent` removes one.
+    A field that is a map is set as a whole; its dotted name sets one key of it. `move_flags`: move a flag that overrides the
+    configuration file into that file. `allow_evictions`: continue if pods would be evicted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -80,19 +80,19 @@ class DesiredFields(BaseModel):
         MAP_OR_TEXT,
         Field(
             description="fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1, docs/reference/kubelet-fields.md), nested or with"
-            " dots between their parts; `absent` takes one out; a field that is not named is left alone",
+            " dots between their parts; `absent` removes one; a field that is not named stays as it is",
             examples=[{"maxPods": 200, "systemReserved.cpu": "200m"}, "maxPods=200,systemReserved.cpu=200m"],
         ),
     ]
     only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
     move_flags: Annotated[
-        Boolean, Field(description="consent: a flag that beats the configuration file is moved there", examples=[True])
+        Boolean, Field(description="consent: move a flag that overrides the configuration file into that file", examples=[True])
     ] = False
-    allow_evictions: Annotated[Boolean, Field(description="consent: go on where pods would have to go", examples=[True])] = False
+    allow_evictions: Annotated[Boolean, Field(description="consent: continue if pods would be evicted", examples=[True])] = False
 
 
 def read_fields(host: str, data: Callable[[str], Any]) -> DesiredFields | None:
-    """The desired fields of a host from its inventory data; None where it has none. Raises Refusal."""
+    """The desired fields of a host from its inventory data; None if it has none. Raises Refusal."""
     values = {key: data(key) for key in DesiredFields.model_fields}
     values = {key: value for key, value in values.items() if value is not None}
     if "kubelet_config" not in values:

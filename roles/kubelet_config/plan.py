@@ -1,4 +1,4 @@
-"""Pure: the fields that are wanted, held against one kubelet's version and what it runs with -> what is to be written."""
+"""Pure: desired fields, one kubelet's version and its present configuration -> the fields to write."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from roles.kubelet_config.state import KubeletState
 
 
 def settle(desired: DesiredFields, state: KubeletState) -> Settled:
-    """The fields of this kubelet that are to be written. Raises Refusal with all that is wrong with them."""
+    """The fields to write for this kubelet. Raises Refusal with all errors."""
     minor = state.kubelet.minor
     known = schema.fields(minor)
     problems: list[str] = []
     fields: dict[str, Any] = {}
-    told: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     named: dict[tuple[str, ...], Any] = {}
     for name, value in _leaves(desired.kubelet_config, known):
-        if name in told and told[name] != value:
-            problems.append(f"{name} is there twice, as {shown(told[name], name)} and as {shown(value, name)}; keep one of them")
-        told[name] = value
+        if name in values_by_name and values_by_name[name] != value:
+            first = shown(values_by_name[name], name)
+            problems.append(f"{name} is set twice, to {first} and to {shown(value, name)}; keep one of them")
+        values_by_name[name] = value
         owner = name if name in known else _map_of(name, known)
         if owner is None:
-            # Its value does not matter: the name is what the schema has something to say of.
+            # The value does not matter: the schema rejects the name.
             problems += [str(problem) for problem in schema.check(minor, _nested({name: value}))]
         elif owner in SECRETS:
             problems.append(f"{owner} holds a secret, which plans and records of daytwo would show; set it by hand")
         elif owner in schema.OWNED:
-            problems.append(f"{owner} is the affair of deploys/{schema.OWNED[owner]}.py: take it out of kubelet_config")
+            problems.append(f"{owner} is managed by deploys/{schema.OWNED[owner]}.py: remove it from kubelet_config")
         elif owner == name:
             fields[name] = ABSENT if value == model.ABSENT else value
             named[tuple(name.split("."))] = None if value == model.ABSENT else value
@@ -44,10 +45,10 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
             named[(*owner.split("."), key)] = None if value == model.ABSENT else value
     values = {name: value for name, value in fields.items() if value is not ABSENT}
     problems += [str(problem) for problem in schema.check(minor, _nested(values))]
-    problems += _read_otherwise(values, known)
+    problems += _read_differently(values, known)
     if problems:
         raise _refusal(state, problems)
-    # Without a constant default there is nothing that the value of a field that is taken out could be held to.
+    # The value of a removed field can only be checked if its default is a constant.
     expected: dict[str, Any] = {}
     for name, value in fields.items():
         if value is not ABSENT:
@@ -58,31 +59,30 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
     notes = list(needs_no_more(state, settled))
     notes += [f"{name}: it no longer has any effect in v1.{minor}" for name in values if known[name].useless]
     notes += [
-        f"{name}: what the kubelet takes by itself is not a constant; its value is not held to anything"
-        for name in fields
-        if name not in expected
+        f"{name}: the kubelet's default is not a constant; daytwo does not check the value" for name in fields if name not in expected
     ]
     return Settled(fields, expected, settled.summary, tuple(notes), named)
 
 
-def _read_otherwise(values: Mapping[str, Any], known: Mapping[str, schema.KubeletField]) -> Iterator[str]:
-    """Values that a kubelet takes and reads as others (pkg/kubelet/apis/config/v1beta1/defaults.go, validation.go)."""
+def _read_differently(values: Mapping[str, Any], known: Mapping[str, schema.KubeletField]) -> Iterator[str]:
+    """Values that a kubelet accepts but reads as different ones (pkg/kubelet/apis/config/v1beta1/defaults.go, validation.go)."""
     for name, value in values.items():
         default = known[name].default
         zero = known[name].kind == "duration" and isinstance(value, str) and in_effect(value, None)
         empty = name in EMPTY_IS_DEFAULT and not isinstance(value, bool) and value in (0, "")
         if default is not None and not in_effect(default, None) and name not in ZERO_COUNTS and (zero or empty):
             yield (
-                f"{name}: a kubelet reads {shown(value) if value != '' else 'an empty text'} as not set, and takes its default,"
+                f"{name}: a kubelet reads {shown(value) if value != '' else 'an empty text'} as not set, and uses its default,"
                 f" {shown(default)}; write that, or {name}={model.ABSENT}"
             )
-    # The candidate is shown to the kubelet with another maxPods, so that it cannot judge this one.
+    # The candidate that the kubelet's binary validates has a different maxPods, so the binary cannot judge this one.
     if isinstance(pods := values.get("maxPods"), int) and pods < 0:
         yield f"maxPods: {pods} is negative, and the kubelet would not start; write how many pods the node may have"
 
 
 def needs_no_more(state: KubeletState, settled: Settled) -> tuple[str, ...]:
-    """What a restart of the kubelet does not bring to all that runs, to be told. Raises Refusal for what it cannot rightly change."""
+    """Warnings about fields that a restart of the kubelet does not apply to everything that runs. Raises Refusal for fields that need
+    more than a restart."""
     changed = [one.name for one in unmet_fields(settled.expected, state.configuration)]
     both = (state.configuration, after(state.configuration, settled))
     found = dict.fromkeys(more for configuration in both for more in schema.needs_more(configuration, changed))
@@ -96,7 +96,7 @@ def _refusal(state: KubeletState, problems: list[str]) -> Refusal:
 
 
 def _leaves(wanted: Mapping[str, Any], known: Mapping[str, schema.KubeletField], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Fields that hold a value, by their whole name: nested data and dotted names come to the same."""
+    """Fields with a value, by their full name; nested data and dotted names are equivalent."""
     for key, value in wanted.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value and name in known and known[name].kind == "object":
@@ -106,7 +106,7 @@ def _leaves(wanted: Mapping[str, Any], known: Mapping[str, schema.KubeletField],
 
 
 def _map_of(name: str, known: Mapping[str, schema.KubeletField]) -> str | None:
-    """The map that a dotted name is a key of; keys have dots themselves (`evictionHard.memory.available`)."""
+    """The map of which a dotted name is a key; keys may have dots too (`evictionHard.memory.available`)."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
         owner = ".".join(parts[:end])
@@ -121,14 +121,14 @@ def _with_key(whole: object, key: str, value: Any) -> dict[str, Any]:
 
 
 def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for name, value in fields.items():
         *parents, last = name.split(".")
-        inner = made
+        inner = nested
         for part in parents:
             inner = inner.setdefault(part, {})
         inner[last] = value
-    return made
+    return nested
 
 
 def _summary(fields: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""What a restart of a kubelet brings beside the change that it is for. One rule, for all deploys that restart a kubelet.
+"""What else a restart of a kubelet applies. One rule, for all deploys that restart a kubelet.
 
-What its files say otherwise than the process runs with comes with the restart: the plan says so, as a warning, and looks ahead with it.
-Refused is what cannot be foreseen or proven: a setting that a restart alone does not rightly change, and pods that would have to go
-without consent. What would keep the kubelet from starting is refused by its own binary, which is shown all of its files.
+If the files differ from what the process runs with, the restart applies the difference: the plan warns, and includes it in its prediction.
+The plan refuses what cannot be predicted or proven: a setting that needs more than a restart, and evictions without consent. The
+kubelet's own binary validates all of its files, and refuses what would keep it from starting.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from roles.engine.kubelet import Pending, pending_settings, schema
 from roles.engine.transaction import Refusal
 from roles.kubelet_config.state import KubeletState
 
-# A setting's parts: its field, dots between its parts, and the key where it is an entry of a map.
+# The path of a setting: the parts of its field's name, and the key if it is an entry of a map.
 Named = Collection[tuple[str, ...]]
 
 
-def brought(state: KubeletState) -> tuple[Pending, ...]:
-    """What a restart of this kubelet brings by itself. Raises Refusal as `check` does."""
+def pending(state: KubeletState) -> tuple[Pending, ...]:
+    """The settings that a restart of this kubelet changes by itself. Raises Refusal as `check` does."""
     found = tuple(pending_settings(state.kubelet, state.configuration))
     check(state, found)
     return found
 
 
 def check(state: KubeletState, found: Sequence[Pending]) -> None:
-    """Raises Refusal where a restart alone does not rightly change one of the settings."""
+    """Raises Refusal if one of the settings needs more than a restart."""
     names = [one.name for one in found]
-    after = with_brought(state, found).configuration
+    after = with_pending(state, found).configuration
     refused = [more for both in (state.configuration, after) for more in schema.needs_more(both, names) if more.refused]
     if refused:
         more = next(iter(refused))
@@ -37,21 +37,21 @@ def check(state: KubeletState, found: Sequence[Pending]) -> None:
 
 
 def refusal(state: KubeletState, found: Sequence[Pending], why: str, way_out: str) -> Refusal:
-    """Why a kubelet is not restarted with what its files say."""
-    edited = f"the restart would bring what its files say since the kubelet started ({'; '.join(map(str, found))})"
-    return Refusal(state.host, f"{edited}, and {why}", f"{way_out}, or put the file back" if way_out else "put the file back")
+    """Why the kubelet is not restarted with its present files."""
+    edited = f"the restart would also apply changes to its files since the kubelet started ({'; '.join(map(str, found))})"
+    return Refusal(state.host, f"{edited}, and {why}", f"{way_out}, or revert the file" if way_out else "revert the file")
 
 
-def with_brought(state: KubeletState, found: Sequence[Pending]) -> KubeletState:
+def with_pending(state: KubeletState, found: Sequence[Pending]) -> KubeletState:
     """The node as it would be after a restart."""
-    return replace(state, configuration=put(state.configuration, {one.name: one.brought for one in found}))
+    return replace(state, configuration=with_fields(state.configuration, {one.name: one.brought for one in found}))
 
 
-def put(configuration: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with fields set, dots between their parts; None takes one out."""
-    made = dict(configuration)
+def with_fields(configuration: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with fields set, dots between their parts; None removes one."""
+    changed = dict(configuration)
     for name, value in fields.items():
-        inner = made
+        inner = changed
         *parents, last = name.split(".")
         for part in parents:
             inner[part] = dict(inner.get(part) or {})
@@ -59,16 +59,16 @@ def put(configuration: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str
         inner.pop(last, None)
         if value is not None:
             inner[last] = value
-    return made
+    return changed
 
 
 def warnings(found: Sequence[Pending], named: Named = ()) -> list[str]:
-    """What to say of it; not what the change itself names."""
-    return [f"a restart also brings: {one}" for one in found if not named_by(one, named)]
+    """A warning for each setting that the change itself does not name."""
+    return [f"a restart also applies: {one}" for one in found if not named_by(one, named)]
 
 
 def named_by(one: Pending, named: Named) -> bool:
-    """True where the change itself names all that differs."""
+    """True if the change itself names everything that differs."""
     path = tuple(one.name.split("."))
     if path in named:
         return True

@@ -1,4 +1,4 @@
-"""A node as it runs now: what its kubelet runs with, and what it holds."""
+"""The present state of a node: its kubelet's configuration, its pods, its usage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from roles.engine.kubelet import Kubelet
 
 @dataclass(frozen=True)
 class KubeletState:
-    """`configuration` is the running kubelet's (/configz); `node` and `pods` are API objects, `summary` is /stats/summary, all as
+    """`configuration` is that of the running kubelet (/configz); `node` and `pods` are API objects, `summary` is /stats/summary, all as
     plain JSON."""
 
     host: str

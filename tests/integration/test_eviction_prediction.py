@@ -557,7 +557,7 @@ def test_nobody_goes_without_consent_and_with_it_only_who_was_named(lab: Lab) ->
 
         refusal = pyinfra("eviction", "-y", *data(**wish))
         assert refusal.code == 1 and "allow_evictions=true" in refusal.all, refusal.all
-        assert f"in this order: {', '.join(victims)}" in refusal.all and "may refuse to take back" in refusal.all, refusal.all
+        assert f"in this order: {', '.join(victims)}" in refusal.all and "may refuse to re-admit" in refusal.all, refusal.all
         assert {pod["metadata"]["uid"] for pod in node.pods()} == pods and not EVICTED.search(node.log(cursor))
 
         told = pyinfra("eviction", "-y", *data(**wish, allow_evictions="true"))

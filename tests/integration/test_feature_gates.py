@@ -321,7 +321,7 @@ def test_gates_that_are_refused(lab: Lab, gates: str, words: tuple[str, ...]) ->
 
 
 def test_a_component_that_does_not_exist(lab: Lab) -> None:
-    refused(lab, *data(feature_gates=f"{GATE}=true", components="kube-proxy"), words=("'kube-proxy' is none of",))
+    refused(lab, *data(feature_gates=f"{GATE}=true", components="kube-proxy"), words=("'kube-proxy' is not one of",))
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_split_brain_is_shown_and_mended(lab: Lab, in_none: World) -> None:
     for node, component, source in (("cp1", "kubelet", KUBELET), ("w1", "kubelet", KUBELET), ("cp1", SCHEDULER, CLUSTER)):
         assert re.search(rf"^{node} +{component} +{GATE} +{source} +\(not set\) +true +true$", shown.out, re.MULTILINE), shown.out
     told = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{operator.LOCKED}=absent"))
-    assert f"NOT THE SAME w1 kubelet: {GATE} is (not set) in kubelet-config, true in its files" in told.out, told.all
+    assert f"DIFFERS w1 kubelet: {GATE} is (not set) in kubelet-config, true in its files" in told.out, told.all
 
     old = untouched(lab)
     before = versions(lab)

@@ -41,7 +41,7 @@ SCENES: tuple[tuple[str, tuple[str, ...], int], ...] = (
 LEFT_OUT = re.compile(
     r"$|--> |    \[\w+\] |    Loading: |    (Operation|Grand total|Feature gates \|) |----|Plan of run"
     r"|  w\d kubelet: (step|state|healthy|process|proving)|    (--- |@@ )|     +\S|    will be proven|kubelet-config "
-    r"|etcd: |LEFT OUT|To restart these|Record of the run|Evidence from w\d|All details are on|WARNING|NOT THE SAME|  \| "
+    r"|etcd: |LEFT OUT|To restart these|Record of the run|Evidence from w\d|All details are on|WARNING|DIFFERS|  \| "
 )
 _CHANGE = re.compile(r"\[\d+/\d+\] ")
 

@@ -166,7 +166,7 @@ def test_one_that_is_started_through_something_else_is_named_and_left(way: str) 
     assert list(found.components) == list(COMPONENTS), "it runs, and can be asked"
     (warning,) = found.warnings
     assert warning.startswith(f"kube-scheduler is left as it is: {FOLDER}/kube-scheduler.yaml starts kube-scheduler {way}")
-    with pytest.raises(Refusal, match=re.escape(way) + ".* begin with kube-scheduler itself, or leave kube-scheduler out with components="):
+    with pytest.raises(Refusal, match=re.escape(way) + ".* begin with kube-scheduler itself, or exclude kube-scheduler with components="):
         plan(manifests)
     others = DesiredGates(feature_gates={"A": True}, all_components=True, components=("kube-apiserver", "kubelet"))
     assert list(edited(plan(manifests, others))) == ["kube-apiserver.yaml"]

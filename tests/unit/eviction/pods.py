@@ -1,4 +1,4 @@
-"""Pods, nodes and summaries as the API gives them, for tests."""
+"""Pods, nodes and summaries as the API returns them, for tests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stats(
     uid: str = "",
     ephemeral: int | None = None,
 ) -> dict[str, Any]:
-    """What the summary says of the pod of that name; bytes, `inodes` in the root file system."""
+    """The summary's entry of the pod of that name; bytes, `inodes` in the root file system."""
     return {
         "podRef": {"name": name, "namespace": "default", "uid": uid or uid_of(name)},
         "containers": [{"name": "app", "rootfs": {"usedBytes": rootfs, "inodesUsed": inodes}, "logs": {"usedBytes": logs}}],
@@ -81,7 +81,7 @@ def summary(
     all_pods: tuple[int, int] | None = (6 * GI, 2 * GI),
     processes: int = 1000,
 ) -> dict[str, Any]:
-    """`memory` and `all_pods`: available and working set in bytes. One file system for all unless others are given."""
+    """`memory` and `all_pods`: available and working set in bytes. One file system for all unless others are passed."""
     nodefs = nodefs or filesystem()
     images = imagefs or nodefs
     systems: list[dict[str, Any]] = [{"name": "kubelet"}]

@@ -1,4 +1,4 @@
-"""Thresholds that are wanted of a kubelet, against those that it uses."""
+"""The desired thresholds of a kubelet, compared with those that it uses."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ FLAGS_ONLY = find(
 RUNNING: dict[str, Any] = {"evictionHard": dict(DEFAULT_HARD), "evictionPressureTransitionPeriod": "5m0s"}
 
 
-def told(data: dict[str, Any], running: dict[str, Any] = RUNNING) -> list[str]:
+def differences(data: dict[str, Any], running: dict[str, Any] = RUNNING) -> list[str]:
     return [str(one) for one in unmet(DesiredThresholds(**data), KUBELET, running)]
 
 
-def test_signal_by_signal() -> None:
-    assert told({"eviction_hard": "memory.available=500Mi,nodefs.available=10.0%"}) == [
+def test_each_signal_is_compared() -> None:
+    assert differences({"eviction_hard": "memory.available=500Mi,nodefs.available=10.0%"}) == [
         "evictionHard: memory.available is 100Mi, wanted 500Mi"
     ]
-    assert told({"eviction_soft": "memory.available=1Gi", "eviction_soft_grace_period": "memory.available=1m"}) == [
+    assert differences({"eviction_soft": "memory.available=1Gi", "eviction_soft_grace_period": "memory.available=1m"}) == [
         "evictionSoft: memory.available is (not set), wanted 1Gi",
         "evictionSoftGracePeriod: memory.available is (not set), wanted 1m",
     ]
 
 
-def test_what_is_off_is_no_difference() -> None:
+def test_a_signal_that_is_off_is_not_a_difference() -> None:
     off = {"evictionHard": {"memory.available": "100Mi"}}
-    assert told({"eviction_hard": "pid.available=0%"}) == []
-    assert told({"eviction_hard": "memory.available=500Mi"}, off) == ["evictionHard: memory.available is 100Mi, wanted 500Mi"]
-    assert told({"eviction_hard": "nodefs.available=absent"}, off) == ["evictionHard: nodefs.available is (not set), wanted 10%"]
+    assert differences({"eviction_hard": "pid.available=0%"}) == []
+    assert differences({"eviction_hard": "memory.available=500Mi"}, off) == ["evictionHard: memory.available is 100Mi, wanted 500Mi"]
+    assert differences({"eviction_hard": "nodefs.available=absent"}, off) == ["evictionHard: nodefs.available is (not set), wanted 10%"]
 
 
 def test_other_fields() -> None:
-    assert told({"eviction_max_pod_grace_period": 60, "eviction_pressure_transition_period": "300s"}) == [
+    assert differences({"eviction_max_pod_grace_period": 60, "eviction_pressure_transition_period": "300s"}) == [
         "kubelet runs with evictionMaxPodGracePeriod=(not set), wanted 60"
     ]
 
@@ -59,7 +59,7 @@ def test_other_fields() -> None:
     st.dictionaries(st.sampled_from(SIGNALS), st.sampled_from(["100Mi", "102400Ki", "5%", "0%", "absent"]), min_size=1),
     st.dictionaries(st.sampled_from(SIGNALS), st.sampled_from(["100Mi", "1Gi", "5%", "0%"])),
 )
-def test_nothing_is_unmet_exactly_where_nothing_is_to_be_written(hard: dict[str, str], running: dict[str, str]) -> None:
+def test_a_difference_exists_exactly_if_a_field_must_be_written(hard: dict[str, str], running: dict[str, str]) -> None:
     desired = DesiredThresholds(eviction_hard=hard)  # type: ignore[arg-type]
     found = unmet(desired, KUBELET, {"evictionHard": running})
     assert bool(found) == bool(wanted.fields(desired, {"evictionHard": running}))

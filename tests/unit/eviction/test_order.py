@@ -45,18 +45,18 @@ def test_places_and_turns() -> None:
     assert apart.signals == ("memory.available", "nodefs.available", "imagefs.available", "pid.available")
 
 
-def test_why() -> None:
+def test_reasons() -> None:
     rows = {row.pod.removeprefix("default/"): row for row in one_node().rows}
     assert order.reason("memory.available", rows["web"]) == "30Mi over its request"
     assert order.reason("memory.available", rows["batch"]) == "20Mi used, nothing requested"
-    assert order.reason("memory.available", rows["idle"]) == "within its request by 1014Mi"
+    assert order.reason("memory.available", rows["idle"]) == "1014Mi below its request"
     assert order.reason("memory.available", rows["etcd-n1"]) == "never evicted (static pod)"
     assert order.reason("pid.available", rows["web"]) == "priority 10, 30 processes"
     unknown = order.order(summary(), [pod("new")], node()).rows[0]
-    assert order.reason("memory.available", unknown) == "no usage known"
+    assert order.reason("memory.available", unknown) == "usage unknown"
 
 
-def test_scores_beside_what_proc_says() -> None:
+def test_scores_by_the_formula_and_from_proc() -> None:
     ids = {name: uid_of(name)[:8] * 8 for name in ("web", "batch", "etcd-n1")}
     processes = [
         ContainerProcess(uid_of("web"), ids["web"], 11, 900),
@@ -69,7 +69,7 @@ def test_scores_beside_what_proc_says() -> None:
     assert found["etcd-n1"] == (order.Adjust("app", -997, -997, 13),)
     assert found["idle"] == (order.Adjust("app", 875, None, None),)
     differ = [note for note in one_node(processes=processes).notes if "oom_score_adj" in note]
-    assert len(differ) == 1 and "default/web: PID 1 of app has oom_score_adj 900, and its request gives 988" in differ[0]
+    assert len(differ) == 1 and "default/web: PID 1 of app has oom_score_adj 900, but its request results in 988" in differ[0]
     assert any("not read" in note for note in one_node().notes)
 
 
@@ -81,16 +81,16 @@ def test_an_init_container_that_has_ended_has_no_score() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quality", "asked", "wanted"),
+    ("quality", "requested", "wanted"),
     [("Guaranteed", "8Gi", -997), ("BestEffort", "", 1000), ("Burstable", "", 999), ("Burstable", "1", 999), ("Burstable", "4Gi", 500),
      ("Burstable", "7.99Gi", 3), ("Burstable", "16Gi", 3), ("Burstable", "100Mi", 988)],
 )  # fmt: skip
-def test_the_formula(quality: str, asked: str, wanted: int) -> None:
-    one = pod("a", qos=quality, requests={"memory": asked} if asked else {})
+def test_the_formula(quality: str, requested: str, wanted: int) -> None:
+    one = pod("a", qos=quality, requests={"memory": requested} if requested else {})
     assert order.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36) == wanted
 
 
-def test_node_critical_needs_class_and_number() -> None:
+def test_a_node_critical_pod_needs_the_class_and_the_priority() -> None:
     def score(**more: Any) -> int:
         one = pod("a", qos="BestEffort", **more)
         return order.oom_score_adj(one, one["spec"]["containers"][0], 8 * GI, 36)
@@ -101,7 +101,7 @@ def test_node_critical_needs_class_and_number() -> None:
     assert score(priority=5, **of_class) == 1000
 
 
-def test_a_sidecar_is_no_likelier_to_die_than_what_it_serves() -> None:
+def test_the_kernel_does_not_kill_a_sidecar_before_the_container_that_it_serves() -> None:
     side = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"memory": "80Mi"}}}
     one = pod("a", requests={"memory": "4Gi"}, spec={"initContainers": [side]})
     assert order.oom_score_adj(one, side, 8 * GI, 36) == 500
@@ -109,7 +109,7 @@ def test_a_sidecar_is_no_likelier_to_die_than_what_it_serves() -> None:
     assert order.oom_score_adj(less, side, 8 * GI, 36) == 1000 - 9
 
 
-def test_a_pods_own_request_is_shared_out() -> None:
+def test_a_pod_level_request_is_divided_among_the_containers() -> None:
     at_pod_level = {"resources": {"requests": {"memory": "4Gi"}}}
     one = pod("a", requests={"memory": "2Gi"}, spec=at_pod_level)
     container = one["spec"]["containers"][0]
@@ -117,15 +117,15 @@ def test_a_pods_own_request_is_shared_out() -> None:
 
 
 @given(st.integers(0, 20 * GI), st.integers(0, 20 * GI), st.integers(1, 16 * GI))
-def test_who_asks_for_more_is_never_likelier_to_die(one: int, other: int, capacity: int) -> None:
+def test_a_larger_request_never_has_a_higher_score(one: int, other: int, capacity: int) -> None:
     scores = []
     for size in sorted((one, other)):
-        made = pod("a", requests={"memory": str(size)})
-        scores.append(order.oom_score_adj(made, made["spec"]["containers"][0], capacity, 36))
+        requesting = pod("a", requests={"memory": str(size)})
+        scores.append(order.oom_score_adj(requesting, requesting["spec"]["containers"][0], capacity, 36))
     assert 999 >= scores[0] >= scores[1] >= 3
 
 
-def test_no_capacity_no_score() -> None:
+def test_without_capacity_there_is_no_score() -> None:
     one = pod("a")
     with pytest.raises(ValueError, match="capacity"):
         order.oom_score_adj(one, one["spec"]["containers"][0], 0, 36)

@@ -1,4 +1,4 @@
-"""The page: whole, by itself, with every pod in its place."""
+"""The page: complete, loads nothing else, has every pod in its place."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Page(HTMLParser):
 def node_with(*names: str, apart: bool = False, **more: Any) -> order.NodeOrder:
     pods = [pod(name, priority=index) for index, name in enumerate(names)]
     pods.append(pod("etcd", priority=2000001000, mirror="e" * 32))
-    told = [stats(name, memory=(index + 1) * MI, processes=index) for index, name in enumerate(names)]
-    seen = summary(*told, stats("etcd", uid="e" * 32, memory=90 * MI), imagefs=filesystem(capacity=GI) if apart else None, **more)
+    usage = [stats(name, memory=(index + 1) * MI, processes=index) for index, name in enumerate(names)]
+    seen = summary(*usage, stats("etcd", uid="e" * 32, memory=90 * MI), imagefs=filesystem(capacity=GI) if apart else None, **more)
     limits = effective({"evictionHard": {"memory.available": "5Gi", "nodefs.available": "10%"}})
     return order.order(seen, pods, node(), thresholds=limits)
 
 
-def test_it_needs_nothing_else() -> None:
+def test_it_loads_nothing_else() -> None:
     text = picture.page([node_with("a", "b"), node_with("c", apart=True)], made="now")
     page = Page(text)
     assert not page.all("script") and not page.all("link") and not page.all("img")
@@ -65,7 +65,7 @@ def test_it_needs_nothing_else() -> None:
     assert "prefers-color-scheme: dark" in text and "lang" in dict(page.found)["html"]
 
 
-def test_whatever_can_be_chosen_is_there() -> None:
+def test_every_choice_exists() -> None:
     page = Page(picture.page([node_with("a"), node_with("b", apart=True)]))
     choices = [attributes["id"] for attributes in page.all("input")]
     assert choices == ["by-0", "by-1", "by-2", "by-3"] == [attributes["for"] for attributes in page.all("label")]
@@ -83,11 +83,11 @@ def test_every_pod_in_its_place() -> None:
     assert [place["2"] for place in places] == [
         str(row.uses["pid.available"].place + picture._BELOW * bool(row.protected)) for row in found.rows
     ]
-    assert page.text.count("never evicted") == 2  # in the legend, and above those that are
-    assert len(page.all("span", "turn")) == 2 + 3 * 3  # two in the legend; three pods can go, for three resources
+    assert page.text.count("never evicted") == 2  # in the legend, and above the protected pods
+    assert len(page.all("span", "turn")) == 2 + 3 * 3  # two in the legend; three pods can be evicted, for three resources
 
 
-def test_what_is_met_is_said() -> None:
+def test_a_threshold_that_is_met_is_shown() -> None:
     assert "under pressure: evicts below 5.0Gi" in Page(picture.page([node_with("a")])).text
     assert "under pressure" not in Page(picture.page([node_with("a", memory=(6 * GI, GI))])).text
 

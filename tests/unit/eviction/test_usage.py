@@ -1,4 +1,4 @@
-"""Containers' processes out of /proc: paths as both cgroup drivers and the runtimes write them, and the script itself, run here."""
+"""Containers' processes from /proc: paths as both cgroup drivers and the runtimes write them, and the script itself, run here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHER = "fedcba9876543210" * 4
         (f"/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/crio-{ID}.scope", (UID, ID)),
         (f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{STATIC}.slice/docker-{ID}.scope", (STATIC, ID)),
         (f"/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORES}.slice:cri-containerd:{ID}", (UID, ID)),
-        # A root of its own (--cgroup-root, a node in a container), and a cgroup that the container made inside of itself.
+        # A different root (--cgroup-root, a node in a container), and a cgroup that the container created inside itself.
         (f"/lab/w1/payload/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/cri-containerd-{ID}.scope", (UID, ID)),
         (f"/docker/{OTHER}/kubelet/kubepods/burstable/pod{UID}/{ID}/init.scope", (UID, ID)),
         (f"/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/crio-conmon-{ID}.scope", None),
@@ -61,7 +61,7 @@ def test_the_first_process_of_a_container_counts() -> None:
 @pytest.mark.parametrize(
     "lines", [[], [f"process 1 2 3 /kubepods/pod{UID}/{ID}"], ["process 1 2 end", "end"], ["sh: grep: not found", "end"]]
 )
-def test_half_an_answer_is_none(lines: list[str]) -> None:
+def test_half_an_answer_is_an_error(lines: list[str]) -> None:
     with pytest.raises(ObservationError, match="n1"):
         usage.parse("n1", lines)
 
@@ -76,15 +76,15 @@ def test_any_lines_end_in_a_result_or_its_error(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_the_script_runs(shell: str) -> None:
-    """Whatever runs on this machine: the answer is whole and understood."""
+    """Whatever runs on this machine: the answer is complete and can be parsed."""
     done = subprocess.run([shell, "-s"], input=usage.script(), text=True, capture_output=True, check=True)
     assert done.stderr == ""
     usage.parse("here", done.stdout.splitlines())
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed (make lint installs it)")
-def test_shellcheck_has_nothing_to_say() -> None:
-    told = subprocess.run(
+def test_shellcheck_finds_nothing() -> None:
+    done = subprocess.run(
         ["shellcheck", "--shell=sh", "--severity=info", "-"], input=usage.script(), text=True, capture_output=True, check=False
     )
-    assert told.stdout == ""
+    assert done.stdout == ""

@@ -1,4 +1,4 @@
-"""From wishes to fields: exactly the wanted signals change, wherever a kubelet keeps its settings."""
+"""From desired thresholds to fields: only the desired signals change, wherever a kubelet keeps its settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIB = 2**30
 DEFAULTS = {HARD: dict(DEFAULT_HARD), TRANSITION: "5m0s"}
 
 
-def wish(**data: Any) -> DesiredThresholds:
+def thresholds(**data: Any) -> DesiredThresholds:
     desired = read_thresholds("w1", data.get)
     assert desired is not None
     return desired
@@ -47,7 +47,7 @@ class Kubelet:
         return {field: value for field, value in loaded.items() if value or field == TRANSITION}
 
     def write(self, fields: dict[str, Any], move_flags: bool) -> Kubelet:
-        """Each field where it takes effect, as the role that writes a kubelet's settings does it."""
+        """Writes each field where it takes effect, like the role that writes a kubelet's settings."""
         after = copy.deepcopy(self)
         for field, value in fields.items():
             by_flag = field in after.flags
@@ -112,7 +112,7 @@ def absentable(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.dictionaries(signals, values | st.just("absent"), min_size=1, max_size=3)
 
 
-wishes = st.fixed_dictionaries(
+settings_data = st.fixed_dictionaries(
     {},
     optional={
         "eviction_hard": absentable(limits),
@@ -126,16 +126,16 @@ wishes = st.fixed_dictionaries(
 
 
 def meaning(configuration: dict[str, Any], field: str) -> dict[str, Any]:
-    """What the kubelet makes of a map, signal by signal; a signal that is off is not in it."""
+    """A map as the kubelet reads it, without the signals that are off."""
     parse = {HARD: parse_threshold, SOFT: parse_threshold, RECLAIM: parse_reclaim}.get(field, lambda _, text: wanted.parse_duration(text))
     found = {signal: parse(signal, text) for signal, text in (configuration.get(field) or {}).items()}
     return {signal: value for signal, value in found.items() if value is not None}
 
 
 @settings(max_examples=600, deadline=None)
-@given(kubelets(), wishes, st.booleans())
-def test_exactly_what_is_wanted_changes(kubelet: Kubelet, data: dict[str, Any], move_flags: bool) -> None:
-    desired, before = wish(**data), kubelet.configuration()
+@given(kubelets(), settings_data, st.booleans())
+def test_only_the_desired_settings_change(kubelet: Kubelet, data: dict[str, Any], move_flags: bool) -> None:
+    desired, before = thresholds(**data), kubelet.configuration()
     written = wanted.fields(desired, before, kubelet.defaults)
     after = kubelet.write(written, move_flags).configuration()
 
@@ -148,32 +148,32 @@ def test_exactly_what_is_wanted_changes(kubelet: Kubelet, data: dict[str, Any], 
         RECLAIM: desired.eviction_minimum_reclaim,
     }
     for field in MAPS:
-        meant = meaning(before, field)
+        expected = meaning(before, field)
         for signal, text in named[field].items():
-            own = kubelet.defaults.get(signal) if field == HARD else None
-            meant.pop(signal, None)
-            meant |= meaning({field: {signal: text or own} if text or own else {}}, field)
-        assert meaning(after, field) == meant
+            default = kubelet.defaults.get(signal) if field == HARD else None
+            expected.pop(signal, None)
+            expected |= meaning({field: {signal: text or default} if text or default else {}}, field)
+        assert meaning(after, field) == expected
 
 
-@given(kubelets(), wishes)
-def test_what_passes_the_rules_is_a_configuration_the_kubelet_starts_with(kubelet: Kubelet, data: dict[str, Any]) -> None:
-    desired, before = wish(**data), kubelet.configuration()
+@given(kubelets(), settings_data)
+def test_the_kubelet_starts_with_what_passes_the_rules(kubelet: Kubelet, data: dict[str, Any]) -> None:
+    desired, before = thresholds(**data), kubelet.configuration()
     if not wanted.problems("w1", desired, before, {}, kubelet.defaults):
         effective({field: value or {} for field, value in wanted.expected(desired, before, kubelet.defaults).items()})
 
 
-@given(wishes, st.sampled_from([32, 36]))
-def test_set_and_absent_again_leaves_the_sources_as_they_were(data: dict[str, Any], minor: int) -> None:
-    untouched = Kubelet(minor, {}, [], {})
-    there = untouched.write(wanted.fields(wish(**data), untouched.configuration()), False)
-    back = wish(**{key: dict.fromkeys(value, "absent") if isinstance(value, dict) else "absent" for key, value in data.items()})
-    again = there.write(wanted.fields(back, there.configuration()), False)
-    assert again.configuration() == untouched.configuration()
+@given(settings_data, st.sampled_from([32, 36]))
+def test_absent_restores_the_configuration_from_before_the_setting(data: dict[str, Any], minor: int) -> None:
+    original = Kubelet(minor, {}, [], {})
+    changed = original.write(wanted.fields(thresholds(**data), original.configuration()), False)
+    absent = thresholds(**{key: dict.fromkeys(value, "absent") if isinstance(value, dict) else "absent" for key, value in data.items()})
+    restored = changed.write(wanted.fields(absent, changed.configuration()), False)
+    assert restored.configuration() == original.configuration()
 
 
-def test_the_other_defaults_are_written_out() -> None:
-    desired = wish(eviction_hard="memory.available<500Mi")
+def test_the_other_defaults_are_written_too() -> None:
+    desired = thresholds(eviction_hard="memory.available<500Mi")
     full = {
         "memory.available": "500Mi",
         "nodefs.available": "10%",
@@ -183,28 +183,28 @@ def test_the_other_defaults_are_written_out() -> None:
     }
     assert wanted.fields(desired, DEFAULTS) == {HARD: full}
     assert wanted.expected(desired, DEFAULTS) == {HARD: full, SOFT: None, GRACE: None, RECLAIM: None, POD_GRACE: None, TRANSITION: "5m0s"}
-    assert "nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree stay as they are" in " ".join(
+    assert "to keep nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree as they are" in " ".join(
         wanted.notes(desired, DEFAULTS, {})
     )
 
 
-def test_what_a_node_has_off_stays_off_in_every_place() -> None:
+def test_a_signal_that_is_off_stays_off_in_every_place() -> None:
     now = {HARD: {"memory.available": "200Mi"}}
-    written = wanted.fields(wish(eviction_hard="pid.available=5%"), now)
+    written = wanted.fields(thresholds(eviction_hard="pid.available=5%"), now)
     off = dict.fromkeys(["nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree"], "0%")
     assert written == {HARD: {"memory.available": "200Mi", **off, "pid.available": "5%"}}
-    assert any("off on this node, and left so" in note for note in wanted.notes(wish(eviction_hard="pid.available=5%"), now, {}))
+    assert any("off on this node, and kept off" in note for note in wanted.notes(thresholds(eviction_hard="pid.available=5%"), now, {}))
 
 
 def test_a_kubelet_without_a_configuration_file_has_no_defaults() -> None:
-    written = wanted.fields(wish(eviction_hard="memory.available=200Mi"), {}, {})
+    written = wanted.fields(thresholds(eviction_hard="memory.available=200Mi"), {}, {})
     assert written == {HARD: {"memory.available": "200Mi"}}
-    assert wanted.fields(wish(eviction_hard="memory.available=absent"), {HARD: {"memory.available": "200Mi"}}, {}) == {HARD: None}
+    assert wanted.fields(thresholds(eviction_hard="memory.available=absent"), {HARD: {"memory.available": "200Mi"}}, {}) == {HARD: None}
 
 
-def test_the_same_in_other_words_is_no_change() -> None:
+def test_equal_values_in_other_forms_are_not_a_change() -> None:
     now = DEFAULTS | {POD_GRACE: 30}
-    same = wish(
+    same = thresholds(
         eviction_hard="memory.available=102400Ki,nodefs.available=10.0%,pid.available=100%",
         eviction_max_pod_grace_period=30,
         eviction_pressure_transition_period="300s",
@@ -227,7 +227,7 @@ def test_the_same_in_other_words_is_no_change() -> None:
     ],
 )
 def test_durations_as_configz_shows_them(text: str, form: str) -> None:
-    assert wanted.expected(wish(eviction_pressure_transition_period=text), DEFAULTS)[TRANSITION] == form
+    assert wanted.expected(thresholds(eviction_pressure_transition_period=text), DEFAULTS)[TRANSITION] == form
 
 
 SOFT_NOW = DEFAULTS | {SOFT: {"memory.available": "300Mi"}, GRACE: {"memory.available": "1m"}, POD_GRACE: 30}
@@ -236,21 +236,21 @@ SOFT_NOW = DEFAULTS | {SOFT: {"memory.available": "300Mi"}, GRACE: {"memory.avai
 @pytest.mark.parametrize(
     ("data", "now", "message"),
     [
-        ({"eviction_soft": "nodefs.available=20%", "eviction_max_pod_grace_period": 9}, DEFAULTS, "eviction_soft: nodefs.available=20% has no grace period, and the kubelet would not start; give it one: eviction_soft_grace_period nodefs.available=1m30s"),
+        ({"eviction_soft": "nodefs.available=20%", "eviction_max_pod_grace_period": 9}, DEFAULTS, "eviction_soft: nodefs.available=20% has no grace period, and the kubelet would not start; set one: eviction_soft_grace_period nodefs.available=1m30s"),
         ({"eviction_soft": "nodefs.available=20%", "eviction_soft_grace_period": "nodefs.available=1m"}, DEFAULTS, "evictionMaxPodGracePeriod is 0 on this node, so pods would be killed after 1 s"),
         ({"eviction_soft_grace_period": "nodefs.available=1m"}, DEFAULTS, "there is no soft threshold of nodefs.available, and the kubelet would ignore it; set eviction_soft nodefs.available"),
         ({"eviction_soft": "memory.available=absent", "eviction_soft_grace_period": "memory.available=1m"}, SOFT_NOW, "there is no soft threshold of memory.available"),
-        ({"eviction_soft_grace_period": "memory.available=absent"}, SOFT_NOW, "the soft threshold memory.available=300Mi needs one, and the kubelet would not start; take the threshold out too"),
+        ({"eviction_soft_grace_period": "memory.available=absent"}, SOFT_NOW, "the soft threshold memory.available=300Mi needs one, and the kubelet would not start; remove the threshold too"),
         ({"eviction_minimum_reclaim": "pid.available=100"}, DEFAULTS, "pid.available has no threshold on this node, and nothing would be reclaimed"),
         ({"eviction_soft": "memory.available=100Mi"}, SOFT_NOW, "the soft threshold 100Mi is not above the hard one 100Mi, so it would never have an effect; raise the soft"),
         ({"eviction_hard": "memory.available=1Gi"}, SOFT_NOW, "the soft threshold 300Mi is not above the hard one 1Gi"),
         ({"eviction_hard": "memory.available=50%"}, SOFT_NOW, "the soft threshold 300Mi is not above the hard one 50% (314572800 and 2147483648 on this node)"),
-        ({"eviction_hard": "memory.available=4Gi"}, DEFAULTS, "eviction_hard: memory.available=4Gi is not below the 4294967296 that the node has, so evictionHard would always be breached; lower it"),
+        ({"eviction_hard": "memory.available=4Gi"}, DEFAULTS, "eviction_hard: memory.available=4Gi is not below the 4294967296 that the node has, so this threshold of evictionHard would always be met; lower it"),
         ({"eviction_minimum_reclaim": "memory.available=4000Mi"}, DEFAULTS, "with the threshold 100Mi of evictionHard, pressure would end only when 4299161600 is free, and the node has 4294967296"),
     ],
 )  # fmt: skip
-def test_wishes_that_cannot_be_meant_on_this_node(data: dict[str, Any], now: dict[str, Any], message: str) -> None:
-    found = wanted.problems("w1", wish(**data), now, {"memory.available": 4 * GIB})
+def test_settings_that_are_invalid_on_this_node(data: dict[str, Any], now: dict[str, Any], message: str) -> None:
+    found = wanted.problems("w1", thresholds(**data), now, {"memory.available": 4 * GIB})
     assert any(message in str(refusal) for refusal in found), [str(refusal) for refusal in found]
     assert all(refusal.host == "w1" and refusal.way_out for refusal in found)
 
@@ -274,23 +274,23 @@ def test_wishes_that_cannot_be_meant_on_this_node(data: dict[str, Any], now: dic
         ({"eviction_hard": "nodefs.available=1Ti"}, SOFT_NOW),
     ],
 )
-def test_wishes_that_can(data: dict[str, Any], now: dict[str, Any]) -> None:
-    assert wanted.problems("w1", wish(**data), now, {"memory.available": 4 * GIB}) == []
+def test_settings_that_are_valid_on_this_node(data: dict[str, Any], now: dict[str, Any]) -> None:
+    assert wanted.problems("w1", thresholds(**data), now, {"memory.available": 4 * GIB}) == []
 
 
-def test_what_the_node_does_already_is_told_and_not_refused() -> None:
+def test_mistakes_in_the_nodes_other_settings_are_reported_but_not_refused() -> None:
     poor = DEFAULTS | {SOFT: {"memory.available": "50Mi"}, GRACE: {"memory.available": "1m"}}
-    desired = wish(eviction_hard="pid.available=5%")
+    desired = thresholds(eviction_hard="pid.available=5%")
     assert wanted.problems("w1", desired, poor, {}) == []
-    told = wanted.notes(desired, poor, {})
-    assert "memory.available: its soft threshold is not above its hard one, and never has an effect" in told
-    assert "evictionMaxPodGracePeriod is 0: pods that a soft threshold evicts are killed after 1 s, as by a hard one" in told
+    notes = wanted.notes(desired, poor, {})
+    assert "memory.available: its soft threshold is not above its hard one, and never has an effect" in notes
+    assert "evictionMaxPodGracePeriod is 0: pods that a soft threshold evicts are killed after 1 s, as by a hard one" in notes
 
 
-def test_the_plan_tells_what_absent_and_disabling_come_to() -> None:
+def test_the_plan_shows_the_effect_of_absent_and_of_disabling() -> None:
     now = SOFT_NOW | {HARD: DEFAULT_HARD | {"memory.available": "1Mi"}}
-    told = wanted.notes(
-        wish(
+    notes = wanted.notes(
+        thresholds(
             eviction_hard="memory.available=absent,pid.available=absent",
             eviction_soft="memory.available=absent",
             eviction_max_pod_grace_period="absent",
@@ -299,29 +299,29 @@ def test_the_plan_tells_what_absent_and_disabling_come_to() -> None:
         now,
         {},
     )
-    assert told == [
+    assert notes == [
         "evictionHard: memory.available goes back to the kubelet's default, 100Mi",
-        "evictionHard: pid.available goes back to not being set",
-        "evictionSoft: memory.available goes back to not being set",
-        "evictionSoftGracePeriod: memory.available is taken out with its threshold",
+        "evictionHard: pid.available becomes unset",
+        "evictionSoft: memory.available becomes unset",
+        "evictionSoftGracePeriod: memory.available is removed with its threshold",
         "evictionMaxPodGracePeriod goes back to the kubelet's default, 0",
         "evictionPressureTransitionPeriod goes back to the kubelet's default, 5m0s",
-        "evictionHard is taken out: the kubelet's own defaults are all that is wanted",
+        "evictionHard is removed: only the kubelet's defaults remain",
     ]
-    assert "evictionHard: nodefs.available=0% disables the signal" in wanted.notes(wish(eviction_hard="nodefs.available=0%"), now, {})
+    assert "evictionHard: nodefs.available=0% disables the signal" in wanted.notes(thresholds(eviction_hard="nodefs.available=0%"), now, {})
 
 
-def test_a_comparison_that_could_not_be_made_is_told() -> None:
-    told = wanted.notes(wish(eviction_soft="memory.available=50%"), SOFT_NOW, {})
-    assert "memory.available: what the node has of it is not known; that the soft threshold comes before the hard was not checked" in told
+def test_a_comparison_that_is_not_possible_is_reported() -> None:
+    notes = wanted.notes(thresholds(eviction_soft="memory.available=50%"), SOFT_NOW, {})
+    assert "memory.available: the node's capacity is unknown; daytwo did not check that the soft threshold is above the hard one" in notes
 
 
-def test_fields_are_what_configz_knows() -> None:
+def test_fields_are_those_of_configz() -> None:
     assert set(wanted.shown({})) == {*MAPS, POD_GRACE, TRANSITION}
 
 
-def test_settings_are_named_by_where_they_stand_in_a_file() -> None:
-    desired = wish(
+def test_settings_are_named_by_their_path_in_a_file() -> None:
+    desired = thresholds(
         eviction_hard="memory.available=absent,nodefs.available=5%",
         eviction_soft_grace_period="memory.available=1m30s",
         eviction_max_pod_grace_period="absent",
@@ -341,8 +341,8 @@ def test_settings_are_named_by_where_they_stand_in_a_file() -> None:
     st.booleans(),
     st.dictionaries(st.sampled_from(list(DEFAULT_HARD)), st.none() | st.sampled_from(["1%", "0%", "30%"]), min_size=1),
 )
-def test_a_file_that_is_given_to_others_changes_in_the_wanted_signals_alone(
-    hard: dict[str, str] | None, merges: bool, wishes: dict[str, str | None]
+def test_a_shared_file_changes_only_in_the_desired_signals(
+    hard: dict[str, str] | None, merges: bool, signals: dict[str, str | None]
 ) -> None:
     """As a kubelet of 1.33 or later reads it, before and after."""
     file: dict[str, Any] = {} if hard is None else {HARD: hard}
@@ -354,12 +354,18 @@ def test_a_file_that_is_given_to_others_changes_in_the_wanted_signals_alone(
         return effective({HARD: {**(DEFAULT_HARD if merges or own is None else {}), **(own or {})}})
 
     after = {**file}
-    for (field,), value in wanted.lasting(file, {(HARD, signal): text for signal, text in wishes.items()}).items():
+    for (field,), value in wanted.lasting(file, {(HARD, signal): text for signal, text in signals.items()}).items():
         after.pop(field, None)
         if value is not None:
             after[field] = value
-    meant = effective(
-        {HARD: {**(DEFAULT_HARD if merges or hard is None else {}), **(hard or {}), **{s: t or DEFAULT_HARD[s] for s, t in wishes.items()}}}
+    expected = effective(
+        {
+            HARD: {
+                **(DEFAULT_HARD if merges or hard is None else {}),
+                **(hard or {}),
+                **{s: t or DEFAULT_HARD[s] for s, t in signals.items()},
+            }
+        }
     )
-    assert read_by_kubelet(after) == meant
-    assert wanted.lasting(after, {(HARD, signal): text for signal, text in wishes.items()}) == {}, "twice is once"
+    assert read_by_kubelet(after) == expected
+    assert wanted.lasting(after, {(HARD, signal): text for signal, text in signals.items()}) == {}, "the second time changes nothing"

@@ -1,4 +1,4 @@
-"""The table of gates: what it says, that nothing in it contradicts itself, and that it is what the script makes."""
+"""The table of gates: its content, its consistency, and that the script writes it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def gate(name: str) -> Gate:
         ("HPAScaleToZero", 36, GateStage("Alpha", False)),
         ("AdmissionWebhookMatchConditions", 32, GateStage("GA", True, True)),
         ("AdmissionWebhookMatchConditions", 33, None),
-        # The versions listed since say PreAlpha; the release had it as Alpha.
+        # Later lists of versions say PreAlpha; the release had it as Alpha.
         ("MutatingAdmissionPolicy", 31, GateStage("Alpha", False)),
         ("MutatingAdmissionPolicy", 29, None),
-        # Locked by the versions listed in 1.36, and not by the releases before.
+        # Locked in the versions that 1.36 lists, but not in the earlier releases.
         ("TopologyManagerPolicyOptions", 35, GateStage("GA", True)),
         ("TopologyManagerPolicyOptions", 36, GateStage("GA", True, True)),
-        # As it was before the gate existed: no component of that time knows it.
+        # The stage before the gate existed: no component of that time knows it.
         ("AggregatedDiscoveryRemoveBetaType", 32, None),
         ("AggregatedDiscoveryRemoveBetaType", 33, GateStage("Deprecated", True)),
         # The next minor, which is not released.
@@ -56,10 +56,10 @@ def test_stages(name: str, minor: int, stage: GateStage | None) -> None:
 
 def test_a_gate_is_emulated_as_the_newer_binary_lists_it() -> None:
     mutating = gate("MutatingAdmissionPolicy")
-    assert mutating.at(36, 31) is None, "a 1.36 binary does not know it at 1.31, though 1.31 did"
+    assert mutating.at(36, 31) is None, "a 1.36 binary does not know it when it emulates 1.31, though 1.31 did"
     assert mutating.at(36, 32) == GateStage("Alpha", False)
     assert gate("AggregatedDiscoveryRemoveBetaType").at(36, 32) == GateStage("GA", False)
-    assert gate("AdmissionWebhookMatchConditions").at(36, 32) is None, "what the binary no longer has it cannot emulate"
+    assert gate("AdmissionWebhookMatchConditions").at(36, 32) is None, "a binary cannot emulate a gate that it no longer has"
 
 
 def test_readers() -> None:
@@ -74,7 +74,7 @@ def test_readers() -> None:
     assert gate("WinDSR").readers(32) == frozenset() and gate("WinDSR").other_readers == ("kube-proxy",)
 
 
-def test_dependencies_are_those_that_the_minor_checks() -> None:
+def test_dependencies_by_minor() -> None:
     storage = gate("StorageVersionAPI")
     assert (storage.depends_on(34), storage.depends_on(35)) == ((), ("APIServerIdentity",))
     assert gate("WindowsCPUAndMemoryAffinity").depends_on(35) == ("MemoryManager",)
@@ -82,7 +82,7 @@ def test_dependencies_are_those_that_the_minor_checks() -> None:
     assert gate("WindowsCPUAndMemoryAffinity").depends_on(37) == () and storage.depends_on(37) == ("APIServerIdentity",)
 
 
-def test_what_the_table_covers() -> None:
+def test_the_minors_that_the_table_covers() -> None:
     assert TABLE.minors == (21, *range(23, 38)) and (TABLE.newest, TABLE.provisional) == (36, 37)
     assert TABLE.covers(36) and not TABLE.covers(22) and not TABLE.covers(38)
     assert TABLE.gate("NoSuchGate") is None and not {*SPECIAL} & {*TABLE.gates}
@@ -90,25 +90,25 @@ def test_what_the_table_covers() -> None:
 
 
 @pytest.mark.parametrize("name", TABLE.gates)
-def test_nothing_contradicts_itself(name: str) -> None:
+def test_each_gate_is_consistent(name: str) -> None:
     found = gate(name)
     begins = [since for since, _ in found.steps]
     assert begins == sorted(set(begins)) and begins
     assert found.removed_in is None or found.added < found.removed_in <= TABLE.provisional
     assert any(found.at(minor) for minor in TABLE.minors), "no minor knows it"
     known = [minor for minor in TABLE.minors if found.at(minor)]
-    assert known == [minor for minor in TABLE.minors if known[0] <= minor <= known[-1]], "it goes and comes again"
-    assert all(TABLE.gate(other) for other in found.needs), "it needs a gate that there is not"
+    assert known == [minor for minor in TABLE.minors if known[0] <= minor <= known[-1]], "it disappears and returns"
+    assert all(TABLE.gate(other) for other in found.needs), "it needs a gate that does not exist"
     assert found.unknown_to < {*COMPONENTS} and not found.unknown_to & found.readers_then
     assert found.readers_then | found.kep_components <= {*COMPONENTS}
     for minor in known:
         if minor == TABLE.provisional:
-            continue  # its dependencies are those of the minor before
+            continue  # it has the dependencies of the previous minor
         for other in found.depends_on(minor):
             assert gate(other).at(minor), f"1.{minor} checks for {other} and does not know it"
 
 
-# ---- the script that makes it
+# ---- the script that writes it
 
 FACTS: dict[str, Any] = {
     "meta": {
@@ -138,9 +138,9 @@ FACTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_the_script_makes_the_table() -> None:
-    made = refresh.table(FACTS)
-    assert made["gates"] == {
+def test_the_script_writes_the_table() -> None:
+    table = refresh.table(FACTS)
+    assert table["gates"] == {
         "Alpha": {"from": 37, "stages": [[37, "Alpha", False]]},
         "Beta": {
             "from": 30,
@@ -153,8 +153,8 @@ def test_the_script_makes_the_table() -> None:
             "needs": {"in": 36, "of": ["Alpha"]},
         },
     }
-    assert made["as_of"] == "2026-01-02" and made["sources"] == {"1.36": ["some/place r p (1.36.3) @c0ffee"]}
-    assert json.loads(refresh.text(made)) == json.loads(json.dumps(made))
+    assert table["as_of"] == "2026-01-02" and table["sources"] == {"1.36": ["some/place r p (1.36.3) @c0ffee"]}
+    assert json.loads(refresh.text(table)) == json.loads(json.dumps(table))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_script_makes_the_table() -> None:
         ({"stages": [], "first_seen": "1.30"}, "no stage"),
     ],
 )
-def test_facts_that_cannot_be_meant_are_refused(spoil: dict[str, Any], words: str) -> None:
+def test_invalid_facts_are_refused(spoil: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         refresh.table({**FACTS, "gates": {"A": spoil}})
 

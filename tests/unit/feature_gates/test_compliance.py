@@ -1,4 +1,4 @@
-"""Gates that are wanted of a component, against what it runs with."""
+"""The desired gates of a component, compared with the gates that it runs with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = "/var/lib/kubelet/config.yaml"
 APISERVER = "kube-apiserver"
 
 
-def its_kubelet(lines: bytes = b"") -> Kubelet:
+def kubelet_with(lines: bytes = b"") -> Kubelet:
     return kubelet.find(parse("w1", node.answer(files={CONFIG: node.CONFIG + lines})))
 
 
@@ -52,7 +52,7 @@ def test_metrics_are_the_best_evidence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "process", "wanted", "told"),
+    ("manifest", "process", "wanted", "expected"),
     [
         ("A=true", "A=true", True, None),
         ("A=true", "", True, "kube-apiserver: A is absent in its flags and files, wanted true"),
@@ -62,26 +62,26 @@ def test_metrics_are_the_best_evidence() -> None:
         ("", "", None, None),
     ],
 )
-def test_without_metrics_the_process_itself_counts(manifest: str, process: str, wanted: bool | None, told: str | None) -> None:
+def test_without_metrics_the_process_itself_counts(manifest: str, process: str, wanted: bool | None, expected: str | None) -> None:
     found = unmet(apiserver(*(f"--feature-gates={gates}" if gates else "" for gates in (manifest, process))), {"A": wanted}, None)
-    assert [str(one) for one in found] == ([told] if told else []) and all(one.known for one in found)
+    assert [str(one) for one in found] == ([expected] if expected else []) and all(one.known for one in found)
 
 
-def test_of_a_kubelet_its_files_count() -> None:
-    found = its_kubelet(b"featureGates:\n  A: true\n")
+def test_a_kubelets_files_count() -> None:
+    found = kubelet_with(b"featureGates:\n  A: true\n")
     assert sourced(found) == {"A": True}
     assert unmet(found, {"A": True}, None) == []
     assert [str(one) for one in unmet(found, {"A": False}, None)] == ["kubelet: A is true in its flags and files, wanted false"]
     assert [str(one) for one in unmet(found, {"A": None}, metrics(A=False))] == ["kubelet: A=true is set, wanted absent"]
 
 
-def test_whether_a_gate_is_off_by_default_only_metrics_show() -> None:
-    (found,) = unmet(its_kubelet(), {"A": False}, None)
+def test_only_metrics_show_whether_a_gate_is_off_by_default() -> None:
+    (found,) = unmet(kubelet_with(), {"A": False}, None)
     assert (found.gate, found.known) == ("A", False)
-    assert unmet(its_kubelet(), {"A": False}, metrics(A=False)) == []
+    assert unmet(kubelet_with(), {"A": False}, metrics(A=False)) == []
 
 
-def test_a_manifest_that_cannot_be_read_sets_nothing() -> None:
+def test_an_unreadable_manifest_sets_nothing() -> None:
     odd = apiserver("--feature-gates=A", "--feature-gates=A")
     assert sourced(odd) == {} and [one.found for one in unmet(odd, {"A": True}, None)] == [None]
 
@@ -97,6 +97,6 @@ def test_a_manifest_that_cannot_be_read_sets_nothing() -> None:
         ({"only": "w2"}, {}),
     ],
 )
-def test_what_is_wanted_of_a_kubelet(data: dict[str, Any], expected: dict[str, bool | None]) -> None:
+def test_the_desired_gates_of_a_kubelet(data: dict[str, Any], expected: dict[str, bool | None]) -> None:
     desired = DesiredGates(feature_gates={"kube:NodeSwap": True, "HPAScaleToZero": "absent"}, **data)  # type: ignore[dict-item]
-    assert wanted_of("w1", "kubelet", its_kubelet().process, desired) == expected
+    assert wanted_of("w1", "kubelet", kubelet_with().process, desired) == expected

@@ -1,4 +1,4 @@
-"""Who is restarted for a gate, who is left alone, and what a component's own word changes."""
+"""Which components are restarted for a gate, which are not, and how a component's own report overrides the catalogue."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from roles.feature_gates.model import COMPONENTS
         ),
     ],
 )
-def test_who_is_concerned(wanted: dict[str, bool | None], minor: int | None, expected: dict[str, set[str]]) -> None:
+def test_the_components_that_a_gate_concerns(wanted: dict[str, bool | None], minor: int | None, expected: dict[str, set[str]]) -> None:
     assert {component: names for component in COMPONENTS if (names := gate_readers.needed(component, minor, wanted))} == expected
 
 
-def test_dependencies_go_together_read_or_not() -> None:
-    """A component that reads one of two gates must be given both, for it checks them."""
+def test_gates_that_depend_on_each_other_stay_together() -> None:
+    """A component that reads one of two gates must get both, since it checks dependencies."""
     table = load()
     wanted = {"GracefulNodeShutdown": False, "GracefulNodeShutdownBasedOnPodPriority": False, "WindowsGracefulNodeShutdown": False}
     assert gate_readers.needed("kubelet", 36, wanted) == {*wanted}
@@ -50,7 +50,7 @@ def test_dependencies_go_together_read_or_not() -> None:
         and component in mine
         and component not in its
     ]
-    assert some, "no such pair is left: this test shows nothing"
+    assert some, "there is no such pair: this test shows nothing"
     for name, other, component in some:
         assert gate_readers.needed(component, 36, {name: True, other: True}) == {name, other}
 
@@ -61,7 +61,7 @@ def test_why_it_is_left_out() -> None:
     assert LeftOut("n", "kubelet", "A", ()).why == "none of the four components reads it"
 
 
-# ---- the component's own word
+# ---- the component's own report
 
 HELP = """
   --feature-gates ...  kube:HPAScaleToZero=true|false (ALPHA - default=false)
@@ -70,7 +70,7 @@ HELP = """
 """
 
 
-def test_help_is_read() -> None:
+def test_the_output_of_help_is_read() -> None:
     assert reported_gates.parse_help(HELP) == {
         "HPAScaleToZero": GateStage("Alpha", False),
         "APIResponseCompression": GateStage("Beta", True),
@@ -78,25 +78,25 @@ def test_help_is_read() -> None:
     }
 
 
-def metrics_as_the_catalogue_has(minor: int) -> dict[str, GateMetric]:
+def metrics_as_in_the_catalogue(minor: int) -> dict[str, GateMetric]:
     table = load()
     labels = {"Alpha": "ALPHA", "Beta": "BETA", "GA": "", "Deprecated": "DEPRECATED"}
     stages = {name: table.gates[name].at(minor) for name in table.known(minor)}
     return {name: GateMetric(labels[stage.stage], stage.default) for name, stage in stages.items() if stage}
 
 
-def test_where_all_is_as_the_catalogue_has_it_there_is_no_difference() -> None:
-    metrics = metrics_as_the_catalogue_has(36)
+def test_no_difference_if_the_report_equals_the_catalogue() -> None:
+    metrics = metrics_as_in_the_catalogue(36)
     assert reported_gates.overlay("kubelet", 36, metrics, {}, {}) == {}
     metrics["HPAScaleToZero"] = GateMetric("ALPHA", True)
     assert reported_gates.overlay("kubelet", 36, metrics, {}, {"HPAScaleToZero": True}) == {}, (
-        "a value that is set says nothing of the default"
+        "a value that is set says nothing about the default"
     )
-    assert reported_gates.overlay("kubelet", 36, {}, {}, {}) == {}, "what could not be read is not missing"
+    assert reported_gates.overlay("kubelet", 36, {}, {}, {}) == {}, "metrics that could not be read miss no gate"
 
 
 def test_differences() -> None:
-    metrics = metrics_as_the_catalogue_has(36)
+    metrics = metrics_as_in_the_catalogue(36)
     metrics["Fresh"] = GateMetric("BETA", True)
     metrics["HPAScaleToZero"] = GateMetric("BETA", True)
     del metrics["APIResponseCompression"]
@@ -106,14 +106,14 @@ def test_differences() -> None:
         "kube-apiserver", 36, live, ["Fresh", "HPAScaleToZero", "APIResponseCompression", "StorageVersionAPI"]
     )
     assert sentences == [
-        "Fresh: the catalogue of gates says unknown for 1.36, this kube-apiserver says Beta, on by default: its word counts",
-        "HPAScaleToZero: the catalogue of gates says Alpha, off by default for 1.36, this kube-apiserver says Beta, on by default: its word counts",
-        "APIResponseCompression: the catalogue of gates says Beta, on by default for 1.36, this kube-apiserver says unknown: its word counts",
+        "Fresh: the catalogue of gates says unknown for 1.36, this kube-apiserver reports Beta, on by default: its report counts",
+        "HPAScaleToZero: the catalogue of gates says Alpha, off by default for 1.36, this kube-apiserver reports Beta, on by default: its report counts",
+        "APIResponseCompression: the catalogue of gates says Beta, on by default for 1.36, this kube-apiserver reports unknown: its report counts",
     ]
 
 
-def test_help_tells_the_default_of_a_gate_that_is_set() -> None:
-    metrics = metrics_as_the_catalogue_has(36)
+def test_help_shows_the_default_of_a_gate_that_is_set() -> None:
+    metrics = metrics_as_in_the_catalogue(36)
     metrics["HPAScaleToZero"] = GateMetric("BETA", False)
     live = reported_gates.overlay("kubelet", 36, metrics, {"HPAScaleToZero": GateStage("Beta", True)}, {"HPAScaleToZero": False})
     assert live == {"HPAScaleToZero": GateStage("Beta", True)}

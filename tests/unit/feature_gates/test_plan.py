@@ -1,4 +1,4 @@
-"""Plans of gates: where they go, what is refused, what is asked of the binaries, and what counts as proven."""
+"""Plans of gates: where gates are written, what is refused, the questions to the binaries, and the proof."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def edits(made: NodeGates) -> dict[str, bytes | None]:
     return {edit.path: edit.after for planned in made.planned if planned.change for edit in planned.change.files}
 
 
-# ---- what is wanted
+# ---- the desired gates
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def test_gates_are_read(value: Any, gates: dict[str, bool | None]) -> None:
         ({"feature_gates": {}}, "empty"),
         ({"feature_gates": {"A b": True}}, "'A b' is not the name of a gate"),
         ({"feature_gates": {"A": 7}}, "A=7 is not a boolean"),
-        ({"feature_gates": "A=true", "components": "kube-proxy"}, "'kube-proxy' is none of"),
+        ({"feature_gates": "A=true", "components": "kube-proxy"}, "'kube-proxy' is not one of"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(data: dict[str, Any], words: str) -> None:
+def test_invalid_data_is_refused(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal, match=f"^w1: .*{words}"):
         read_gates("w1", data.get)
 
 
-def test_a_host_without_gates_wants_nothing() -> None:
+def test_a_host_without_gates_has_no_desired_state() -> None:
     assert read_gates("w1", {}.get) is None
 
 
-def test_components_may_be_given_short_and_come_in_the_order_of_a_roll_out() -> None:
+def test_components_may_have_short_names_and_are_sorted_as_a_rollout_sorts_them() -> None:
     assert DesiredGates(feature_gates={"A": True}, components="kubelet,scheduler,apiserver").components == (  # type: ignore[arg-type]
         "kube-apiserver",
         "kube-scheduler",
@@ -76,7 +76,7 @@ def test_components_may_be_given_short_and_come_in_the_order_of_a_roll_out() -> 
     )
 
 
-# ---- where it goes
+# ---- where gates are written
 
 
 def test_kubeadm_keeps_gates_in_its_config_file() -> None:
@@ -102,7 +102,7 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
         (b"KUBELET EXTRA_ARGS KUBELET_EXTRA_ARGS=--v=2", "there is a blank in the name"),
     ],
 )
-def test_a_line_that_systemd_ignores_is_told_before_one_is_added_behind_it(line: bytes, why: str) -> None:
+def test_a_line_that_systemd_ignores_is_reported_before_one_is_added_after_it(line: bytes, why: str) -> None:
     made = plan(ON, style="plain", files={"/etc/default/kubelet": line + b"\n"})
     assert edits(made) == {"/etc/default/kubelet": line + b'\n# Added by daytwo\nKUBELET_EXTRA_ARGS="--feature-gates=A=true"\n'}
     (warning,) = made.warnings
@@ -112,7 +112,7 @@ def test_a_line_that_systemd_ignores_is_told_before_one_is_added_behind_it(line:
     )
 
 
-def test_an_environment_file_that_systemd_does_not_read_is_told_and_not_written_to() -> None:
+def test_an_environment_file_that_systemd_does_not_read_is_reported_and_not_written() -> None:
     files = {"/etc/default/kubelet": b"# ours\nKUBELET_EXTRA_ARGS=\xff\n"}
     made = plan(ON, files=files)
     assert list(edits(made)) == ["/var/lib/kubelet/config.yaml"]
@@ -121,7 +121,7 @@ def test_an_environment_file_that_systemd_does_not_read_is_told_and_not_written_
         plan(ON, style="plain", files=files)
 
 
-def test_an_empty_list_of_the_kubelet_is_the_list() -> None:
+def test_an_empty_list_of_the_kubelet_counts_as_the_list() -> None:
     files = {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS='--feature-gates= --v=4'\n"}
     made = plan(ON, style="plain", files=files, argv=(*node.PLAIN_ARGV, "--feature-gates=", "--v=4"))
     assert edits(made) == {"/etc/default/kubelet": b"KUBELET_EXTRA_ARGS='--feature-gates=A=true --v=4'\n"} and made.warnings == ()
@@ -131,7 +131,7 @@ UNREAD = node.PLAIN_UNIT.replace(b" \\\n  $KUBELET_EXTRA_ARGS", b"")
 OWN = "/etc/systemd/system/kubelet.service"
 
 
-def test_a_unit_of_the_operator_that_reads_no_variable_is_edited_where_its_command_stands() -> None:
+def test_an_operators_unit_that_reads_no_variable_is_edited_at_its_command() -> None:
     made = plan(ON, style="plain", unit=UNREAD)
     assert edits(made) == {OWN: UNREAD.replace(b"--v=2", b"--v=2 --feature-gates=A=true")}
     change = made.planned[0].change
@@ -145,7 +145,7 @@ def linked(data: bytes) -> list[str]:
     return [node.file_line(OWN, data, kind="link") if line == node.file_line(OWN, data) else line for line in lines]
 
 
-def test_a_unit_that_is_not_the_operator_s_is_given_a_dropin_with_a_copy_and_a_warning() -> None:
+def test_a_unit_that_is_not_the_operators_gets_a_dropin_with_a_copy_and_a_warning() -> None:
     made = plan_gates("r1", parse("n1", linked(UNREAD)), ON)
     (path,) = edits(made)
     assert path == "/etc/systemd/system/kubelet.service.d/90-daytwo-feature-gates.conf"
@@ -157,16 +157,18 @@ def test_a_unit_that_is_not_the_operator_s_is_given_a_dropin_with_a_copy_and_a_w
     )
 
 
-@pytest.mark.parametrize(("unit", "told"), [(UNREAD, False), (UNREAD.replace(b"--v=2", b"--v=2 --max-pods=7"), True)])
-def test_a_unit_that_has_changed_under_its_copy_is_told(unit: bytes, told: bool) -> None:
+@pytest.mark.parametrize(("unit", "warned"), [(UNREAD, False), (UNREAD.replace(b"--v=2", b"--v=2 --max-pods=7"), True)])
+def test_a_unit_that_has_changed_since_it_was_copied_is_reported(unit: bytes, warned: bool) -> None:
     copied = edits(plan_gates("r1", parse("n1", linked(UNREAD)), ON))
     dropins = {path: data for path, data in copied.items() if data is not None}
     made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
     assert edits(made) == {}
-    assert bool(made.warnings) is told and (not told or f"copies ExecStart= of {OWN}; that has another command since" in made.warnings[0])
+    assert bool(made.warnings) is warned and (
+        not warned or f"copies ExecStart= of {OWN}; that has another command since" in made.warnings[0]
+    )
 
 
-def test_a_flag_beats_the_config_file_and_is_where_the_gate_is_changed() -> None:
+def test_a_flag_overrides_the_config_file_and_the_gate_is_changed_there() -> None:
     environment = b"KUBELET_EXTRA_ARGS=--feature-gates=A=false\n"
     config = node.CONFIG + b"featureGates: {A: false}\n"
     argv = (*node.KUBEADM_ARGV, "--feature-gates=A=false")
@@ -178,7 +180,7 @@ def test_a_flag_beats_the_config_file_and_is_where_the_gate_is_changed() -> None
     }
 
 
-def test_a_dropin_of_the_configuration_beats_the_file() -> None:
+def test_a_dropin_of_the_configuration_overrides_the_file() -> None:
     dropin = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates:\n  A: false\n"
     argv = (*node.KUBEADM_ARGV, "--config-dir=/etc/kubelet.d")
     unit_dropin = node.KUBEADM_DROPIN.replace(b"--config=", b"--config-dir=/etc/kubelet.d --config=")
@@ -192,7 +194,7 @@ def test_a_dropin_of_the_configuration_beats_the_file() -> None:
 
 
 @pytest.mark.parametrize("null", [b"null", b"~", b""])
-def test_a_dropin_that_takes_all_gates_out_is_told_before_one_is_put_in(null: bytes) -> None:
+def test_a_dropin_that_removes_all_gates_is_reported_before_a_gate_is_added(null: bytes) -> None:
     dropin = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: " + null + b"\n"
     argv = (*node.KUBEADM_ARGV, "--config-dir=/etc/kubelet.d")
     changes = {
@@ -208,7 +210,7 @@ def test_a_dropin_that_takes_all_gates_out_is_told_before_one_is_put_in(null: by
     assert edits(plan(ABSENT, **changes)) == {}
 
 
-def test_as_wanted_is_no_change_and_asks_nobody() -> None:
+def test_gates_as_desired_need_no_change_and_no_question() -> None:
     made = plan(ON, files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates:\n  A: true\n"})
     assert edits(made) == {} and question(made) == ""
     assert edits(plan(ABSENT)) == {}
@@ -244,7 +246,7 @@ def test_manifests_that_cannot_be_changed_are_refused(spoil: dict[str, bytes], w
         plan(ON, manifests={**MANIFESTS, **spoil}, components=CONTROL_PLANE)
 
 
-def test_a_package_s_own_file_is_not_edited() -> None:
+def test_a_packages_own_file_is_not_edited() -> None:
     unit = node.KUBEADM_DROPIN.replace(b"$KUBELET_EXTRA_ARGS", b"--feature-gates=A=false $KUBELET_EXTRA_ARGS")
     with pytest.raises(Refusal, match="belongs to a package"):
         plan(
@@ -254,12 +256,12 @@ def test_a_package_s_own_file_is_not_edited() -> None:
         )
 
 
-def test_a_restart_that_would_bring_more_is_warned_of() -> None:
+def test_a_restart_that_would_apply_more_is_warned_of() -> None:
     (warning,) = plan(ON, argv=(*node.KUBEADM_ARGV, "--v=9")).warnings
     assert warning == "the running kubelet has other arguments than its files give; a restart also brings: no --v (now --v=9)"
 
 
-def test_arguments_in_another_order_and_spelling_are_no_difference() -> None:
+def test_order_and_spelling_of_arguments_do_not_matter() -> None:
     unit = node.PLAIN_UNIT.replace(b"--v=2", b"--v 2 --max_pods 7 --max-pods=5")
     argv = (node.PLAIN_ARGV[0], "--max-pods=5", *reversed(node.PLAIN_ARGV[1:]))
     assert plan(ON, style="plain", unit=unit, argv=argv).warnings == ()
@@ -276,21 +278,21 @@ def verdict(component: str, code: int, said: str) -> str:
     return ask.verdicts([line])[component]
 
 
-def test_the_deliberate_bad_value_is_all_a_kubelet_may_have_against_a_candidate() -> None:
+def test_a_kubelet_may_object_only_to_the_deliberate_bad_value() -> None:
     assert verdict("kubelet", 1, ACCEPTED) == ""
     assert "invalid configuration: x" in verdict("kubelet", 1, SECOND_ERROR)
     assert verdict("kubelet", 2, "panic: unrecognized feature gate: X\n\ngoroutine 1") == "unrecognized feature gate: X"
-    assert verdict("kubelet", 0, "") != "", "a kubelet that ended well has not judged anything"
+    assert verdict("kubelet", 0, "") != "", "a kubelet that exits with 0 has not judged anything"
 
 
-def test_the_others_tell_their_version_or_why_not() -> None:
+def test_the_other_components_print_their_version_or_an_error() -> None:
     assert verdict("kube-scheduler", 0, "Kubernetes v1.36.3") == ""
     assert verdict("kube-scheduler", 1, 'E1 x] "command failed" err="unrecognized feature gate: X"') == "unrecognized feature gate: X"
     assert verdict("kube-scheduler", 2, "") != ""
 
 
 @pytest.mark.parametrize("code", [124, 125, 127, 137])
-def test_a_binary_that_gave_no_answer_in_time_was_not_asked(code: int) -> None:
+def test_a_binary_that_does_not_answer_in_time_has_no_verdict(code: int) -> None:
     said = base64.b64encode(ACCEPTED.encode()).decode()
     assert ask.verdicts([f"answer kubelet {code} {said}="]) == {}
     assert ask.listed([f"listed kubelet {said[:3]}"]) == {}
@@ -303,7 +305,7 @@ def judged(made: NodeGates, answers: dict[str, str], desired: DesiredGates = ON,
     return plan.warnings, [str(refusal) for refusal in plan.refusals]
 
 
-def test_a_refusal_of_the_binary_is_the_plan_s() -> None:
+def test_a_refusal_of_the_binary_is_a_refusal_of_the_plan() -> None:
     made = plan(ON)
     allowing = DesiredGates(feature_gates={"A": True}, allow_unknown_gates=True)
     assert "n1: kubelet v1.36.3 refuses A=true: cannot set A" in judged(made, {"kubelet": "cannot set A"}, allowing)[1][0]
@@ -336,27 +338,27 @@ CLASHING = {
         ),
     ],
 )
-def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed(said: str, where: str) -> None:
+def test_present_files_that_are_refused_are_named_and_the_change_is_not_blamed(said: str, where: str) -> None:
     made = plan(ON, **CLASHING)
     assert question_present(made, {"kubelet": ""}) == "" and "answer kubelet" in question_present(made, {"kubelet": said})
     for desired in (ON, DesiredGates(feature_gates={"A": True}, allow_unknown_gates=True)):
         (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
         assert "refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
-        assert "A=true" not in refusal and "take it out of the data" not in refusal and "-1 must" not in refusal
-    # Where the files alone are taken, it is the wish.
+        assert "A=true" not in refusal and "remove it from the data" not in refusal and "-1 must" not in refusal
+    # If the binary accepts the present files, the change is to blame.
     assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": ""})[1][0]
-    # One that ended without a word, as at the end of its time, has named nothing.
+    # A binary that ended without output, such as after a timeout, has named nothing.
     assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": "it ended with exit status 124 and said nothing"})[1][0]
 
 
-def test_the_files_as_they_are_are_shown_as_they_are() -> None:
+def test_the_question_about_the_present_files_shows_them_unchanged() -> None:
     made = plan(ON, **CLASHING)
     script = question_present(made, {"kubelet": "no"})
     shown = [base64.b64decode(part) for part in re.findall(r"<<'\.'\n(.*?)\n\.", script, re.DOTALL)]
     assert shown == [CLASHING["files"]["/var/lib/kubelet/config.yaml"]] and "Gone=true" in script and "A=true" not in script
 
 
-def test_a_manifest_that_is_refused_as_it_is_is_named() -> None:
+def test_a_present_manifest_that_is_refused_is_named() -> None:
     manifests = {**MANIFESTS, "kube-scheduler.yaml": node.manifest("kube-scheduler", "--v=2", "--feature-gates=F=true,Gone=true")}
     made = plan(ON, manifests=manifests, components=CONTROL_PLANE)
     said = {**dict.fromkeys(COMPONENTS, ""), "kube-scheduler": "unrecognized feature gate: Gone"}
@@ -368,38 +370,38 @@ def test_a_manifest_that_is_refused_as_it_is_is_named() -> None:
     assert "--feature-gates=F=true,Gone=true" in question_present(made, said)
 
 
-# ---- the catalogue beside the binary
+# ---- the catalogue and the binary
 
 HAZARD = DesiredGates(feature_gates={"AllAlpha": True})
 
 
-def test_what_only_the_catalogue_would_refuse_is_a_warning() -> None:
+def test_a_refusal_of_only_the_catalogue_is_a_warning() -> None:
     warnings, refusals = judged(plan(ON), {"kubelet": ""})
     assert refusals == []
     assert warnings[0].startswith(
-        "kubelet v1.36.3 takes this, its word counts; the catalogue of gates says: A: kubelet 1.36 does not know it"
+        "kubelet v1.36.3 accepts this, and its binary decides; the catalogue of gates says: A: kubelet 1.36 does not know it"
     )
 
 
-def test_what_only_the_binary_refuses_is_refused() -> None:
+def test_a_refusal_of_only_the_binary_is_a_refusal() -> None:
     known = DesiredGates(feature_gates={"PodAndContainerStatsFromCRI": True})
     warnings, refusals = judged(plan(known), {"kubelet": "unrecognized feature gate: PodAndContainerStatsFromCRI"}, known)
     assert warnings == () and "kubelet v1.36.3 refuses PodAndContainerStatsFromCRI=true: unrecognized" in refusals[0]
 
 
-def test_a_refusal_tells_the_way_out_of_the_rule() -> None:
+def test_a_refusal_has_the_way_out_of_its_rule() -> None:
     slip = DesiredGates(feature_gates={"PodAndContainerStatsFromCR": True})
     assert "did you mean PodAndContainerStatsFromCRI?" in judged(plan(slip), {"kubelet": "unrecognized feature gate: x"}, slip)[1][0]
 
 
-def test_a_hazard_is_refused_though_the_binary_takes_it() -> None:
+def test_a_hazard_is_refused_although_the_binary_accepts_it() -> None:
     assert "allow_hazards=AllAlpha" in judged(plan(HAZARD), {"kubelet": ""}, HAZARD)[1][0]
     consented = HAZARD.model_copy(update={"allow_hazards": ("AllAlpha",)})
     warnings, refusals = judged(plan(consented), {"kubelet": ""}, consented)
-    assert refusals == [] and "(consented to)" in warnings[0]
+    assert refusals == [] and "(allowed by allow_hazards)" in warnings[0]
 
 
-def test_the_kubelet_is_not_given_a_prefix() -> None:
+def test_the_kubelet_gets_no_prefix() -> None:
     prefixed = DesiredGates(feature_gates="kube:PodAndContainerStatsFromCRI=true")  # type: ignore[arg-type]
     assert edits(plan(prefixed))["/var/lib/kubelet/config.yaml"] == node.CONFIG + b"featureGates:\n  PodAndContainerStatsFromCRI: true\n"
     assert "the kubelet does not know the prefix" in judged(plan(prefixed), {"kubelet": ""}, prefixed)[1][0]
@@ -411,25 +413,25 @@ def test_all_refusals_of_a_node_come_together() -> None:
     assert len(refusals) == 4
 
 
-def test_a_component_s_own_list_and_metrics_are_held_against_the_catalogue() -> None:
+def test_a_components_own_list_and_metrics_are_compared_with_the_catalogue() -> None:
     known = DesiredGates(feature_gates={"PodAndContainerStatsFromCRI": True})
     listed = {"kubelet": "PodAndContainerStatsFromCRI=true|false (BETA - default=false)"}
     warnings, refusals = judged(plan(known), {"kubelet": ""}, known, listed=listed)
-    assert refusals == [] and "this kubelet says Beta, off by default: its word counts" in warnings[0]
+    assert refusals == [] and "this kubelet reports Beta, off by default: its report counts" in warnings[0]
     metrics = {"kubelet": {"HPAScaleToZero": GateMetric("ALPHA", False)}}
     warnings, _ = judged(plan(known), {"kubelet": ""}, known, metrics=metrics)
-    assert "this kubelet says unknown" in " ".join(warnings)
+    assert "this kubelet reports unknown" in " ".join(warnings)
 
 
-@pytest.mark.parametrize(("version", "words"), [("v1.44.0", "does not cover 1.44"), ("", "did not tell its version")])
-def test_a_version_that_the_catalogue_does_not_know_is_told(version: str, words: str) -> None:
-    told = [line for line in node.answer() if not line.startswith("version 100 ")]
-    made = plan_gates("r1", parse("n1", [*told[:-1], *([f"version 100 {node.b64(version)}="] if version else []), "end"]), ON)
+@pytest.mark.parametrize(("version", "words"), [("v1.44.0", "does not cover 1.44"), ("", "its version is unknown")])
+def test_a_version_that_the_catalogue_does_not_know_is_reported(version: str, words: str) -> None:
+    lines = [line for line in node.answer() if not line.startswith("version 100 ")]
+    made = plan_gates("r1", parse("n1", [*lines[:-1], *([f"version 100 {node.b64(version)}="] if version else []), "end"]), ON)
     warnings, refusals = judged(made, {"kubelet": ""})
     assert refusals == [] and len(warnings) == 1 and words in warnings[0]
 
 
-# ---- only what must
+# ---- only the components that read the gate
 
 
 def test_components_that_do_not_read_a_gate_are_left_out() -> None:
@@ -439,7 +441,7 @@ def test_components_that_do_not_read_a_gate_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("more", [{"all_components": True}, {"components": "kube-scheduler"}])
-def test_unless_they_are_named_or_all_are_wanted(more: dict[str, Any]) -> None:
+def test_components_that_are_named_and_all_components_are_not_left_out(more: dict[str, Any]) -> None:
     desired = DesiredGates(feature_gates={"PodAndContainerStatsFromCRI": True}, **more)
     made = plan(desired, manifests=MANIFESTS, components=CONTROL_PLANE)
     assert {planned.component for planned in made.planned} == {*desired.components} and made.left_out == ()
@@ -448,7 +450,7 @@ def test_unless_they_are_named_or_all_are_wanted(more: dict[str, Any]) -> None:
     assert "PodAndContainerStatsFromCRI has no effect in kube-scheduler 1.36, which does not read it; kubelet does" in warnings
 
 
-def test_a_source_that_is_left_as_it_is_is_told() -> None:
+def test_a_source_that_stays_as_it_is_is_reported() -> None:
     environment = b"KUBELET_EXTRA_ARGS=--feature-gates=HPAScaleToZero=true\n"
     argv = (*node.KUBEADM_ARGV, "--feature-gates=HPAScaleToZero=true")
     made = plan(DesiredGates(feature_gates={"HPAScaleToZero": "absent"}), files={"/etc/default/kubelet": environment}, argv=argv)  # type: ignore[dict-item]
@@ -456,7 +458,7 @@ def test_a_source_that_is_left_as_it_is_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sourced", "metrics", "ways"),
+    ("wanted", "sourced", "metrics", "directions"),
     [
         ({"HPAScaleToZero": True}, {}, {}, {True}),
         ({"HPAScaleToZero": False}, {}, {}, set()),
@@ -469,14 +471,14 @@ def test_a_source_that_is_left_as_it_is_is_told() -> None:
         ({"NoSuchGate": None}, {"NoSuchGate": True}, {}, set()),
     ],
 )
-def test_the_ways_that_gates_go(
-    wanted: dict[str, bool | None], sourced: dict[str, bool], metrics: dict[str, GateMetric], ways: set[bool]
+def test_the_directions_of_a_change(
+    wanted: dict[str, bool | None], sourced: dict[str, bool], metrics: dict[str, GateMetric], directions: set[bool]
 ) -> None:
     planned = GatePlan("kubelet", None, wanted=wanted, sourced=sourced, subject=Subject("kubelet", 36))
-    assert moves(planned, metrics) == ways
+    assert moves(planned, metrics) == directions
 
 
-def test_what_the_binaries_list_is_read() -> None:
+def test_the_gates_that_the_binaries_list_are_read() -> None:
     line = f"listed kubelet {base64.b64encode(b'A=true|false (ALPHA - default=false)').decode()}="
     assert ask.listed([line, "answer kubelet 0 ="]) == {"kubelet": "A=true|false (ALPHA - default=false)"}
 
@@ -484,7 +486,7 @@ def test_what_the_binaries_list_is_read() -> None:
 # ---- proof
 
 
-def test_what_the_process_says_is_held_against_what_is_wanted() -> None:
+def test_the_gates_of_the_process_are_compared_with_the_desired_gates() -> None:
     (planned,) = plan(DesiredGates(feature_gates={"A": True, "B": False, "C": "absent"})).planned  # type: ignore[dict-item]
     assert (
         unmet_gates(

@@ -1,4 +1,4 @@
-"""What a run as a whole refuses, and what it tells of components that are left alone."""
+"""What a run as a whole refuses, and what it reports about components that it does not change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def control(desired: DesiredGates) -> NodeGates:
 
 
 class Versions:
-    """A cluster that knows the versions of kubelets, or cannot be asked."""
+    """A cluster that knows the versions of kubelets, or is unreachable."""
 
     def __init__(self, found: dict[str, str] | None) -> None:
         self.found = found
@@ -45,8 +45,8 @@ class Versions:
 
 def survey(others: dict[str, str] | None) -> Survey:
     seen = parse("cp1", node.answer(manifests=MANIFESTS, components=CONTROL_PLANE))
-    its = kubelet.find(seen)
-    looked_at = {"cp1": SurveyedNode(cast(Any, None), seen, its, control_plane.find(its))}
+    found = kubelet.find(seen)
+    looked_at = {"cp1": SurveyedNode(cast(Any, None), seen, found, control_plane.find(found))}
     return Survey(looked_at=looked_at, cluster=cast(Cluster, Versions(others)))
 
 
@@ -56,52 +56,52 @@ def survey(others: dict[str, str] | None) -> Survey:
         ({}, ""),
         (None, ""),
         ({"far": "v1.33.1", "odd": ""}, ""),
-        ({"far": "v1.32.9"}, "far: kubelet 1.32 beside the kube-apiserver 1.36 of cp1"),
-        ({"near": "v1.37.0"}, "a kubelet is never newer"),
+        ({"far": "v1.32.9"}, "far: kubelet 1.32 with the kube-apiserver 1.36 of cp1"),
+        ({"near": "v1.37.0"}, "a kubelet must not be newer"),
     ],
 )
-def test_skew_is_that_of_all_nodes(others: dict[str, str] | None, words: str) -> None:
+def test_skew_counts_all_nodes(others: dict[str, str] | None, words: str) -> None:
     found = feature_gates._skew(survey(others))
     assert (words in " ".join(found)) if words else found == []
 
 
-def test_a_node_that_was_looked_at_counts_as_it_was_seen() -> None:
+def test_a_surveyed_node_counts_with_its_observed_version() -> None:
     name = kubelet.find(parse("cp1", node.answer())).node_name
     assert feature_gates._skew(survey({name: "v1.20.0"})) == []
 
 
-def test_a_run_that_nobody_would_read_is_refused() -> None:
+def test_a_run_whose_gates_no_component_reads_is_refused() -> None:
     gate = DesiredGates(feature_gates={"HPAScaleToZero": True})
-    (refusal,) = feature_gates._nobody([made(gate)])
-    assert "HPAScaleToZero: no component of the chosen nodes reads it (kube-apiserver, kube-controller-manager would)" in refusal
+    (refusal,) = feature_gates._without_reader([made(gate)])
+    assert "HPAScaleToZero: no component of the chosen nodes reads it (read by kube-apiserver, kube-controller-manager)" in refusal
     assert "all_components=true" in refusal
-    assert feature_gates._nobody([made(gate), control(gate)]) == []
+    assert feature_gates._without_reader([made(gate), control(gate)]) == []
 
 
-def test_left_out_is_told_once_for_all_nodes() -> None:
+def test_left_out_components_are_listed_once_for_all_nodes() -> None:
     gate = DesiredGates(feature_gates={"HPAScaleToZero": True})
-    (told,) = feature_gates._left_out([control(gate), made(gate), made(gate, "n2")])
-    assert "LEFT OUT cp1, n1, n2: kubelet is left as it is for HPAScaleToZero: it does not read it" in told
-    assert "LEFT OUT cp1: kube-scheduler" in told and "kube-apiserver is left" not in told
+    (text,) = feature_gates._left_out([control(gate), made(gate), made(gate, "n2")])
+    assert "LEFT OUT cp1, n1, n2: kubelet is not changed for HPAScaleToZero: it does not read it" in text
+    assert "LEFT OUT cp1: kube-scheduler" in text and "kube-apiserver is not changed" not in text
     assert feature_gates._left_out([control(DesiredGates(feature_gates={"NoSuchGate": True}))]) == []
 
 
-def test_a_source_that_keeps_the_gate_is_told() -> None:
+def test_a_source_that_keeps_the_gate_is_reported() -> None:
     environment = b"KUBELET_EXTRA_ARGS=--feature-gates=HPAScaleToZero=true\n"
     argv = (*node.KUBEADM_ARGV, "--feature-gates=HPAScaleToZero=true")
     desired = DesiredGates(feature_gates={"HPAScaleToZero": "absent"})  # type: ignore[dict-item]
-    (told,) = feature_gates._left_out([made(desired, files={"/etc/default/kubelet": environment}, argv=argv)])
-    assert "its sources set it to true all the same, and keep that" in told
+    (text,) = feature_gates._left_out([made(desired, files={"/etc/default/kubelet": environment}, argv=argv)])
+    assert "its sources set it to true anyway, and stay as they are" in text
 
 
-def test_warnings_that_are_the_same_are_told_once() -> None:
+def test_equal_warnings_of_several_nodes_are_shown_once() -> None:
     gate = DesiredGates(feature_gates={"A": True})
     plans = [judge_gates(made(gate, host), Verdicts({"kubelet": ""}), gate, {}) for host in ("n1", "n2")]
     assert [*by_warning(plans).values()] == [["n1", "n2"]]
 
 
 class Running(Cluster):
-    """A cluster that shows what the kubelet runs with, or cannot be asked."""
+    """A cluster that shows what the kubelet runs with, or is unreachable."""
 
     def __init__(self, configuration: dict[str, Any] | None) -> None:
         super().__init__()
@@ -133,37 +133,37 @@ class Running(Cluster):
         )
 
 
-def test_a_restart_for_a_gate_brings_what_the_files_say_as_with_every_other_deploy() -> None:
+def test_a_restart_for_a_gate_applies_what_the_files_say_as_with_every_other_deploy() -> None:
     plan = made(
         DesiredGates(feature_gates={"A": True}),
         files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 20\nfeatureGates: {B: true}\n"},
     )
-    (one, two) = feature_gates._beside(Running({"maxPods": 110}), plan).warnings
+    (one, two) = feature_gates._with_restart_warnings(Running({"maxPods": 110}), plan).warnings
     assert {one, two} == {
-        "a restart also brings: maxPods is 20 by its files, and the kubelet runs with 110",
-        'a restart also brings: featureGates is {"B": true} by its files, and the kubelet runs with (not set)',
+        "a restart also applies: maxPods is 20 by its files, and the kubelet runs with 110",
+        'a restart also applies: featureGates is {"B": true} by its files, and the kubelet runs with (not set)',
     }
-    assert feature_gates._beside(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
-    assert "is not known" in feature_gates._beside(Running(None), plan).warnings[0]
+    assert feature_gates._with_restart_warnings(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
+    assert "it is unknown whether a restart" in feature_gates._with_restart_warnings(Running(None), plan).warnings[0]
 
 
-def test_pods_that_would_go_for_somebody_s_edit_stop_a_change_of_gates() -> None:
+def test_an_earlier_edit_that_would_evict_pods_stops_a_change_of_gates() -> None:
     plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
     with pytest.raises(
         Refusal,
-        match=r"would bring what its files say .*maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart",
+        match=r"would also apply changes to its files .*maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart",
     ):
-        feature_gates._beside(Running({"maxPods": 110}), plan)
+        feature_gates._with_restart_warnings(Running({"maxPods": 110}), plan)
 
 
-def test_a_node_without_a_change_is_not_restarted_and_brings_nothing() -> None:
+def test_a_node_without_a_change_is_not_restarted_and_applies_nothing() -> None:
     config = node.CONFIG + b"maxPods: 1\nfeatureGates: {A: true}\n"
     plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": config})
-    assert feature_gates._beside(Running(None), plan).warnings == ()
+    assert feature_gates._with_restart_warnings(Running(None), plan).warnings == ()
 
 
 @pytest.mark.parametrize(
-    ("components", "ways", "refused"),
+    ("components", "directions", "refused"),
     [
         (COMPONENTS, [{True}, {True}, {True}, {True}], False),
         (COMPONENTS, [{False}] * 4, False),
@@ -172,7 +172,7 @@ def test_a_node_without_a_change_is_not_restarted_and_brings_nothing() -> None:
         (("kubelet",), [{True, False}], False),
     ],
 )
-def test_one_run_goes_one_way(components: tuple[str, ...], ways: list[set[bool]], refused: bool) -> None:
+def test_one_run_has_one_direction(components: tuple[str, ...], directions: list[set[bool]], refused: bool) -> None:
     plan = control(DesiredGates(feature_gates={"NoSuchGate": True}))
     changing = [planned for planned in plan.planned if planned.component in components]
-    assert bool(feature_gates._both_ways(changing, ways)) is refused
+    assert bool(feature_gates._both_directions(changing, directions)) is refused

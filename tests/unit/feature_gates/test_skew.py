@@ -1,4 +1,4 @@
-"""Versions that may run together, and those that may not."""
+"""Versions that the version skew policy allows, and versions that it does not."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def cluster(*apiservers: int, **others: int) -> list[Running]:
         [Running("w1", "kubelet", 20)],
     ],
 )
-def test_all_is_well(running: list[Running]) -> None:
+def test_allowed_versions(running: list[Running]) -> None:
     assert problems(running) == []
 
 
 @pytest.mark.parametrize(
     ("running", "words"),
     [
-        (cluster(36, w1=37), "n-w1: kubelet 1.37 beside the kube-apiserver 1.36 of cp1: a kubelet is never newer"),
+        (cluster(36, w1=37), "n-w1: kubelet 1.37 with the kube-apiserver 1.36 of cp1: a kubelet must not be newer than an API server"),
         (cluster(36, 35, w1=36), "of cp2"),
-        (cluster(36, w1=32), "may be 3 minors older"),
-        (cluster(27, w1=24), "may be 2 minors older"),
-        (cluster(36, 34), "apiservers may be one minor apart"),
-        (cluster(36, kcm=34), "a kube-controller-manager of 1.34 may be 1 minor older"),
-        (cluster(35, sched=36), "a kube-scheduler is never newer"),
+        (cluster(36, w1=32), "may be at most 3 minors older"),
+        (cluster(27, w1=24), "may be at most 2 minors older"),
+        (cluster(36, 34), "API servers must be within one minor; upgrade the API server of cp2 to at least 1.35"),
+        (cluster(36, kcm=34), "a kube-controller-manager of 1.34 may be at most 1 minor older"),
+        (cluster(35, sched=36), "a kube-scheduler must not be newer"),
     ],
 )
-def test_what_may_not_be(running: list[Running], words: str) -> None:
+def test_forbidden_versions(running: list[Running], words: str) -> None:
     (problem,) = problems(running)
     assert words in problem and problem.endswith("first")

@@ -1,4 +1,4 @@
-"""One node's plan: what a restart would bring and do; and why it is refused."""
+"""One node's plan: what a restart would apply, its effect, and the refusals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pod(name: str, cpu: str = "100m", **spec: Any) -> dict[str, Any]:
 def state(
     config: str = "", conditions: tuple[tuple[str, str], ...] = (("Ready", "True"),), pods_use: int = GIB, **running: Any
 ) -> KubeletState:
-    """A node of 4 CPUs and 8 GiB whose kubelet's file says `config`, and two pods."""
+    """A node with 4 CPUs, 8 GiB and two pods; its kubelet's file ends with `config`."""
     found = find(parse("n1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + config.encode()})))
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     status = {
@@ -65,8 +65,8 @@ def state(
 
 def node_plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
     expected = {name: None if value is ABSENT else value for name, value in fields.items()}
-    wish = FieldsRequest({}, lambda _: Settled(fields, expected, "as wished"), restart_outlook, allow_evictions=allow_evictions)
-    return carry_out.plan_node("r1", given, wish)
+    desired = FieldsRequest({}, lambda _: Settled(fields, expected, "as desired"), restart_outlook, allow_evictions=allow_evictions)
+    return carry_out.plan_node("r1", given, desired)
 
 
 def plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> FieldsPlan:
@@ -74,87 +74,89 @@ def plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool =
     return made
 
 
-def test_a_change_of_its_own() -> None:
+def test_a_change_without_other_effects() -> None:
     whole = node_plan(state(), {"podPidsLimit": 500})
     (made,) = whole.planned
     assert made.change is not None and made.outlook.evicts == () and whole.warnings == ()
 
 
-def test_a_restart_that_brings_somebody_s_edit_is_warned_of_and_reckoned_with() -> None:
+def test_a_restart_that_applies_an_earlier_edit_is_warned_of_and_predicted() -> None:
     made = node_plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
     assert made.planned[0].change is not None
-    assert made.warnings == ("a restart also brings: maxPods is 20 by its files, and the kubelet runs with 110",)
+    assert made.warnings == ("a restart also applies: maxPods is 20 by its files, and the kubelet runs with 110",)
     # What the edit would do to pods needs the same consent as the change itself.
     with pytest.raises(Refusal, match="no longer fits: default/bb"):
         plan(state("maxPods: 1\n"), {"podPidsLimit": 500})
     assert plan(state("maxPods: 1\n"), {"podPidsLimit": 500}, allow_evictions=True).outlook.may_go == {"default/bb"}
 
 
-def test_an_edit_that_the_change_names_itself_is_no_news() -> None:
+def test_an_edit_of_a_field_that_the_change_names_needs_no_warning() -> None:
     made = node_plan(state("maxPods: 20\n"), {"maxPods": 30})
     assert made.planned[0].change is not None and made.warnings == ()
 
 
-def test_an_edit_that_a_restart_alone_does_not_rightly_bring_is_refused() -> None:
+def test_an_edit_that_needs_more_than_a_restart_is_refused() -> None:
     for edit, why in (
         ("cpuManagerPolicy: static\n", "cpuManagerPolicy: "),
-        # Not to be blamed on the wish either.
+        # The refusal must not blame the change for this either.
         ("systemReserved: {memory: 900Gi}\n", "over-reserved|900Gi"),
     ):
-        with pytest.raises(Refusal, match=rf"n1: the restart would bring what its files say since .*, and .*({why}).*put the file back"):
+        with pytest.raises(
+            Refusal, match=rf"n1: the restart would also apply changes to its files since .*, and .*({why}).*revert the file"
+        ):
             plan(state(edit), {"podPidsLimit": 500})
-    # Where nothing is to be changed, nothing is restarted.
+    # Without a change there is no restart.
     assert plan(state("cpuManagerPolicy: static\npodPidsLimit: 500\n", podPidsLimit=500), {"podPidsLimit": 500}).change is None
 
 
-def test_the_rest_of_a_map_stays_as_the_files_have_it() -> None:
-    """A map is written whole: what somebody has edited in it, and what does not run yet, is not put back on the quiet."""
+def test_the_other_keys_of_a_map_stay_as_in_the_files() -> None:
+    """A map is written in full: that must not silently revert somebody's edit which is not in effect yet."""
     given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
     desired = DesiredFields(kubelet_config={"systemReserved.memory": "2Gi"})
     whole = carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, desired), restart_outlook))
     (made,) = whole.planned
     assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
-    (told,) = whole.warnings
-    assert told.startswith("a restart also brings: systemReserved is")
+    (warning,) = whole.warnings
+    assert warning.startswith("a restart also applies: systemReserved is")
     assert made.change is not None and b"cpu: 500m" in (made.change.files[0].after or b"")
 
 
-def test_what_is_written_and_not_in_effect_is_no_success() -> None:
-    with pytest.raises(Refusal, match="files are as wanted and the process is not: kubelet runs with maxPods=110, wanted 20"):
+def test_a_value_that_is_written_but_not_in_effect_is_refused() -> None:
+    with pytest.raises(Refusal, match="files have the desired values, but its process does not: kubelet runs with maxPods=110, wanted 20"):
         plan(state("maxPods: 20\n"), {"maxPods": 20})
 
 
-def test_a_node_that_is_not_ready_is_told() -> None:
+def test_a_node_that_is_not_ready_is_reported() -> None:
     made = node_plan(state(conditions=(("Ready", "Unknown"),)), {"podPidsLimit": 500})
-    assert made.warnings == ("the node is not Ready (Why: because); look at that first",)
+    assert made.warnings == ("the node is not Ready (Why: because); check that first",)
 
 
 def test_a_restart_under_pressure_needs_consent() -> None:
     short = state(conditions=(("Ready", "True"), ("DiskPressure", "True"), ("MemoryPressure", "False")))
-    with pytest.raises(Refusal, match=r"the node has DiskPressure now: a kubelet that starts anew.*allow_evictions=true"):
+    with pytest.raises(Refusal, match=r"the node has DiskPressure now: a kubelet that starts under it.*allow_evictions=true"):
         plan(short, {"podPidsLimit": 500})
     made = plan(short, {"podPidsLimit": 500}, allow_evictions=True)
     assert made.outlook.may_go == {"default/a", "default/bb"}
 
 
-def test_pods_that_no_longer_fit_are_those_that_may_go() -> None:
+def test_pods_that_no_longer_fit_may_be_evicted() -> None:
     with pytest.raises(Refusal, match="no longer fits: default/bb"):
         plan(state(), {"maxPods": 1})
     assert plan(state(), {"maxPods": 1}, allow_evictions=True).outlook.may_go == {"default/bb"}
 
 
 @pytest.mark.parametrize(("reserved", "evicts"), [("1Gi", False), ("3Gi", True)])
-def test_pods_that_use_more_than_they_may_then_are_told(reserved: str, evicts: bool) -> None:
-    """They fit by what they request; but the kernel limits what all of them use to capacity without what is reserved."""
+def test_pods_that_would_use_more_than_allowed_are_reported(reserved: str, evicts: bool) -> None:
+    """Their requests fit; but the kernel limits the usage of all of them to the capacity minus reservations."""
     given = state(pods_use=6 * GIB)
     made = allocatable_outlook(given, {**given.configuration, "systemReserved": {"memory": reserved}})
     assert bool(made.evicts) is evicts and made.may_go == ({"default/a", "default/bb"} if evicts else frozenset())
-    assert not evicts or "pods use 6144.0Mi of memory, and all of them together may then use 5120.0Mi" in made.evicts[0]
+    assert not evicts or "pods use 6144.0Mi of memory, but then all of them together may use 5120.0Mi" in made.evicts[0]
     free = {**given.configuration, "systemReserved": {"memory": reserved}, "enforceNodeAllocatable": ["none"]}
     assert allocatable_outlook(given, free).evicts == ()
 
 
-def test_a_node_that_has_not_told_what_it_has_is_refused() -> None:
+def test_a_node_that_has_not_reported_its_capacity_is_refused() -> None:
     given = state()
     bare = replace(given, node={"metadata": {"name": "n1"}, "status": {}})
     for outlook in (allocatable_outlook, eviction_impact):
@@ -162,30 +164,28 @@ def test_a_node_that_has_not_told_what_it_has_is_refused() -> None:
             outlook(bare, given.configuration)
 
 
-def test_thresholds_that_evict_say_who_may_go() -> None:
+def test_thresholds_that_evict_name_the_pods() -> None:
     given = state(pods_use=7 * GIB)
     outlook = eviction_impact(given, {**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
     assert outlook.evicts and outlook.may_go == {"default/a", "default/bb"}
-    # Under a pressure that is there already pods may not be taken back by the restart itself.
+    # Under an existing pressure, the restarted kubelet may not re-admit pods.
     pressed = replace(given, configuration={**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
     best_effort = [
         {**one, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "qosClass": "BestEffort"}} for one in given.pods
     ]
     again = eviction_impact(replace(pressed, pods=best_effort), pressed.configuration)
-    assert any("may refuse to take back: default/a, default/bb" in why for why in again.evicts)
+    assert any("may refuse to re-admit: default/a, default/bb" in why for why in again.evicts)
     assert eviction_impact(given, given.configuration).evicts == ()
 
 
-def test_a_node_that_the_api_does_not_know_is_told_by_its_name() -> None:
+def test_a_node_that_the_api_does_not_know_is_reported_by_its_name() -> None:
     error = NotFound("cp1", "/api/v1/nodes/n1/proxy/configz", '404 Not Found (nodes "n1" not found)', "check the name")
-    told = str(carry_out.unreadable("host", "n1", error))
-    assert (
-        told.startswith("host: ") and "the API knows no node n1" in told and "--hostname-override" in told and "kubectl get nodes" in told
-    )
-    assert "no change could be proven without the API" in str(carry_out.unreadable("host", "n1", NoApi("no control plane")))
+    text = str(carry_out.unreadable("host", "n1", error))
+    assert text.startswith("host: ") and "the API has no node n1" in text and "--hostname-override" in text and "kubectl get nodes" in text
+    assert "without the API no change can be proven" in str(carry_out.unreadable("host", "n1", NoApi("no control plane")))
 
 
-def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed() -> None:
+def test_present_files_that_are_refused_are_named_and_the_change_is_not_blamed() -> None:
     made = node_plan(state("containerLogMaxSize: 1 Mi\n"), {"podPidsLimit": 500})
     words = "failed to load kubelet config file, path: /run/daytwo-ask.x1/config, error: ContainerLogMaxSize: quantities must match"
 
@@ -193,18 +193,18 @@ def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed
         fields = KubeletFields(DesiredByHost({}, {}))
         return "; ".join(map(str, fields.judge(cast(Basis, None), made, Verdicts(*verdicts)).refusals))
 
-    told = judged({"kubelet": words}, {"kubelet": words})
-    assert told.startswith("n1: kubelet v1.36.3 refuses its files as they are, without this change: failed to load")
-    assert "path: /var/lib/kubelet/config.yaml, error" in told and "(/var/lib/kubelet/config.yaml, line 4)" in told
-    assert "as wished" not in told and "without this change" in told
-    assert "refuses as wished: failed to load" in judged({"kubelet": words}, {"kubelet": ""})
+    text = judged({"kubelet": words}, {"kubelet": words})
+    assert text.startswith("n1: kubelet v1.36.3 refuses its files as they are, without this change: failed to load")
+    assert "path: /var/lib/kubelet/config.yaml, error" in text and "(/var/lib/kubelet/config.yaml, line 4)" in text
+    assert "as desired" not in text and "without this change" in text
+    assert "refuses as desired: failed to load" in judged({"kubelet": words}, {"kubelet": ""})
     assert "gave no answer" in judged() and judged({"kubelet": ""}) == ""
     (item,) = made.planned
     assert "maxPods" not in item.question_present or "podPidsLimit" not in item.question_present
 
 
 class Now(Cluster):
-    """The node as it is when its turn comes."""
+    """The node's state when its turn comes."""
 
     def __init__(self, given: KubeletState) -> None:
         super().__init__()
@@ -217,21 +217,21 @@ class Now(Cluster):
         return NodeUsage(self.given.summary, self.given.pods, self.given.node)
 
 
-def test_the_look_is_taken_again_when_the_node_s_turn_comes() -> None:
+def test_the_prediction_is_repeated_when_the_nodes_turn_comes() -> None:
     fields = {"evictionHard": {"memory.available": "1Gi"}}
-    wish = FieldsRequest({}, lambda _: Settled(fields, fields, "as wished"), eviction_impact)
-    made = carry_out.plan_node("r1", state(), wish)
+    request = FieldsRequest({}, lambda _: Settled(fields, fields, "as desired"), eviction_impact)
+    made = carry_out.plan_node("r1", state(), request)
 
-    def why(given: KubeletState, wish: FieldsRequest = wish) -> str | None:
+    def why(given: KubeletState, desired: FieldsRequest = request) -> str | None:
         basis = Basis("r1", cast(Fleet, None), Options(), Survey(cluster=Now(given)))
-        return KubeletFields(DesiredByHost({"n1": wish}, {})).still(basis, made, made.planned[0])
+        return KubeletFields(DesiredByHost({"n1": desired}, {})).still(basis, made, made.planned[0])
 
     assert why(state()) is None
     fuller = state(pods_use=8 * GIB - GIB // 2)
-    told = why(fuller) or ""
-    assert told.startswith("by now this would evict: memory.available has 512Mi left") and "allow_evictions=true" in told
-    assert why(fuller, replace(wish, allow_evictions=True)) is None
+    text = why(fuller) or ""
+    assert text.startswith("now this would evict: memory.available has 512Mi left") and "allow_evictions=true" in text
+    assert why(fuller, replace(request, allow_evictions=True)) is None
     limited = state("podPidsLimit: 7\n", podPidsLimit=7)
-    made = carry_out.plan_node("r1", limited, wish)
+    made = carry_out.plan_node("r1", limited, request)
     assert why(limited) is None
     assert "restarted with other settings: podPidsLimit is 7 by its files" in (why(state("podPidsLimit: 7\n", podPidsLimit=9)) or "")

@@ -1,4 +1,4 @@
-"""Fields that are wanted of a kubelet, against what it runs with."""
+"""The desired fields of a kubelet, compared with what it runs with."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def check(text: Any) -> list[UnmetField]:
     "text",
     ["maxPods=110", "containerLogMaxSize=10240Ki", "systemReserved.cpu='0.1'", "maxPods=absent", "readOnlyPort=0", "podsPerCore=absent"],
 )
-def test_as_wanted(text: str) -> None:
+def test_no_difference(text: str) -> None:
     assert check(text) == []
 
 
-def test_what_differs_and_of_a_map_the_entries() -> None:
+def test_differing_fields_and_entries_of_maps() -> None:
     pods, reserved = check("maxPods=200,systemReserved.cpu=200m,systemReserved.memory=absent")
     assert pods == UnmetField("maxPods", 200, 110) and pods.entries == [pods]
     assert str(pods) == "kubelet runs with maxPods=110, wanted 200"

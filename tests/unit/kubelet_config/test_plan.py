@@ -1,4 +1,4 @@
-"""Fields that are wanted, held against one kubelet's version and what it runs with."""
+"""The desired fields, checked against one kubelet's version and compared with what it runs with."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def settle(text: Any, running: dict[str, Any] = RUNNING) -> Settled:
     return plan.settle(desired, state)
 
 
-def test_nested_data_and_dotted_names_come_to_the_same() -> None:
+def test_nested_data_and_dotted_names_are_equivalent() -> None:
     nested = settle({"maxPods": 200, "authentication": {"webhook": {"cacheTTL": "3m"}}})
     dotted = settle("maxPods=200,authentication.webhook.cacheTTL=3m")
     assert nested.fields == dotted.fields == {"maxPods": 200, "authentication.webhook.cacheTTL": "3m"} == nested.expected
 
 
-def test_a_map_is_set_whole_and_by_one_of_its_keys() -> None:
+def test_a_map_is_set_as_a_whole_or_by_one_key() -> None:
     assert settle({"systemReserved": {"cpu": "200m"}}).fields == {"systemReserved": {"cpu": "200m"}}
     assert settle("systemReserved.cpu=200m").fields == {"systemReserved": {"cpu": "200m", "memory": "1Gi"}}
     assert settle("systemReserved.cpu=absent,systemReserved.pid='100'").fields == {"systemReserved": {"memory": "1Gi", "pid": "100"}}
 
 
-def test_settings_are_named_by_where_they_stand_in_a_file() -> None:
+def test_settings_are_named_by_their_path_in_a_file() -> None:
     made = settle("maxPods=200,authentication.webhook.cacheTTL=3m,systemReserved.cpu=200m,containerLogMaxSize=absent")
     assert made.named == {
         ("maxPods",): 200,
@@ -61,17 +61,19 @@ def test_settings_are_named_by_where_they_stand_in_a_file() -> None:
     assert settle({"systemReserved": {"cpu": "200m"}}).named == {("systemReserved",): {"cpu": "200m"}}
 
 
-def test_what_is_taken_out_comes_back_to_the_default_where_that_is_known() -> None:
+def test_a_removed_field_returns_to_its_default_if_that_is_known() -> None:
     made = settle("maxPods=absent")
     assert made.fields == {"maxPods": ABSENT} and made.expected == {"maxPods": 110}
     made = settle("resolvConf=absent,kubeAPIQPS=absent")
     assert all(name in made.expected or any(name in note for note in made.notes) for name in made.fields)
 
 
-def test_what_the_kubelet_will_run_with() -> None:
+def test_the_configuration_after_the_change() -> None:
     made = after(RUNNING, settle("maxPods=5,authentication.webhook.cacheTTL=3m"))
     assert made["maxPods"] == 5 and made["authentication"]["webhook"] == {"enabled": True, "cacheTTL": "3m"}
-    assert RUNNING["maxPods"] == 110 and RUNNING["authentication"]["webhook"]["cacheTTL"] == "2m0s", "what runs was changed instead"
+    assert RUNNING["maxPods"] == 110 and RUNNING["authentication"]["webhook"]["cacheTTL"] == "2m0s", (
+        "the running configuration was changed instead"
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_what_the_kubelet_will_run_with() -> None:
         ("maxPods=1.5", "maxPods"),
         ("systemReserved.cpus=1", "cpu"),
         ("authentication.webhok.enabled=true", "did you mean"),
-        ("featureGates.A=true", "deploys/feature_gates.py"),
+        ("featureGates.A=true", "featureGates is managed by deploys/feature_gates.py: remove it from kubelet_config"),
         ("evictionHard={memory.available: 1Gi}", "deploys/eviction.py"),
         ("cpuManagerPolicy=static", "cpu_manager_state"),
         ("staticPodPath=/srv", "static pod"),
@@ -91,44 +93,44 @@ def test_what_the_kubelet_will_run_with() -> None:
         ("maxPods=[1", "is not YAML"),
         ("", "is empty"),
         ("maxPods=-5", "maxPods: -5 is negative"),
-        ("syncFrequency=0s", "syncFrequency: a kubelet reads 0s as not set, and takes its default, 1m"),
-        ("cpuManagerPolicy=''", "cpuManagerPolicy: a kubelet reads an empty text as not set, and takes its default, none"),
-        ("maxPods=0", "maxPods: a kubelet reads 0 as not set, and takes its default, 110"),
-        ("maxPods=5,maxPods=6", "maxPods is there twice"),
-        ({"authentication": {"webhook": {"cacheTTL": "1m"}}, "authentication.webhook.cacheTTL": "2m"}, "is there twice, as 1m and as 2m"),
+        ("syncFrequency=0s", "syncFrequency: a kubelet reads 0s as not set, and uses its default, 1m"),
+        ("cpuManagerPolicy=''", "cpuManagerPolicy: a kubelet reads an empty text as not set, and uses its default, none"),
+        ("maxPods=0", "maxPods: a kubelet reads 0 as not set, and uses its default, 110"),
+        ("maxPods=5,maxPods=6", "maxPods is set twice"),
+        ({"authentication": {"webhook": {"cacheTTL": "1m"}}, "authentication.webhook.cacheTTL": "2m"}, "is set twice, to 1m and to 2m"),
         ("staticPodURLHeader={X: [abc]}", "staticPodURLHeader holds a secret"),
-        (5, "kubelet_config: 5 is no map of fields; write FIELD=VALUE"),
-        (["maxPods"], 'kubelet_config: ["maxPods"] is no map of fields'),
-        (True, "kubelet_config: true is no map of fields"),
+        (5, "kubelet_config: 5 must be a mapping of fields; write FIELD=VALUE"),
+        (["maxPods"], 'kubelet_config: ["maxPods"] must be a mapping of fields'),
+        (True, "kubelet_config: true must be a mapping of fields"),
     ],
 )
-def test_what_is_refused(text: Any, words: str) -> None:
+def test_invalid_fields_are_refused(text: Any, words: str) -> None:
     with pytest.raises(Refusal) as refused:
         settle(text)
     assert words in str(refused.value) and str(refused.value).startswith("n1: ")
     assert "abc" not in str(refused.value)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(Refusal) as refused:
         settle("maxPodz=5,podPidsLimit=many")
     assert "maxPodz" in str(refused.value) and "podPidsLimit" in str(refused.value)
 
 
-def test_a_value_that_is_there_already_needs_no_more() -> None:
+def test_a_value_that_is_already_set_needs_no_warning() -> None:
     assert settle("cpuManagerPolicy=none").notes == ()
 
 
-def test_a_restart_that_does_not_reach_all_is_told() -> None:
+def test_a_field_that_a_restart_does_not_apply_everywhere_is_reported() -> None:
     assert any("podPidsLimit" in note for note in settle("podPidsLimit=500").notes)
 
 
 @pytest.mark.parametrize("text", ["cpuCFSQuotaPeriod=0s", "imageMaximumGCAge=0s", "registryPullQPS=0", "readOnlyPort=0", "oomScoreAdj=0"])
-def test_a_zero_that_counts_is_taken(text: str) -> None:
+def test_a_zero_that_counts_is_accepted(text: str) -> None:
     assert len(settle(text).fields) == 1
 
 
-def test_a_zero_that_configz_leaves_out_is_there_already() -> None:
+def test_a_zero_that_configz_omits_counts_as_set() -> None:
     made = settle("readOnlyPort=0,protectKernelDefaults=false,rotateCertificates=false")
     assert unmet_fields(made.expected, RUNNING) == []
 
@@ -144,22 +146,22 @@ def test_a_zero_that_configz_leaves_out_is_there_already() -> None:
         ('a="]",b=1,', ['a="]"', "b=1"]),
     ],
 )
-def test_commas_within_brackets_and_quotes_end_no_field(text: str, fields: list[str]) -> None:
+def test_commas_in_brackets_and_quotes_do_not_end_a_field(text: str, fields: list[str]) -> None:
     assert model._items(text) == fields
 
 
-def test_a_map_that_is_taken_out_is_gone_from_what_is_foreseen() -> None:
+def test_a_removed_map_is_missing_from_the_predicted_configuration() -> None:
     made = settle("systemReserved=absent,clusterDNS=absent")
     assert made.expected == {"systemReserved": None, "clusterDNS": None}
     assert "systemReserved" not in after(RUNNING, made)
 
 
-def test_a_list_is_told_as_it_is_written() -> None:
+def test_a_list_is_shown_as_it_is_written() -> None:
     assert settle("clusterDNS=[10.0.0.10, fd00::a]").summary == "clusterDNS=[10.0.0.10, fd00::a]"
 
 
 @pytest.mark.parametrize(("only", "names"), [(5, ("5",)), ("w1, w2", ("w1", "w2")), (["w1"], ("w1",)), (None, None)])
-def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...] | None) -> None:
+def test_names_in_the_forms_that_pyinfra_passes(only: Any, names: tuple[str, ...] | None) -> None:
     desired = model.read_fields("n1", {"kubelet_config": {"maxPods": 5}, "only": only}.get)
     assert desired is not None and desired.only == names
 
@@ -173,7 +175,7 @@ def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...] |
         ({"allow_evictions": 7}, "allow_evictions: 7 is not a boolean"),
     ],
 )
-def test_data_that_cannot_be_meant(data: dict[str, Any], words: str) -> None:
+def test_invalid_data(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal) as refused:
         model.read_fields("n1", {"kubelet_config": {"maxPods": 5}, **data}.get)
     assert str(refused.value) == f"n1: {words}" or words in str(refused.value)
@@ -185,8 +187,8 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("name", sorted(LEAVES))
-def test_each_field_of_the_table_comes_out_as_it_was_meant(name: str) -> None:
-    """Set, then shown by /configz as JSON; and taken out again: held to its default, or told not to be held to anything."""
+def test_each_field_of_the_table_is_planned_as_desired(name: str) -> None:
+    """Set, then shown by /configz as JSON; and removed: its default is checked, or a note says that it is not."""
     for value in (samples.good(LEAVES[name]), "absent"):
         try:
             made = settle({name: value})
@@ -212,7 +214,7 @@ def test_a_quantity_is_in_effect_as_kubernetes_writes_it(wanted: Any, shown: str
 
 
 def go_duration(seconds: Fraction) -> str:
-    """In hours, minutes and seconds, with nine digits behind the point."""
+    """In hours, minutes and seconds, with nine decimal places."""
     nanos = round(abs(seconds) * 10**9)
     rest, part = divmod(nanos, 10**9)
     return f"{'-' if seconds < 0 else ''}{rest // 3600}h{rest // 60 % 60}m{rest % 60}.{part:09d}s"

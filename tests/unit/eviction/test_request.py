@@ -1,4 +1,4 @@
-"""What one host's data wants of its eviction, as pyinfra gives it."""
+"""The request from one host's eviction data, as pyinfra passes it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from roles import eviction
 from roles.engine.transaction.refusal import Refusal
 
 
-def wish(**data: Any) -> Any:
+def request(**data: Any) -> Any:
     remote: Any = SimpleNamespace(name="n1", data=data.get)
-    return eviction._wish(remote)
+    return eviction._request(remote)
 
 
 @pytest.mark.parametrize(("only", "names"), [(5, ("5",)), ("w1,w2", ("w1", "w2")), (["w1"], ("w1",))])
-def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...]) -> None:
-    assert wish(eviction_hard="memory.available=500Mi", only=only).only == names
+def test_names_in_the_forms_that_pyinfra_passes(only: Any, names: tuple[str, ...]) -> None:
+    assert request(eviction_hard="memory.available=500Mi", only=only).only == names
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def test_names_as_pyinfra_makes_them_of_data(only: Any, names: tuple[str, ...]) 
         ({"move_flags": 5}, "n1: move_flags: 5 is not a boolean"),
     ],
 )
-def test_data_that_cannot_be_meant(data: dict[str, Any], words: str) -> None:
+def test_invalid_data(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal) as refused:
-        wish(eviction_hard="memory.available=500Mi", **data)
+        request(eviction_hard="memory.available=500Mi", **data)
     assert str(refused.value).startswith(words)
 
 
-def test_keys_of_other_deploys_are_no_slips() -> None:
+def test_keys_of_other_deploys_are_ignored() -> None:
     other = dict.fromkeys(["eviction_order", "eviction_order_json", "priority_classes", "kubelet_config", "allow_unknown_gates"], "x")
-    assert wish(eviction_hard="memory.available=500Mi", **other).only is None
+    assert request(eviction_hard="memory.available=500Mi", **other).only is None
