@@ -162,7 +162,7 @@ ROUNDS: dict[str, Round] = {
         "w2": ("no-process", "control-plane-runs", "kube-scheduler.yaml makes a kube-scheduler, and none runs on the node"),
     },
     "fifth": {
-        "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 by its files, and the kubelet runs with 110"),
+        "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 in its files, but the kubelet runs with 110"),
         "w1": ("frozen", "kubelet-healthy", "10248/healthz answers nothing"),
         "w2": ("replaced-binary", "kubelet-binary", "/usr/local/bin/kubelet was replaced since it started"),
     },

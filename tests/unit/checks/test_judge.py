@@ -86,7 +86,7 @@ POD = node.manifest("web")
         (evidence(files={"/var/lib/kubelet/config.yaml": None}), "kubelet-files", r"/var/lib/kubelet/config\.yaml: .*cannot be read now"),
         (unwell(), "kubelet-healthy", r"http://127\.0\.0\.1:10248/healthz answers nothing: Connection refused"),
         (evidence(dropins=EXTRA_DROPIN), "kubelet-arguments", r"--v=4: a restart brings a surprise"),
-        (evidence(configuration={**CONFIGURATION, "staticPodPath": "/x"}), "kubelet-configuration", "staticPodPath is /etc/kubernetes/manifests by its files"),
+        (evidence(configuration={**CONFIGURATION, "staticPodPath": "/x"}), "kubelet-configuration", "staticPodPath is /etc/kubernetes/manifests in its files"),
         (replace(evidence(), node=NOT_READY), "node-ready", r"Ready is False \(KubeletNotReady\): cni is gone"),
         (evidence(manifests={"web.yaml~": POD}), "manifests-clean", r"holds what is no manifest: web\.yaml~"),
         (evidence(manifests={"web.yaml": POD, "web-old.yml": POD}), "manifests-pods", r"web-old\.yml, web\.yaml in .* all make the pod kube-system/web"),

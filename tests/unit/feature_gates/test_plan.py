@@ -152,8 +152,8 @@ def test_a_unit_that_is_not_the_operator_s_is_given_a_dropin_with_a_copy_and_a_w
     change = made.planned[0].change
     assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
     assert made.warnings == (
-        f"{path} copies ExecStart= of {OWN}, which reads no variable; later edits of that file will not count until {path} is gone again:"
-        " it goes with the last flag that daytwo has added there (absent)",
+        f"{path} copies ExecStart= of {OWN}, which reads no variable; later edits of that file have no effect until {path} is removed:"
+        " daytwo removes it with the last flag that it has added there (absent)",
     )
 
 
@@ -163,7 +163,7 @@ def test_a_unit_that_has_changed_under_its_copy_is_told(unit: bytes, told: bool)
     dropins = {path: data for path, data in copied.items() if data is not None}
     made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
     assert edits(made) == {}
-    assert bool(made.warnings) is told and (not told or f"copies ExecStart= of {OWN}; that has another command since" in made.warnings[0])
+    assert bool(made.warnings) is told and (not told or f"copies ExecStart= of {OWN}; that command has changed since" in made.warnings[0])
 
 
 def test_a_flag_beats_the_config_file_and_is_where_the_gate_is_changed() -> None:
@@ -203,7 +203,7 @@ def test_a_dropin_that_takes_all_gates_out_is_told_before_one_is_put_in(null: by
         },
         "extra": [f"directory {node.b64('/etc/kubelet.d')}"],
     }
-    with pytest.raises(Refusal, match=r"10-a\.conf: featureGates is null here, which takes out all gates .* take the key out"):
+    with pytest.raises(Refusal, match=r"10-a\.conf: featureGates is null here, which removes all gates .* remove the key"):
         plan(ON, **changes)
     assert edits(plan(ABSENT, **changes)) == {}
 
@@ -256,7 +256,7 @@ def test_a_package_s_own_file_is_not_edited() -> None:
 
 def test_a_restart_that_would_bring_more_is_warned_of() -> None:
     (warning,) = plan(ON, argv=(*node.KUBEADM_ARGV, "--v=9")).warnings
-    assert warning == "the running kubelet has other arguments than its files give; a restart also brings: no --v (now --v=9)"
+    assert warning == "the running kubelet's arguments differ from its files; a restart also brings: no --v (now --v=9)"
 
 
 def test_arguments_in_another_order_and_spelling_are_no_difference() -> None:
@@ -341,12 +341,14 @@ def test_files_that_are_refused_as_they_are_are_named_and_the_wish_is_not_blamed
     assert question_present(made, {"kubelet": ""}) == "" and "answer kubelet" in question_present(made, {"kubelet": said})
     for desired in (ON, DesiredGates(feature_gates={"A": True}, allow_unknown_gates=True)):
         (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
-        assert "refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
+        assert "rejects its current files, without this change: " in refusal and f"({where})" in refusal, refusal
         assert "A=true" not in refusal and "take it out of the data" not in refusal and "-1 must" not in refusal
     # Where the files alone are taken, it is the wish.
     assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": ""})[1][0]
     # One that ended without a word, as at the end of its time, has named nothing.
-    assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": "it ended with exit status 124 and said nothing"})[1][0]
+    assert (
+        "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": "it ended with exit status 124 and printed nothing"})[1][0]
+    )
 
 
 def test_the_files_as_they_are_are_shown_as_they_are() -> None:
@@ -362,7 +364,7 @@ def test_a_manifest_that_is_refused_as_it_is_is_named() -> None:
     said = {**dict.fromkeys(COMPONENTS, ""), "kube-scheduler": "unrecognized feature gate: Gone"}
     (refusal,) = judged(made, said, present={"kube-scheduler": said["kube-scheduler"]})[1]
     assert (
-        "kube-scheduler v1.36.3 refuses its files as they are" in refusal
+        "kube-scheduler v1.36.3 rejects its current files" in refusal
         and "(/etc/kubernetes/manifests/kube-scheduler.yaml, line 11)" in refusal
     )
     assert "--feature-gates=F=true,Gone=true" in question_present(made, said)

@@ -140,8 +140,8 @@ def test_a_restart_for_a_gate_brings_what_the_files_say_as_with_every_other_depl
     )
     (one, two) = feature_gates._beside(Running({"maxPods": 110}), plan).warnings
     assert {one, two} == {
-        "a restart also brings: maxPods is 20 by its files, and the kubelet runs with 110",
-        'a restart also brings: featureGates is {"B": true} by its files, and the kubelet runs with (not set)',
+        "a restart also brings: maxPods is 20 in its files, but the kubelet runs with 110",
+        'a restart also brings: featureGates is {"B": true} in its files, but the kubelet runs with (not set)',
     }
     assert feature_gates._beside(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
     assert "is not known" in feature_gates._beside(Running(None), plan).warnings[0]
@@ -151,7 +151,7 @@ def test_pods_that_would_go_for_somebody_s_edit_stop_a_change_of_gates() -> None
     plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
     with pytest.raises(
         Refusal,
-        match=r"would bring what its files say .*maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart",
+        match=r"would bring what its files say .*maxPods is 1 in its files.*would evict: no longer fits: default/b.*systemctl restart",
     ):
         feature_gates._beside(Running({"maxPods": 110}), plan)
 
