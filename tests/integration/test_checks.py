@@ -159,7 +159,7 @@ ROUNDS: dict[str, Round] = {
     "fourth": {
         "cp1": ("edited-unit", "kubelet-unit", "kubelet.service was edited on disk and systemd has not read it"),
         "w1": ("looping", "kubelet-stable", "systemd starts it again"),
-        "w2": ("no-process", "control-plane-runs", "kube-scheduler.yaml makes a kube-scheduler, and none runs on the node"),
+        "w2": ("no-process", "control-plane-runs", "kube-scheduler.yaml defines a kube-scheduler, but none runs on the node"),
     },
     "fifth": {
         "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 in its files, but the kubelet runs with 110"),

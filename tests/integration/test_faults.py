@@ -618,7 +618,7 @@ def test_two_operators_at_the_same_moment(node: Node, second: Node) -> None:
     told = {one.end().code: one, other.end().code: other}
     assert set(told) == {0, 1}, one.out + other.out
     holder(told[0], told[1].out)
-    assert re.search(r"holds this cluster .*it is alive; its sign of life is good for \d+ s: wait for its end", told[1].out), told[1].out
+    assert re.search(r"holds this cluster .*it is alive; its heartbeat is valid for \d+ s: wait for its end", told[1].out), told[1].out
     changed, other_node = (node, second) if told[0] is one else (second, node)
     assert changed.effective() and not other_node.effective()
     assert other_node.run(f"ls {HOME}/active 2>/dev/null", check=False) == ""

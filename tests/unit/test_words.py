@@ -65,8 +65,6 @@ NOT_YET = {
     "roles/checks/__init__.py",
     "roles/checks/judge.py",
     "roles/checks/model.py",
-    "roles/engine/control_plane/facts.py",
-    "roles/engine/control_plane/control_plane_plan.py",
     "roles/engine/inputs/values.py",
     "roles/eviction/__init__.py",
     "roles/eviction/impact.py",
@@ -100,8 +98,6 @@ NOT_YET = {
     "roles/priority_classes/model.py",
     "roles/priority_classes/plan.py",
     "roles/engine/object_changes/workload_rollout.py",
-    "roles/engine/node/look.py",
-    "roles/engine/node/parse.py",
     "roles/pod_resize/check_deploy.py",
     "roles/pod_resize/drift_deploy.py",
     "roles/pod_resize/engine.py",
@@ -122,8 +118,6 @@ NOT_YET = {
     "templates/audit.html.j2",
     "templates/change.sh.j2",
     "templates/eviction_order.html.j2",
-    "templates/lock.sh.j2",
-    "templates/observe.sh.j2",
 }
 
 

@@ -175,9 +175,9 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
 
 def _refuse_none(seen: Observation) -> NoReturn:
     """Raises the Refusal that says why no process is the node's kubelet."""
-    if seen.named("kubelet") or any((other.name, other.why) == ("kubelet", "unit") for other in seen.strangers):
+    if seen.named("kubelet") or any((other.name, other.why) == ("kubelet", "unit") for other in seen.others):
         raise Refusal(seen.host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
-    others = [str(other) for other in seen.strangers if other.name == "kubelet"]
+    others = [str(other) for other in seen.others if other.name == "kubelet"]
     raise Refusal(
         seen.host,
         "; ".join(["no kubelet runs on this node", *others]),

@@ -92,7 +92,7 @@ POD = node.manifest("web")
         (evidence(manifests={"web.yaml": POD, "web-old.yml": POD}), "manifests-pods", r"web-old\.yml, web\.yaml in .* all make the pod kube-system/web"),
         (evidence(manifests={"web.yaml": b"kind: [Pod"}), "manifests-pods", r"web\.yaml"),
         (evidence(components=CONTROL_PLANE, manifests={"kube-apiserver-old.yaml": node.manifest("kube-apiserver")}), "manifests-pods", "all make the pod"),
-        (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", "makes a kube-scheduler, and none runs"),
+        (evidence(manifests={"kube-scheduler.yaml": node.manifest("kube-scheduler")}), "control-plane-runs", "defines a kube-scheduler, but none runs"),
         (with_change("revert-failed"), "changes-settled", "revert-failed: its node tries again"),
     ],
 )  # fmt: skip

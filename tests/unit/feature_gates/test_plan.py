@@ -235,7 +235,7 @@ def test_components_narrow_the_plan() -> None:
     [
         ({"kube-scheduler.yaml": b"a: ["}, "kube-scheduler.yaml.*not YAML"),
         ({"kube-scheduler.yaml": node.manifest("other")}, "no manifest in /etc/kubernetes/manifests has such a container"),
-        ({"kube-scheduler.yaml.bak": node.manifest("kube-scheduler")}, "both make a kube-scheduler"),
+        ({"kube-scheduler.yaml.bak": node.manifest("kube-scheduler")}, "both define a kube-scheduler"),
         ({"kube-scheduler.yaml": node.manifest("kube-scheduler", "--feature-gates=A=maybe")}, "not a boolean"),
     ],
 )

@@ -220,10 +220,10 @@ def test_what_the_look_tells_of_each_kind_of_file(tmp_path: Path) -> None:
 def test_a_component_between_two_starts_matters_where_it_is_to_be_changed() -> None:
     manifests = {"kube-apiserver.yaml": node.manifest("kube-apiserver"), "kube-scheduler.yaml": node.manifest("kube-scheduler")}
     found = kubelet.find(parse("n1", node.answer(manifests=manifests, components={"kube-apiserver": ("kube-apiserver",)})))
-    assert "makes a kube-scheduler, and none runs on the node" in str(control_plane.look(found).refusals["kube-scheduler"])
+    assert "defines a kube-scheduler, but none runs on the node" in str(control_plane.look(found).refusals["kube-scheduler"])
     assert list(control_plane.find(found)) == ["kube-apiserver"]
     alone = kubelet.find(parse("n1", node.answer(manifests=manifests)))
-    with pytest.raises(Refusal, match="makes a kube-apiserver, and none runs"):
+    with pytest.raises(Refusal, match="defines a kube-apiserver, but none runs"):
         control_plane.find(alone)
 
 

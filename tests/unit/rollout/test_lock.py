@@ -33,7 +33,7 @@ def test_a_second_run_is_told_who_holds_it(tmp_path: Path) -> None:
     assert first.stdout is not None and first.stdout.readline().startswith("locked ")
     told = begun(tmp_path, "r2").communicate("", timeout=600)[0].splitlines()
     assert told[:3] == ["held run=r1", "held who=ops@desk", "held command=deploys/feature_gates.py"]
-    assert re.fullmatch(r"held left=alive; its sign of life is good for \d+ s", told[3]), told[3]
+    assert re.fullmatch(r"held left=alive; its heartbeat is valid for \d+ s", told[3]), told[3]
     assert first.communicate("q", timeout=600)[0] == "released\n"
     third = begun(tmp_path, "r3")
     assert re.fullmatch(r"locked \S+ 2\nreleased\n", third.communicate("q", timeout=600)[0])
@@ -49,7 +49,7 @@ def test_a_holder_that_has_yet_to_write_its_name_is_waited_for(tmp_path: Path) -
         (tmp_path / "name").rename(tmp_path / "cluster")
         told = second.communicate("", timeout=600)[0].splitlines()
     assert told[0] == "held run=r1"
-    assert told[3].startswith("held left=alive; its sign of life is good for 9")
+    assert told[3].startswith("held left=alive; its heartbeat is valid for 9")
 
 
 def test_what_a_dead_holder_left_is_taken_over_by_name_only(tmp_path: Path) -> None:
