@@ -238,7 +238,7 @@ NOT_CLEAR: dict[str, tuple[dict[str, bytes], str]] = {
     ),
     "the same pod with a key twice": (
         {"x": MANIFESTS["kube-scheduler.yaml"].replace(b"kind: Pod\n", b"kind: Pod\nkind: Pod\n")},
-        "is not clear whether .*x defines it too \\(.*stands twice",
+        "is not clear whether .*x defines it too \\(.*occurs twice",
     ),
     "a file of that name that is too large to be read": (
         {"kube-scheduler.old": b"#" * 70_000 + b"\nkind: Pod\n# kube-scheduler\n"},

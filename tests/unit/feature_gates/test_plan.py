@@ -96,9 +96,9 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"export KUBELET_EXTRA_ARGS=--v=2", "`export` belongs to a shell"),
-        (b"\xef\xbb\xbfKUBELET_EXTRA_ARGS=--v=2", "a byte order mark stands before the name"),
-        (b"KUBELET-EXTRA-ARGS=--v=2", "is no name of a variable"),
+        (b"export KUBELET_EXTRA_ARGS=--v=2", "`export` is shell syntax"),
+        (b"\xef\xbb\xbfKUBELET_EXTRA_ARGS=--v=2", "a byte order mark precedes the name"),
+        (b"KUBELET-EXTRA-ARGS=--v=2", "is not a variable name"),
         (b"KUBELET EXTRA_ARGS KUBELET_EXTRA_ARGS=--v=2", "there is a blank in the name"),
     ],
 )
@@ -107,8 +107,7 @@ def test_a_line_that_systemd_ignores_is_told_before_one_is_added_behind_it(line:
     assert edits(made) == {"/etc/default/kubelet": line + b'\n# Added by daytwo\nKUBELET_EXTRA_ARGS="--feature-gates=A=true"\n'}
     (warning,) = made.warnings
     assert (
-        warning.startswith("/etc/default/kubelet, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS by it")
-        and why in warning
+        warning.startswith("/etc/default/kubelet, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS: ") and why in warning
     )
 
 
@@ -117,7 +116,7 @@ def test_an_environment_file_that_systemd_does_not_read_is_told_and_not_written_
     made = plan(ON, files=files)
     assert list(edits(made)) == ["/var/lib/kubelet/config.yaml"]
     assert "/etc/default/kubelet, line 2: systemd ignores this: an assignment is not UTF-8" in made.warnings[0]
-    with pytest.raises(Refusal, match="/etc/default/kubelet, line 2: an assignment is not UTF-8, and systemd reads none of the file"):
+    with pytest.raises(Refusal, match="/etc/default/kubelet, line 2: an assignment is not UTF-8, so systemd reads none of the file"):
         plan(ON, style="plain", files=files)
 
 
