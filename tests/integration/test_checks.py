@@ -298,8 +298,8 @@ def test_a_key_that_no_deploy_reads_is_refused_before_anything(lab: Lab, invento
     with (copy / "group_data/all.py").open("a") as file:
         file.write('eviction_hrad = {"memory.available": "1Gi"}\n_private = 5\nx_own = 5\n')
     told = pyinfra(name, "-y", *data(rack="5"), inventory=str(copy / "lab.py"))
-    where = "cp1, w1, w2: group_data/all.py: eviction_hrad is no key of daytwo's data; did you mean eviction_hard?"
-    refused(told, where, "cp1, w1, w2: --data: rack is no key of daytwo's data; no deploy reads it")
+    where = "cp1, w1, w2: group_data/all.py: eviction_hrad is not a key of daytwo's data; did you mean eviction_hard?"
+    refused(told, where, "cp1, w1, w2: --data: rack is not a key of daytwo's data; no deploy reads it")
     assert "_private" not in told.all and "x_own" not in told.all
     # With a way out for each, it goes on.
     if name == "checks":
