@@ -52,7 +52,7 @@ def test_what_looks_sees_both(lab: Lab) -> None:
     assert status.code == 0, status.all
     assert re.search(rf"^{WORKER} +plain +kubelet .* {layouts.KUBESPRAY_CONFIG}$", status.out, re.MULTILINE), status.out
     assert re.search(rf"^{WORKER} +{layouts.KUBESPRAY_ENVIRONMENT} ", status.out, re.MULTILINE), status.out
-    assert f"{PLANE}: {layouts.MANIFESTS} holds what is no manifest" in status.out
+    assert f"{PLANE}: {layouts.MANIFESTS}: daytwo does not understand these files as manifests" in status.out
     audit = pyinfra("audit", "-y", "--data", "format=json", "--limit", WORKER, "--limit", PLANE)
     assert audit.code in (0, 2) and "Traceback" not in audit.all, audit.all
     assert '"failures": []' in audit.out and f'"{layouts.KUBESPRAY_CONFIG}"' in audit.out, audit.out

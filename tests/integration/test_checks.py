@@ -163,10 +163,10 @@ ROUNDS: dict[str, Round] = {
     "fourth": {
         "cp1": ("edited-unit", "kubelet-unit", "kubelet.service was edited on disk and systemd has not read it"),
         "w1": ("looping", "kubelet-stable", "systemd starts it again"),
-        "w2": ("no-process", "control-plane-runs", "kube-scheduler.yaml makes a kube-scheduler, and none runs on the node"),
+        "w2": ("no-process", "control-plane-runs", "kube-scheduler.yaml defines a kube-scheduler, but none runs on the node"),
     },
     "fifth": {
-        "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 by its files, and the kubelet runs with 110"),
+        "cp1": ("edited-configuration", "kubelet-configuration", "maxPods is 77 in its files, but the kubelet runs with 110"),
         "w1": ("frozen", "kubelet-healthy", "10248/healthz answers nothing"),
         "w2": ("replaced-binary", "kubelet-binary", "/usr/local/bin/kubelet was replaced after the kubelet started"),
     },
@@ -302,8 +302,8 @@ def test_a_key_that_no_deploy_reads_is_refused_before_anything(lab: Lab, invento
     with (copy / "group_data/all.py").open("a") as file:
         file.write('eviction_hrad = {"memory.available": "1Gi"}\n_private = 5\nx_own = 5\n')
     told = pyinfra(name, "-y", *data(rack="5"), inventory=str(copy / "lab.py"))
-    where = "cp1, w1, w2: group_data/all.py: eviction_hrad is no key of daytwo's data; did you mean eviction_hard?"
-    refused(told, where, "cp1, w1, w2: --data: rack is no key of daytwo's data; no deploy reads it")
+    where = "cp1, w1, w2: group_data/all.py: eviction_hrad is not a key of daytwo's data; did you mean eviction_hard?"
+    refused(told, where, "cp1, w1, w2: --data: rack is not a key of daytwo's data; no deploy reads it")
     assert "_private" not in told.all and "x_own" not in told.all
     # With a way out for each, it goes on.
     if name == "checks":

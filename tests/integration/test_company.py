@@ -17,7 +17,7 @@ pytestmark = pytest.mark.lab
 NODE = "cp1"
 # One of each: what a plan says of the directory, however much there is.
 WARNING = (
-    rf"{MANIFESTS} holds what is no manifest that daytwo understands, and is left as it is: README \(.*empty\.yaml \(is empty\), "
+    rf"{MANIFESTS}: daytwo does not understand these files as manifests, and leaves them as they are: README \(.*empty\.yaml \(is empty\), "
     r"gone\.yaml \(is a link.*old \(is a directory\), several\.yaml \(.*several YAML documents"
 )
 
@@ -81,7 +81,7 @@ def test_a_backup_of_a_manifest_keeps_only_that_component_from_a_change(lab: Lab
     try:
         before = operator.files(lab, NODE)
         refused = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{GATE}=true", only=NODE))
-        assert refused.code == 1 and "both make a kube-scheduler" in refused.all and "Traceback" not in refused.all, refused.all
+        assert refused.code == 1 and "both define a kube-scheduler" in refused.all and "Traceback" not in refused.all, refused.all
         plan = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{GATE}=true", only=NODE, components="kubelet,kube-apiserver"))
         assert plan.code == 0 and "kube-scheduler is left as it is" in plan.plan, plan.all
         # The API server's manifest ends in a document marker, and the new line stands in front of it.

@@ -188,7 +188,7 @@ def test_an_empty_list_and_a_line_that_systemd_ignores(lab: Lab) -> None:
         wait_for(lambda: "--v=3" in operator.processes(lab, "w2").get("kubelet", ()), "the kubelet of w2 with its environment file")
         before = operator.files(lab, "w2")
         on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w2", components="kubelet"))
-        assert on.code == 0 and f"{EXTRA}, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS by it" in on.out, on.all
+        assert on.code == 0 and f"{EXTRA}, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS: " in on.out, on.all
         arguments = operator.processes(lab, "w2")["kubelet"]
         assert [word for word in arguments if word.startswith("--feature-gates")] == [f"--feature-gates={GATE}=true"]
         assert "--v=9" not in arguments and operator.effective(lab, "w2", GATE)
@@ -329,7 +329,7 @@ def test_a_component_that_does_not_exist(lab: Lab) -> None:
     [
         ("printf 'kind: Pod\\n  spec: [\\n' >{file}", ("kube-scheduler.yaml", "is not YAML")),
         # The kubelet takes it, and nothing restarts.
-        ("printf 'status: {{}}\\n' >>{file}", ("has such a container", "kube-scheduler.yaml", "stands twice")),
+        ("printf 'status: {{}}\\n' >>{file}", ("has such a container", "kube-scheduler.yaml", "occurs twice")),
     ],
 )
 def test_a_manifest_that_cannot_be_changed(lab: Lab, spoil: str, words: tuple[str, ...]) -> None:

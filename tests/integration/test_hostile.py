@@ -100,7 +100,7 @@ def test_looking_at_a_node_runs_nothing_of_its_company(lab: Lab, deploy: str) ->
     for node in ("cp1", "w1"):
         for name in NAMES:
             for pid in company(lab, node, name):
-                named = rf"process {pid} of user (0|65534) is named {name[:15]} and is not the node's own \([^)]*\): ignored"
+                named = rf"process {pid} of user (0|65534) is named {name[:15]}, but is not the node's own \([^)]*\): ignored"
                 assert re.search(named, flat), f"{deploy} does not tell of process {pid}, {name} on {node}:\n{told.all}"
 
 
@@ -144,7 +144,7 @@ def test_a_second_scheduler_in_a_static_pod_is_left_as_it_is(lab: Lab) -> None:
         wait_for(lambda: "10359" in lab.run("cp1", "pgrep -a -x kube-scheduler", check=False).stdout, "the second scheduler")
         told = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", components="kube-scheduler", only="cp1"))
         assert told.code == 0, told.all
-        assert re.search(r"cp1: process \d+ is the kube-scheduler of another static pod \(kube-system_second-scheduler-cp1\)", told.out)
+        assert re.search(r"cp1: process \d+ is a kube-scheduler of another static pod \(kube-system_second-scheduler-cp1\)", told.out)
         running = lab.run("cp1", "pgrep -a -x kube-scheduler").stdout.splitlines()
         own = [line for line in running if HOSTILE not in line and "/tmp/x" not in line]
         assert [GATE in line for line in sorted(own, key=lambda line: "10359" in line)] == [True, False], own

@@ -248,7 +248,7 @@ def test_what_a_restart_brings_besides_is_said_by_all_deploys(lab: Lab) -> None:
     with edited(lab, "podsPerCore: 71"):
         files, told = (
             operator.files(lab, "w1"),
-            "a restart also applies: podsPerCore is 71 by its files, and the kubelet runs with (not set)",
+            "a restart also applies: podsPerCore is 71 in its files, but the kubelet runs with (not set)",
         )
         gates = pyinfra("feature_gates", "--dry", *data(feature_gates=f"{operator.GATE}=true", only="w1", components="kubelet"))
         fields = pyinfra("kubelet_config", "--dry", *data(kubelet_config="maxPods=99", only="w1"))
@@ -275,7 +275,7 @@ def test_files_that_the_kubelet_refuses_as_they_are_are_named(lab: Lab, deploy: 
     with edited(lab, "imageGCHighThresholdPercent: 250") as line:
         files, old = operator.files(lab, "w1"), operator.processes(lab, "w1")
         told = pyinfra(deploy, "-y", *data(**wish, only="w1"))
-        assert told.code == 1 and "refuses its files as they are, without this change" in told.all, told.all
+        assert told.code == 1 and "rejects its current files, without this change" in told.all, told.all
         assert f"{CONFIG}, line {line}" in told.all and "remove it from the data" not in told.all, told.all
         assert operator.files(lab, "w1") == files and operator.processes(lab, "w1") == old
 

@@ -661,7 +661,7 @@ def test_a_serving_certificate_that_has_expired(lab: Lab, alone: str) -> None:
         lab.run(alone, f"cat >{PKI}/apiserver.crt", input=bad.decode())
         serial = x509.load_pem_x509_certificate(bad).serial_number
         wait_for(lambda: served_serial(lab, alone) == serial, "the expired certificate to be served", 400)
-        refused(run(priority_classes="t-high=5"), "certificate has expired", "renew it", "kubeadm certs renew apiserver")
+        refused(run(priority_classes="t-high=5"), "certificate has expired", "renew the certificate", "kubeadm certs renew apiserver")
     finally:
         lab.run(alone, f"cat >{PKI}/apiserver.crt", input=pem)
         wait_for(lambda: served_serial(lab, alone) == good.serial_number, "the good certificate to be served again", 400)
@@ -709,7 +709,7 @@ def test_an_api_that_does_not_answer(lab: Lab, alone: str) -> None:
     # Its liveness probe has it restarted after about two minutes, and daytwo gives up after one.
     lab.run(alone, f"kill -STOP {pid}")
     try:
-        refused(run(priority_classes="t-high=5"), "the cluster's objects cannot be read", "out of time for an answer", "tried for")
+        refused(run(priority_classes="t-high=5"), "the cluster's objects cannot be read", "timed out waiting for an answer", "tried for")
     finally:
         lab.run(alone, f"kill -CONT {pid}", check=False)
         wait_for(lambda: settled(lab), "the control plane to be well", 600)
@@ -760,7 +760,7 @@ def test_forwarding_that_is_forbidden_and_no_curl(lab: Lab, alone: str) -> None:
     with forwarding_forbidden(lab):
         lab.run(alone, f"mv {path} {path}.aside")
         try:
-            refused(run(priority_classes="t-high=5"), "forwarding is forbidden, and there is no curl", "allow one of the two")
+            refused(run(priority_classes="t-high=5"), "forwarding is forbidden, and there is no curl", "allow forwarding, or install curl")
         finally:
             lab.run(alone, f"mv {path}.aside {path}")
     assert "t-high" not in classes(lab)

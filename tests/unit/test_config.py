@@ -29,6 +29,6 @@ def test_what_is_compiled_is_kept_as_python_itself_would(forbidden: str, kept: b
         timeout=120,
         check=False,
     )
-    assert "haproxy_maxconn is no key of daytwo's data" in done.stdout + done.stderr
+    assert "haproxy_maxconn is not a key of daytwo's data" in done.stdout + done.stderr
     assert bool(list(tmp_path.glob("roles/**/*.pyc"))) is kept
     assert not list(tmp_path.glob("deploys/**/*.pyc")), "pyinfra compiles these by itself"

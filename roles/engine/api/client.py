@@ -1,8 +1,8 @@
-"""One node's API as daytwo uses it: the face `Api`, and what both ways to it share (tunnel.py, kubectl.py).
+"""One node's API as daytwo uses it: the protocol `Api`, and what both implementations share (tunnel.py, kubectl.py).
 
-By hand, without the `kubernetes` package. Its models cost half a second of CPU at each start, and a list takes 15 times the
-CPU of plain JSON. It writes keys and discovery to files. A deadline for a whole try, kubectl as the other way, and errors with a way
-out would be by hand with it as well.
+Written by hand, without the `kubernetes` package. Its models cost half a second of CPU at each start, and a list takes 15 times the CPU
+of plain JSON. It writes keys and discovery to files. With it, a deadline for a whole try, kubectl as the fallback, and errors with a way
+out would have to be written by hand too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ RunCommand = Callable[[str], tuple[bool, str, str]]
 TLS_SERVER_NAME = "kubernetes"
 
 TIMEOUT = 15.0
-#: Pause between two tries while waiting for an API that is away.
+#: Pause between two tries while waiting for an API that is unavailable.
 PAUSE = 0.5
 #: An API server that just came back answers 403 until it has read its RBAC rules.
 SETTLE = 10.0
 
-#: What the API server notes as the owner of the fields that daytwo sets (metadata.managedFields).
+#: What the API server records as the owner of the fields that daytwo sets (metadata.managedFields).
 FIELD_MANAGER = "daytwo"
 
-#: What to do where a server does not prove to be this cluster's, and nothing more is known.
+#: The way out if a server does not prove to be this cluster's, and nothing more is known.
 CA_WAY_OUT = "use this cluster's kubeconfig"
 
-#: HTTP statuses of a write that was done, or of a deletion that was taken on.
+#: HTTP statuses of a completed write, or of an accepted deletion.
 DONE = frozenset({200, 201, 202})
 
 
@@ -42,7 +42,7 @@ class Api(Protocol):
     """One node's API. `path` is absolute, with its query; all times are seconds on the monotonic clock.
 
     `timeout` bounds one try as a whole. With `wait`, errors that pass by themselves (nothing listens, no answer in time,
-    HTTP 5xx) are tried again for that long altogether; the last of them is raised then.
+    HTTP 5xx) are retried for that long in total; then the last of them is raised.
     """
 
     @property
@@ -65,7 +65,7 @@ class Api(Protocol):
         dry_run: bool = False,
         wait: float = 0.0,
     ) -> dict[str, Any]:
-        """Server-side apply as FIELD_MANAGER; the object as it is then (as it would be, with `dry_run`).
+        """Server-side apply as FIELD_MANAGER; returns the resulting object (with `dry_run`, the object that would result).
 
         `path` is the object's own; a metadata.uid or metadata.resourceVersion in the manifest is a precondition. Unknown fields
         are refused. With `force`, fields of other managers are taken over; else Conflict names them. Raises an ApiError.
@@ -74,20 +74,20 @@ class Api(Protocol):
     def patch(
         self, path: str, changes: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False, wait: float = 0.0
     ) -> dict[str, Any]:
-        """Strategic merge patch of an object, or of a subresource of it, as FIELD_MANAGER; the object as it is then (as it would be, with
-        `dry_run`).
+        """Strategic merge patch of an object, or of a subresource of it, as FIELD_MANAGER; returns the resulting object (with `dry_run`,
+        the object that would result).
 
-        A metadata.uid or metadata.resourceVersion in `changes` is a precondition: Conflict where it is another one by now. Unknown
-        fields are refused. Raises an ApiError.
+        A metadata.uid or metadata.resourceVersion in `changes` is a precondition: Conflict if the object's differs by now. Unknown fields
+        are refused. Raises an ApiError.
         """
 
     def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
-        """Delete the very object with this UID (and resourceVersion `version`, where given): Conflict where it is another one
-        by now. Raises an ApiError."""
+        """Delete exactly the object with this UID (and resourceVersion `version`, if given): Conflict if it is another object by now.
+        Raises an ApiError."""
 
 
 class Base:
-    """What both ways share: checking the path, waiting, JSON."""
+    """What both implementations share: the check of the path, waiting, JSON."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -109,7 +109,7 @@ class Base:
         dry_run: bool = False,
         wait: float = 0.0,
     ) -> dict[str, Any]:
-        # JSON is YAML, and the one media type of server-side apply that all versions take is YAML's.
+        # JSON is YAML, and YAML's is the only media type of server-side apply that all versions accept.
         return self._patched(path, "application/apply-patch+yaml", manifest, {"force": str(force).lower()}, timeout, dry_run, wait)
 
     def patch(
@@ -127,7 +127,7 @@ class Base:
         def send(limit: float) -> bytes:
             return self._send("PATCH", whole, content, body, limit)
 
-        # The same twice comes to the same, so it can be tried again.
+        # The same patch twice has the same result, so it can be retried.
         return self._object("PATCH", whole, self._tried("PATCH", whole, send, timeout, wait))
 
     def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
@@ -172,9 +172,9 @@ class Base:
         try:
             found = json.loads(body)
         except ValueError as error:
-            raise self._unusable(verb, path, f"the answer is no JSON ({error})", "is this the address of a Kubernetes API?") from None
+            raise self._unusable(verb, path, f"the answer is not JSON ({error})", "is this the address of a Kubernetes API?") from None
         if not isinstance(found, dict):
-            raise self._unusable(verb, path, "the answer is JSON, but no object", "ask for an object's path")
+            raise self._unusable(verb, path, "the answer is JSON, but not an object", "use the path of an object")
         return found
 
     def _unusable(self, verb: str, path: str, rule: str, way_out: str) -> errors.Unusable:
@@ -190,15 +190,18 @@ class Base:
 
 
 def tls_way_out(text: str) -> str | None:
-    """What to do about a certificate that is refused, by the words of OpenSSL or of Go's crypto/x509; None for other reasons."""
+    """The way out for a refused certificate, by the words of OpenSSL or of Go's crypto/x509; None for other reasons."""
     lower = text.lower()
     if "expired" in lower or "not yet valid" in lower:
-        return "look at the clocks; then renew it there (`kubeadm certs renew apiserver`, or what made it) and restart the kube-apiserver"
+        return (
+            "check the clocks; then renew the certificate there (`kubeadm certs renew apiserver`, or the tool that created it) and restart "
+            "the kube-apiserver"
+        )
     if "unknown authority" in lower or "issuer certificate" in lower or "self-signed" in lower or "self signed" in lower:
         return "another CA signed it: use this cluster's kubeconfig, whose certificate-authority-data is the CA that signs its API server"
     if "hostname mismatch" in lower or "certificate is valid for" in lower or "ip address mismatch" in lower:
         return (
-            f"daytwo asks for the name {TLS_SERVER_NAME!r}, which every certificate of kubeadm's has: have the kube-apiserver's serving "
-            "certificate made with it (kubeadm: delete apiserver.crt and apiserver.key, `kubeadm init phase certs apiserver`, restart it)"
+            f"daytwo requires the name {TLS_SERVER_NAME!r}, which every certificate of kubeadm has: create the kube-apiserver's serving "
+            "certificate with it (kubeadm: delete apiserver.crt and apiserver.key, `kubeadm init phase certs apiserver`, restart it)"
         )
     return None

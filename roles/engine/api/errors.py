@@ -1,4 +1,4 @@
-"""What can go wrong between an operator and a Kubernetes API. Each message names host, path, rule and way out."""
+"""The errors of requests to a Kubernetes API. Each message names host, path, rule and way out."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from roles.engine.transaction import mask_text
 
 
 class ApiError(Exception):
-    """An API request that gave no answer that can be used. The base of all errors of this package.
+    """An API request without a usable answer. The base of all errors of this package.
 
-    `host` is the node whose API was asked, `verb` and `path` what was asked for (GET where nothing is said), `rule` what happened
-    and why, `way_out` what to do.
+    `host` is the node whose API was asked, `verb` and `path` the request (GET by default), `rule` what happened and why, `way_out` what to
+    do.
     """
 
-    #: True where the same request may well succeed a moment later, without anybody doing anything.
+    #: True if the same request may succeed a moment later by itself.
     passing = False
 
     def __init__(self, host: str, path: str, rule: str, way_out: str) -> None:
@@ -35,31 +35,31 @@ class ApiError(Exception):
 
 
 class Unreachable(ApiError):
-    """Nothing answers where the API should be: refused, closed in mid-answer, or HTTP 429, 500, 502, 503, 504."""
+    """Nothing answers at the API's address: refused, closed during the answer, or HTTP 429, 500, 502, 503, 504."""
 
     passing = True
 
 
 class Timeout(ApiError):
-    """No whole answer within the time given."""
+    """No complete answer within the time limit."""
 
     passing = True
 
 
 class ApiConnectionLost(ApiError):
-    """The SSH connection underneath is gone: waiting does not bring it back, connecting anew does."""
+    """The SSH connection underneath is lost: waiting does not help, reconnecting does."""
 
 
 class ForwardingForbidden(ApiError):
-    """The node's sshd does not forward ports (AllowTcpForwarding, PermitOpen, DisableForwarding), and kubectl was no way."""
+    """The node's sshd does not forward ports (AllowTcpForwarding, PermitOpen, DisableForwarding), and kubectl could not be used."""
 
 
 class TLS(ApiError):
-    """The server did not prove to be this cluster's API, or would not speak TLS with us."""
+    """The server did not prove to be this cluster's API, or the TLS handshake failed."""
 
 
-class Untold(ApiError):
-    """Nothing was asked: to ask would have given a secret to a peer that cannot be verified."""
+class UnverifiedPeer(ApiError):
+    """Nothing was sent: the request would have given a secret to a peer that cannot be verified."""
 
 
 class Unauthorized(ApiError):
@@ -67,9 +67,9 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """HTTP 403: the server knows us, and we may not; or an admission plugin has a rule against it."""
+    """HTTP 403: the server knows us, but we may not do this; or an admission plugin refuses it."""
 
-    #: What RBAC says no to; None where something else refused.
+    #: What RBAC refused; None if something else refused the request.
     refusal: RbacRefusal | None = None
 
 
@@ -78,7 +78,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """HTTP 409: the object is not what the request takes it for, or fields of it belong to others.
+    """HTTP 409: the object is not the one that the request expects, or other managers own fields of it.
 
     `owners` are the fields that other managers own and that a server-side apply would have changed; empty for another conflict.
     """
@@ -87,7 +87,7 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """HTTP 410: a list was asked to go on from a state that the API has forgotten."""
+    """HTTP 410: a list should continue from a state that the API has forgotten."""
 
 
 class Invalid(ApiError):
@@ -95,7 +95,7 @@ class Invalid(ApiError):
 
 
 class Unusable(ApiError):
-    """An answer came, and it is not what was asked for: another HTTP status, no JSON, a field missing."""
+    """The answer is not of the expected form: another HTTP status, not JSON, a missing field."""
 
 
 class KubeconfigError(ValueError):
@@ -112,7 +112,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class RbacRefusal:
-    """The parts of an RBAC refusal: identity, verb, resource with its API group (as in a Role), where."""
+    """The parts of an RBAC refusal: identity, verb, resource with its API group (as in a Role), scope."""
 
     identity: str
     verb: str
@@ -120,7 +120,7 @@ class RbacRefusal:
     scope: str
 
 
-# apiserver/pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage). Names of users may hold anything but a quote.
+# apiserver/pkg/endpoints/handlers/responsewriters/errors.go (forbiddenMessage). Names of users may have any character but a quote.
 _RBAC = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
     r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)" (?P<scope>at the cluster scope|in the namespace "[^"]*")'
@@ -131,7 +131,7 @@ _OWNER = re.compile(r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"')
 
 
 def rbac_refusal(text: str) -> RbacRefusal | None:
-    """From the message of a 403; None where it is no refusal by RBAC. Pure."""
+    """From the message of a 403; None if RBAC did not refuse the request. Pure."""
     found = _RBAC.search(text)
     if found is None:
         return None
@@ -159,7 +159,7 @@ _BUSY = frozenset({429, 500, 502, 503, 504})
 
 
 def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
-    """The error that an answer with this HTTP status is; its words are the server's own. Pure."""
+    """The error for an answer with this HTTP status, with the server's own words. Pure."""
     said = _said(body)
     if status == 401:
         return Unauthorized(
@@ -173,9 +173,9 @@ def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
     if status == 409:
         return _conflict(host, path, said, body)
     if status == 410:
-        return Expired(host, path, f"410 Gone ({said})", "ask from the beginning")
+        return Expired(host, path, f"410 Gone ({said})", "list from the beginning")
     if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
-        return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "mend what it names")
+        return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "correct what it names")
     if status in _BUSY:
         return Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
     return Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
@@ -184,12 +184,12 @@ def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
 def _forbidden(host: str, path: str, said: str) -> Forbidden:
     refusal = rbac_refusal(said)
     if refusal is not None and refusal.identity == _NOBODY:
-        # A controller-manager or scheduler that started while the API was away: it reads the clients' CA from there as soon as it can
+        # A controller-manager or scheduler that started while the API was unavailable reads the clients' CA from there as soon as it can
         # (apiserver/pkg/server/dynamiccertificates/configmap_cafile_content.go), which took 80 s.
         error = Forbidden(
-            host, path, f"403 Forbidden: it takes these credentials for nobody's ({said})",
-            "a component that started while the API was away knows no credentials until it has read the cluster's CA: try again in two "
-            "minutes; of an API server, look at the kubeconfig's user",
+            host, path, f"403 Forbidden: it treats these credentials as anonymous ({said})",
+            "a component that started while the API was unavailable accepts no credentials until it has read the cluster's CA: try again "
+            "in two minutes; for an API server, check the kubeconfig's user",
         )  # fmt: skip
         error.passing = True
         return error
@@ -197,13 +197,13 @@ def _forbidden(host: str, path: str, said: str) -> Forbidden:
         error = Forbidden(
             host, path,
             f"403 Forbidden: RBAC: {refusal.identity!r} may not {refusal.verb} {refusal.resource} {refusal.scope} ({said})",
-            f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} by a (Cluster)Role, "
+            f"grant {refusal.identity!r} the verb {refusal.verb} on {refusal.resource} with a (Cluster)Role, "
             "or use the credentials of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
         )  # fmt: skip
         error.refusal = refusal
         return error
     return Forbidden(
-        host, path, f"403 Forbidden: these credentials may not do it, or an admission plugin is against it ({said})",
+        host, path, f"403 Forbidden: these credentials may not do it, or an admission plugin refuses it ({said})",
         "use those of a cluster admin (admin.conf, or super-admin.conf from 1.29)",
     )  # fmt: skip
 
@@ -211,21 +211,24 @@ def _forbidden(host: str, path: str, said: str) -> Forbidden:
 def _conflict(host: str, path: str, said: str, body: bytes) -> Conflict:
     found = owners(body)
     if found:
-        told = ", ".join(f"{owner.field} is owned by the field manager {owner.manager!r}" for owner in found)
+        owned = ", ".join(f"{owner.field} is owned by the field manager {owner.manager!r}" for owner in found)
         error = Conflict(
-            host, path, f"409 Conflict: {told}",
+            host, path, f"409 Conflict: {owned}",
             "let that manager set it, or take it over by --data force=true (it may set it back)",
         )  # fmt: skip
         error.owners = found
         return error
     return Conflict(
-        host, path, f"409 Conflict: the object was changed or replaced since it was looked at ({said})", "run it again, from a new look"
+        host,
+        path,
+        f"409 Conflict: the object was changed or replaced since it was read ({said})",
+        "run it again; it reads the object again",
     )
 
 
 def _said(body: bytes) -> str:
-    """The server's own words on one line: the message of a Status object, the checks of /readyz that failed, else the text; cut
-    at 300 characters."""
+    """The server's own words on one line: the message of a Status object, the failed checks of /readyz, else the text; cut at 300
+    characters."""
     text = body[:65536].decode("utf-8", "replace")
     text = "; ".join(line for line in text.splitlines() if line.startswith("[-]")) or text
     try:

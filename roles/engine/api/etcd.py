@@ -1,9 +1,9 @@
 """etcd as one API server uses it: the members of its cluster and their health, asked from that API server's own node.
 
-The same endpoints, authority and client certificate as the API server's, so what it can reach can be asked. Sources: flags
+It uses the API server's endpoints, authority and client certificate, so it can ask what the API server can reach. Sources: flags
 --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile (k8s.io/apiserver/pkg/server/options/etcd.go); MemberList
 through the gRPC gateway (etcd 3.4 and later: api/etcdserverpb/rpc.proto); /health (server/etcdserver/api/etcdhttp/health.go),
-which answers "true" only where the member reads through a quorum and no alarm is raised.
+which answers "true" only if the member reads through a quorum and no alarm is raised.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ TIMEOUT = 10.0
 _LIST = "/v3/cluster/member/list"
 _HEALTH = "/health"
 _FLAGS = "--etcd-cafile, --etcd-certfile, --etcd-keyfile"
-_PEER = Peer("etcd", "the CA of --etcd-cafile", "look at both certificates: an API server could not use them either", "curl")
+_PEER = Peer("etcd", "the CA of --etcd-cafile", "check both certificates: an API server could not use them either", "curl")
 
 
 class EtcdError(errors.ApiError):
-    """etcd did not answer as a healthy member does, or could not be asked.
+    """etcd did not answer like a healthy member, or could not be asked.
 
-    `passing`: the same may well go better a moment later. `unproven`: it says nothing of etcd's health, only that etcd cannot
-    be asked in this way; True is never a sign that something is broken.
+    `passing`: the same request may succeed a moment later. `unproven`: the error says nothing about etcd's health, only that etcd cannot
+    be asked in this way; it does not mean that something is broken.
     """
 
     def __init__(self, host: str, rule: str, way_out: str, *, passing: bool = False, unproven: bool = False) -> None:
@@ -51,7 +51,7 @@ class EtcdError(errors.ApiError):
 
     @classmethod
     def joined(cls, failed: Sequence[EtcdError]) -> EtcdError:
-        """Several failures as one. It is unproven only where all of them are; where one of them passes, waiting may help."""
+        """Several failures as one. It is unproven only if all of them are; if one of them is passing, waiting may help."""
         worst = next((error for error in failed if not error.unproven), failed[0])
         return cls(
             worst.host,
@@ -64,8 +64,8 @@ class EtcdError(errors.ApiError):
 
 @dataclass(frozen=True)
 class EtcdAccess:
-    """How the API server of `host` reaches its etcd. The files' paths are the node's; `credentials` is their content, None
-    where all `servers` (URLs, as seen from that node) are plain HTTP."""
+    """How the API server of `host` reaches its etcd. The files' paths are the node's; `credentials` is their content, None if all
+    `servers` (URLs, as seen from that node) are plain HTTP."""
 
     host: str
     servers: tuple[str, ...]
@@ -91,7 +91,7 @@ class EtcdMember:
 
 @dataclass(frozen=True)
 class EtcdHealth:
-    """The members of a cluster, and what is wrong with those that vote and are not healthy."""
+    """The members of a cluster, and the errors of the unhealthy voting members."""
 
     members: tuple[EtcdMember, ...]
     unhealthy: tuple[tuple[EtcdMember, EtcdError], ...] = ()
@@ -107,13 +107,13 @@ class EtcdHealth:
     def __str__(self) -> str:
         learners = len(self.members) - self.voting
         text = f"{self.voting - len(self.unhealthy)} of {self.voting} members healthy, quorum {self.quorum}"
-        return text + (f", besides {learners} without a vote" if learners else "")
+        return text + (f", and {learners} without a vote" if learners else "")
 
 
 def etcd_access(host: str, argv: Sequence[str], data: Callable[[str], bytes | None]) -> EtcdAccess:
-    """How an API server with this command line reaches etcd; `data` gives the content of a file of its node.
+    """How an API server with this command line reaches etcd; `data` returns the content of a file of its node.
 
-    Raises EtcdError where a flag or a file is missing.
+    Raises EtcdError if a flag or a file is missing.
     """
     servers = tuple(url for value in flag_values(argv, "etcd-servers") for url in value.split(",") if url)
     if not servers:
@@ -126,24 +126,24 @@ def etcd_access(host: str, argv: Sequence[str], data: Callable[[str], bytes | No
     if bool(certfile) != bool(keyfile):
         raise _unreadable(host, "the kube-apiserver runs with only one of --etcd-certfile and --etcd-keyfile")
     contents = {path: data(path) for path in (cafile, certfile, keyfile) if path}
-    # An empty authority is never handed on: Python would then believe those of the operator's own system.
+    # An empty authority must not be passed on: Python would then trust those of the operator's own system.
     if missing := [path for path, content in contents.items() if not content]:
         raise _unreadable(host, f"{', '.join(missing)}, which the kube-apiserver's flags name, cannot be read on the node or is empty")
-    # PEM is ASCII; what stands around it need not be.
+    # PEM is ASCII; the text around it need not be.
     authority = (contents[cafile] or b"").decode("ascii", "ignore")
     credentials = Credentials(authority, contents[certfile] if certfile else None, contents[keyfile] if keyfile else None)
     return EtcdAccess(host, servers, cafile, certfile, keyfile, credentials)
 
 
 def _unreadable(host: str, rule: str) -> EtcdError:
-    return EtcdError(host, rule, f"etcd is asked as the API server asks it, by --etcd-servers, {_FLAGS}", unproven=True)
+    return EtcdError(host, rule, f"daytwo asks etcd as the API server does, with --etcd-servers, {_FLAGS}", unproven=True)
 
 
 class Members:
     """The etcd cluster of one API server, asked from its node.
 
-    Through the SSH `transport`; where there is none, or forwarding is forbidden, by curl on the node through `run`, with the
-    node's own files. Raises EtcdError where the certificates cannot be used.
+    Through the SSH `transport`; without one, or if forwarding is forbidden, with curl on the node through `run`, and the node's own
+    files. Raises EtcdError if the certificates cannot be used.
     """
 
     def __init__(self, access: EtcdAccess, transport: Transport | None, run: RunCommand | None = None) -> None:
@@ -157,7 +157,7 @@ class Members:
             raise _unreadable(access.host, f"the files of {_FLAGS} cannot be used ({str(error).rpartition(': ')[2]})") from None
 
     def list(self, timeout: float = TIMEOUT) -> tuple[EtcdMember, ...]:
-        """All members, sorted by name, as the first of the API server's endpoints that answers has them. Raises EtcdError."""
+        """All members, sorted by name, from the first of the API server's endpoints that answers. Raises EtcdError."""
         failed = []
         for url in self._access.servers:
             try:
@@ -167,7 +167,7 @@ class Members:
         raise EtcdError.joined(failed)
 
     def health(self, timeout: float = TIMEOUT) -> EtcdHealth:
-        """Who votes, and who of them is not healthy. Raises EtcdError where the members are not known."""
+        """The members, and the voting ones that are not healthy. Raises EtcdError if the members are not known."""
         members = self.list(timeout)
         unhealthy = []
         for member in members:
@@ -179,15 +179,15 @@ class Members:
         return EtcdHealth(members, tuple(unhealthy))
 
     def check(self, member: EtcdMember, timeout: float = TIMEOUT) -> None:
-        """Raises EtcdError unless the member itself answers at one of its client URLs that it is healthy."""
+        """Raises EtcdError unless the member itself reports, at one of its client URLs, that it is healthy."""
         if not member.client_urls:
             raise EtcdError(
                 self._access.host,
-                f"member {member.id:x} was added and has never started (it has no client URLs)",
-                f"start it, or take it out again: `etcdctl member remove {member.id:x}`",
+                f"member {member.id:x} was added, but has never started (it has no client URLs)",
+                f"start it, or remove it: `etcdctl member remove {member.id:x}`",
             )
         failed = []
-        # A loopback address is this node's own: with several members another one may answer there.
+        # A loopback address is this node's own: another member may answer there.
         for url in sorted(member.client_urls, key=_is_loopback):
             try:
                 return self._check_at(url, member, timeout)
@@ -197,14 +197,14 @@ class Members:
 
     def _check_at(self, url: str, member: EtcdMember, timeout: float) -> None:
         status, body = self._ask(url, _HEALTH, timeout)
-        told = _object(body)
-        if status != http.HTTPStatus.OK or str(told.get("health")).lower() != "true":
-            reason = str(told.get("reason") or "") or _short(body)
+        answer = _object(body)
+        if status != http.HTTPStatus.OK or str(answer.get("health")).lower() != "true":
+            reason = str(answer.get("reason") or "") or _short(body)
             alarm = reason.startswith("ALARM")
             raise EtcdError(
                 self._access.host,
-                f"{url}{_HEALTH} says HTTP {status}, {reason or 'and no reason'}",
-                "see `etcdctl alarm list`, mend what raised it, then `etcdctl alarm disarm`"
+                f"{url}{_HEALTH} says HTTP {status}, {reason or 'without a reason'}",
+                "see `etcdctl alarm list`, fix what raised it, then `etcdctl alarm disarm`"
                 if alarm
                 else "see etcd's log there, and `etcdctl endpoint status --cluster`",
                 passing=status in _NOT_NOW and not alarm,
@@ -214,31 +214,31 @@ class Members:
         if answered != member.id:
             raise EtcdError(
                 self._access.host,
-                f"at {url} answers member {answered:x}, not {member.id:x}, which tells this URL as its own",
+                f"member {answered:x} answers at {url}, not member {member.id:x}, which advertises this URL",
                 "set its --advertise-client-urls to an address that only it has",
             )
 
     def _listing(self, url: str, timeout: float) -> tuple[int, tuple[EtcdMember, ...]]:
-        """ID of the member that answers at `url`, and the members as it has them."""
+        """ID of the member that answers at `url`, and its list of members."""
         status, body = self._ask(url, _LIST, timeout, b"{}")
         if status != http.HTTPStatus.OK:
             raise EtcdError(
                 self._access.host,
                 f"{url}{_LIST} says HTTP {status} ({_short(body)})",
-                "try again" if status in _NOT_NOW else "is it etcd 3.4 or later, with its gRPC gateway on (--enable-grpc-gateway)?",
+                "try again" if status in _NOT_NOW else "is it etcd 3.4 or later, with its gRPC gateway enabled (--enable-grpc-gateway)?",
                 passing=status in _NOT_NOW,
                 unproven=status not in _NOT_NOW,
             )
         try:
             found = json.loads(body)
-            # Go's gateway leaves out what is empty, and writes 64-bit numbers as text.
+            # Go's gateway omits empty fields, and writes 64-bit numbers as text.
             members = (
                 EtcdMember(int(one["ID"]), one.get("name") or "", tuple(one.get("clientURLs") or ()), bool(one.get("isLearner")))
                 for one in found["members"]
             )
             return int(found["header"]["member_id"]), tuple(sorted(members, key=lambda member: (member.name, member.id)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            rule = f"{url}{_LIST}: the answer is no list of members ({type(error).__name__}: {error})"
+            rule = f"{url}{_LIST}: the answer is not a list of members ({type(error).__name__}: {error})"
             raise EtcdError(self._access.host, rule, "is this the address of an etcd member?", unproven=True) from None
 
     def _ask(self, url: str, path: str, timeout: float, body: bytes | None = None) -> tuple[int, bytes]:
@@ -254,7 +254,7 @@ class Members:
                     self._forbidden = error
             if self._run is None:
                 raise errors.ForwardingForbidden(
-                    host, path, "there is no SSH connection to forward through", "give a way to run curl on the node"
+                    host, path, "there is no SSH connection to forward through", "provide a way to run curl on the node"
                 )
             return self._by_curl(self._run, url, path, timeout, body)
         except EtcdError:
@@ -275,7 +275,7 @@ class Members:
         if parts.scheme == "https":
             context = self._context
             if context is None:
-                raise _unreadable(self._access.host, f"{url} speaks TLS, and --etcd-servers does not")
+                raise _unreadable(self._access.host, f"{url} uses TLS, but --etcd-servers does not")
         return Tunnel(transport, (parts.hostname, port), self._access.host, context=context, name=parts.hostname, peer=_PEER)
 
     def _by_curl(self, run: RunCommand, url: str, path: str, timeout: float, body: bytes | None) -> tuple[int, bytes]:
@@ -290,7 +290,7 @@ class Members:
         status, answer = curl_answer(out)
         if ok and status:
             return status, answer
-        raise self._curl_failed(path, " ".join(err.split()) or "curl failed without a word")
+        raise self._curl_failed(path, " ".join(err.split()) or "curl failed without a message")
 
     def _curl_failed(self, path: str, text: str) -> errors.ApiError:
         host, lower = self._access.host, text.lower()
@@ -298,13 +298,15 @@ class Members:
         code = int(found.group(1)) if found else None
         if code is None and "not found" in lower:
             because = self._forbidden.rule if self._forbidden else "there is no SSH connection to forward through"
-            return errors.ForwardingForbidden(host, path, f"{because}, and there is no curl on the node ({text})", "allow one of the two")
+            return errors.ForwardingForbidden(
+                host, path, f"{because}, and there is no curl on the node ({text})", "allow forwarding, or install curl"
+            )
         if (code in _CURL_TLS and "reset by peer" not in lower) or "alert" in lower:
             return errors.TLS(host, path, f"curl on the node says: {text}", _PEER.tls_way_out)
         if code in _CURL_TIMEOUT:
-            return errors.Timeout(host, path, f"curl on the node says: {text}", "look at the node's load and its etcd")
+            return errors.Timeout(host, path, f"curl on the node says: {text}", "check the node's load and its etcd")
         if code in _CURL_UNREACHABLE:
-            return errors.Unreachable(host, path, f"curl on the node says: {text}", "look at the etcd there: `crictl ps -a`")
+            return errors.Unreachable(host, path, f"curl on the node says: {text}", "check the etcd there: `crictl ps -a`")
         return errors.Unusable(host, path, f"curl on the node failed: {text}", "run it by hand there")
 
 
@@ -316,7 +318,7 @@ _NOT_NOW = frozenset({429, 500, 502, 503, 504})
 
 
 def _odd_url(host: str, url: str) -> EtcdError:
-    return EtcdError(host, f"{url} is no http:// or https:// URL", "etcd is asked through its HTTP gateway", unproven=True)
+    return EtcdError(host, f"{url} is not an http:// or https:// URL", "daytwo asks etcd through its HTTP gateway", unproven=True)
 
 
 def _is_loopback(url: str) -> bool:

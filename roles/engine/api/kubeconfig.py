@@ -1,4 +1,4 @@
-"""Credentials out of a kubeconfig, without a file on the operator's disk.
+"""Credentials from a kubeconfig, without a file on the operator's disk.
 
 Source of the format: k8s.io/client-go/tools/clientcmd/api/v1/types.go.
 """
@@ -35,11 +35,11 @@ def parse_kubeconfig(data: bytes) -> Credentials:
     try:
         config = YAML(typ="safe", pure=True).load(data)
     except (YAMLError, UnicodeDecodeError) as error:
-        # The parser's message quotes the text, which holds a key.
+        # The parser's message quotes the text, which has a key.
         where = getattr(error, "problem_mark", None)
-        raise KubeconfigError(f"kubeconfig: no YAML{f' (line {where.line + 1})' if where else ''}") from None
+        raise KubeconfigError(f"kubeconfig: not YAML{f' (line {where.line + 1})' if where else ''}") from None
     if not isinstance(config, dict):
-        raise KubeconfigError("kubeconfig: empty, or no mapping; give the content of admin.conf")
+        raise KubeconfigError("kubeconfig: empty, or not a mapping; use the content of admin.conf")
     current = config.get("current-context")
     if not current:
         raise KubeconfigError("kubeconfig: current-context is not set; set it with `kubectl config use-context`")
@@ -49,8 +49,7 @@ def parse_kubeconfig(data: bytes) -> Credentials:
 
     if cluster.get("insecure-skip-tls-verify"):
         raise KubeconfigError(
-            "kubeconfig: insecure-skip-tls-verify: the server's certificate is always verified here; "
-            "give certificate-authority-data instead"
+            "kubeconfig: insecure-skip-tls-verify: daytwo always verifies the server's certificate; set certificate-authority-data instead"
         )
     authority = _inline(cluster, "certificate-authority", "cluster")
     if authority is None:
@@ -62,7 +61,7 @@ def parse_kubeconfig(data: bytes) -> Credentials:
     key_data = _inline(user, "client-key", "user")
     token = user.get("token") or None
     if (certificate is None) != (key_data is None):
-        raise KubeconfigError("kubeconfig: client-certificate-data and client-key-data are needed both")
+        raise KubeconfigError("kubeconfig: client-certificate-data and client-key-data are both needed")
     if certificate is None and token is None:
         raise KubeconfigError("kubeconfig: user has neither a client certificate nor a token; use admin.conf")
     if token is not None and (not isinstance(token, str) or not token.isascii() or not token.isprintable()):
@@ -80,17 +79,17 @@ def _named(config: dict[str, Any], group: str, kind: str, name: Any) -> dict[str
         if isinstance(entry, dict) and entry.get("name") == name:
             value = entry.get(kind)
             return value if isinstance(value, dict) else {}
-    raise KubeconfigError(f"kubeconfig: {group} has no entry named {name!r}, which current-context leads to")
+    raise KubeconfigError(f"kubeconfig: {group} has no entry named {name!r}, which current-context refers to")
 
 
 def _inline(entry: dict[str, Any], name: str, owner: str) -> bytes | None:
-    """`NAME-data`, decoded. A path (`NAME`) means the node's file system, which is not here."""
+    """`NAME-data`, decoded. A path (`NAME`) is one of the node's file system, which cannot be read here."""
     data = entry.get(f"{name}-data")
     if not data:
         if entry.get(name):
             raise KubeconfigError(
                 f"kubeconfig: {owner} has {name}: {entry[name]}, a path on the node it came from; "
-                f"use a kubeconfig with {name}-data (admin.conf has it; `kubectl config view --raw --flatten` makes one)"
+                f"use a kubeconfig with {name}-data (admin.conf has it; `kubectl config view --raw --flatten` creates one)"
             )
         return None
     try:
@@ -100,20 +99,20 @@ def _inline(entry: dict[str, Any], name: str, owner: str) -> bytes | None:
 
 
 def tls_context(credentials: Credentials, verify: bool = True) -> ssl.SSLContext:
-    """A context that verifies the server against the kubeconfig's CA alone (or not at all), and shows our certificate.
+    """A context that verifies the server only against the kubeconfig's CA (or not at all), and presents our certificate.
 
-    OpenSSL reads certificate and key from paths only: they are given as memfds, memory with a path and no disk.
-    Raises KubeconfigError where they are no PEM or do not belong together.
+    OpenSSL reads certificate and key only from paths: they are passed as memfds, which are memory with a path, not files on a disk.
+    Raises KubeconfigError if they are not PEM or do not match.
     """
     try:
-        # cadata given: the system's own authorities are NOT loaded beside it.
+        # With cadata, the system's own authorities are NOT loaded.
         context = ssl.create_default_context(cadata=credentials.authority)
         if credentials.certificate is not None and credentials.key is not None:
             with _in_memory(credentials.certificate) as certificate, _in_memory(credentials.key) as key:
                 # The password callback keeps OpenSSL from asking at the terminal for an encrypted key.
                 context.load_cert_chain(certificate, key, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or "no PEM"
+        reason = getattr(error, "reason", None) or "not PEM"
         raise KubeconfigError(f"kubeconfig: its certificates or key cannot be used: {reason}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not verify:

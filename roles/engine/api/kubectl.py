@@ -1,4 +1,4 @@
-"""kubectl on the node, where its sshd forbids forwarding: `kubectl get --raw` to read, curl through `kubectl proxy` to write."""
+"""kubectl on the node, if its sshd forbids forwarding: `kubectl get --raw` to read, curl through `kubectl proxy` to write."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from roles.engine.api.client import CA_WAY_OUT, DONE, TLS_SERVER_NAME, Base, Run
 
 ADMIN_CONF = "/etc/kubernetes/admin.conf"
 
-#: kubectl proxy on a socket that only root reaches, curl through it, and nothing left of either. One request each time: what the
-#: proxy could keep is a connection to an API server that ends.
+#: kubectl proxy on a socket that only root can reach, and curl through it; neither leaves anything behind. One proxy for each request: it
+#: could keep a connection to an API server that is ending.
 _BY_PROXY = """\
 command -v kubectl >/dev/null || {{ echo "sh: kubectl: not found" >&2; exit 127; }}
 command -v curl >/dev/null || {{ echo "sh: curl: not found" >&2; exit 127; }}
@@ -25,12 +25,12 @@ while [ ! -S "$d/api" ] && kill -0 "$p" 2>/dev/null && [ "$i" -lt 100 ]; do i=$(
 [ -S "$d/api" ] || {{ tail -n 3 "$d/log" >&2; exit 1; }}
 printf %s {body} | base64 -d | {curl} --unix-socket "$d/api"
 """
-#: Reasons as kubectl prints them (apimachinery meta/v1/types.go: StatusReason) where they mean more than "not now".
+#: Reasons as kubectl prints them (apimachinery meta/v1/types.go: StatusReason), if they mean more than "not now".
 _REASONS = {"Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "BadRequest": 400, "MethodNotAllowed": 405, "Expired": 410}
 
 
 class KubectlApi(Base):
-    """`kubectl get --raw` on the node, for where forwarding is forbidden. Credentials stay in the node's own file."""
+    """The API through kubectl on the node, if forwarding is forbidden. Credentials stay in the node's own file."""
 
     def __init__(
         self,
@@ -48,28 +48,28 @@ class KubectlApi(Base):
         self._name = tls_server_name
 
     def _get(self, path: str, timeout: float) -> bytes:
-        # Whole milliseconds: Go's durations know no exponents.
+        # Whole milliseconds: Go's durations have no exponents.
         command = self._kubectl(f"--request-timeout={max(int(timeout * 1000), 1)}ms", "get", f"--raw={path}")
-        # kubectl asks for a user name where a kubeconfig has none: from nobody.
+        # kubectl asks for a user name if a kubeconfig has none: it gets no input.
         ok, out, err = self._run(f"{command} </dev/null")
         if ok:
             return out.encode("utf-8", "surrogateescape")
-        raise self._failed(path, " ".join(err.split()) or "kubectl failed without a word")
+        raise self._failed(path, " ".join(err.split()) or "kubectl failed without a message")
 
     def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
-        # `kubectl apply` is no way: it hands the fields of client-side apply over to its own field manager, and then drops those
-        # that our manifest does not have (kubectl/pkg/cmd/apply: migrateToSSAIfNecessary). Nor can kubectl send a raw PATCH.
+        # `kubectl apply` cannot be used: it moves the fields of client-side apply to its own field manager, and then drops those that
+        # our manifest does not have (kubectl/pkg/cmd/apply: migrateToSSAIfNecessary). Nor can kubectl send a raw PATCH.
         headers = ["--header", f"Content-Type: {content}", "--header", "Accept: application/json"]
         curl = curl_command(timeout, "--request", verb, *headers, "--data-binary", "@-", f"http://localhost{path}")
         script = _BY_PROXY.format(proxy=self._kubectl("proxy"), curl=curl, body=base64.b64encode(body).decode())
         ok, out, err = self._run(script)
         status, data = curl_answer(out)
         if not ok or not status:
-            raise self._failed(path, " ".join(err.split()) or "kubectl proxy failed without a word")
+            raise self._failed(path, " ".join(err.split()) or "kubectl proxy failed without a message")
         if status in DONE:
             return data
         if status in (500, 502) and not data.lstrip().startswith(b"{"):
-            # The proxy's own words: it did not reach the API server, or does not believe it.
+            # The proxy's own words: it did not reach the API server, or does not trust it.
             raise self._failed(path, " ".join(data.decode("utf-8", "replace").split()))
         raise errors.by_status(self._host, path, status, data)
 
@@ -84,41 +84,41 @@ class KubectlApi(Base):
             if f"error from server ({reason})".lower() in lower:
                 return errors.by_status(host, path, status, text.encode())
         if "error from server (" in lower or lower.startswith("error from server:"):
-            # Kubernetes' other reasons (ServiceUnavailable, InternalError, Timeout...), and a server that only just starts.
-            return errors.Unreachable(host, path, f"kubectl on the node says: {text}", "look at the kube-apiserver there")
+            # Kubernetes' other reasons (ServiceUnavailable, InternalError, Timeout...), and a server that is just starting.
+            return errors.Unreachable(host, path, f"kubectl on the node says: {text}", "check the kube-apiserver there")
         if "must be logged in" in lower or "please enter username" in lower or "unauthorized" in lower:
             return errors.by_status(host, path, 401, text.encode())
         if "x509:" in lower or "tls:" in lower or "http response to https client" in lower:
             return errors.TLS(
                 host,
                 path,
-                f"{url} is not valid for {self._name!r} by the CA in {self._path} ({text})",
+                f"the certificate at {url} is not valid for {self._name!r} by the CA in {self._path} ({text})",
                 tls_way_out(lower) or CA_WAY_OUT,
             )
         if "timeout" in lower or "timed out" in lower or "deadline exceeded" in lower:
-            return errors.Timeout(host, path, f"out of time for an answer at {url} ({text})", "look at the kube-apiserver there")
+            return errors.Timeout(host, path, f"timed out waiting for an answer from {url} ({text})", "check the kube-apiserver there")
         if any(word in lower for word in ("refused", "unable to connect", "connection reset", "eof", "no route")):
             return errors.Unreachable(
                 host,
                 path,
                 f"nothing answers at {url} as seen from {host} ({text})",
-                "look at the kube-apiserver there: `crictl ps -a`, `journalctl -u kubelet`",
+                "check the kube-apiserver there: `crictl ps -a`, `journalctl -u kubelet`",
             )
         if "not found" in lower:
             tool = "curl" if "curl" in lower else "kubectl"
             return errors.ForwardingForbidden(
-                host, path, f"forwarding is forbidden, and there is no {tool} ({text})", "allow one of the two"
+                host, path, f"forwarding is forbidden, and there is no {tool} ({text})", f"allow forwarding, or install {tool}"
             )
         return errors.Unusable(host, path, f"kubectl failed ({text})", f"run it by hand there, with --kubeconfig={self._path}")
 
 
 def curl_command(timeout: float, *arguments: str) -> str:
-    """curl on the node, for `curl_answer`; nothing of the node's own settings of curl. `timeout` in seconds."""
+    """curl on the node, for `curl_answer`, without the node's own settings of curl. `timeout` in seconds."""
     always = ["-q", "--silent", "--show-error", "--noproxy", "*", "--max-time", str(max(int(timeout), 1)), "--write-out", "\\n%{http_code}"]
     return shlex.join(["curl", *always, *arguments])
 
 
 def curl_answer(out: str) -> tuple[int, bytes]:
-    """HTTP status and body of what `curl_command` wrote; 0 where there is no status."""
+    """HTTP status and body from the output of `curl_command`; 0 if there is no status."""
     answer, _, status = out.rstrip("\n").rpartition("\n")
     return int(status) if status.isdigit() else 0, answer.encode("utf-8", "surrogateescape")

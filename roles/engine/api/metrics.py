@@ -1,4 +1,4 @@
-"""Facts out of a Kubernetes component's /metrics. Pure; the text may be megabytes.
+"""Facts from a Kubernetes component's /metrics. Pure; the text may be megabytes.
 
 Format: Prometheus text exposition 0.0.4. Metrics: k8s.io/component-base/metrics/prometheus/feature/metrics.go (from 1.26)
 and .../version/metrics.go; process_start_time_seconds is the Go client's own.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\\n]|\\.)*)"')
 _LABELS = rb'\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\} +(\S+)'
-# The line feed stands in the pattern so that the search can jump from one literal prefix to the next.
+# The patterns begin with a line feed so that the search can jump from one literal prefix to the next.
 _FEATURE = re.compile(rb"\nkubernetes_feature_enabled" + _LABELS)
 _BUILD = re.compile(rb"\nkubernetes_build_info" + _LABELS)
 _START = re.compile(rb"\nprocess_start_time_seconds(?:\{\})? +(\S+)")
@@ -19,7 +19,7 @@ _ESCAPES = {b"\\\\": b"\\", b'\\"': b'"', b"\\n": b"\n"}
 
 
 class MetricsError(ValueError):
-    """The text says something that a component does not say: what it was to prove counts as not proven."""
+    """The text has something that a component does not write: what it should prove counts as not proven."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class GateMetric:
 
 
 def parse_feature_gates(metrics_text: bytes) -> dict[str, GateMetric]:
-    """Every gate by its name; empty where the component has no such metric (before 1.26).
+    """Every gate by its name; empty if the component does not have this metric (before 1.26).
 
-    Raises MetricsError on a value that is not 0 or 1, and on a gate that is given twice, differently.
+    Raises MetricsError on a value that is not 0 or 1, and on a gate with two different values.
     """
     gates: dict[str, GateMetric] = {}
     for found in _FEATURE.finditer(b"\n" + metrics_text):
@@ -44,18 +44,18 @@ def parse_feature_gates(metrics_text: bytes) -> dict[str, GateMetric]:
             raise MetricsError(f"kubernetes_feature_enabled: {found.group(0)[1:200]!r} is not a gate with a value of 0 or 1")
         gate = GateMetric(labels.get("stage", ""), value == 1.0)
         if gates.setdefault(name, gate).enabled != gate.enabled:
-            raise MetricsError(f"kubernetes_feature_enabled: {name} is given twice, once on and once off")
+            raise MetricsError(f"kubernetes_feature_enabled: {name} occurs twice, once on and once off")
     return gates
 
 
 def parse_start_time(metrics_text: bytes) -> float | None:
-    """Start of the process, in seconds since the epoch by the node's clock; None where it is not told."""
+    """Start of the process, in seconds since the epoch by the node's clock; None if it is missing."""
     found = _START.search(b"\n" + metrics_text)
     return _number(found.group(1), "process_start_time_seconds") if found else None
 
 
 def parse_version(metrics_text: bytes) -> str | None:
-    """The running binary's version, as `v1.36.2`; None where it is not told."""
+    """The running binary's version, as `v1.36.2`; None if it is missing."""
     found = _BUILD.search(b"\n" + metrics_text)
     return _labels(found.group(1)).get("git_version") if found else None
 

@@ -20,7 +20,7 @@ PAGE = 500
 
 @dataclass(frozen=True)
 class ProcessMetrics:
-    """What a running component says of itself. `started` in seconds since the epoch, by its node's clock."""
+    """What a running component reports about itself. `started` in seconds since the epoch, by its node's clock."""
 
     gates: dict[str, GateMetric]
     started: float | None
@@ -47,7 +47,7 @@ class NodeUsage:
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """One container of a pod. `id` is the running or last container's; `running_since` None where it does not run."""
+    """One container of a pod. `id` is the running or last container's; `running_since` is None if it does not run."""
 
     name: str
     id: str
@@ -60,12 +60,12 @@ class ContainerStatus:
 class PodStatus:
     """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID.
 
-    `put_out`: its kubelet ended it. Such a pod is not always Failed: one whose containers end with 0 is Succeeded, without a reason.
-    Eviction, preemption and shutdown leave a condition (DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later); a
-    starting kubelet that does not take a pod back leaves none, but nothing else brings a pod that is restarted Always to this phase,
-    unless it was deleted: its last status comes before it is gone.
+    `put_out`: its kubelet ended it. Such a pod is not always Failed: if its containers exit with 0, it is Succeeded, without a reason.
+    Eviction, preemption and shutdown leave a condition (DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later). A
+    starting kubelet that rejects a pod leaves none; but nothing else brings a pod with restartPolicy Always to this phase, unless it was
+    deleted: then its last status comes before it is gone.
 
-    `controller` is what made it and replaces it, as Kind/name, and `controller_uid` its UID; "" where nothing does.
+    `controller` is what created it and replaces it, as Kind/name, and `controller_uid` its UID; "" if there is none.
     """
 
     namespace: str
@@ -83,7 +83,7 @@ class PodStatus:
 
 
 def component_metrics(api: Api, timeout: float = TIMEOUT, *, wait: float = 0.0) -> ProcessMetrics:
-    """Of the very component that is asked: an API server, or what else serves at the address the Api was made for."""
+    """Of the component at the Api's own address: an API server, or another one that the Api was created for."""
     return _metrics(api, "/metrics", timeout, wait)
 
 
@@ -97,7 +97,7 @@ def _metrics(api: Api, path: str, timeout: float, wait: float) -> ProcessMetrics
     try:
         return ProcessMetrics(parse_feature_gates(text), parse_start_time(text), parse_version(text))
     except MetricsError as error:
-        raise Unusable(api.host, path, str(error), "what it was to prove counts as not proven") from error
+        raise Unusable(api.host, path, str(error), "what it should prove counts as not proven") from error
 
 
 def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def kubelet_config(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float
 
 
 def node_lease(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeLease:
-    """The node's lease in kube-node-lease. Renewed by the new process is the evidence that it reaches the API."""
+    """The node's lease in kube-node-lease. A renewal by the new process proves that it reaches the API."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{_part(node)}"
     found = api.get_json(path, timeout, wait=wait)
     try:
@@ -131,7 +131,7 @@ def node_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.
 
 
 def find_object(api: Api, path: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> dict[str, Any] | None:
-    """One object by its path; None where there is none."""
+    """One object by its path; None if it does not exist."""
     try:
         return api.get_json(path, timeout, wait=wait)
     except NotFound:
@@ -141,8 +141,8 @@ def find_object(api: Api, path: str, timeout: float = TIMEOUT, *, wait: float = 
 def list_objects(
     api: Api, path: str, *, labels: str = "", fields: str = "", page: int = PAGE, timeout: float = TIMEOUT, wait: float = 0.0
 ) -> list[dict[str, Any]]:
-    """All objects of a collection, in pages of `page`; `labels` and `fields` are selectors. One whole state of the cluster: where
-    the API has forgotten it between two pages (410), it is asked from the beginning."""
+    """All objects of a collection, in pages of `page`; `labels` and `fields` are selectors. All pages show one state of the cluster: if
+    the API has forgotten it between two pages (410), the list starts again."""
     query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
     items: list[dict[str, Any]] = []
     after = ""
@@ -164,7 +164,7 @@ def list_objects(
 
 
 def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeUsage:
-    """The summary first, so that no pod is in it that the list lacks but those that ended meanwhile."""
+    """Reads the summary first: then all its pods are in the list, except those that ended meanwhile."""
     path = f"/api/v1/nodes/{_part(node)}/proxy/stats/summary"
     summary = api.get_json(path, timeout, wait=wait)
     if not isinstance(summary.get("node"), dict):
@@ -224,6 +224,6 @@ def _part(name: str) -> str:
 
 def _odd(api: Api, path: str, error: Exception) -> Unusable:
     return Unusable(
-        api.host, path, f"the answer lacks a field or has an odd one ({type(error).__name__}: {error})",
-        f"look at it by hand: kubectl get --raw {json.dumps(path)}",
+        api.host, path, f"the answer lacks a field or has an invalid one ({type(error).__name__}: {error})",
+        f"check it by hand: kubectl get --raw {json.dumps(path)}",
     )  # fmt: skip

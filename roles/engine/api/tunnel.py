@@ -1,7 +1,7 @@
-"""HTTP through the SSH connection there is already: direct-tcpip channels, no listener, no kubeconfig and no key on the operator's disk.
+"""HTTP through the existing SSH connection: direct-tcpip channels, no listener, no kubeconfig and no key on the operator's disk.
 
-A request has a connection of its own. Only what one `TunnelApi` reads may come over the connection of its read before: an answer over a
-kept one can be that of an API server which is already ending, so whoever proves a new process makes a `TunnelApi` for it.
+Each request has its own connection. Only the reads of one `TunnelApi` may reuse the connection of its previous read: an answer over a
+kept connection may come from an API server that is already ending. So the proof of a new process needs a new `TunnelApi`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROHIBITED = 1
 
 @dataclass(frozen=True)
 class Peer:
-    """What a tunnel ends at, in the words of its error messages. `instead` is what would do where forwarding is forbidden."""
+    """The server at the end of a tunnel, for its error messages. `instead` is the tool that is used if forwarding is forbidden."""
 
     name: str
     authority: str
@@ -43,8 +43,8 @@ _APISERVER = Peer("kube-apiserver", "the kubeconfig's CA", CA_WAY_OUT, "kubectl"
 class Tunnel:
     """HTTP requests to `server` through direct-tcpip channels of an SSH transport: over TLS, or plain without a `context`.
 
-    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for. A `token` is sent only
-    where `context` verifies the server's certificate and name.
+    `host` is the node at the transport's other end, `name` what the server's certificate must be valid for. A `token` is sent only if
+    `context` verifies the server's certificate and name.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Tunnel:
         self._host = host
         self._context = context
         self._name = name
-        # A token is a password: whoever gets it is the cluster's admin. It goes to nobody whose certificate was not verified.
+        # A token is a password: a server that gets it can act as the cluster's admin. It is only sent to a verified server.
         self._token = token if _verifies(context) else None
         self._peer = peer
 
@@ -72,18 +72,18 @@ class Tunnel:
         return f"{'https' if self._context else 'http'}://{self._server[0]}:{self._server[1]} as seen from {self._host}"
 
     def probe(self, timeout: float = TIMEOUT) -> None:
-        """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead server is no matter. What it opens is
-        the connection of the first read."""
+        """Raises ForwardingForbidden if sshd does not forward, ApiConnectionLost without SSH; a dead server does not matter. The first read
+        uses the connection that it opens."""
         with contextlib.suppress(errors.Unreachable, errors.Timeout):
             self._keep(self._open("/", time.monotonic() + patient(timeout)))
 
     def read(self, path: str, timeout: float = TIMEOUT) -> tuple[int, bytes]:
-        """HTTP status and body of a GET, over the connection of the read before where it is still there. `timeout` and errors are
-        those of `request`."""
+        """HTTP status and body of a GET, over the connection of the previous read if it still exists. `timeout` and errors are those of
+        `request`."""
         deadline = time.monotonic() + timeout
         stream = self._kept()
         if stream is not None:
-            # The server may have closed it since; to read once more does no harm.
+            # The server may have closed it since; reading once more does no harm.
             with contextlib.suppress(errors.Unreachable):
                 return self._exchange(stream, deadline, "GET", path, keep=True)
         return self._exchange(self._open(path, deadline), deadline, "GET", path, keep=True)
@@ -91,10 +91,10 @@ class Tunnel:
     def request(
         self, path: str, timeout: float = TIMEOUT, body: bytes | None = None, *, verb: str = "", content: str = "application/json"
     ) -> tuple[int, bytes]:
-        """HTTP status and body of a GET, or of a POST (or another `verb`) where a `body` of the media type `content` is given.
-        `timeout`: seconds, stretched already.
+        """HTTP status and body of a GET, or of a POST (or another `verb`) if a `body` of the media type `content` is given.
+        `timeout`: seconds, already multiplied by the patience.
 
-        Raises Unreachable, Timeout, TLS, ConnectionLost, ForwardingForbidden.
+        Raises Unreachable, Timeout, TLS, ApiConnectionLost, ForwardingForbidden.
         """
         deadline = time.monotonic() + timeout
         verb = verb or ("GET" if body is None else "POST")
@@ -113,7 +113,7 @@ class Tunnel:
     ) -> tuple[int, bytes]:
         stream.deadline = deadline
         connection = http.client.HTTPConnection(self._server[0], self._server[1])
-        connection.sock = stream  # http.client asks no more of it than what it has
+        connection.sock = stream  # it has all methods that http.client uses
         headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": "daytwo"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -126,7 +126,7 @@ class Tunnel:
                 connection.request(verb, path, body, headers)
                 response = connection.getresponse()
                 answer = response.status, response.read()
-            # One that is not well may be about to end.
+            # A server with an error may be about to end.
             kept = keep and response.status == HTTPStatus.OK and not response.will_close
             if kept:
                 self._keep(stream)
@@ -136,7 +136,7 @@ class Tunnel:
                 stream.channel.close()
 
     def _kept(self) -> _ChannelSocket | None:
-        """The connection of the read before, for this one alone: who reads at the same time gets another."""
+        """The connection of the previous read, for one read only: a concurrent read gets another one."""
         owner, _ = KEPT.get(self._transport, (None, None))
         return KEPT.pop(self._transport)[1] if owner is self else None
 
@@ -148,7 +148,7 @@ class Tunnel:
 
     @contextlib.contextmanager
     def _named(self, path: str) -> Iterator[None]:
-        """Turns what goes wrong on a connection into this package's errors."""
+        """Turns errors of a connection into this package's errors."""
         try:
             yield
         except ssl.SSLCertVerificationError as error:
@@ -159,7 +159,7 @@ class Tunnel:
                 tls_way_out(error.verify_message) or self._peer.tls_way_out,
             ) from error
         except TimeoutError as error:
-            raise self._timeout(path, "for an answer") from error
+            raise self._timeout(path, "waiting for an answer from") from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             raise self._closed(path, error) from error
         except ssl.SSLError as error:
@@ -167,7 +167,7 @@ class Tunnel:
                 self._host,
                 path,
                 f"no TLS with {self._where} ({error.reason or error})",
-                f"is {self._peer.name} there, and does it take this certificate?",
+                f"does {self._peer.name} run there, and does it accept this certificate?",
             ) from error
         except (http.client.HTTPException, EOFError, OSError, SSHException) as error:
             if not self._transport.is_active():
@@ -185,35 +185,33 @@ class Tunnel:
                     self._host,
                     path,
                     f"its sshd forbids forwarding to {self._server[0]}:{self._server[1]}",
-                    f"allow it for this user (AllowTcpForwarding local, PermitOpen), or have {self._peer.instead} on the node",
+                    f"allow it for this user (AllowTcpForwarding local, PermitOpen), or install {self._peer.instead} on the node",
                 ) from error
             raise errors.Unreachable(
                 self._host,
                 path,
                 f"nothing accepts connections at {self._where} ({error.text or error.code})",
-                f"look at the {self._peer.name} there: `crictl ps -a`, `journalctl -u kubelet`",
+                f"check the {self._peer.name} there: `crictl ps -a`, `journalctl -u kubelet`",
             ) from error
         except (SSHException, OSError, EOFError) as error:
             if not self._transport.is_active():
                 raise self._lost(path, error) from error
             if "timeout" in str(error).lower():
-                raise self._timeout(path, "to connect") from error
+                raise self._timeout(path, "connecting to") from error
             raise errors.Unreachable(self._host, path, f"no channel to {self._where} ({error})", "try again") from error
         return _ChannelSocket(channel, self._context, self._name)
 
     def _lost(self, path: str, error: object) -> errors.ApiConnectionLost:
-        return errors.ApiConnectionLost(self._host, path, f"the SSH connection is gone ({error or 'closed'})", "connect to the node again")
+        return errors.ApiConnectionLost(self._host, path, f"the SSH connection is lost ({error or 'closed'})", "reconnect to the node")
 
     def _timeout(self, path: str, what: str) -> errors.Timeout:
-        return errors.Timeout(
-            self._host, path, f"out of time {what} at {self._where}", f"look at the node's load and its {self._peer.name}"
-        )
+        return errors.Timeout(self._host, path, f"timed out {what} {self._where}", f"check the node's load and its {self._peer.name}")
 
     def _closed(self, path: str, error: Exception) -> errors.Unreachable:
         return errors.Unreachable(
             self._host,
             path,
-            f"{self._where} closed the connection in mid-answer ({error or type(error).__name__})",
+            f"{self._where} closed the connection during its answer ({error or type(error).__name__})",
             "it is starting or stopping: try again",
         )
 
@@ -221,9 +219,9 @@ class Tunnel:
 class TunnelApi(Base):
     """HTTPS through direct-tcpip channels of an SSH transport.
 
-    Without `verify` for the controller-manager and the scheduler only: their serving certificates are self-signed, and new
-    at each start, and the channel ends on the node's own loopback. Such a peer sees a client certificate, which is no use to it (the
-    key signs this one handshake), and never a token: without a client certificate it is not asked at all (Untold).
+    Without `verify` only for the controller-manager and the scheduler: their serving certificates are self-signed and new at each start,
+    and the channel ends on the node's own loopback. Such a peer gets a client certificate, which it cannot misuse (the key signs only
+    this handshake), but never a token: without a client certificate it is not asked at all (UnverifiedPeer).
     """
 
     def __init__(
@@ -237,35 +235,35 @@ class TunnelApi(Base):
     ) -> None:
         super().__init__(host)
         context = tls_context(credentials, verify)
-        self._nobody = not verify and credentials.certificate is None
+        self._only_token = not verify and credentials.certificate is None
         self._tunnel = Tunnel(transport, server, host, context=context, name=tls_server_name, token=credentials.token)
 
     def probe(self, timeout: float = TIMEOUT) -> None:
-        """Raises ForwardingForbidden where sshd does not forward, ConnectionLost without SSH; a dead API is no matter."""
+        """Raises ForwardingForbidden if sshd does not forward, ApiConnectionLost without SSH; a dead API does not matter."""
         self._tunnel.probe(timeout)
 
     def _get(self, path: str, timeout: float) -> bytes:
-        self._who(path)
+        self._check_peer(path)
         status, body = self._tunnel.read(path, timeout)
         if status == HTTPStatus.OK:
             return body
         raise errors.by_status(self._host, path, status, body)
 
     def _send(self, verb: str, path: str, content: str, body: bytes, timeout: float) -> bytes:
-        self._who(path)
+        self._check_peer(path)
         status, answer = self._tunnel.request(path, timeout, body, verb=verb, content=content)
         if status in DONE:
             return answer
         raise errors.by_status(self._host, path, status, answer)
 
-    def _who(self, path: str) -> None:
-        if self._nobody:
-            raise errors.Untold(
+    def _check_peer(self, path: str) -> None:
+        if self._only_token:
+            raise errors.UnverifiedPeer(
                 self._host,
                 path,
-                "the certificate there is self-signed and cannot be verified, and all that the kubeconfig has is a bearer "
-                "token, which is not sent to such a peer",
-                "have a kubeconfig with a client certificate there, such as kubeadm's admin.conf",
+                "the server's certificate is self-signed and cannot be verified, and the kubeconfig has only a bearer token, which is not "
+                "sent to such a server",
+                "put a kubeconfig with a client certificate on the node, such as kubeadm's admin.conf",
             )
 
 
@@ -274,9 +272,10 @@ def _verifies(context: ssl.SSLContext | None) -> bool:
 
 
 class _ChannelSocket(io.RawIOBase):
-    """A channel as http.client uses a socket, times out at `deadline`. TLS is in memory: a channel has no file descriptor for ssl to wrap.
+    """A channel with the methods of a socket that http.client uses; it times out at `deadline`. TLS is in memory: a channel has no file
+    descriptor for ssl to wrap.
 
-    Uses nothing but the channel's own recv and send, so it yields where those do: to threads, or to gevent's hub.
+    It uses only the channel's own recv and send, so it yields where these do: to threads, or to gevent's hub.
     """
 
     def __init__(self, channel: Channel, context: ssl.SSLContext | None, name: str) -> None:
@@ -288,7 +287,7 @@ class _ChannelSocket(io.RawIOBase):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name) if context else None
 
     def handshake(self) -> None:
-        """Nothing to agree on in plain text, or the second time."""
+        """Does nothing in plain text, or the second time."""
         if self._tls:
             self._pump(self._tls.do_handshake)
 
@@ -316,7 +315,7 @@ class _ChannelSocket(io.RawIOBase):
         return io.BufferedReader(self, _CHUNK)
 
     def close(self) -> None:
-        """Nothing: http.client closes early and reads on. The channel is closed by who opened it."""
+        """Does nothing: http.client closes early and reads on. The code that opened the channel closes it."""
 
     def _pump(self, step: Callable[..., Any], *arguments: Any) -> Any:
         while True:
@@ -346,6 +345,6 @@ class _ChannelSocket(io.RawIOBase):
         return self.channel
 
 
-#: The one connection of each SSH transport that is kept for reading, and whose it is. Held here, it is closed by a call, and never by the
-#: garbage collector in the middle of a message (Channel.__del__ sends one, and waits for the lock that its own thread may hold).
+#: The one connection of each SSH transport that is kept for reading, and its owner. Kept here, it is closed by a call, and never by the
+#: garbage collector during a message (Channel.__del__ sends one, and waits for the lock that its own thread may hold).
 KEPT: dict[Transport, tuple[Tunnel, _ChannelSocket]] = {}

@@ -1,4 +1,4 @@
-"""Pure: a control-plane component and the gates wanted on it -> its new manifest, and the change to it."""
+"""Pure: a control-plane component and its desired gates -> its new manifest, and the change to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from roles.engine.transaction import Change, FileEdit, Refusal, change_id
 
 
 def edit(component: Component, wanted: GateChanges) -> bytes:
-    """The manifest with the gates as wanted; the same bytes where they are so. Raises Refusal."""
+    """The manifest with the desired gates; the same bytes if it has them. Raises Refusal."""
     path = component.file.path
     if why := component.file.why_not_replaceable():
         raise Refusal(component.host, f"{path} {why}")
@@ -22,7 +22,7 @@ def edit(component: Component, wanted: GateChanges) -> bytes:
     if pair:
         raise Refusal(
             component.host,
-            f"{path}: {pair[1]} would come behind {pair[0]}, which stands without a value and may take it for one",
+            f"{path}: {pair[1]} would follow {pair[0]}, which has no value and may take it as its value",
             f"write {pair[0]}=VALUE (a switch: {pair[0]}=true)",
         )
     return after
@@ -47,7 +47,7 @@ def change(component: Component, after: bytes, unit: str, run_id: str, summary: 
 
 
 def argv(component: Component, data: bytes) -> tuple[str, ...] | None:
-    """The process's arguments from a manifest; None where $(VARIABLES) in them are known to the kubelet only."""
+    """The process's arguments from a manifest; None if they have $(VARIABLES), which only the kubelet knows."""
     words = tuple(manifest.container_argv(data, component.container))
     return None if any("$(" in word for word in words) else words
 
@@ -58,13 +58,13 @@ def warnings(component: Component) -> list[str]:
     if expected is None or not (others := flags.differences(component.process.argv, expected)):
         return []
     return [
-        f"{component.name} runs with other arguments than {component.file.path} gives: the manifest was not taken up; a change of it also"
+        f"{component.name}'s arguments differ from {component.file.path}: the kubelet has not applied the manifest; a change of it also"
         f" brings: {'; '.join(others)}"
     ]
 
 
 def places(component: Component, said: str) -> list[str]:
-    """`FILE, line N` of each argument of its manifest that `said` names, by a gate or by the flag; the file alone where it names none."""
+    """`FILE, line N` of each argument of its manifest that `said` names, by a gate or by the flag; only the file if it names none."""
     path = component.file.path
     try:
         lines = manifest.argument_lines(component.data, component.name)

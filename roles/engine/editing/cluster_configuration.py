@@ -1,6 +1,6 @@
-"""kubeadm's ClusterConfiguration (kubeadm.k8s.io): the feature gates it gives to the control plane's components, edited in place.
+"""kubeadm's ClusterConfiguration (kubeadm.k8s.io): the feature gates that it sets for control-plane components, edited in place.
 
-`extraArgs` of a component is a map in v1beta3 and before, a list of name and value in v1beta4, where a name may stand several times
+`extraArgs` of a component is a map in v1beta3 and before, a list of name and value in v1beta4, which may have a name several times
 (cmd/kubeadm/app/apis/kubeadm/v1beta3/types.go, v1beta4/types.go).
 """
 
@@ -20,7 +20,7 @@ from roles.engine.editing.mapped import Mapped, Splice, apply
 from roles.engine.editing.yaml_text import Document, TextEdit, YamlNode
 
 KIND = "ClusterConfiguration"
-#: Where a component's arguments stand.
+#: The section with a component's arguments.
 SECTIONS: Final = {"kube-apiserver": "apiServer", "kube-controller-manager": "controllerManager", "kube-scheduler": "scheduler"}
 _EXTRA = "extraArgs"
 _VERSION = re.compile(r"kubeadm\.k8s\.io/v1beta([1-4])")
@@ -31,25 +31,25 @@ _QUOTES = ("'", '"')
 
 @dataclass(frozen=True)
 class _Argument:
-    """One --feature-gates among a component's arguments: the key or the number of the item it stands at, and its value."""
+    """One --feature-gates among a component's arguments: its key or the number of its item, and its value."""
 
     place: str | int
     value: str
 
 
 def gates(data: bytes) -> dict[str, dict[str, bool]]:
-    """The gates that each component is given, by its name; {} where it is given none.
+    """The gates that are set for each component, by its name; {} if there are none.
 
-    Raises FormatError for what is no ClusterConfiguration of a version that is known, and for gates that no component would take.
+    Raises FormatError for a text that is not a ClusterConfiguration of a known version, and for gates that a component would refuse.
     """
     content = _parse(data).content
     return {component: _effective(content, component) for component in SECTIONS}
 
 
 def edit_gates(data: bytes, changes: Mapping[str, GateChanges]) -> bytes:
-    """The text with each component's gates as wanted; the same bytes where they are so already. Nothing else changes.
+    """The text with the desired gates of each component; the same bytes if it has them already. Nothing else changes.
 
-    Raises FormatError where the text cannot be read or the edit needs guessing: anchors that are used elsewhere, merges (`<<`).
+    Raises FormatError if the text cannot be read or the edit is ambiguous: anchors that are used elsewhere, merges (`<<`).
     """
     for component, wanted in changes.items():
         data = _edit(data, component, wanted)
@@ -62,7 +62,7 @@ def _parse(data: bytes) -> Document:
     if content.get("kind") != KIND:
         raise FormatError(f"is not a {KIND}", value=str(content.get("kind"))[:60])
     if not _VERSION.fullmatch(str(content.get("apiVersion"))):
-        raise FormatError(f"a {KIND} of a version that is not known", value=str(content.get("apiVersion"))[:60])
+        raise FormatError(f"is a {KIND} of an unknown version", value=str(content.get("apiVersion"))[:60])
     return document
 
 
@@ -72,18 +72,18 @@ def _is_list(content: Mapping[str, Any]) -> bool:
 
 
 def _extra(content: Mapping[str, Any], component: str) -> Any:
-    """A component's extraArgs as they stand; None where it has none."""
+    """A component's extraArgs; None if it has none."""
     section = SECTIONS[component]
     found = content.get(section)
     if found is None:
         return None
     if not isinstance(found, dict):
-        raise FormatError(f"{section} is not a map", value=str(found)[:60])
+        raise FormatError(f"{section} is not a mapping", value=str(found)[:60])
     extra = found.get(_EXTRA)
     kind = list if _is_list(content) else dict
     if extra is not None and not isinstance(extra, kind):
-        shape = "a list of name and value" if kind is list else "a map"
-        raise FormatError(f"{section}.{_EXTRA} is not {shape}, as this version has it", value=str(extra)[:60])
+        shape = "a list of name and value" if kind is list else "a mapping"
+        raise FormatError(f"{section}.{_EXTRA} is not {shape}, which this version requires", value=str(extra)[:60])
     return extra
 
 
@@ -103,7 +103,7 @@ def _arguments(content: Mapping[str, Any], component: str) -> list[_Argument]:
             found.append((number, item.get("value", "")))
     for _, value in found:
         if not isinstance(value, str):
-            raise FormatError(f"{SECTIONS[component]}.{_EXTRA}: {FEATURE_GATES} is no text", value=str(value)[:60])
+            raise FormatError(f"{SECTIONS[component]}.{_EXTRA}: {FEATURE_GATES} is not a text", value=str(value)[:60])
     return [_Argument(place, value) for place, value in found]
 
 
@@ -148,7 +148,7 @@ def _edit(data: bytes, component: str, changes: GateChanges) -> bytes:
 
 
 def _sequence(document: Document, component: str) -> YamlNode | None:
-    """extraArgs, to be edited."""
+    """The extraArgs, for an edit."""
     section = document.child(document.root, SECTIONS[component])
     extra = document.child(section, _EXTRA) if section is not None and section.kind == "map" else None
     if extra is not None:
@@ -157,13 +157,13 @@ def _sequence(document: Document, component: str) -> YamlNode | None:
 
 
 def _value(document: Document, component: str, argument: _Argument) -> tuple[YamlNode, bool]:
-    """An argument's value, to be edited, and whether it stands within brackets."""
+    """An argument's value, for an edit, and whether it is within brackets."""
     extra = _sequence(document, component)
     assert extra is not None  # the argument was found there
     holder = extra.items[argument.place] if isinstance(argument.place, int) else extra
     value = document.child(holder, "value" if isinstance(argument.place, int) else argument.place)
     if value is None:
-        raise FormatError(f"{FEATURE_GATES} stands in a form that daytwo does not edit", line=extra.line, way_out="write it plainly")
+        raise FormatError(f"{FEATURE_GATES} is written in a form that daytwo does not edit", line=extra.line, way_out="write it plainly")
     yaml_text.own(value)
     return value, holder.flow
 
@@ -171,7 +171,7 @@ def _value(document: Document, component: str, argument: _Argument) -> tuple[Yam
 def _rewrite(value: YamlNode, flow: bool, text: str) -> TextEdit:
     if value.style not in (None, *_QUOTES):
         raise FormatError(f"{FEATURE_GATES} is written as a block of text", line=value.line, way_out="write it on one line")
-    # In a flow map a comma would part a plain text in two.
+    # In a flow map a comma would split a plain text.
     quote = value.style or ('"' if flow and "," in text else "")
     return value.start, value.end, f"{quote}{text}{quote}"
 
@@ -194,7 +194,7 @@ def _edit_list(document: Document, component: str, edits: list[TextEdit], gone: 
             yaml_text.own(part)
     if indexes and len(indexes) == len(sequence.items):
         if sequence.flow and document.text[sequence.items[-1].end : sequence.end] == " ]":
-            # The blank tells that the list was empty before its first item.
+            # The blank records that the list was empty before its first item.
             opened = document.text.index("[", sequence.start) + 1
             return yaml_text.splice(document.text, [*edits, (opened, sequence.end - 1, "")])
         return edit_fields(yaml_text.splice(document.text, edits), {path: ABSENT}, KIND)
@@ -207,7 +207,7 @@ def _edit_list(document: Document, component: str, edits: list[TextEdit], gone: 
 
 
 def _lines(sequence: YamlNode, indexes: set[int]) -> list[tuple[int, int]]:
-    """The parts of block items that go with their lines: each field's, or a flow map as a whole."""
+    """The parts of block items that are removed with their lines: each field, or a flow map as a whole."""
     parts: list[tuple[int, int]] = []
     for index in indexes:
         item = sequence.items[index]
@@ -227,7 +227,7 @@ def _add(document: Document, sequence: YamlNode, value: str) -> TextEdit:
     yaml_text.own(last)
     lead = re.search(r"-( *)\Z", text[: last.start])
     if lead is None:
-        raise FormatError("the last argument does not follow its dash", line=last.line, way_out="write it behind the dash")
+        raise FormatError("the last argument does not follow its dash", line=last.line, way_out="write it after the dash")
     indent = " " * (lead.start() - yaml_text.line_start(text, lead.start()))
     end = last.end if last.flow else last.pairs[-1][1].end
     lines = [f"{indent}-{lead[1]}name: {FEATURE_GATES}", f"{indent} {' ' * len(lead[1])}value: {value}"]
@@ -238,16 +238,16 @@ def _add(document: Document, sequence: YamlNode, value: str) -> TextEdit:
 
 
 def _verify(before: dict[str, Any], after: bytes, component: str, changes: GateChanges) -> None:
-    """Read the outcome: the gates are as wanted, and nothing else has changed."""
+    """Read the result again: it must have the desired gates, and nothing else may have changed."""
     content = _parse(after).content
     wanted = {name: value for name, value in _effective(before, component).items() if changes.get(name, value) is not None}
     wanted |= {name: value for name, value in changes.items() if value is not None}
     if _effective(content, component) != wanted or not yaml_text.same(_rest(before, component), _rest(content, component)):
-        raise FormatError("the edit would not give the configuration that is wanted", value=component, way_out="edit it by hand")
+        raise FormatError("the edit would not result in the desired configuration", value=component, way_out="edit it by hand")
 
 
 def _rest(content: dict[str, Any], component: str) -> dict[str, Any]:
-    """All but the component's gates. An empty map or list is one that is not there."""
+    """Everything except the component's gates. An empty map or list counts as missing."""
     rest = copy.deepcopy(content)
     section = rest.get(SECTIONS[component]) or {}
     extra = section.get(_EXTRA) or {}

@@ -11,9 +11,10 @@ from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import GateChanges
 from roles.engine.editing.mapped import Builder, Mapped, Splice, apply, line_of
 
+# Markers in files on nodes. Their text must not change: files that an earlier daytwo wrote have them.
 ADDED = b"# Added by daytwo"
 MADE = b"# This file was made by daytwo"
-# From this release on a comment ends at its line's end, also behind a backslash (systemd NEWS, 254).
+# From this release on a comment ends at the end of its line, also after a backslash (systemd NEWS, 254).
 COMMENTS_END = 254
 
 _BOM = b"\xef\xbb\xbf"
@@ -23,7 +24,7 @@ _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class Assignment:
-    """One NAME=VALUE. `value.spans` lead back to the file; `extent` is the whole assignment without its line end."""
+    """One NAME=VALUE. `value.spans` are positions in the file; `extent` is the whole assignment without its line end."""
 
     name: str
     value: Mapped
@@ -33,7 +34,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What stands in the place of an assignment, and is none to systemd: `key` is all before its `=`, or all of it (`equals` False)."""
+    """A text that systemd does not accept as an assignment: `key` is everything before its `=`, or all of it (`equals` False)."""
 
     key: bytes
     equals: bool
@@ -43,7 +44,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class IgnoredLine:
-    """A line that names a variable and does not set it."""
+    """A line that names a variable but does not set it."""
 
     line: int
     why: str
@@ -51,7 +52,7 @@ class IgnoredLine:
 
 @dataclass(frozen=True)
 class EnvFile:
-    """The assignments that count, in order (of a name set twice the last wins), and what systemd passes over."""
+    """The effective assignments, in order (if a name is set twice, the last one counts), and what systemd ignores."""
 
     assignments: tuple[Assignment, ...]
     dropped: tuple[Dropped, ...] = ()
@@ -64,9 +65,9 @@ class EnvFile:
 
 
 def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
-    """Read an environment file. Raises FormatError where systemd itself would stop, or stop short without a word."""
+    """Read an environment file. Raises FormatError if systemd itself would stop, or would silently read only a part."""
     if b"\0" in data:
-        raise FormatError("holds a NUL byte, and systemd reads none of the file", line=line_of(data, data.index(b"\0")))
+        raise FormatError("has a NUL byte, so systemd reads none of the file", line=line_of(data, data.index(b"\0")))
     return _Reader(data, systemd, source).read()
 
 
@@ -78,7 +79,7 @@ class _Reader:
         self.found: list[Assignment] = []
         self.dropped: list[Dropped] = []
         self.state: Callable[[int, int], None] = self._pre_key
-        # Of the assignment that is being read: where it begins, what is before its `=` and behind it, and where blanks begin at its end.
+        # The assignment that is being read: its start, the text before and after its `=`, and the start of blanks at its end.
         self.begin, self.key, self.value = 0, bytearray(), Builder(source)
         self.blank_from: int | None = None
 
@@ -98,8 +99,8 @@ class _Reader:
         mapped = self.value.done((self.begin, end))
         line = line_of(self.data, self.begin)
         if not (words.valid_utf8(name) and words.valid_utf8(mapped.text)):
-            raise FormatError("an assignment is not UTF-8, and systemd reads none of the file", line=line)
-        # Others, such as `export NAME`, are dropped by systemd with a line in the journal.
+            raise FormatError("an assignment is not UTF-8, so systemd reads none of the file", line=line)
+        # systemd drops others, such as `export NAME`, with a line in the journal.
         if _NAME.match(name):
             self.found.append(Assignment(name.decode(), mapped, line, (self.begin, end)))
         else:
@@ -184,7 +185,7 @@ class _Reader:
 
 
 def ignored(data: bytes, variable: str, systemd: int = 257) -> list[IgnoredLine]:
-    """The lines that name `variable` and that systemd does not take for an assignment of it. Raises FormatError as `parse` does."""
+    """The lines that name `variable`, but that systemd does not read as an assignment of it. Raises FormatError as `parse` does."""
     read = parse(data, systemd)
     found = [IgnoredLine(item.line, why_ignored(item.key, item.equals)) for item in read.dropped if names(item.key, variable)]
     begun = {item.line for item in read.assignments} | {item.line for item in read.dropped}
@@ -196,27 +197,27 @@ def ignored(data: bytes, variable: str, systemd: int = 257) -> list[IgnoredLine]
 
 
 def names(key: bytes, variable: str) -> bool:
-    """True where somebody may have meant a variable by `key`: beside other words, in other letters, with dashes, behind a digit."""
+    """True if `key` may be meant as a variable: among other words, in another letter case, with dashes, or after a digit."""
     words = re.findall(r"[A-Za-z0-9_.-]+", key.decode("utf-8", "replace"))
     return any(re.sub(r"[.-]", "_", word).lstrip("0123456789").lower() == variable.lower() for word in words)
 
 
 def why_ignored(key: bytes, equals: bool) -> str:
-    """Why systemd does not take `key` for the name of a variable (src/basic/env-util.c, env_name_is_valid)."""
+    """Why systemd does not accept `key` as the name of a variable (src/basic/env-util.c, env_name_is_valid)."""
     text = key.decode("utf-8", "backslashreplace").strip()
     if not equals:
         return "it has no `=`"
     if key.startswith(_BOM):
-        return "a byte order mark stands before the name"
+        return "a byte order mark precedes the name"
     if re.match(r"export\s", text):
-        return "`export` belongs to a shell, and systemd takes all before the `=` for the name"
+        return "`export` is shell syntax; systemd reads everything before the `=` as the name"
     if re.search(r"\s", text):
         return f"there is a blank in the name {text!r}"
-    return f"{text!r} is no name of a variable (letters, digits and _, and no digit first)"
+    return f"{text!r} is not a variable name (letters, digits and _, and no digit first)"
 
 
 def _looks_set(data: bytes, variable: str) -> list[int]:
-    """Where a line begins that a person would take for an assignment of the variable."""
+    """Positions of the lines that a person would read as an assignment of the variable."""
     pattern = rb"(?:\A|(?<=[\n\r]))[ \t]*(?:export[ \t]+)?" + re.escape(variable.encode()) + rb"[ \t]*="
     return [found.end() - 1 for found in re.finditer(pattern, data)]
 
@@ -224,18 +225,18 @@ def _looks_set(data: bytes, variable: str) -> list[int]:
 def _part_of(read: EnvFile, position: int) -> str:
     for assignment in read.assignments:
         if assignment.extent[0] < position < assignment.extent[1]:
-            return f"it is a part of the value of {assignment.name} of line {assignment.line}, which ends in a backslash or an open quote"
+            return f"it is a part of the value of {assignment.name} in line {assignment.line}, which ends in a backslash or an open quote"
     for item in read.dropped:
         if item.extent[0] < position < item.extent[1]:
-            return f"it goes on with line {item.line}, which ends in a backslash or an open quote"
-    return f"it goes on with the comment before it, which ends in a backslash (systemd before {COMMENTS_END})"
+            return f"it continues line {item.line}, which ends in a backslash or an open quote"
+    return f"it continues the comment before it, which ends in a backslash (systemd before {COMMENTS_END})"
 
 
 def add_assignment(data: bytes | None, variable: str, value: str, systemd: int = 257) -> bytes:
-    """The file with one more assignment at its end, marked as daytwo's so that it can be taken out with its line again.
+    """The file with another assignment at its end, marked as daytwo's, so that it can be removed with its line later.
 
-    `value` must be free of quotes, backslashes, dollars and backticks (a gate list is). Raises FormatError where the file ends in
-    the middle of something.
+    `value` must be free of quotes, backslashes, dollars and backticks (a gate list is). Raises FormatError if the file ends in an open
+    quote or a backslash.
     """
     assignment = f'{variable}="{value}"'.encode()
     if data is None:
@@ -245,12 +246,12 @@ def add_assignment(data: bytes | None, variable: str, value: str, systemd: int =
     after = data + line + end if data.endswith(b"\n") or not data else data + end + line
     before = [(found.name, found.value.text) for found in parse(data, systemd).assignments]
     if [(found.name, found.value.text) for found in parse(after, systemd).assignments] != [*before, (variable, value.encode())]:
-        raise FormatError("ends in an open quote or behind a backslash", line=line_of(data, len(data)), way_out="end its last line")
+        raise FormatError("ends in an open quote or a backslash", line=line_of(data, len(data)), way_out="complete its last line")
     return after
 
 
 def drop_empty(data: bytes, variable: str, systemd: int) -> bytes | None:
-    """The file without an assignment that daytwo had added and that holds nothing any more; None where nothing is left."""
+    """The file without an assignment that daytwo had added and that is now empty; None if nothing is left."""
     assignment = parse(data, systemd).last(variable)
     if assignment is None or assignment.value.text:
         return data
@@ -261,16 +262,16 @@ def drop_empty(data: bytes, variable: str, systemd: int) -> bytes | None:
             continue
         before, behind = data[: lead.start()], data[end:]
         following = re.match(rb"\r?\n", behind)
-        # A last line without a line end takes the one before it along.
+        # If the last line has no line end, the line end before it is removed.
         rest = before + behind[following.end() :] if following else before.removesuffix(lead[1]) + behind
         return None if marker == MADE and not rest else rest
     return data
 
 
 def edit_gates(data: bytes | None, variable: str, changes: GateChanges, systemd: int = 257) -> bytes | None:
-    """The file with `variable`'s --feature-gates as wanted (`variable` being split into words, as `$VARIABLE` is).
+    """The file with the desired --feature-gates in `variable` (which is split into words, as `$VARIABLE` is).
 
-    None in and out stands for no such file. Raises FormatError where the file cannot be read or the edit needs guessing.
+    None, as argument and result, means no file. Raises FormatError if the file cannot be read or the edit is ambiguous.
     """
     assignment = parse(data, systemd).last(variable) if data is not None else None
     if data is None or assignment is None:
@@ -289,23 +290,23 @@ def edit_gates(data: bytes | None, variable: str, changes: GateChanges, systemd:
     found = parse(edited, systemd).last(variable)
     after = split_variable(found.value) if found else []
     if not flags.reached([word.string for word in before], [word.string for word in after], changes):
-        raise FormatError("the edit would not give the value that is wanted", value=variable, line=assignment.line)
+        raise FormatError("the edit would not result in the desired value", value=variable, line=assignment.line)
     return drop_empty(edited, variable, systemd)
 
 
 def split_variable(value: Mapped) -> list[Mapped]:
-    """The words a `$VARIABLE` of its own becomes (systemd.service(5), COMMAND LINES)."""
+    """The words that a separate `$VARIABLE` becomes (systemd.service(5), COMMAND LINES)."""
     return words.split(value, c_escapes=False, relaxed=True)
 
 
 def remover(value: Mapped) -> Callable[[tuple[Mapped, ...]], list[Splice]]:
-    """How to take neighbouring words out of a value: with one blank, the one before them or else the one behind them."""
+    """A function that removes neighbouring words from a value, with one blank: the one before them or else the one after them."""
     blanks = [span for span, byte in zip(value.spans, value.text, strict=True) if byte in words.WHITESPACE]
 
     def remove(gone: tuple[Mapped, ...]) -> list[Splice]:
         start, end = gone[0].extent[0], gone[-1].extent[1]
-        beside = [span for span in blanks if span[1] == start] or [span for span in blanks if span[0] == end]
-        for span in beside:
+        adjacent = [span for span in blanks if span[1] == start] or [span for span in blanks if span[0] == end]
+        for span in adjacent:
             blanks.remove(span)
             start, end = min(start, span[0]), max(end, span[1])
         return [Splice(start, end, b"", value.source)]
@@ -314,7 +315,7 @@ def remover(value: Mapped) -> Callable[[tuple[Mapped, ...]], list[Splice]]:
 
 
 def insertion(data: bytes, assignment: Assignment, flag: str) -> Splice:
-    """Where a new flag goes: to the end of the value, inside its quotes. Raises FormatError where there is no such place."""
+    """Where a new flag goes: to the end of the value, inside its quotes. Raises FormatError if there is no such place."""
     value = assignment.value
     if value.spans:
         end = value.spans[-1][1]
@@ -325,5 +326,5 @@ def insertion(data: bytes, assignment: Assignment, flag: str) -> Splice:
     if opened in (b'""', b"''"):
         start = data.index(opened, start) + 1
     elif opened:
-        raise FormatError("an empty value is written in a way that leaves no place to add to", value=opened.decode(errors="replace"))
+        raise FormatError("an empty value is written in a form that daytwo cannot add to", value=opened.decode(errors="replace"))
     return Splice(start, start, flag.encode(), value.source)

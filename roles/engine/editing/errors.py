@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class FormatError(ValueError):
-    """A file means something that cannot be, or an edit would need guessing.
+    """A file is invalid, or an edit of it is ambiguous.
 
-    `rule` says what is the matter, `value` what was found, `line` (1-based) where, `way_out` what an operator can do.
-    The caller, who knows the host and the file, adds them (`in_file`).
+    `rule` is what is wrong, `value` the offending text, `line` (1-based) its line, `way_out` what an operator can do.
+    The caller, which knows the host and the file, adds them (`in_file`).
     """
 
     def __init__(
@@ -17,7 +17,7 @@ class FormatError(ValueError):
         super().__init__(rule)
 
     def in_file(self, path: str, line: int | None = None) -> FormatError:
-        """The same error, with the file named (and the line, where it names none itself)."""
+        """The same error with the file (and the line, if it has none itself)."""
         where = self.line or (line if self.file is None else None)
         return FormatError(self.rule, value=self.value, line=where, way_out=self.way_out, file=self.file or path)
 

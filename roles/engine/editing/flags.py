@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.mapped import Mapped, Splice
 
-# A gate's wanted value; None takes it out.
+# A gate's desired value; None removes it.
 GateChanges = Mapping[str, bool | None]
 
 FEATURE_GATES = "feature-gates"
-# Control-plane components take `kube:NAME` for NAME since 1.31, in all places or in none (k8s.io/component-base/compatibility).
+# Control-plane components accept `kube:NAME` for NAME since 1.31, in all places or in none (k8s.io/component-base/compatibility).
 KUBE = "kube:"
-# What a flag's value may be made of, so that systemd and pflag read it as it is written, wherever it stands.
+# The values of a flag that systemd and pflag read literally, wherever they are written.
 _WRITABLE = re.compile(r"[A-Za-z0-9_./:,=<>@+%\[\]-]*")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
@@ -28,7 +28,7 @@ _FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 
 
 def parse_bool(text: str) -> bool:
-    """A boolean as Go's strconv.ParseBool takes it. Raises FormatError for anything else, such as `yes`."""
+    """A boolean as Go's strconv.ParseBool accepts it. Raises FormatError for anything else, such as `yes`."""
     if text in _TRUE:
         return True
     if text in _FALSE:
@@ -38,7 +38,7 @@ def parse_bool(text: str) -> bool:
 
 @dataclass(frozen=True)
 class GateItem:
-    """One `NAME=VALUE` of a gate list, with the spot of its value. `prefix` is KUBE where it is written before the name."""
+    """One `NAME=VALUE` of a gate list, with the position of its value. `prefix` is KUBE if it is written before the name."""
 
     name: str
     value: bool
@@ -49,7 +49,7 @@ class GateItem:
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag of a command line: the word(s) it is made of, and its value (None where it stands without one)."""
+    """One flag of a command line: its word(s), and its value (None if it has none)."""
 
     words: tuple[Mapped, ...]
     value: Mapped | None
@@ -57,7 +57,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class GateFlag:
-    """One --feature-gates of a command line: the word(s) it is made of, and its items."""
+    """One --feature-gates of a command line: its word(s), its value and the items of that."""
 
     words: tuple[Mapped, ...]
     value: Mapped
@@ -65,7 +65,7 @@ class GateFlag:
 
 
 def parse_gates(value: str) -> list[tuple[str, bool]]:
-    """The items of a gate list in order. Raises FormatError as the component would refuse it."""
+    """The items of a gate list in order. Raises FormatError if the component would refuse it."""
     return [(item.name, item.value) for item in _items(Mapped.of(value.encode("utf-8", "surrogateescape")))]
 
 
@@ -82,14 +82,14 @@ def _items(value: Mapped) -> tuple[GateItem, ...]:
             raise FormatError("a feature gate has no value", value=whole.string, way_out="write NAME=true or NAME=false")
         begin = part.index(b"=") + 1
         lead = len(part[begin:]) - len(part[begin:].lstrip())
-        spot = value.slice(position - len(part) - 1 + begin + lead, position - len(part) - 1 + begin + lead + len(written.strip()))
+        place = value.slice(position - len(part) - 1 + begin + lead, position - len(part) - 1 + begin + lead + len(written.strip()))
         try:
             boolean = parse_bool(written.strip().decode("utf-8", "surrogateescape"))
         except FormatError as error:
             raise FormatError("a feature gate's value is not a boolean", value=whole.string, way_out=error.way_out) from None
         full = name.strip().decode("utf-8", "surrogateescape")
         bare = full.removeprefix(KUBE)
-        found.append(GateItem(bare, boolean, full.removesuffix(bare), whole, spot))
+        found.append(GateItem(bare, boolean, full.removesuffix(bare), whole, place))
     return tuple(found)
 
 
@@ -98,14 +98,14 @@ def _normal(name: str) -> str:
 
 
 def name_of(word: str) -> str:
-    """The name of the flag that a word begins (`--max_pods=5`: max-pods); "" for a word that begins none."""
+    """The name of the flag that a word begins with (`--max_pods=5`: max-pods); "" for any other word."""
     return _normal(word.removeprefix("--").partition("=")[0]) if word.startswith("--") else ""
 
 
 def find(words: Sequence[Mapped], name: str, *, switch: bool = False) -> list[Flag]:
-    """Every place of a flag on a command line, `--name=value` and `--name value`; nothing after a bare `--` counts.
+    """Every occurrence of a flag on a command line, `--name=value` and `--name value`; nothing after a bare `--` counts.
 
-    `switch`: a boolean flag, which never takes the next word (pflag, NoOptDefVal) and stands for true without a value.
+    `switch`: a boolean flag, which never takes the next word (pflag, NoOptDefVal) and means true without a value.
     """
     found = []
     index = 0
@@ -128,14 +128,14 @@ def find(words: Sequence[Mapped], name: str, *, switch: bool = False) -> list[Fl
 
 
 def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
-    """Every --feature-gates of a command line. Raises FormatError as the component would refuse it."""
+    """Every --feature-gates of a command line. Raises FormatError if the component would refuse it."""
     found = []
     for flag in find(words, FEATURE_GATES):
         if flag.value is None:
             raise FormatError("--feature-gates is the last word and has no value", value=flag.words[0].string)
         found.append(GateFlag(flag.words, flag.value, _items(flag.value)))
     if len({item.prefix for flag in found for item in flag.items}) > 1:
-        raise FormatError(f"gates with and without `{KUBE}` stand side by side", way_out="write all names in one way")
+        raise FormatError(f"gates with and without `{KUBE}` are mixed", way_out="write all names with it, or all without it")
     return found
 
 
@@ -144,12 +144,12 @@ def _mapped(argv: Sequence[str]) -> list[Mapped]:
 
 
 def effective_gates(argv: Sequence[str]) -> dict[str, bool]:
-    """What a command line sets: every list counts, and of a gate set more than once the last value."""
+    """The gates that a command line sets: every list counts; if a gate is set more than once, the last value counts."""
     return {item.name: item.value for flag in gate_flags(_mapped(argv)) for item in flag.items}
 
 
 def flag_values(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str]:
-    """All values of a flag in order, in both forms. `switch`: a boolean flag, which is "true" where it stands without a value."""
+    """All values of a flag in order, in both forms. `switch`: a boolean flag, which is "true" without a value."""
     found = find(_mapped(argv), name, switch=switch)
     if switch:
         return [flag.value.string if flag.value else "true" for flag in found]
@@ -157,7 +157,7 @@ def flag_values(argv: Sequence[str], name: str, *, switch: bool = False) -> list
 
 
 def last_flag(argv: Sequence[str], name: str, *, switch: bool = False) -> str | None:
-    """The value of a flag that counts, None where it is not set. `switch` as for `flag_values`."""
+    """The effective value of a flag, None if it is not set. `switch` as for `flag_values`."""
     values = flag_values(argv, name, switch=switch)
     return values[-1] if values else None
 
@@ -170,8 +170,8 @@ def without(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str
 
 
 def taken(argv: Sequence[str], switches: Set[str]) -> list[tuple[str, str | None]]:
-    """The flags that stand without `=` and take the word behind them, whatever it is, as their value: each with that word, None where it is
-    the last. `switches`: the names of boolean flags, which take none (pflag, parseLongArg and parseSingleShortArg)."""
+    """The flags without `=` that take the next word, whatever it is, as their value: each with that word, None if it is the last one.
+    `switches`: the names of boolean flags, which take none (pflag, parseLongArg and parseSingleShortArg)."""
     found: list[tuple[str, str | None]] = []
     words = iter(argv[1:])
     for word in words:
@@ -184,12 +184,12 @@ def taken(argv: Sequence[str], switches: Set[str]) -> list[tuple[str, str | None
 
 
 def waiting(argv: Sequence[str], switches: Set[str]) -> str | None:
-    """The flag at the end of a command line that still waits for its value, None where there is none. `switches` as in `taken`."""
+    """The flag at the end of a command line that has no value yet, None if there is none. `switches` as in `taken`."""
     return next((flag for flag, value in taken(argv, switches) if value is None), None)
 
 
 def swallowed(before: Sequence[str], after: Sequence[str], switches: Set[str] = frozenset()) -> tuple[str, str] | None:
-    """A flag that an edit put behind another one that takes it for its value: that one, and the new one. `switches` as in `taken`."""
+    """A flag after which an edit put a new one that becomes its value: that flag, and the new one. `switches` as in `taken`."""
     old = set(taken(before, switches))
     new = (pair for pair in taken(after, switches) if pair not in old)
     return next(((flag, value) for flag, value in new if value is not None and value.startswith("-")), None)
@@ -201,23 +201,23 @@ def without_gates(argv: Sequence[str]) -> list[str]:
 
 
 def reached(before: Sequence[str], after: Sequence[str], changes: GateChanges) -> bool:
-    """True where an edit did what it was asked for: the gates are as wanted, the others as before, and no other word changed."""
+    """True if an edit had the desired result: it set the gates, kept the others, and changed no other word."""
     wanted = {name: value for name, value in effective_gates(before).items() if changes.get(name, value) is not None}
     wanted |= {name: value for name, value in changes.items() if value is not None}
     return effective_gates(after) == wanted and without_gates(before) == without_gates(after)
 
 
 def written(gates: Mapping[str, bool]) -> str:
-    """A gate list as it stands behind the flag."""
+    """A gate list as the flag's value."""
     return ",".join(f"{name}={'true' if value else 'false'}" for name, value in gates.items())
 
 
 def check_end(argv: Sequence[str]) -> None:
-    """Refuse where a new flag at the end would not be read as one. Raises FormatError."""
+    """Refuse if a new flag at the end would not be read as one. Raises FormatError."""
     if "--" in argv:
-        raise FormatError("a bare `--` stands before the place a new flag would go to, and ends the flags", value=" ".join(argv))
+        raise FormatError("a bare `--` ends the flags before the place of a new flag", value=" ".join(argv))
     if argv and posixpath.basename(argv[0]) in _SHELLS:
-        raise FormatError("a shell starts the component, and a flag behind the shell's own words is not its", value=" ".join(argv))
+        raise FormatError("a shell starts the component, and a flag at the end would be the shell's", value=" ".join(argv))
 
 
 def edit(
@@ -226,11 +226,11 @@ def edit(
     remove: Callable[[tuple[Mapped, ...]], list[Splice]],
     insert: Callable[[str], list[Splice]],
 ) -> list[Splice]:
-    """The splices that make a command line set the gates as wanted; none where it does already.
+    """The splices after which a command line sets the desired gates; none if it does already.
 
-    A gate that is there is changed where it takes effect, at its last place; a new one goes to the end of the last list, and where all
-    lists are empty, into the last of those; one taken out goes from every list, and a list left empty takes its flag along. `remove`
-    gives the splices that take whole words out, `insert` those that add one new flag.
+    An existing gate is changed where it takes effect, at its last place. A new one goes to the end of the last list or, if all lists are
+    empty, into the last of them. A removed one is removed from every list; a list that becomes empty is removed with its flag. `remove`
+    returns the splices that remove whole words, `insert` those that add one new flag.
     """
     flags = gate_flags(words)
     _check_inside(words, FEATURE_GATES)
@@ -245,11 +245,11 @@ def edit(
         elif not places:
             new[prefix + name] = value
         elif places[-1].value != value:
-            spot = places[-1].written
-            splices.append(Splice(*spot.extent, b"true" if value else b"false", spot.source))
+            place = places[-1].written
+            splices.append(Splice(*place.extent, b"true" if value else b"false", place.source))
     lists = [flag for flag in flags if flag.items]
     if new and flags and not lists:
-        # A list without items is a list as well: a second flag behind it would be one that nobody expects.
+        # Also a list without items gets the new gates: a second flag would be unexpected.
         empty = Flag(flags[-1].words, flags[-1].value)
         return [*splices, _put(empty, empty.words[0].string.removeprefix("--").partition("=")[0], written(new))]
     for flag in lists:
@@ -274,7 +274,7 @@ def _check_inside(words: Sequence[Mapped], name: str) -> None:
     pattern = re.compile(rf"\S.*[\s;&|'\"(]--{re.escape(name)}(?:[=\s]|\Z)", re.DOTALL)
     for word in words:
         if pattern.search(_normal(word.string)):
-            raise FormatError(f"--{name} is written inside a longer word", value=word.string, way_out="give it a word of its own")
+            raise FormatError(f"--{name} is written inside a longer word", value=word.string, way_out="write it as a separate word")
 
 
 def edit_one(
@@ -286,32 +286,32 @@ def edit_one(
     *,
     switch: bool = False,
 ) -> list[Splice]:
-    """The splices that make a command line set one flag to `value`, or (None) not at all; none where it is so already.
+    """The splices after which a command line sets one flag to `value`, or (None) not at all; none if it does already.
 
-    The value is written at the flag's last place, and its other places go: of most flags the last one wins, but maps and lists
-    add up (k8s.io/component-base/cli/flag, map_string_string.go; pflag string_slice.go). `remove` and `insert` are as for `edit`.
-    Raises FormatError for a value that cannot be written everywhere as it is.
+    The value is written at the flag's last place, and its other places are removed: of most flags the last one counts, but maps and
+    lists add up (k8s.io/component-base/cli/flag, map_string_string.go; pflag string_slice.go). `remove` and `insert` are as for `edit`.
+    Raises FormatError for a value that cannot be written literally in every place.
     """
     _check_inside(words, name)
     found = find(words, name, switch=switch)
     if value is None:
         return [splice for flag in _places(found) for splice in remove(flag.words)]
     if not _WRITABLE.fullmatch(value):
-        raise FormatError(f"a value of --{name} holds a character that daytwo does not write on a command line", value=value)
+        raise FormatError(f"a value of --{name} has a character that daytwo does not write on a command line", value=value)
     if not found:
         return insert(f"--{name}={value}")
     *others, last = _places(found)
     splices = [splice for flag in others for splice in remove(flag.words)]
-    return splices if _says(last, value, switch) else [*splices, _put(last, name, value)]
+    return splices if _has(last, value, switch) else [*splices, _put(last, name, value)]
 
 
 def _places(found: Sequence[Flag]) -> list[Flag]:
-    """The flags that are written in places of their own, in order: a variable can be used twice."""
+    """The flags with different places, in order: a variable can be used twice."""
     last = {tuple((word.source, word.extent) for word in flag.words): flag for flag in found}
     return [flag for flag in found if any(flag is other for other in last.values())]
 
 
-def _says(flag: Flag, value: str, switch: bool) -> bool:
+def _has(flag: Flag, value: str, switch: bool) -> bool:
     return same_value("true" if flag.value is None else flag.value.string, value, switch=switch)
 
 
@@ -321,7 +321,7 @@ def same_value(one: str, other: str, *, switch: bool) -> bool:
 
 
 def _put(flag: Flag, name: str, value: str) -> Splice:
-    """Write another value: in its very place, or, where quotes or escapes are a part of that, the whole last word anew."""
+    """Write another value: in its place or, if that has quotes or escapes, instead of the whole last word."""
     word = flag.words[-1]
     if flag.value is None:
         end = word.spans[-1][1]
@@ -333,7 +333,7 @@ def _put(flag: Flag, name: str, value: str) -> Splice:
 
 
 def _quoted_alone(flag: Flag) -> bool:
-    """True for an empty value with quotes of its own: `--name ""`, `--name=''`; there is no place inside them that is known."""
+    """True for an empty value with its own quotes: `--name ""`, `--name=''`; the place inside them is not known."""
     word = flag.words[-1]
     if not word.spans:
         return word.extent[0] < word.extent[1]
@@ -341,37 +341,37 @@ def _quoted_alone(flag: Flag) -> bool:
 
 
 @dataclass
-class _Said:
-    """What a command line says: the program, the values of each flag in order ("true" where it stands alone), and the other words."""
+class _Parsed:
+    """A parsed command line: the program, the values of each flag in order ("true" without one), and the other words."""
 
     program: str
     values: dict[str, list[str]]
     others: list[str]
 
 
-def _said(argv: Sequence[str], kinds: Mapping[str, str]) -> _Said:
-    """`-v` is `v`. A word behind a flag without `=` is its value, but for a switch, and where it looks like a flag itself."""
-    said = _Said(argv[0] if argv else "", {}, [])
+def _parsed(argv: Sequence[str], kinds: Mapping[str, str]) -> _Parsed:
+    """`-v` is `v`. A word after a flag without `=` is its value, except after a switch, or if the word looks like a flag itself."""
+    parsed = _Parsed(argv[0] if argv else "", {}, [])
     words = list(argv[1:])
     while words:
         word = words.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         name = _normal(name)
         if word == "--":
-            said.others += words
+            parsed.others += words
             break
         if not word.startswith("-") or not name:
-            said.others.append(word)
+            parsed.others.append(word)
             continue
         if not equals:
             takes = kinds.get(name) != "bool" and words and not words[0].startswith("-")
             value = words.pop(0) if takes else "true"
-        said.values.setdefault(name, []).append(value)
-    return said
+        parsed.values.setdefault(name, []).append(value)
+    return parsed
 
 
 def _meant(name: str, values: Sequence[str], kinds: Mapping[str, str]) -> object:
-    """What all values of a flag come to: lists and maps add up, of others the last one counts; of an unknown one each is kept."""
+    """The result of all values of a flag: lists and maps add up, of others the last one counts; of an unknown flag each is kept."""
     try:
         if name == FEATURE_GATES:
             return dict(item for value in values for item in parse_gates(value))
@@ -386,13 +386,13 @@ def _meant(name: str, values: Sequence[str], kinds: Mapping[str, str]) -> object
 
 
 def differences(running: Sequence[str], planned: Sequence[str], kinds: Mapping[str, str] | None = None) -> list[str]:
-    """What a process with the arguments `planned` has otherwise than one with `running`, flag by flag: `--v=2 (now --v=9)`; [] where both
-    say the same, in whatever order and spelling.
+    """How the arguments `planned` differ from `running`, flag by flag: `--v=2 (now --v=9)`; [] if both mean the same, in whatever order
+    and spelling.
 
-    `kinds`: by the name of a flag what it is (bool, list, map, or another), as far as that is known.
+    `kinds`: the kind of each flag by its name (bool, list, map, or another), as far as known.
     """
     known = kinds or {}
-    now, then = _said(running, known), _said(planned, known)
+    now, then = _parsed(running, known), _parsed(planned, known)
     found = []
     if now.program != then.program and (posixpath.basename(now.program) != posixpath.basename(then.program) or "/" in now.program):
         found.append(f"the program {then.program} (now {now.program})")
@@ -410,7 +410,7 @@ def _flag_text(name: str, values: Sequence[str] | None) -> str:
 
 
 def set_to(before: Sequence[str], after: Sequence[str], name: str, value: str | None, *, switch: bool = False) -> bool:
-    """True where an edit did what it was asked for: the flag is as wanted, wherever it stands, and no other word changed."""
+    """True if an edit had the desired result: it set the flag in every place, and changed no other word."""
     found = flag_values(after, name, switch=switch)
     right = not found if value is None else found != [] and all(same_value(one, value, switch=switch) for one in found)
     return right and without(before, name, switch=switch) == without(after, name, switch=switch)
@@ -421,7 +421,7 @@ def _extent(part: Mapped) -> tuple[int, int]:
 
 
 def _without(flag: GateFlag, dropped: set[int]) -> list[Splice]:
-    """Take items out with the comma behind them, the last ones with the comma before them."""
+    """Remove items with the comma after them, the last ones with the comma before them."""
     splices = []
     kept_before = False
     starts = [flag.value.spans.index(item.whole.spans[0]) for item in flag.items]

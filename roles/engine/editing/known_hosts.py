@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-#: Of a key: it is the known one; another one is known; none is known; it was declared invalid.
+#: Of a host's key: it is known; another key is known; no key is known; it is revoked.
 KeyVerdict = Literal["known", "changed", "new", "revoked"]
 
 _MARKERS = ("@cert-authority", "@revoked")
@@ -19,7 +19,7 @@ _MARKERS = ("@cert-authority", "@revoked")
 
 @dataclass(frozen=True)
 class KnownKey:
-    """One line that is about a host. `kind` is the key's type (`ssh-ed25519`), `blob` the key as it goes over the wire, `marker` is "",
+    """One line for a host. `kind` is the key's type (`ssh-ed25519`), `blob` the key in its wire format, `marker` is "",
     "@cert-authority" or "@revoked", `where` is FILE:LINE."""
 
     kind: str
@@ -29,19 +29,19 @@ class KnownKey:
 
 
 def keys_of(text: str, name: str, path: str) -> Iterator[KnownKey]:
-    """The lines of a file that are about a host: `name` is `host`, or `[host]:port` for a port that is not 22. A line that ssh could not
-    read is passed over, as ssh does."""
+    """The lines of a file for a host: `name` is `host`, or `[host]:port` for a port that is not 22. A line that ssh cannot read is
+    skipped, as ssh does."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split(None, 4)
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#") or (marker and marker not in _MARKERS):
             continue
-        if _about(words[0], name.lower()) and (blob := _blob(words[1], words[2])):
+        if _is_for(words[0], name.lower()) and (blob := _blob(words[1], words[2])):
             yield KnownKey(words[1], blob, marker, f"{path}:{number}")
 
 
 def verdict(known: Sequence[KnownKey], blob: bytes) -> tuple[KeyVerdict, str]:
-    """What these lines say of a key, and the line that says so ("" for none)."""
+    """What these lines say about a key, and the line that says so ("" for none)."""
     for key in known:
         if key.marker == "@revoked" and key.blob == blob:
             return "revoked", key.where
@@ -53,7 +53,7 @@ def verdict(known: Sequence[KnownKey], blob: bytes) -> tuple[KeyVerdict, str]:
 
 
 def lists_key(text: str, blob: bytes) -> bool:
-    """A list of public keys, one a line (RevokedHostKeys of ssh_config(5)), has this one."""
+    """True if a list of public keys, one a line (RevokedHostKeys of ssh_config(5)), has this one."""
     for line in text.splitlines():
         words = line.split(None, 2)
         if len(words) >= 2 and not words[0].startswith("#") and _blob(words[0], words[1]) == blob:
@@ -71,11 +71,11 @@ def _blob(kind: str, text: str) -> bytes | None:
         blob = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
-    # It begins with its type, as a string (RFC 4253, 6.6): one that says otherwise is no key.
+    # It begins with its type, as a string (RFC 4253, 6.6): one with another type is not a key.
     return blob if blob[4 : 4 + len(kind)] == kind.encode() else None
 
 
-def _about(patterns: str, name: str) -> bool:
+def _is_for(patterns: str, name: str) -> bool:
     if patterns.startswith("|"):
         return _hashed(patterns, name)
     found = False
@@ -88,7 +88,7 @@ def _about(patterns: str, name: str) -> bool:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    # Only * and ? mean something; brackets stand for themselves.
+    # Only * and ? are special; brackets are literal.
     return re.fullmatch("".join({"*": ".*", "?": "."}.get(sign, re.escape(sign)) for sign in pattern), name, re.DOTALL) is not None
 
 

@@ -1,4 +1,4 @@
-"""KubeletConfiguration files (kubelet.config.k8s.io/v1beta1): what they set, and any field of them edited in place."""
+"""KubeletConfiguration files (kubelet.config.k8s.io/v1beta1): what they set, and edits of any field in place."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from roles.engine.editing.yaml_text import Document, TextEdit, YamlNode
 
 KIND = "KubeletConfiguration"
 _KEY = "featureGates"
-# Names, paths, quantities and durations; what a plain text must not look like is left to the readers.
+# Names, paths, quantities and durations. `_text` checks that YAML readers take such a text for a string.
 _PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9_./-]*|[1-9][0-9]*(ms|[smh]|k|[KMGTPE]i?)")
-# What stands where a map has no fields. Blanks tell what it was before daytwo put the first field in: `{a: 1 }` was `{}`, and of the
-# others each has one more in front: `{  a: 1}` was `null`, `{   a: 1}` was `~`.
+# The forms of a map without fields. Blanks record which form it had before daytwo added the first field: `{a: 1 }` was `{}`; each of
+# the others has one more blank in front: `{  a: 1}` was `null`, `{   a: 1}` was `~`.
 _EMPTY_MAP = "{}"
 _NULLS = ("null", "~", "", "Null", "NULL")
-# Other things than strings to some reader of YAML 1.1.
+# Some readers of YAML 1.1 do not take these for strings.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 FieldPath = tuple[str, ...]
 
 
 class Absent(Enum):
-    """The type of ABSENT, which stands for a field that is to be taken out."""
+    """The type of ABSENT, which means that a field should be removed."""
 
     ABSENT = "absent"
 
@@ -40,7 +40,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """The file's fields. Raises FormatError for what is no KubeletConfiguration."""
+    """The file's fields. Raises FormatError for a file that is not a KubeletConfiguration."""
     return _parse(data).content
 
 
@@ -53,7 +53,7 @@ def _parse(data: bytes, kind: str = KIND) -> Document:
 
 
 def merge(main: bytes | None, dropins: Sequence[bytes]) -> dict[str, Any]:
-    """The fields that count where a --config-dir is read over the --config file: maps merge, null deletes, the rest is replaced
+    """The effective fields of a --config file and the drop-ins of a --config-dir: maps merge, null deletes, the rest is replaced
     (KEP-3983; cmd/kubelet/app/server.go, mergeKubeletConfigurations: a JSON merge patch, RFC 7386)."""
     merged = read(main) if main is not None else {}
     for dropin in dropins:
@@ -72,7 +72,7 @@ def _merge(base: Any, over: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines(data: bytes) -> dict[FieldPath, int]:
-    """The line (1-based) of each field's key, of maps within maps too: ("evictionHard", "memory.available"): 7. Raises FormatError."""
+    """The line (1-based) of each field's key, also in nested maps: ("evictionHard", "memory.available"): 7. Raises FormatError."""
     found: dict[FieldPath, int] = {}
 
     def walk(node: YamlNode, path: FieldPath) -> None:
@@ -87,7 +87,7 @@ def lines(data: bytes) -> dict[FieldPath, int]:
 
 
 def gates(data: bytes) -> dict[str, bool]:
-    """The gates a file sets. Raises FormatError for a value that the kubelet would not take as a boolean."""
+    """The gates that a file sets. Raises FormatError for a value that the kubelet would not accept as a boolean."""
     return _gates(_parse(data))
 
 
@@ -97,7 +97,7 @@ def _gates(document: Document) -> dict[str, bool]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise FormatError("featureGates is not a map", line=line)
+        raise FormatError("featureGates is not a mapping", line=line)
     for name, value in found.items():
         if not isinstance(value, bool):
             raise FormatError(
@@ -110,84 +110,84 @@ def _gates(document: Document) -> dict[str, bool]:
 
 
 def edit_gates(data: bytes, changes: GateChanges) -> bytes:
-    """The file with featureGates as wanted; the same bytes where they are so already.
+    """The file with the desired featureGates; the same bytes if it has them already.
 
-    Raises FormatError where the file cannot be read or the edit needs guessing.
+    Raises FormatError if the file cannot be read or the edit is ambiguous.
     """
     gates(data)
     return edit_fields(data, {(_KEY, name): ABSENT if value is None else value for name, value in changes.items()})
 
 
 def edit_fields(data: bytes, changes: Mapping[FieldPath, object], kind: str = KIND) -> bytes:
-    """The file, which holds a `kind`, with fields set, or (ABSENT) taken out; the same bytes where all is so already.
+    """The file of a `kind`, with fields set, or (ABSENT) removed; the same bytes if nothing changes.
 
     `changes` is by path, such as ("evictionHard", "memory.available"): "500Mi", ("maxPods",): 200, ("clusterDNS",): ["10.0.0.10"] or
     ("authentication", "anonymous"): ABSENT. Values are str, bool, int, float, None (null, which deletes in a drop-in), lists and maps of
-    them; a map or list that is given stands in the place of the whole one before. Maps on the way to a field are made where they are
-    missing, or null (encoding/json makes no map of it, and fills none). A map that becomes empty because its last field is taken out goes
-    with its key; but one that was written as empty, or as null, before daytwo filled it (`{}`, `~`) is left so, since to the kubelet an
-    empty map can mean another thing than none. Comments stay, also those on lines of their own between fields that go.
+    them; a map or list replaces the whole old one. Maps on the way to a field are created if they are missing or null (encoding/json
+    does not create a map from null, or fill one). A map that becomes empty because its last field is removed, is removed with its key.
+    But one that was empty or null before daytwo filled it (`{}`, `~`) becomes so again, since the kubelet may distinguish an empty map
+    from a missing one. Comments stay, also those on separate lines between removed fields.
 
-    Only the changed fields are written anew. The outcome is read again and compared with what is meant. Raises FormatError where the
-    file cannot be read, a field on the way is no map, or the edit needs guessing: anchors that are used elsewhere, merges (`<<`),
-    something else on a line that is to go.
+    Only the changed fields are rewritten. The result is read again and compared with the desired content. Raises FormatError if the file
+    cannot be read, a field on the way is not a map, or the edit is ambiguous: anchors that are used elsewhere, merges (`<<`), something
+    else on a line that must be removed.
     """
     document = _parse(data, kind)
-    meant = _meant(document, changes)
-    if yaml_text.same(document.content, meant):
+    desired = _desired(document, changes)
+    if yaml_text.same(document.content, desired):
         return data
     changer = _Changer(document)
-    changer.change_map(document.root, document.content, meant)
+    changer.change_map(document.root, document.content, desired)
     cuts = yaml_text.cut_lines(document.text, changer.lines)
     after = yaml_text.splice(document.text, [*changer.edits, *_parted(cuts, {start for start, end, _ in changer.edits if start == end})])
-    if not yaml_text.same(_parse(after, kind).content, meant):
-        raise FormatError("the edit would not give the configuration that is wanted", way_out="edit it by hand")
+    if not yaml_text.same(_parse(after, kind).content, desired):
+        raise FormatError("the edit would not result in the desired configuration", way_out="edit it by hand")
     return after
 
 
 def _parted(cuts: Sequence[TextEdit], places: set[int]) -> list[TextEdit]:
-    """Cuts, in two where something new comes in between: the last field of one map goes, and the first of the next."""
-    made: list[TextEdit] = []
+    """The cuts, split at insertions: one may be between the removed last field of a map and the removed first field of the next map."""
+    parts: list[TextEdit] = []
     for start, end, _ in cuts:
         edges = [start, *sorted(place for place in places if start < place < end), end]
-        made += [(one, other, "") for one, other in pairwise(edges)]
-    return made
+        parts += [(one, other, "") for one, other in pairwise(edges)]
+    return parts
 
 
-# ---- what is meant
+# ---- the desired content
 
 
-def _meant(document: Document, changes: Mapping[FieldPath, object]) -> dict[str, Any]:
-    """The file's content as it is to be. Raises FormatError for changes that cannot be told together."""
+def _desired(document: Document, changes: Mapping[FieldPath, object]) -> dict[str, Any]:
+    """The file's desired content. Raises FormatError for changes that conflict."""
     for path in changes:
         if not path:
             raise FormatError("a change names no field")
         for length in range(1, len(path)):
             if path[:length] in changes:
-                raise FormatError("two changes are of one field", value=".".join(path))
+                raise FormatError("two changes affect one field", value=".".join(path))
     content: dict[str, Any] = copy.deepcopy(document.content)
     for path, value in changes.items():
         if value is not ABSENT:
             _set(document, content, path, _plain(value, path))
     for path, value in changes.items():
         if value is ABSENT:
-            _take_out(document, content, path)
+            _remove(document, content, path)
     return content
 
 
 def _plain(value: object, path: FieldPath) -> Any:
-    """A value as YAML and JSON can have it. Raises FormatError for any other."""
+    """A value that YAML and JSON can have. Raises FormatError for any other."""
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(inner, (*path, key)) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(inner, path) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
-        raise FormatError("a number that JSON has not", value=f"{'.'.join(path)}: {value}")
+        raise FormatError("a number that JSON does not have", value=f"{'.'.join(path)}: {value}")
     if isinstance(value, str) and not words.valid_utf8(value.encode("utf-8", "surrogatepass")):
         raise FormatError("a text that is not Unicode", value=f"{'.'.join(path)}: {value!r}")
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    raise FormatError("a value that no configuration file can hold", value=f"{'.'.join(path)}: {value!r}")
+    raise FormatError("a value that a configuration file cannot have", value=f"{'.'.join(path)}: {value!r}")
 
 
 def _set(document: Document, content: dict[str, Any], path: FieldPath, value: Any) -> None:
@@ -197,12 +197,12 @@ def _set(document: Document, content: dict[str, Any], path: FieldPath, value: An
         inner = content[name]
         if not isinstance(inner, dict):
             field, line = ".".join(path[:length]), _line(document, path[:length])
-            raise FormatError(f"{field} is not a map", value=str(inner)[:60], line=line)
+            raise FormatError(f"{field} is not a mapping", value=str(inner)[:60], line=line)
         content = inner
     content[path[-1]] = value
 
 
-def _take_out(document: Document, content: dict[str, Any], path: FieldPath) -> None:
+def _remove(document: Document, content: dict[str, Any], path: FieldPath) -> None:
     maps = [content]
     for name in path[:-1]:
         inner = maps[-1].get(name)
@@ -243,8 +243,8 @@ def _opened(document: Document, node: YamlNode) -> int:
 
 
 def _was_empty(document: Document, node: YamlNode | None) -> str | None:
-    """What stood in the place of a map before `_Changer` put its first field in, which left blanks to tell: `{}`, or a null as it was
-    written; None for any other map."""
+    """The form of a map before `_Changer` added its first field, recorded by blanks: `{}`, or a null as it was written; None for any other
+    map."""
     if node is None or not node.flow or not node.pairs:
         return None
     first, behind = node.pairs[0][0].start, document.text[_end(document, *node.pairs[-1])]
@@ -256,19 +256,19 @@ def _was_empty(document: Document, node: YamlNode | None) -> str | None:
 
 
 def _end(document: Document, key: YamlNode, value: YamlNode) -> int:
-    """Where the text of a field ends. (The end of a block's node is where the next thing begins, behind comments.)"""
+    """Where the text of a field ends. (A block's node ends where the next thing begins, after comments.)"""
     if value.start < key.start:
         # An alias: the node is that of its anchor.
         alias = re.compile(r"\s*:\s*\*[^\s,\[\]{}]+").match(document.text, key.end)
         if alias is None:
-            raise FormatError("an alias that is written in an unusual way", line=key.line, way_out="write its value out")
+            raise FormatError("an alias is written in an unusual form", line=key.line, way_out="write out its value")
         return alias.end()
     if value.kind == "map" and not value.flow:
         return _end(document, *value.pairs[-1])
     if value.kind == "list" and not value.flow:
         return _item_end(document, value)
     if value.start == value.end and (colon := re.compile(r"\s*:").match(document.text, key.end)):
-        # A field without a value, whose node lies where the next thing begins.
+        # A field without a value. Its node is where the next thing begins.
         return colon.end()
     return value.end
 
@@ -282,14 +282,14 @@ def _item_end(document: Document, sequence: YamlNode) -> int:
 
 
 def _check_item(item: YamlNode) -> None:
-    """Refuse an item of a block list that tells nothing of where it stands. Raises FormatError."""
+    """Refuse an item of a block list whose place is not known. Raises FormatError."""
     yaml_text.own(item)
     if item.start == item.end:
-        raise FormatError("an item of a list has no value", line=item.line, way_out="take it out by hand")
+        raise FormatError("an item of a list has no value", line=item.line, way_out="remove it by hand")
 
 
 class _Changer:
-    """Collects what makes one text say another thing: `edits`, and `lines`, parts that go with their lines."""
+    """Collects the changes that give a text another content: `edits`, and `lines`, parts that are removed with their lines."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -301,7 +301,7 @@ class _Changer:
     def change_map(self, node: YamlNode, old: dict[str, Any], new: dict[str, Any]) -> None:
         yaml_text.own(node)
         if node.merges:
-            raise FormatError("a map is put together with `<<`", line=node.line, way_out="write its keys out")
+            raise FormatError("a mapping is merged with `<<`", line=node.line, way_out="write out its keys")
         names = [yaml_text.key_name(key) for key, _ in node.pairs]
         if set(names) != set(old):
             raise FormatError("a key is written with escapes that daytwo does not edit", line=node.line, way_out="write it plainly")
@@ -330,7 +330,7 @@ class _Changer:
             return
         _own_all(value)
         if new is None and before in _NULLS:
-            # Where nothing stood, the blank behind the colon goes, too.
+            # If there was nothing, the blank after the colon is removed too.
             colon = self.text.index(":", key.end) + 1
             self.edits.append((value.start, value.end, before) if before else (colon, value.end, ""))
             return
@@ -353,12 +353,12 @@ class _Changer:
             end = _end(self.document, key, value)
             self.edits.append((end, end, " " + written))
             return
-        # A block of text ends behind its last line's end.
+        # A block of text ends after the end of its last line.
         line_end = yaml_text.line_end_of(self.text) if self.text[value.end - 1] == "\n" else ""
         self.edits.append((value.start, value.end, written + line_end))
 
     def _cut(self, key: YamlNode, value: YamlNode) -> None:
-        """A field goes, with the lines it takes up; comments between them stay."""
+        """Remove a field with its lines; comments between them stay."""
         if value.kind == "scalar" or value.flow:
             self.lines.append((key.start, _end(self.document, key, value)))
         else:
@@ -379,7 +379,7 @@ class _Changer:
         return position if self.text[position - 1] == "\n" else yaml_text.line_stop(self.text, position)
 
     def _add_lines(self, stop: int, lines: Sequence[str]) -> None:
-        """Put lines at the start of a line, or behind a last line without an end, which then is still without."""
+        """Insert lines at the start of a line, or after a last line without a line end; then the new last line has none either."""
         end = yaml_text.line_end_of(self.text)
         new = "".join(line + end for line in lines) if self.text[stop - 1] == "\n" else "".join(end + line for line in lines)
         self.edits.append((stop, stop, new))
@@ -391,11 +391,11 @@ class _Changer:
         quoted = self.json or any(key.style == '"' for key, _ in node.pairs)
         entries = [f"{_quoted(name, self.json) if quoted else _text(name)}: {self._inline(value)}" for name, value in added.items()]
         if not spans:
-            # The blank tells later that the empty map was there before its first field.
+            # The blank records that the empty map existed before its first field.
             self.edits.append((opened, opened, ", ".join(entries) + " "))
         elif not kept:
             if "#" in self.text[opened : node.end]:
-                raise FormatError("a comment stands beside what is to go", line=node.line, way_out="take it out by hand")
+                raise FormatError("a comment is next to the part that should be removed", line=node.line, way_out="remove it by hand")
             self.edits.append((spans[0][0], spans[-1][1], ", ".join(entries)) if entries else (opened, spans[-1][1] + 1, ""))
         else:
             if gone:
@@ -448,7 +448,7 @@ def _own_all(*nodes: YamlNode) -> None:
 
 
 def _text(value: str) -> str:
-    """A string as YAML, plain where every reader takes it for a string (YAML 1.1 and 1.2)."""
+    """A string as YAML, plain if every reader takes it for a string (YAML 1.1 and 1.2)."""
     if _PLAIN.fullmatch(value) and yaml_text.load(f"value: {value}".encode()) == {"value": value} and value.lower() not in _WORDS:
         return value
     return _quoted(value, False)
@@ -457,7 +457,7 @@ def _text(value: str) -> str:
 def _quoted(value: str, as_json: bool) -> str:
     if as_json:
         return json.dumps(value)
-    # YAML has other escapes than JSON beyond 16 bits, and takes more characters for line ends.
+    # Beyond 16 bits, YAML's escapes differ from JSON's. YAML also takes more characters for line ends.
     return '"' + "".join(_escaped(character) for character in value) + '"'
 
 

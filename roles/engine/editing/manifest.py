@@ -20,7 +20,7 @@ _QUOTES = ("'", '"')
 
 @dataclass(frozen=True)
 class ManifestContainer:
-    """A container's name, and its words as they stand, each as a text."""
+    """A container's name, command and args."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -28,12 +28,12 @@ class ManifestContainer:
 
     @property
     def program(self) -> str:
-        """The name of the binary that it runs: `kube-apiserver` of /usr/local/bin/kube-apiserver; "" where only its image tells."""
+        """The name of the binary that it runs: `kube-apiserver` of /usr/local/bin/kube-apiserver; "" if only its image defines it."""
         return posixpath.basename(self.command[0]) if self.command else ""
 
     def wraps(self, program: str) -> bool:
-        """It may start a program by way of another, or of its image's entry point: a word names it, alone or in a longer text, such as
-        `go-runner kube-apiserver ...` and `sh -c "exec kube-apiserver ..."`."""
+        """True if it may start a program through another one, or through its image's entry point: a word names the program, alone or in
+        a longer text, such as `go-runner kube-apiserver ...` and `sh -c "exec kube-apiserver ..."`."""
         if self.program == program:
             return False
         named = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w.-])")
@@ -45,7 +45,7 @@ class ManifestContainer:
 
 @dataclass(frozen=True)
 class ManifestPod:
-    """What a manifest says of its pod."""
+    """The pod of a manifest."""
 
     namespace: str
     name: str
@@ -53,7 +53,7 @@ class ManifestPod:
 
 
 def read(data: bytes) -> ManifestPod:
-    """The pod of a manifest. Raises FormatError for what is no pod."""
+    """The pod of a manifest. Raises FormatError for a file that is not a pod."""
     content = yaml_text.load(data)
     if content.get("kind") != "Pod":
         raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
@@ -67,7 +67,7 @@ def read(data: bytes) -> ManifestPod:
 
 
 def container_argv(data: bytes, container: str) -> list[str]:
-    """command and args of a container, as they stand. Raises FormatError where there is no such container."""
+    """command and args of a container. Raises FormatError if there is no such container."""
     return _argv(_container(yaml_text.load(data), container))
 
 
@@ -80,7 +80,7 @@ def argument_lines(data: bytes, container: str) -> list[tuple[str, int]]:
 
 
 def name_line(data: bytes) -> int | None:
-    """The line (1-based) of metadata.name; None where the pod has none. Raises FormatError."""
+    """The line (1-based) of metadata.name; None if the pod has none. Raises FormatError."""
     root = yaml_text.parse(data).root
     metadata = next((value for key, value in root.pairs if yaml_text.key_name(key) == "metadata"), None)
     return next((key.line for key, _ in metadata.pairs if yaml_text.key_name(key) == "name"), None) if metadata else None
@@ -89,7 +89,7 @@ def name_line(data: bytes) -> int | None:
 def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
     found = content.get(key)
     if found is not None and not isinstance(found, dict):
-        raise FormatError(f"{key} is not a map", value=str(found)[:60])
+        raise FormatError(f"{key} is not a mapping", value=str(found)[:60])
     return found or {}
 
 
@@ -109,7 +109,7 @@ def _container(content: dict[str, Any], name: str) -> dict[str, Any]:
     named = [item for item in listed if item.get("name") == name]
     if len(named) != 1:
         names = ", ".join(str(item.get("name")) for item in listed) or "none"
-        raise FormatError(f"has {len(named)} containers of the name; its containers are: {names}", value=name)
+        raise FormatError(f"has {len(named)} containers of this name (its containers are: {names})", value=name)
     return named[0]
 
 
@@ -123,10 +123,10 @@ def _argv(container: dict[str, Any]) -> list[str]:
 
 
 def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
-    """The manifest with the container's --feature-gates as wanted; the same bytes where they are so already.
+    """The manifest with the container's desired --feature-gates; the same bytes if it has them already.
 
-    A new flag becomes one new item at the end of args (or of command, where there are no args), written like its neighbours.
-    Raises FormatError where the file cannot be read, has no such container, or the edit needs guessing.
+    A new flag becomes one new item at the end of args (or of command, if there are no args), written like its neighbours.
+    Raises FormatError if the file cannot be read, has no such container, or the edit is ambiguous.
     """
     document = yaml_text.parse(data)
     old = _argv(_container(document.content, container))
@@ -166,7 +166,7 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
 
 
 def _argument_lists(document: Document, container: str) -> list[YamlNode]:
-    """command and args of the container, those that have items."""
+    """command and args of the container, unless they are empty."""
     spec = document.child(document.root, "spec")
     listed = document.child(spec, "containers") if spec else None
     for item in listed.items if listed else ():
@@ -178,17 +178,17 @@ def _argument_lists(document: Document, container: str) -> list[YamlNode]:
 
 
 def _inner(item: YamlNode) -> tuple[int, int]:
-    """Where the text of an item lies, without its quotes."""
+    """The span of an item's text, without its quotes."""
     quoted = item.style in _QUOTES
     return item.start + quoted, item.end - quoted
 
 
 def _word(document: Document, item: YamlNode, source: str) -> Mapped:
-    """An item as a word whose bytes lead back to the text; where it is written with escapes, folds or an anchor, to all of it."""
+    """An item as a word whose bytes have positions in the text; with escapes, folds or an anchor, each byte's span is the whole item."""
     start = _inner(item)[0]
     text = item.text.encode("utf-8")
     if not text and _is_literal(document, item):
-        return Mapped(b"", (), _inner(item), source)  # inside its quotes, so that what is put there stands in them
+        return Mapped(b"", (), _inner(item), source)  # inside its quotes, so that new text is quoted
     if not _is_literal(document, item):
         return Mapped(text, ((item.start, item.end),) * len(text), (item.start, item.end), source)
     return Mapped(text, tuple((start + index, start + index + 1) for index in range(len(text))), (item.start, item.end), source)
@@ -204,16 +204,16 @@ def _rewrite(document: Document, sequence: YamlNode, item: YamlNode, splices: Se
     yaml_text.own(item)
     if not _is_literal(document, item):
         raise FormatError(
-            "a gate list is written with escapes, folds, an anchor or letters that no gate has",
+            "a gate list is written with escapes, folds, an anchor or characters that no gate has",
             value=item.text,
             line=item.line,
-            way_out="write it on one line, plain or in simple quotes",
+            way_out="write it on one line, plain or in single quotes",
         )
     start, end = _inner(item)
     inner = yaml_text.splice(document.text[:end], [(splice.start, splice.end, splice.text.decode()) for splice in splices])
     text = inner.decode()[start:]
     if sequence.flow and item.style is None and "," in text:
-        raise FormatError("a comma would part the argument in two", line=item.line, way_out="put the argument in quotes")
+        raise FormatError("a comma would split the argument", line=item.line, way_out="put the argument in quotes")
     return start, end, text
 
 
@@ -239,15 +239,15 @@ def _add_item(document: Document, sequence: YamlNode, flag: str) -> TextEdit:
         return yaml_text.flow_add(text, spans, text.index("[", sequence.start) + 1, [f"{quote}{flag}{quote}"])
     lead = re.search(r"-(\s*)\Z", text[: last.start])
     if lead is None:
-        raise FormatError("the last argument does not follow its dash", line=last.line, way_out="write it behind the dash")
+        raise FormatError("the last argument does not follow its dash", line=last.line, way_out="write it after the dash")
     indent = text[yaml_text.line_start(text, lead.start()) : lead.start()]
     gap = " " if "\n" in lead[1] else lead[1]
-    # The list's first dash may stand behind something else on its line.
+    # The list's first dash may follow something else on its line.
     return yaml_text.add_lines(text, last.end, [f"{indent if indent.isspace() else ' ' * len(indent)}-{gap}{quote}{flag}{quote}"])
 
 
 def _verify(before: dict[str, Any], after: bytes, container: str, changes: GateChanges) -> None:
-    """Read the outcome again: the gates are as wanted, and nothing else in the pod has changed."""
+    """Read the result again: it must have the desired gates, and nothing else in the pod may have changed."""
     rest_before, rest_after = copy.deepcopy(before), yaml_text.load(after)
     old, new = _container(rest_before, container), _container(rest_after, container)
     reached = flags.reached(_argv(old), _argv(new), changes)
@@ -255,4 +255,4 @@ def _verify(before: dict[str, Any], after: bytes, container: str, changes: GateC
         rest.pop("command", None)
         rest.pop("args", None)
     if not reached or not yaml_text.same(rest_before, rest_after):
-        raise FormatError("the edit would not give the manifest that is wanted", value=container, way_out="edit it by hand")
+        raise FormatError("the edit would not result in the desired manifest", value=container, way_out="edit it by hand")

@@ -1,4 +1,4 @@
-"""Decoded bytes that remember where in the file each of them stood, so that an edit can go back to the very spot."""
+"""Decoded bytes that remember their positions in the file, so that an edit can change exactly these positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Mapped:
-    """`text` as it is read, and for each of its bytes the span of the file it was read from.
+    """`text` as it is read, and for each of its bytes the span of the file that it was read from.
 
     `extent` is the span of the whole with its quotes. `source` names the file (an index or path the caller chose).
     """
@@ -38,14 +38,14 @@ class Mapped:
 
     @staticmethod
     def of(data: bytes, start: int = 0, end: int | None = None, source: str = "") -> Mapped:
-        """A part of a file read as it stands."""
+        """A part of a file, read literally."""
         stop = len(data) if end is None else end
         return Mapped(data[start:stop], tuple((i, i + 1) for i in range(start, stop)), (start, stop), source)
 
 
 @dataclass(frozen=True)
 class Splice:
-    """Put `text` in the place of the file's bytes start..end."""
+    """Replaces the file's bytes start..end with `text`."""
 
     start: int
     end: int
@@ -54,20 +54,20 @@ class Splice:
 
 
 def apply(data: bytes, splices: Iterable[Splice]) -> bytes:
-    """The file with the splices made; those at one spot keep their order. Only what is taken out may overlap (neighbours share
-    a blank, a variable can be used twice); FormatError for anything else."""
+    """The file with the splices applied; those at one position keep their order. Only removals may overlap (neighbours share a blank, a
+    variable can be used twice); FormatError for anything else."""
     result = bytearray()
     position = 0
     for splice in sorted(splices, key=lambda splice: (splice.start, splice.end)):
         if splice.start < position and splice.text:
-            raise FormatError("two edits meet in one place", value=splice.text.decode("utf-8", "replace"), way_out="edit it by hand")
+            raise FormatError("two edits overlap", value=splice.text.decode("utf-8", "replace"), way_out="edit it by hand")
         result += data[position : splice.start] + splice.text
         position = max(position, splice.end)
     return bytes(result + data[position:])
 
 
 def line_of(data: bytes, position: int) -> int:
-    """1-based number of the line a position lies in."""
+    """1-based number of the line of a position."""
     return data.count(b"\n", 0, position) + 1
 
 

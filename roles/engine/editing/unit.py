@@ -1,4 +1,4 @@
-"""systemd units: what command line a service really gets, and where each word of it comes from.
+"""systemd units: a service's actual command line, and the source of each of its words.
 
 Sources: systemd.syntax(7), systemd.service(5) COMMAND LINES, systemd.exec(5) Environment=, EnvironmentFile=;
 src/shared/conf-parser.c, src/core/load-fragment.c, src/basic/env-util.c (releases 252 to 257).
@@ -18,13 +18,14 @@ from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import GateChanges
 from roles.engine.editing.mapped import Builder, Mapped, Splice, apply, line_of
 
+# Markers in files on nodes, like _COPIED. Their text must not change: files that an earlier daytwo wrote have them.
 MADE = b"# This drop-in was made by daytwo"
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n\r|\n|\r|\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # systemd.unit(5) SPECIFIERS, release 257. Others that are a letter or a digit make systemd refuse the assignment.
 _SPECIFIERS = frozenset("abcdfghijlmnopqrstuvwyABCDEGHIJLMNPRSTUVWY")
-# systemd.exec(5) ENVIRONMENT VARIABLES IN SPAWNED PROCESSES: set by the service manager, where the unit does not set them.
+# systemd.exec(5) ENVIRONMENT VARIABLES IN SPAWNED PROCESSES: set by the service manager if the unit does not set them.
 _MANAGERS = (
     "PATH LANG USER LOGNAME HOME SHELL INVOCATION_ID XDG_RUNTIME_DIR RUNTIME_DIRECTORY STATE_DIRECTORY CACHE_DIRECTORY "
     "LOGS_DIRECTORY CONFIGURATION_DIRECTORY CREDENTIALS_DIRECTORY MAINPID MANAGERPID LISTEN_FDS LISTEN_PID LISTEN_FDNAMES "
@@ -64,8 +65,8 @@ class Origin:
 
 @dataclass(frozen=True)
 class Word:
-    """One word of the command line. `known` is False where it holds a specifier such as %H that only the node can resolve;
-    `editable` is False where it is put together from several places (`--flag=${VARIABLE}`)."""
+    """One word of the command line. `known` is False if it has a specifier such as %H that only the node can resolve; `editable` is False
+    if it is composed from several places (`--flag=${VARIABLE}`)."""
 
     mapped: Mapped
     origin: Origin
@@ -79,7 +80,7 @@ class Word:
 
 @dataclass(frozen=True)
 class UnitVariable:
-    """A variable of the service: the value that counts, and where it is written."""
+    """A variable of the service: its effective value, and where it is written."""
 
     value: Mapped
     origin: Origin
@@ -95,7 +96,7 @@ class EnvironmentFile:
 
 @dataclass(frozen=True)
 class IgnoredVariable:
-    """A line that is about a variable of the command line (or all of a file, `line` None), and that systemd passes over."""
+    """A line about a variable of the command line (or a whole file: `line` None) that systemd ignores."""
 
     path: str
     line: int | None
@@ -104,14 +105,14 @@ class IgnoredVariable:
 
     def __str__(self) -> str:
         place = f"{self.path}, line {self.line}" if self.line else self.path
-        told = f", and does not set {self.variable} by it" if self.variable else ""
-        return f"{place}: systemd ignores this{told}: {self.why}"
+        effect = f", and does not set {self.variable}" if self.variable else ""
+        return f"{place}: systemd ignores this{effect}: {self.why}"
 
 
 @dataclass(frozen=True)
 class Service:
-    """What systemd runs: the command line word by word, and what it was made from. `unset`: variables that UnsetEnvironment= takes away,
-    whatever sets them."""
+    """What systemd runs: the command line word by word, and its sources. `unset`: variables that UnsetEnvironment= removes, whatever sets
+    them."""
 
     argv: tuple[Word, ...]
     command: Entry
@@ -124,12 +125,12 @@ class Service:
 
     @property
     def known_argv(self) -> tuple[str, ...] | None:
-        """The command line, or None where a part of it is known to the node only."""
+        """The command line, or None if only the node knows a part of it."""
         return tuple(word.text for word in self.argv) if all(word.known for word in self.argv) else None
 
     @property
     def gates(self) -> dict[str, bool]:
-        """The gates that the command line sets. Raises FormatError, with file and line, as the component would refuse them."""
+        """The gates that the command line sets. Raises FormatError, with file and line, if the component would refuse them."""
         origins = {id(word.mapped): word.origin for word in self.argv}
         mapped = [word.mapped for word in self.argv]
         for flag in flags.find(mapped, flags.FEATURE_GATES):
@@ -142,16 +143,16 @@ class Service:
 
     @property
     def program(self) -> str:
-        """What systemd executes, as it is written: an absolute path, or a name that it looks for."""
+        """The program that systemd executes, as it is written: an absolute path, or a name that systemd looks up."""
         first = words.split(self.command.value, c_escapes=True, unknown_escapes=True)[0]
         return _prefixes(first)[1].string
 
 
 def entries(unit: UnitFile) -> list[Entry]:
-    """The assignments of a unit or drop-in in order. Raises FormatError where systemd would stop reading the file."""
+    """The assignments of a unit or drop-in in order. Raises FormatError if systemd would stop reading the file."""
     data = unit.data
     if b"\0" in data:
-        raise FormatError("holds a NUL byte", line=line_of(data, data.index(b"\0")), file=unit.path)
+        raise FormatError("has a NUL byte", line=line_of(data, data.index(b"\0")), file=unit.path)
     found: list[Entry] = []
     section = ""
     joined: Builder | None = None
@@ -163,7 +164,7 @@ def entries(unit: UnitFile) -> list[Entry]:
         start, stop, position = position, end.start(), end.end()
         if data[start:stop].lstrip(words.WHITESPACE)[:1] in (b"#", b";"):
             continue
-        # The first byte order mark is passed over, on whatever line it stands.
+        # systemd skips the first byte order mark, on whatever line.
         if not marked and data.startswith(_BOM, start):
             start, marked = start + len(_BOM), True
         joined = joined or Builder(unit.path)
@@ -186,7 +187,7 @@ def _entry(joined: Builder, section: str, unit: UnitFile, found: list[Entry]) ->
         return section
     number = line_of(unit.data, line.spans[0][0])
     if not words.valid_utf8(line.text):
-        raise FormatError("a line is not UTF-8, and systemd reads no further", value=line.string, line=number, file=unit.path)
+        raise FormatError("a line is not UTF-8, so systemd reads no further", value=line.string, line=number, file=unit.path)
     if line.text.startswith(b"["):
         if not line.text.endswith(b"]"):
             raise FormatError("a section has no closing bracket", value=line.string, line=number, file=unit.path)
@@ -204,7 +205,7 @@ def _strip(value: Mapped) -> Mapped:
 
 
 def _specifiers(word: Mapped, known: Mapping[str, str]) -> tuple[Mapped, bool]:
-    """The word with its % specifiers resolved, and whether all were."""
+    """The word with its % specifiers resolved, and whether all of them were resolved."""
     if b"%" not in word.text:
         return word, True
     built = Builder(word.source)
@@ -226,7 +227,7 @@ def _specifiers(word: Mapped, known: Mapping[str, str]) -> tuple[Mapped, bool]:
             complete = False
             built.add_all(pair, span)
         elif pair.isalnum() or pair[1:].isalnum():
-            raise FormatError("a specifier that systemd does not know", value=word.string, way_out="double its percent sign")
+            raise FormatError("has a specifier that systemd does not know", value=word.string, way_out="double its percent sign")
         else:
             built.add(pair[0], word.spans[index])
             index -= 1
@@ -244,8 +245,8 @@ def resolve(
 ) -> Service:
     """The command line of a service unit.
 
-    `environment_files` gives the content of each EnvironmentFile= by path, None for one that is not there. Raises FormatError
-    where the unit cannot be read, has not exactly one ExecStart=, or names an environment file that was not given.
+    `environment_files` has the content of each EnvironmentFile= by path, None for a missing one. Raises FormatError if the unit cannot be
+    read, does not have exactly one ExecStart=, or names an environment file that is not in `environment_files`.
     """
     known = specifiers or {}
     read = _Assigned(known)
@@ -257,17 +258,17 @@ def resolve(
                 except FormatError as error:
                     raise error.in_file(unit.path, entry.line) from None
     if len(read.commands) != 1:
-        raise FormatError(f"the unit has {len(read.commands)} ExecStart= that count; one is needed", file=fragment.path)
+        raise FormatError(f"the unit has {len(read.commands)} effective ExecStart=; it needs one", file=fragment.path)
     present = []
     for path, optional in read.listed:
         if path not in environment_files:
-            raise FormatError("an EnvironmentFile= was not looked at", value=path, file=fragment.path)
+            raise FormatError("an EnvironmentFile= was not read", value=path, file=fragment.path)
         data = environment_files[path]
         present.append(EnvironmentFile(path, optional, data is not None))
         if data is None and not optional:
             raise FormatError("an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path)
         read.add_file(path, data or b"", optional, systemd)
-    environment, taken = read.environment()
+    environment, removed = read.environment()
     gone = frozenset(name for name, _, _ in read.unset if "=" not in name)
     unit, command = read.commands[0]
     foreign = {*_MANAGERS.split(), *read.passed} - gone
@@ -276,12 +277,12 @@ def resolve(
     except FormatError as error:
         raise error.in_file(unit.path, command.line) from None
     used = tuple(dict.fromkeys((*split, *whole)))
-    ignored = read.passed_over.of(used, environment, taken, {path: environment_files[path] or b"" for path, _ in read.listed}, systemd)
+    ignored = read.ignored.of(used, environment, removed, {path: environment_files[path] or b"" for path, _ in read.listed}, systemd)
     return Service(argv, command, unit.path, environment, tuple(present), split, gone, tuple(ignored))
 
 
 class _Assigned:
-    """What the assignments of a service add up to, in the order in which systemd reads them. An empty one drops those before it."""
+    """The result of a service's assignments, in the order in which systemd reads them. An empty one drops those before it."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self.known = known
@@ -290,7 +291,7 @@ class _Assigned:
         self.listed: list[tuple[str, bool]] = []
         self.passed: list[str] = []
         self.unset: list[tuple[str, UnitFile, Entry]] = []
-        self.passed_over = _PassedOver()
+        self.ignored = _Ignored()
 
     def add(self, unit: UnitFile, entry: Entry) -> None:
         kept = bool(entry.value.text)
@@ -299,10 +300,10 @@ class _Assigned:
                 self.commands = [*self.commands, (unit, entry)] if kept else []
             case "Environment":
                 if not kept:
-                    self.passed_over.reset(self.variables, unit, entry)
-                self.variables = [*self.variables, *_environment(unit, entry, self.known, self.passed_over)] if kept else []
+                    self.ignored.reset(self.variables, unit, entry)
+                self.variables = [*self.variables, *_environment(unit, entry, self.known, self.ignored)] if kept else []
             case "EnvironmentFile":
-                self.listed = [*self.listed, *_listed(unit, entry, self.known, self.passed_over)] if kept else []
+                self.listed = [*self.listed, *_listed(unit, entry, self.known, self.ignored)] if kept else []
             case "PassEnvironment":
                 self.passed = [*self.passed, *_names(entry)] if kept else []
             case "UnsetEnvironment":
@@ -316,24 +317,24 @@ class _Assigned:
         except FormatError as error:
             if not optional:
                 raise error.in_file(path) from None
-            # Behind a `-` systemd goes on without a file that it cannot read (src/core/exec-invoke.c, exec_context_load_environment).
-            self.passed_over.file(path, error)
+            # With a `-` systemd continues without a file that it cannot read (src/core/exec-invoke.c, exec_context_load_environment).
+            self.ignored.file(path, error)
 
     def environment(self) -> tuple[dict[str, UnitVariable], dict[str, tuple[UnitVariable, UnitFile, Entry]]]:
-        """The variables that are set, and those that an UnsetEnvironment= takes away again."""
+        """The variables that are set, and those that an UnsetEnvironment= removes again."""
         environment = dict(self.variables)  # the last one counts
-        taken: dict[str, tuple[UnitVariable, UnitFile, Entry]] = {}
+        removed: dict[str, tuple[UnitVariable, UnitFile, Entry]] = {}
         for name, where, entry in self.unset:
             bare, equals, value = name.partition("=")
             setting = environment.get(bare)
             if setting is not None and (not equals or setting.value.string == value):
-                taken[bare] = (setting, where, entry)
+                removed[bare] = (setting, where, entry)
                 del environment[bare]
-        return environment, taken
+        return environment, removed
 
 
-class _PassedOver:
-    """Collects what systemd does not take for an assignment while the files are read."""
+class _Ignored:
+    """Collects, while the files are read, what systemd does not accept as an assignment."""
 
     def __init__(self) -> None:
         self._words: list[tuple[UnitFile, Entry, bytes, str, frozenset[str]]] = []
@@ -351,18 +352,18 @@ class _PassedOver:
         self._whole.append(IgnoredVariable(path, error.line, "", f"{error.rule}"))
 
     def path(self, unit: UnitFile, entry: Entry) -> None:
-        why = f"EnvironmentFile={entry.value.string} is no absolute path without quotes, and systemd does not read that file"
+        why = f"EnvironmentFile={entry.value.string} is not an absolute path without quotes, so systemd does not read that file"
         self._whole.append(IgnoredVariable(unit.path, entry.line, "", why))
 
     def of(
         self,
         used: Sequence[str],
         environment: Mapping[str, UnitVariable],
-        taken: Mapping[str, tuple[UnitVariable, UnitFile, Entry]],
+        removed: Mapping[str, tuple[UnitVariable, UnitFile, Entry]],
         files: Mapping[str, bytes],
         systemd: int,
     ) -> list[IgnoredVariable]:
-        """What of it is about variables that the command line uses."""
+        """Those about variables that the command line uses."""
         found = list(self._whole)
         unread = {one.path for one in self._whole}
         for variable in used:
@@ -376,13 +377,13 @@ class _PassedOver:
             for path, data in files.items():
                 if path not in unread:
                     found += [IgnoredVariable(path, one.line, variable, one.why) for one in envfile.ignored(data, variable, systemd)]
-            if variable in taken:
-                setting, unit, entry = taken[variable]
-                why = f"UnsetEnvironment= takes it away again ({unit.path}, line {entry.line})"
+            if variable in removed:
+                setting, unit, entry = removed[variable]
+                why = f"UnsetEnvironment= removes it again ({unit.path}, line {entry.line})"
                 found.append(IgnoredVariable(setting.origin.path, setting.origin.line, variable, why))
             elif variable in self._reset and variable not in environment:
                 setting, unit, entry = self._reset[variable]
-                why = f"an empty Environment= takes it back ({unit.path}, line {entry.line})"
+                why = f"an empty Environment= resets it ({unit.path}, line {entry.line})"
                 found.append(IgnoredVariable(setting.origin.path, setting.origin.line, variable, why))
         return list(dict.fromkeys(found))
 
@@ -393,7 +394,7 @@ def _unset(entry: Entry, known: Mapping[str, str]) -> list[str]:
     for word in words.split(entry.value, c_escapes=True):
         resolved, complete = _specifiers(word, known)
         if not complete:
-            raise FormatError("an UnsetEnvironment= with a specifier that only the node can resolve", value=resolved.string)
+            raise FormatError("an UnsetEnvironment= has a specifier that only the node can resolve", value=resolved.string)
         found.append(resolved.string)
     return found
 
@@ -402,60 +403,61 @@ def _names(entry: Entry) -> list[str]:
     return [word.string for word in words.split(entry.value, c_escapes=True)]
 
 
-def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, UnitVariable]]:
+def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], ignored: _Ignored) -> list[tuple[str, UnitVariable]]:
     found = []
     dropped: list[tuple[bytes, str]] = []
     for word in words.split(entry.value, c_escapes=True):
         resolved, complete = _specifiers(word, known)
         name, equals, written = resolved.string.partition("=")
         if not equals or not _NAME.fullmatch(name) or not words.valid_utf8(resolved.text):
-            # Dropped by systemd too, with a line in its journal.
+            # systemd drops it too, with a line in its journal.
             utf8 = words.valid_utf8(resolved.text)
             dropped.append(
                 (resolved.text, envfile.why_ignored(name.encode("utf-8", "surrogateescape"), bool(equals)) if utf8 else "it is not UTF-8")
             )
             continue
         if not complete and "feature" in written:
-            raise FormatError("a variable with gates holds a specifier", value=resolved.string)
+            raise FormatError("a variable with gates has a specifier", value=resolved.string)
         begin = len(name) + 1
-        # The quotes of the whole word belong to the value's place too: a flag is added inside them.
+        # The value's extent includes the quotes of the whole word: a flag is added inside them.
         extent = (resolved.spans[begin - 1][1], word.extent[1])
         value = Mapped(resolved.text[begin:], resolved.spans[begin:], extent, resolved.source)
         found.append((name, UnitVariable(value, Origin("environment", unit.path, entry.line, name), known=complete)))
     for text, why in dropped:
-        passed_over.word(unit, entry, text, why, frozenset(name for name, _ in found))
+        ignored.word(unit, entry, text, why, frozenset(name for name, _ in found))
     return found
 
 
-def _listed(unit: UnitFile, entry: Entry, known: Mapping[str, str], passed_over: _PassedOver) -> list[tuple[str, bool]]:
+def _listed(unit: UnitFile, entry: Entry, known: Mapping[str, str], ignored: _Ignored) -> list[tuple[str, bool]]:
     path, complete = _specifiers(entry.value, known)
     optional, text = path.string.startswith("-"), path.string.removeprefix("-")
     if not complete or re.search(r"[*?\[\\]", text):
-        raise FormatError("an EnvironmentFile= with a specifier or a pattern", value=text)
+        raise FormatError("an EnvironmentFile= has a specifier or a pattern", value=text)
     if not text.startswith("/") or ".." in text.split("/"):
-        passed_over.path(unit, entry)
-        return []  # passed over by systemd too, with a line in its journal
+        ignored.path(unit, entry)
+        return []  # systemd ignores it too, with a line in its journal
     return [("/" + posixpath.normpath(text).lstrip("/"), optional)]
 
 
 def _command_line(
     unit: UnitFile, command: Entry, environment: Mapping[str, UnitVariable], foreign: Set[str], known: Mapping[str, str]
 ) -> tuple[tuple[Word, ...], tuple[str, ...], tuple[str, ...]]:
-    """The words, and the variables split into words and put in whole. `foreign`: those that may come from outside the unit."""
+    """The words, the variables that are split into words, and those that are inserted whole. `foreign`: those that may come from outside
+    the unit."""
     origin = Origin("exec", unit.path, command.line)
     raw = words.split(command.value, c_escapes=True, unknown_escapes=True)
     chosen, raw[0] = _prefixes(raw[0])
     if "@" in chosen:
         raw = raw[1:]
         if not raw:
-            raise FormatError("ExecStart=@ without the name to run under", value=command.value.string)
+            raise FormatError("ExecStart=@ has no name to run under", value=command.value.string)
     argv: list[Word] = []
     split: list[str] = []
     whole: list[str] = []
     for bare in raw:
         bare_pair = bool(bare.spans) and bare.extent == bare.spans[0]  # one byte or one escape, and no quotes
         if bare.text == b";" and bare_pair and bare.extent[1] - bare.extent[0] == 1:
-            raise FormatError("several commands in one ExecStart=", value=command.value.string)
+            raise FormatError("one ExecStart= has several commands", value=command.value.string)
         if bare.text == b"\\;" and bare_pair:
             bare = Mapped(b";", bare.spans[:1], bare.extent, bare.source)
         word, complete = _specifiers(bare, known)
@@ -507,7 +509,7 @@ def _braces(text: str, environment: Mapping[str, UnitVariable]) -> tuple[str, li
         setting = environment.get(found.group(1))
         return setting.value.string if setting else ""
 
-    # With a colon, `${NAME:-default}` is no variable for systemd and stays as it is.
+    # With a colon, `${NAME:-default}` is not a variable for systemd and stays as it is.
     return re.sub(r"\$\$|\$\{([^}:]*)\}", put, text), used
 
 
@@ -516,7 +518,7 @@ def _braces(text: str, environment: Mapping[str, UnitVariable]) -> tuple[str, li
 
 @dataclass(frozen=True)
 class Sources:
-    """All files a service's command line is made of, as they are or as they would be."""
+    """All files that define a service's command line, current or planned."""
 
     fragment: UnitFile
     dropins: tuple[UnitFile, ...]
@@ -534,10 +536,10 @@ class Sources:
         return self.environment_files.get(path)
 
     def with_file(self, path: str, data: bytes | None) -> Sources:
-        """The same with one file changed, made or gone. A path that is neither of them is a new drop-in, which comes last."""
+        """A copy with one file changed, created or (None) removed. A path that is not one of them is a new drop-in."""
         if path == self.fragment.path:
             if data is None:
-                raise FormatError("the unit itself cannot be taken away", file=path)
+                raise FormatError("the unit itself cannot be removed", file=path)
             return Sources(UnitFile(path, data), self.dropins, self.environment_files, self.systemd, self.specifiers)
         if path in self.environment_files:
             files = {**self.environment_files, path: data}
@@ -545,13 +547,13 @@ class Sources:
         units = [unit for unit in self.dropins if unit.path != path]
         if data is not None:
             units.append(UnitFile(path, data))
-        # Drop-ins are read in the order of their file names, whatever folder they lie in (systemd.unit(5)).
+        # Drop-ins are read in the order of their file names, whatever their folder (systemd.unit(5)).
         units.sort(key=lambda unit: posixpath.basename(unit.path))
         return Sources(self.fragment, tuple(units), self.environment_files, self.systemd, self.specifiers)
 
 
 def of_operator(path: str) -> bool:
-    """True for a unit or drop-in that is the operator's to edit: not a package's, and none that is gone at the next boot
+    """True for a unit or drop-in that belongs to the operator: not to a package, and not to a folder that is lost at the next boot
     (systemd.unit(5), UNIT FILE LOAD PATH)."""
     return path.startswith("/etc/")
 
@@ -559,9 +561,9 @@ def of_operator(path: str) -> bool:
 def edit_gates(
     sources: Sources, changes: GateChanges, *, variable: str, new_dropin: str, in_place: Callable[[str], bool] = of_operator
 ) -> dict[str, bytes | None]:
-    """The files that must change so that the service's command line sets the gates as wanted, with their new content.
+    """The files that must change so that the service's command line sets the desired gates, with their new content.
 
-    Where a new flag goes, and what is raised: as in `edit_flag`.
+    The place of a new flag, and the errors raised, are those of `edit_flag`.
     """
 
     def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
@@ -584,14 +586,13 @@ def edit_flag(
     in_place: Callable[[str], bool] = of_operator,
 ) -> dict[str, bytes | None]:
     """The files that must change so that the service's command line has `--name=value` once, or (None) not at all; with their new
-    content, None for one that goes.
+    content, None for a file that is removed.
 
-    `name` is without dashes. `switch`: a boolean flag, which can stand without a value. A flag that is there is changed at its
-    last place, and taken out of all others. A new one goes into `variable` where the unit splits it into words (else into the last
-    variable it so splits), in the place that counts: the assignment that wins, or the last environment file. Where the unit reads no
-    variable, it goes behind the command: in the file that has the ExecStart= that counts, if that may be edited (`in_place`) or was made by
-    daytwo; else in the drop-in `new_dropin`, which copies the command (see `copies`). Raises FormatError where the edit could not take
-    effect or needs guessing.
+    `name` is without dashes. `switch`: a boolean flag, which needs no value. An existing flag is changed at its last place, and removed
+    from all others. A new one goes into `variable` if the unit splits it into words (else into the last variable that it splits), in its
+    effective assignment or, if it has none, in the last environment file. If the unit reads no variable, the flag goes to the end of the
+    command: in the file with the effective ExecStart=, if that may be edited (`in_place`) or was created by daytwo; else in the drop-in
+    `new_dropin`, which copies the command (see `copies`). Raises FormatError if the edit could not take effect or is ambiguous.
     """
 
     def splices(words: Sequence[Mapped], remove: _Remove, insert: _Insert) -> list[Splice]:
@@ -618,11 +619,11 @@ def _edit(
     in_place: Callable[[str], bool],
     switch: bool = False,
 ) -> dict[str, bytes | None]:
-    """The files as the splices make them. `right` judges the command line before and after."""
+    """The files with the splices applied. `right` checks the command line before and after."""
     service = sources.resolve()
     _check_editable(service, flag_name, switch)
     if flag_name == flags.FEATURE_GATES:
-        _ = service.gates  # raises, with file and line, for a list that is refused as it is
+        _ = service.gates  # raises, with file and line, for a list that is already invalid
     places = _Places(sources, service, flag_name, variable, new_dropin, in_place)
     argv = [word.mapped for word in service.argv]
     splices = [_for_units(splice, sources) for splice in splices_of(argv, places.remove, places.insert)]
@@ -633,7 +634,7 @@ def _edit(
         if path in sources.environment_files:
             for name in {setting.origin.variable for setting in service.environment.values() if setting.origin.path == path}:
                 after = envfile.drop_empty(after, name or "", sources.systemd) if after is not None else None
-        elif after is not None and _says_nothing(after, sources, service, path):
+        elif after is not None and _has_no_effect(after, sources, service, path):
             after = None
         result[path] = after
     _verify(sources, service, right, result)
@@ -641,7 +642,7 @@ def _edit(
 
 
 class _Places:
-    """Where words of the command line are taken out, and where new ones go; `added`: files that become new by it, or longer."""
+    """Where words of the command line are removed, and where new ones go; `added`: files that are created or extended."""
 
     def __init__(
         self, sources: Sources, service: Service, flag_name: str, variable: str, new_dropin: str, in_place: Callable[[str], bool]
@@ -687,7 +688,7 @@ class _Places:
     def _dropin(self, variable: str | None, flag: str) -> bytes:
         if self.sources.data(self.new_dropin) is not None:
             raise FormatError(
-                f"the drop-in to make is there already, and sets no --{self.flag_name}", file=self.new_dropin, way_out="take it away"
+                f"the drop-in to create exists already, and does not set --{self.flag_name}", file=self.new_dropin, way_out="remove it"
             )
         written = flag.replace("%", "%%")
         if variable:
@@ -696,42 +697,42 @@ class _Places:
         return MADE + b"\n" + copied + b"[Service]\n" + _command_again(self.sources, self.service, written) + b"\n"
 
     def _into(self, variable: str, setting: UnitVariable, flag: str) -> Splice:
-        """At the end of a variable that is set."""
+        """Add a flag at the end of a variable that is set."""
         path = setting.origin.path
         if setting.origin.kind == "environment_file":
             data = self.sources.data(path) or b""
             assignment = envfile.parse(data, self.sources.systemd, path).last(variable)
-            assert assignment is not None  # it is where the setting comes from
+            assert assignment is not None  # the setting comes from it
             return envfile.insertion(data, assignment, flag)
         start, end = setting.value.extent
         if not setting.value.spans:
             return Splice(start, start, flag.encode(), path)
         start = setting.value.spans[-1][1]
-        # Without quotes around it a blank would end the assignment; `\s` is systemd's way to write one there.
+        # Without quotes a blank would end the assignment; systemd reads `\s` as a blank there.
         return Splice(start, start, (b" " if end > start else rb"\s") + flag.encode(), path)
 
 
 def _check_editable(service: Service, name: str, switch: bool) -> None:
-    """Refuse a flag that is put together from several places. Raises FormatError."""
+    """Refuse a flag that is composed from several places. Raises FormatError."""
     found = {id(word) for flag in flags.find([word.mapped for word in service.argv], name, switch=switch) for word in flag.words}
     for word in service.argv:
         if not word.editable and (id(word.mapped) in found or f"--{name}" in word.text.replace("_", "-")):
             raise FormatError(
-                f"--{name} is put together from a variable inside a word",
+                f"--{name} is composed with a variable inside a word",
                 value=word.text,
                 line=word.origin.line,
                 file=word.origin.path,
-                way_out="write it into one place",
+                way_out="write it in one place",
             )
 
 
 def _for_units(splice: Splice, sources: Sources) -> Splice:
-    """In a unit a percent sign begins a specifier, and is doubled to stand for itself (systemd.unit(5))."""
+    """In a unit a percent sign begins a specifier; a doubled one is literal (systemd.unit(5))."""
     return splice if splice.source in sources.environment_files else replace(splice, text=splice.text.replace(b"%", b"%%"))
 
 
-def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) -> bool:
-    """True for a drop-in that daytwo had made and that, as it would be now, changes nothing."""
+def _has_no_effect(dropin: bytes, sources: Sources, service: Service, path: str) -> bool:
+    """True for a drop-in created by daytwo whose new content changes nothing."""
     head = re.escape(MADE) + rb"\n(?:# Copied [^\n]*\n)?\[Service\]\n"
     if not re.fullmatch(head + rb'(Environment="[A-Za-z0-9_]+="|ExecStart=\nExecStart=.*)\n', dropin, re.DOTALL):
         return False
@@ -745,7 +746,7 @@ def _says_nothing(dropin: bytes, sources: Sources, service: Service, path: str) 
 def _verify(
     sources: Sources, service: Service, right: Callable[[Sequence[str], Sequence[str]], bool], result: Mapping[str, bytes | None]
 ) -> None:
-    """Read the outcome again as systemd would, and have it judged."""
+    """Read the result again as systemd would, and check it."""
     after = sources
     for path, data in result.items():
         after = after.with_file(path, data)
@@ -760,7 +761,8 @@ def _verify(
 
 
 def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Splice]) -> list[Splice]:
-    """Take neighbouring words of ExecStart= out with one blank; alone on their lines, with the lines. `cuts`: what goes already."""
+    """Remove neighbouring words of ExecStart= with one blank or, if they are alone on their lines, with the lines. `cuts`: the removals so
+    far."""
     start, end, source = gone[0].extent[0], gone[-1].extent[1], gone[0].source
     line_start = data.rfind(b"\n", 0, start) + 1
     line_end = data.find(b"\n", end)
@@ -770,7 +772,7 @@ def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Spli
         return [Splice(start - (data[start - 1 : start] in (b" ", b"\t")), end, b"", source)]
     if rest:
         return [Splice(line_start, line_end + 1, b"", source)]
-    # The last line of the command: the backslash that leads to it goes as well. It stands on the line before that stays.
+    # The last line of the command: the backslash that continues to it is removed too, from the last line that stays.
     before = line_start
     while above := next((cut.start for cut in cuts if cut.end == before), None):
         before = above
@@ -788,13 +790,13 @@ def _cut_from_command(data: bytes, gone: tuple[Mapped, ...], cuts: Sequence[Spli
 
 
 def _command_again(sources: Sources, service: Service, flag: str) -> bytes:
-    """The command line as it is written, with one flag more. ExecStart= is reset first, since a second one would be refused by
-    systemd for a service of this type."""
+    """The command line as it is written, with one more flag. ExecStart= is reset first, since systemd would refuse a second one for a
+    service of this type."""
     return b"ExecStart=\nExecStart=" + _written(sources, service) + b" " + flag.encode()
 
 
 def _written(sources: Sources, service: Service) -> bytes:
-    """The command as it stands in its file."""
+    """The command as it is written in its file."""
     spans = service.command.value.spans
     return (sources.data(service.command_path) or b"")[spans[0][0] : spans[-1][1]]
 
@@ -809,8 +811,8 @@ def _copied_from(sources: Sources, service: Service) -> bytes:
 
 @dataclass(frozen=True)
 class Copy:
-    """A drop-in of daytwo's that copies the command of `origin`, which it masks. `changed`: that one has another command by now; None
-    where it cannot be told."""
+    """A drop-in of daytwo's that copies the command of `origin`, which it masks. `changed`: whether that command has changed since; None if
+    unknown."""
 
     path: str
     origin: str
@@ -818,7 +820,7 @@ class Copy:
 
 
 def copies(sources: Sources) -> list[Copy]:
-    """The drop-in that daytwo made and that has the command that counts, as a copy of another file's; [] where there is none."""
+    """The drop-in of daytwo's with the effective command, a copy of another file's; [] if there is none."""
     path = sources.resolve().command_path
     lines = (sources.data(path) or b"").split(b"\n")
     if path == sources.fragment.path or lines[0] != MADE:
@@ -831,7 +833,7 @@ def copies(sources: Sources) -> list[Copy]:
         return [Copy(path, noted[1].decode() if noted else sources.fragment.path, None)]
     now = _written(without, service)
     if noted is None:
-        # Of an earlier daytwo: the command as it was, with flags behind it.
+        # An earlier daytwo wrote it: the old command, followed by flags.
         return [Copy(path, service.command_path, None if now not in (sources.data(path) or b"") else False)]
     same = noted[1].decode() == service.command_path and noted[2].decode() == hashlib.sha256(now).hexdigest()
     return [Copy(path, service.command_path, not same)]

@@ -1,4 +1,4 @@
-"""How systemd cuts a line into words: quotes, backslashes, C escapes (src/basic/extract-word.c, src/basic/escape.c)."""
+"""How systemd splits a line into words: quotes, backslashes, C escapes (src/basic/extract-word.c, src/basic/escape.c)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIMPLE_ESCAPES = {
 
 
 def valid_utf8(data: bytes) -> bool:
-    """UTF-8 as systemd wants it: no noncharacters either (src/basic/utf8.c, unichar_is_valid)."""
+    """UTF-8 as systemd accepts it: without noncharacters (src/basic/utf8.c, unichar_is_valid)."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -39,9 +39,9 @@ def _valid_character(number: int) -> bool:
 def split(line: Mapped, *, c_escapes: bool, relaxed: bool = False, unknown_escapes: bool = False) -> list[Mapped]:
     """The words of a line.
 
-    `c_escapes`: as in unit files (EXTRACT_CUNESCAPE); without, a backslash makes the next byte literal. `relaxed`: an open quote
-    or a last backslash ends the word (EXTRACT_RELAX, as when a variable is split); else FormatError. `unknown_escapes`: those stand
-    for themselves (as in ExecStart=); else FormatError.
+    `c_escapes`: as in unit files (EXTRACT_CUNESCAPE); without it, a backslash makes the next byte literal. `relaxed`: an open quote
+    or a last backslash ends the word (EXTRACT_RELAX, as for a split variable); else FormatError. `unknown_escapes`: unknown escapes are
+    literal (as in ExecStart=); else FormatError.
     """
     words: list[Mapped] = []
     text = line.text
@@ -71,7 +71,7 @@ def _one(line: Mapped, begin: int, c_escapes: bool, relaxed: bool, unknown_escap
             if c_escapes:
                 known = _unescape(text, index)
                 if known is None and not unknown_escapes:
-                    raise FormatError("an escape that systemd does not know", value=line.string)
+                    raise FormatError("has an escape that systemd does not know", value=line.string)
                 values, used = known or ((byte, text[index + 1]), 2)
             else:
                 values, used = (text[index + 1],), 2
@@ -97,7 +97,7 @@ def _one(line: Mapped, begin: int, c_escapes: bool, relaxed: bool, unknown_escap
 
 
 def _unescape(text: bytes, index: int) -> tuple[tuple[int, ...], int] | None:
-    """Bytes that the escape at `index` stands for, and how many bytes it is long; None for an unknown one."""
+    """The bytes that the escape at `index` means, and its length in bytes; None for an unknown one."""
     kind = text[index + 1]
     if kind in _SIMPLE_ESCAPES:
         return (_SIMPLE_ESCAPES[kind],), 2

@@ -1,6 +1,6 @@
-"""YAML and JSON as Kubernetes reads them, with the place of every node in the text, so that edits splice text and touch nothing else.
+"""YAML and JSON as Kubernetes reads them, with the place of every node in the text, so that edits splice text and change nothing else.
 
-Sources: k8s.io/apimachinery pkg/util/yaml (ToJSON: what begins with `{` is JSON), sigs.k8s.io/yaml (YAMLToJSON), go.yaml.in/yaml/v2
+Sources: k8s.io/apimachinery pkg/util/yaml (ToJSON: a text that begins with `{` is JSON), sigs.k8s.io/yaml (YAMLToJSON), go.yaml.in/yaml/v2
 resolve.go and decode.go: YAML 1.1, where `yes`, `on` and `y` are true. Positions are character indexes of the decoded text.
 """
 
@@ -38,25 +38,25 @@ _TRUE = frozenset(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", 
 _FALSE = frozenset(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"])
 _NULL = frozenset(["", "~", "null", "Null", "NULL"])
 _NO_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-# Go's strconv.ParseInt with base 0, after underscores are taken out.
+# Go's strconv.ParseInt with base 0, after underscores are removed.
 _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _STRING_TAG = "tag:yaml.org,2002:str"
-# What ruamel refuses (YAML 1.2.2, 5.1 c-printable).
+# Characters that ruamel refuses (YAML 1.2.2, 5.1 c-printable).
 _NO_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LAST_END = re.compile(r"(\r?\n)?\Z")
-_OWN_LINE = "give it a line of its own"
-# More nodes than any real file has, once its aliases are written out.
+_OWN_LINE = "write it on a separate line"
+# More nodes than any real file has, with its aliases expanded.
 _MOST_NODES = 100_000
 # More brackets within brackets than any real file has; the time to read them grows with the cube of their number.
 _MOST_BRACKETS = 300
-# So many texts are remembered with their nodes: those of one node of the cluster, and those that all of them share.
+# How many texts are cached with their nodes: enough for the files of one cluster node, and for those that all nodes share.
 _REMEMBERED = 64
 
 
 @dataclass(eq=False)
 class YamlNode:
-    """A part of the text. `aliased`: it is referred to from elsewhere too, so that an edit here would be an edit there."""
+    """A part of the text. `aliased`: other places refer to it too, so an edit would change them as well."""
 
     kind: Literal["scalar", "list", "map"]
     start: int
@@ -82,14 +82,14 @@ class YamlNode:
 
     @property
     def merges(self) -> bool:
-        """True for a map put together with `<<`."""
+        """True for a map that is merged with `<<`."""
         return any(_is_merge(key) for key, _ in self.pairs)
 
 
 @dataclass(frozen=True)
 class Document:
-    """One file: its text, its top map, what Kubernetes makes of it, and where its document ends: in front of a `...` or `---` behind it,
-    or with the text."""
+    """One file: its text, its top map, its content as Kubernetes reads it, and where its document ends: before a following `...` or `---`,
+    or at the end of the text."""
 
     text: str
     root: YamlNode
@@ -98,9 +98,9 @@ class Document:
     end: int
 
     def child(self, parent: YamlNode, key: str) -> YamlNode | None:
-        """The value of a key, to be edited. Raises FormatError where it would change elsewhere too, or can come from a merge."""
+        """The value of a key, for an edit. Raises FormatError if the edit would change other places too, or if a merge may set the key."""
         if parent.merges:
-            raise FormatError("a map is put together with `<<`", value=key, line=parent.line, way_out="write its keys out")
+            raise FormatError("a mapping is merged with `<<`", value=key, line=parent.line, way_out="write out its keys")
         own(parent)
         return next((value for name, value in parent.pairs if name.text == key), None)
 
@@ -110,15 +110,14 @@ class Document:
 
 
 def own(node: YamlNode) -> None:
-    """Refuse to edit what stands behind an alias. Raises FormatError."""
+    """Refuse to edit a node with aliases. Raises FormatError."""
     if node.aliased:
         raise FormatError("is used in several places by an anchor and aliases", line=node.line, way_out="write it out at each place")
 
 
 def parse(data: bytes) -> Document:
-    """The one document of a file. A document's end (`...`), and documents behind it without anything in them (`---` as the last line),
-    are no other documents. Raises FormatError: not UTF-8, neither YAML nor JSON, several documents, no map at its top, a key that
-    stands twice."""
+    """The only document of a file. A document's end (`...`), and empty documents after it (`---` as the last line), do not count as other
+    documents. Raises FormatError: not UTF-8, neither YAML nor JSON, several documents, no map at its top, a key that occurs twice."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -126,7 +125,7 @@ def parse(data: bytes) -> Document:
     try:
         if text.lstrip().startswith("{"):
             content = _json(text)
-            # A tab is a blank in JSON; within its strings it cannot stand.
+            # A tab is a blank in JSON; its strings cannot have one.
             root, end = _compose(text.replace("\t", " "))
         else:
             root, end = _compose_yaml(text)
@@ -134,7 +133,7 @@ def parse(data: bytes) -> Document:
     except RecursionError:
         raise FormatError("is nested too deeply") from None
     if root.kind != "map":
-        raise FormatError("holds no map at its top", value=text.strip()[:60])
+        raise FormatError("has no mapping at its top", value=text.strip()[:60])
     return Document(text, root, content, text.lstrip().startswith("{"), end)
 
 
@@ -144,9 +143,9 @@ def load(data: bytes) -> dict[str, Any]:
 
 
 def tops(text: str) -> list[YamlNode]:
-    """The top nodes of all documents of a text, whatever they are, tags and all: to be looked at, and not to be edited.
+    """The top nodes of all documents of a text, of any kind, tags included: for reading only, not for edits.
 
-    Characters that YAML does not have count as letters. Raises FormatError for what is no YAML.
+    Characters that YAML does not have count as letters. Raises FormatError for a text that is not YAML.
     """
     text = _NO_YAML.sub("_", text)
     try:
@@ -164,17 +163,17 @@ def _json(text: str) -> dict[str, Any]:
         seen: dict[str, Any] = {}
         for key, value in pairs:
             if key in seen:
-                raise FormatError("a key stands twice in one map", value=key)
+                raise FormatError("a key occurs twice in one mapping", value=key)
             seen[key] = value
         return seen
 
     def refuse(constant: str) -> Any:
-        raise FormatError("begins as JSON and is not JSON: a number that JSON has not", value=constant)
+        raise FormatError("begins as JSON, but is not JSON: a number that JSON does not have", value=constant)
 
     try:
         content: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise FormatError(f"begins as JSON and is not JSON: {error.msg}", line=error.lineno) from None
+        raise FormatError(f"begins as JSON, but is not JSON: {error.msg}", line=error.lineno) from None
     return content
 
 
@@ -182,7 +181,7 @@ def _compose_yaml(text: str) -> tuple[YamlNode, int]:
     try:
         return _compose(text)
     except FormatError:
-        # go-yaml takes a tab for a blank where no indent is; ruamel does not. The copy has all else at the same place.
+        # go-yaml takes a tab for a blank outside indents; ruamel does not. The copy has everything else at the same place.
         indents = re.compile(r"^[ \t]*(?:[-?:][ \t]+)*", re.MULTILINE)
         copy = "".join(found.group() if part else found.group().replace("\t", " ") for part, found in _cut(text, indents))
         if copy == text:
@@ -194,7 +193,7 @@ def _compose_yaml(text: str) -> tuple[YamlNode, int]:
 
 
 def _cut(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[bool, re.Match[str]]]:
-    """The text in pieces: those of the pattern (True), and those between them."""
+    """The text in pieces: those that match the pattern (True), and those between them."""
     position = 0
     between = re.compile(r"[\s\S]*")
     for found in pattern.finditer(text):
@@ -207,13 +206,13 @@ def _cut(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[bool, re.Match[s
 
 
 def walk(node: YamlNode) -> Iterator[YamlNode]:
-    """A node and all below it, what aliases refer to once for each time."""
+    """A node and all nodes below it; a node with aliases once for each of them."""
     yield node
     for child in (*node.items, *(part for pair in node.pairs for part in pair)):
         yield from walk(child)
 
 
-# A file is asked for its values, its gates and its lines, each time with all of its text. Nobody changes a node once it is composed.
+# Callers read a file's values, gates and lines one after the other, each time with its whole text. Composed nodes are not changed.
 @lru_cache(_REMEMBERED)
 def _compose(text: str) -> tuple[YamlNode, int]:
     """The top node of a text, and where its document ends."""
@@ -222,13 +221,13 @@ def _compose(text: str) -> tuple[YamlNode, int]:
     if not starts:
         raise FormatError("is empty")
     first = events[starts[0]]
-    assert isinstance(first, DocumentStartEvent)  # so they were chosen
+    assert isinstance(first, DocumentStartEvent)  # `starts` has only these
     for start in starts[1:]:
-        if not _holds_nothing(events, start):
-            raise FormatError("holds several YAML documents; Kubernetes reads the first alone", line=_line(events[start]))
+        if not _is_bare(events, start):
+            raise FormatError("has several YAML documents; Kubernetes reads only the first", line=_line(events[start]))
     if first.tags or first.version not in (None, (1, 1)):
-        raise FormatError("begins with a YAML directive", line=_line(first), way_out="take it out")
-    if _holds_nothing(events, starts[0]):
+        raise FormatError("begins with a YAML directive", line=_line(first), way_out="remove it")
+    if _is_bare(events, starts[0]):
         raise FormatError("is empty")
     return _Composer(events[2:]).node(), _document_end(text, events, starts)
 
@@ -245,7 +244,7 @@ def _events(text: str) -> list[Event]:
 
 
 def _brackets(text: str) -> int:
-    """How many brackets are open at once, at most; those in texts and comments counted, too."""
+    """The largest number of brackets that are open at once, including those in texts and comments."""
     depth = most = 0
     for found in re.finditer(r"[\[\]{}]", text):
         depth = depth + 1 if found.group() in "[{" else max(0, depth - 1)
@@ -253,7 +252,7 @@ def _brackets(text: str) -> int:
     return most
 
 
-def _holds_nothing(events: Sequence[Event], start: int) -> bool:
+def _is_bare(events: Sequence[Event], start: int) -> bool:
     """True for a document that has only its markers, and comments."""
     document, content = events[start], events[start + 1]
     assert isinstance(document, DocumentStartEvent)
@@ -273,7 +272,7 @@ def _line(event: Event) -> int:
 
 
 class _Composer:
-    """Makes nodes of events, with each alias a second way to the node it refers to."""
+    """Composes nodes from events; an alias becomes another reference to its node."""
 
     def __init__(self, events: Iterable[Event], tags: bool = False) -> None:
         self.events = iter(events)
@@ -287,19 +286,19 @@ class _Composer:
     def _node(self, event: Event) -> YamlNode:
         if isinstance(event, AliasEvent):
             return self._alias(event)
-        assert isinstance(event, NodeEvent)  # only these stand where a node is due
+        assert isinstance(event, NodeEvent)  # no other event can start a node
         place = (event.start_mark.index, event.end_mark.index, line := _line(event), event.start_mark.column)
         if isinstance(event, ScalarEvent):
             tag = str(event.tag) if event.tag else None
             node = YamlNode("scalar", *place, text=str(event.value), style=event.style or None, tag=tag)
             if tag not in (None, _STRING_TAG) and not self.tags:
-                raise FormatError("a YAML tag", value=tag, line=line, way_out="write the value without it")
+                raise FormatError("has a YAML tag", value=tag, line=line, way_out="write the value without it")
             self._name(event, node)
             return node
         kind: Literal["list", "map"] = "list" if isinstance(event, SequenceStartEvent) else "map"
         node = YamlNode(kind, *place, flow=bool(getattr(event, "flow_style", False)))
         if (tag := getattr(event, "tag", None)) and not self.tags:
-            raise FormatError("a YAML tag", value=str(tag), line=line, way_out="write the value without it")
+            raise FormatError("has a YAML tag", value=str(tag), line=line, way_out="write the value without it")
         self._name(event, node)
         self.open.add(id(node))
         for inner in self.events:
@@ -315,7 +314,7 @@ class _Composer:
             else:
                 node.items.append(first)
             if node.nodes > _MOST_NODES:
-                raise FormatError("is too large, or its aliases make it so", line=line)
+                raise FormatError("is too large, with its aliases expanded", line=line)
         self.open.remove(id(node))
         return node
 
@@ -326,9 +325,9 @@ class _Composer:
     def _alias(self, event: Any) -> YamlNode:
         node = self.anchors.get(str(event.anchor))
         if node is None:
-            raise FormatError("an alias to an anchor that is not there", value=str(event.anchor), line=_line(event))
+            raise FormatError("an alias to an anchor that does not exist", value=str(event.anchor), line=_line(event))
         if id(node) in self.open:
-            raise FormatError("an anchor's value holds itself", value=str(event.anchor), line=_line(event))
+            raise FormatError("an anchor's value contains itself", value=str(event.anchor), line=_line(event))
         node.aliased = True
         return node
 
@@ -342,27 +341,27 @@ def _map(node: YamlNode) -> dict[str, Any]:
     written: set[str] = set()
     for key, value in node.pairs:
         if _is_merge(key):
-            # Here a later key beats an earlier one, also where the later one comes from a merge (go-yaml v2, decode.go).
+            # A later key overrides an earlier one, also if the later one comes from a merge (go-yaml v2, decode.go).
             for merged in reversed(value.items if value.kind == "list" else [value]):
                 if merged.kind != "map":
-                    raise FormatError("`<<` takes maps alone", line=value.line)
+                    raise FormatError("`<<` accepts only mappings", line=value.line)
                 content |= _map(merged)
             continue
         name = key_name(key)
         if name in written:
-            raise FormatError("a key stands twice in one map", value=name, line=key.line)
+            raise FormatError("a key occurs twice in one mapping", value=name, line=key.line)
         written.add(name)
         content[name] = _value(value)
     return content
 
 
 def key_name(key: YamlNode) -> str:
-    """A key as JSON has it: `on` is "true". Raises FormatError for what cannot be one."""
+    """A key as JSON has it: `on` is "true". Raises FormatError for a node that cannot be a key."""
     value = _value(key) if key.kind == "scalar" else None
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
-        raise FormatError("a key that is no string", line=key.line)
+        raise FormatError("a key is not a string", line=key.line)
     return str(value)
 
 
@@ -377,14 +376,14 @@ def _value(node: YamlNode) -> Any:
 
 
 def _scalar(node: YamlNode) -> Any:
-    """What go-yaml v2 makes of a plain scalar."""
+    """The value that go-yaml v2 reads from a plain scalar."""
     text = node.text
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     if text in _NULL:
         return None
     if _NO_JSON.fullmatch(text):
-        raise FormatError("a number that JSON has not", value=text, line=node.line)
+        raise FormatError("a number that JSON does not have", value=text, line=node.line)
     if text[0] not in "+-.0123456789":
         return text
     digits = text if text[0] == "." else text.replace("_", "")
@@ -404,19 +403,19 @@ def _scalar(node: YamlNode) -> Any:
 
 
 def splice(text: str, edits: Iterable[TextEdit]) -> bytes:
-    """The text with edits made, as bytes; those at one spot keep their order."""
+    """The text with the edits applied, as bytes; those at one position keep their order."""
     result = []
     position = 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         if start < position:
-            raise FormatError("two edits of one spot", line=text.count("\n", 0, start) + 1, way_out="edit it by hand")
+            raise FormatError("two edits overlap", line=text.count("\n", 0, start) + 1, way_out="edit it by hand")
         result += [text[position:start], new]
         position = end
     return "".join([*result, text[position:]]).encode("utf-8")
 
 
 def line_end_of(text: str) -> str:
-    """How the lines of a file end. Raises FormatError for ends that daytwo does not write."""
+    """The line ends of a file. Raises FormatError for line ends that daytwo does not write."""
     if re.search(r"\r(?!\n)|[\x85\u2028\u2029]", text):
         raise FormatError("has line ends other than LF and CR LF", way_out="edit it by hand")
     return "\r\n" if "\r\n" in text else "\n"
@@ -427,15 +426,15 @@ def line_start(text: str, position: int) -> int:
 
 
 def line_stop(text: str, position: int) -> int:
-    """Position behind the line end of the line that `position` lies in (the end of the text for a last line without one)."""
+    """The position after the line end of `position`'s line (the end of the text for a last line without one)."""
     found = text.find("\n", position)
     return len(text) if found < 0 else found + 1
 
 
 def cut_lines(text: str, parts: Iterable[tuple[int, int]]) -> list[TextEdit]:
-    """Take out the lines that each part (start, end) takes up, with a comment behind it.
+    """Remove the lines of each part (start, end), with a comment after it.
 
-    Raises FormatError where something else stands on them.
+    Raises FormatError if the lines have something else.
     """
     blocks: list[tuple[int, int]] = []
     for start, end in sorted(parts):
@@ -450,14 +449,14 @@ def cut_lines(text: str, parts: Iterable[tuple[int, int]]) -> list[TextEdit]:
         else:
             blocks.append((begin, stop))
     if blocks and not text[: blocks[-1][1]].endswith("\n"):
-        # The text has no line end at its end, and keeps none.
+        # The text has no line end at its end, and gets none.
         begin, stop = blocks[-1]
         blocks[-1] = (_content_end(text, begin), stop)
     return [(begin, stop, "") for begin, stop in blocks]
 
 
 def add_lines(text: str, position: int, lines: Iterable[str]) -> TextEdit:
-    """Put lines behind the line that `position` lies in, or that it stands at the end of."""
+    """Add lines after the line of `position`, or after the line that ends there."""
     stop = position if text[position - 1] == "\n" else line_stop(text, position)
     place = _content_end(text, stop)
     end = line_end_of(text)
@@ -465,14 +464,14 @@ def add_lines(text: str, position: int, lines: Iterable[str]) -> TextEdit:
 
 
 def _content_end(text: str, stop: int) -> int:
-    """Position in front of the line end that `stop` lies behind."""
+    """The position before the line end that precedes `stop`."""
     return stop - len(_LAST_END.search(text, 0, stop)[0])  # type: ignore[index]  # it always matches
 
 
 def flow_cut(text: str, spans: Sequence[tuple[int, int]], gone: set[int]) -> list[TextEdit]:
-    """Take entries out of a flow list or map, with the commas and blanks that parted them from their neighbours.
+    """Remove entries from a flow list or map, with the commas and blanks between them and their neighbours.
 
-    Raises FormatError where a comment would go along.
+    Raises FormatError if a comment would be removed too.
     """
     kept = [index for index in range(len(spans)) if index not in gone]
     edits: list[TextEdit] = []
@@ -487,15 +486,15 @@ def flow_cut(text: str, spans: Sequence[tuple[int, int]], gone: set[int]) -> lis
     for (_, stop), (start, _) in pairwise(spans):
         if "#" in text[stop:start] and any(begin <= stop and start <= end for begin, end, _ in edits):
             line = text.count("\n", 0, stop) + 1
-            raise FormatError("a comment stands beside what is to go", line=line, way_out="take it out by hand")
+            raise FormatError("a comment is next to the part that should be removed", line=line, way_out="remove it by hand")
     return edits
 
 
 def flow_add(text: str, spans: Sequence[tuple[int, int]], opened: int, entries: Iterable[str]) -> TextEdit:
-    """Put entries behind the last one of a flow list or map, parted as its neighbours are. `opened`: behind its bracket."""
+    """Add entries after the last one of a flow list or map, separated like its neighbours. `opened`: the position after its bracket."""
     between = text[spans[-2][1] : spans[-1][0]] if len(spans) > 1 else "," + text[opened : spans[0][0]]
     if len(spans) == 1 and "\n" not in between:
-        # What stands behind a bracket says little of what parts two entries.
+        # The text after a bracket says little about how entries are separated.
         between = ", "
     comma = between if re.fullmatch(r"\s*,\s*", between) else ", "
     return spans[-1][1], spans[-1][1], "".join(comma + entry for entry in entries)

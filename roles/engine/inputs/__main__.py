@@ -1,4 +1,4 @@
-"""`python -m roles.engine.inputs`: writes docs/reference/data.md and docs/reference/data.schema.json anew from the models."""
+"""`python -m roles.engine.inputs`: generates docs/reference/data.md and docs/reference/data.schema.json from the models."""
 
 from __future__ import annotations
 

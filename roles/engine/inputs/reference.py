@@ -1,4 +1,4 @@
-"""docs/reference/data.md and data.schema.json, made from the models. Pure."""
+"""docs/reference/data.md and data.schema.json, generated from the models. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from roles.engine.inputs.registry import Declared, Key
 from roles.engine.inputs.unknown_keys import OWN_PREFIX
 
 COMMAND = "python -m roles.engine.inputs"
-# JSON schema's name of a type -> an operator's word.
+# JSON schema's name of a type -> the page's.
 _TYPES = {
     "array": "list",
     "object": "map",
@@ -22,20 +22,21 @@ _TYPES = {
 }
 _INTRODUCTION = f"""# Data keys
 
-<!-- Made from the models by `{COMMAND}`; a test holds it in step with them. -->
+<!-- Generated from the models by `{COMMAND}`; a test checks that it is up to date. -->
 
-All keys that a deploy reads, from the inventory (inventories/prod.py, group_data/) or from `--data KEY=VALUE` for one run. What stands
-nearer wins, and takes the place of the whole value: `--data`, then the host's own, then that of its groups, then of `all`.
-data.schema.json beside this page is the same as a JSON schema (draft 2020-12) of one host's data.
+All keys that a deploy reads, from the inventory (inventories/prod.py, group_data/) or from `--data KEY=VALUE` for one run. If a key is
+set several times, the first of these values counts, as a whole: `--data`, the host's own data, its groups' data, the data of `all`.
+data.schema.json in this folder has the keys as a JSON schema (draft 2020-12) of one host's data.
 
-A deploy passes over keys that only others read. A key that none reads is refused by all of them, before a command runs on any host:
+A deploy ignores keys that only other deploys read. A key that no deploy reads is refused by all of them, before a command runs on any
+host:
 
-    w1.example.net and 2 more: group_data/workers.py: eviction_hrad is no key of daytwo's data; did you mean eviction_hard?
+    w1.example.net and 2 more: group_data/workers.py: eviction_hrad is not a key of daytwo's data; did you mean eviction_hard?
 
-pyinfra's own keys (`ssh_user`, `_sudo` and the like) are no strangers. Keys of yours, for other deploys with the same inventory, begin
-with `{OWN_PREFIX}` or `_`, or are named in `own_keys`.
+pyinfra's own keys (`ssh_user`, `_sudo` and the like) are accepted. Your own keys, for other deploys with the same inventory, must begin
+with `{OWN_PREFIX}` or `_`, or be listed in `own_keys`.
 
-A key that is called a consent is for one run: give it by `--data`, and do not leave it in a file.
+A key that is called a consent is for one run: set it with `--data`, and do not leave it in a file.
 """
 
 
@@ -63,10 +64,10 @@ def _type(schema: Mapping[str, Any]) -> str:
             values = schema[word] if word == "enum" else [schema[word]]
             return " or ".join(f"`{value}`" for value in values)
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    told = " or ".join(_TYPES[name] for name in types)
+    text = " or ".join(_TYPES[name] for name in types)
     if "maximum" in schema:
-        told += f", {schema.get('minimum', 0)} to {schema['maximum']}"
-    return told
+        text += f", {schema.get('minimum', 0)} to {schema['maximum']}"
+    return text
 
 
 def _default(key: Key) -> str:
@@ -76,7 +77,7 @@ def _default(key: Key) -> str:
 
 
 def _examples(key: Key) -> str:
-    """As in an inventory, and for a text also as --data takes it."""
+    """As in an inventory; a text instead of a structure as in --data."""
     if key.description.startswith("consent"):
         return ", ".join(
             f"`--data {key.name}={'true' if given is True else given}`" for given in key.examples if not isinstance(given, list)
@@ -89,28 +90,28 @@ def _examples(key: Key) -> str:
 
 
 def _quoted(word: str) -> str:
-    """For a shell, where it must be."""
+    """Quoted for a shell, if necessary."""
     return f"'{word}'" if "<" in word else word
 
 
 def schema() -> dict[str, Any]:
-    """One host's data. A name that several models read has each one's description; their schemas are the same (a test sees to it), or
-    each has a choice of its own, and the name has them all."""
+    """One host's data. A name that several models read has the description of each. Their schemas are the same (a test checks this), or
+    each has its own choices, and the name has all of them."""
     properties: dict[str, dict[str, Any]] = {}
     for key in registry.every():
-        told = f"{', '.join(key.declared.deploys)}: {key.description}"
+        description = f"{', '.join(key.declared.deploys)}: {key.description}"
         if key.name in properties:
             same = properties[key.name]
-            same["description"] += f"; {told}"
+            same["description"] += f"; {description}"
             if "enum" in key.schema:
                 same["enum"] = list(dict.fromkeys([*same["enum"], *key.schema["enum"]]))
                 same["examples"] = list(dict.fromkeys([*same["examples"], *key.examples]))
         else:
-            properties[key.name] = {"description": told, **key.schema, "examples": list(key.examples)}
+            properties[key.name] = {"description": description, **key.schema, "examples": list(key.examples)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "daytwo: the data of one host",
-        "description": f"Made from the models by `{COMMAND}`. Keys that begin with _ or ssh_ are pyinfra's; {OWN_PREFIX} is free.",
+        "description": f"Generated from the models by `{COMMAND}`. Keys that begin with _ or ssh_ are pyinfra's; {OWN_PREFIX} is free.",
         "type": "object",
         "properties": dict(sorted(properties.items())),
         "patternProperties": {f"^({OWN_PREFIX}|_|ssh_|docker_)": {}},

@@ -1,7 +1,7 @@
-"""All data keys that deploys read, gathered from the models that read them. Pure.
+"""All data keys that deploys read, collected from the models that read them. Pure.
 
-A role declares its keys in its own model, where each has a description and examples; here it has one line. The models are named by
-text and imported when they are asked for: this package is above all others. Only what undoes runs, of whatever capability, imports it.
+A role declares its keys in its own model, each with a description and examples; here each model has one line. The models are given as
+text and imported when they are needed: this package is above all others. Only the code that undoes runs of any capability imports it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from roles.engine.inputs.values import Names
 
 EVERY_DEPLOY = "every deploy"
-# Where reference.schema_text is kept; a test holds it in step with the models.
+# The file with reference.schema_text; a test checks that it is up to date.
 SCHEMA = Path(__file__).resolve().parents[3] / "docs/reference/data.schema.json"
 
 
@@ -27,8 +27,8 @@ SCHEMA = Path(__file__).resolve().parents[3] / "docs/reference/data.schema.json"
 class Declared:
     """A pydantic model whose fields are data keys (`package.module:Class`), and the deploys that read them.
 
-    `undo` undoes the runs of the first of these, where they are runs on API objects (`package:function`): from the fleet, the options, the
-    record (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_changes/run.py) to the run that undoes it.
+    `undo` (`package:function`) undoes runs of the first deploy, if these are runs on API objects: from the fleet, the options, the record
+    (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_changes/run.py), it creates the run that undoes it.
     """
 
     model: str
@@ -47,14 +47,14 @@ def _named(place: str) -> Any:
 
 
 class Own(BaseModel):
-    """What says which keys are not daytwo's affair."""
+    """The keys that daytwo ignores."""
 
     model_config = ConfigDict(frozen=True)
 
     own_keys: Annotated[
         Names,
         Field(
-            description="keys of your own deploys that stand in the same data, which daytwo then passes over; `*` stands for any text",
+            description="keys of your own deploys in the same data, which daytwo then ignores; `*` matches any text",
             examples=[["rack", "dns_*"], "rack,dns_*"],
         ),
     ] = None
@@ -83,14 +83,14 @@ DECLARED = (
 
 
 def way_back(capability: str) -> Any:
-    """What undoes a run on API objects, by the name of the deploy that made it; None where nothing does."""
+    """The function that undoes a run on API objects, by the name of the run's deploy; None if there is none."""
     return next((_named(declared.undo) for declared in DECLARED if declared.undo and declared.deploys[0] == capability), None)
 
 
 @dataclass(frozen=True)
 class Key:
-    """One data key as one model has it. `schema`: what an inventory may write for it, as JSON schema. `default` is None where there is
-    none that is constant."""
+    """One data key of one model. `schema`: the values that an inventory may have, as JSON schema. `default` is None if there is no constant
+    default."""
 
     name: str
     description: str
@@ -102,7 +102,7 @@ class Key:
 
 @cache
 def every() -> tuple[Key, ...]:
-    """Every key of every model, in their order; a name that several models read is there several times."""
+    """Every key of every model, in their order; a name that several models read occurs several times."""
     return tuple(key for declared in DECLARED for key in of(declared))
 
 
@@ -112,8 +112,8 @@ def of(declared: Declared) -> list[Key]:
     whole = model.model_json_schema()
     found = []
     for name, field in model.model_fields.items():
-        told = whole["properties"][name]
-        schema = {key: value for key, value in told.items() if key not in ("title", "description", "examples", "default")}
+        found_schema = whole["properties"][name]
+        schema = {key: value for key, value in found_schema.items() if key not in ("title", "description", "examples", "default")}
         default = None if field.is_required() else field.get_default(call_default_factory=False)
         found.append(Key(name, field.description or "", tuple(field.examples or ()), schema, default, declared))
     return found
@@ -127,8 +127,8 @@ def names() -> frozenset[str]:
 
 @cache
 def written_names() -> frozenset[str]:
-    """The names of all keys as the page SCHEMA has them, which takes no import of any model: all roles together take longer to
-    import than all else that a deploy does before its first look. Where there is no such page, the models are asked."""
+    """The names of all keys from the file SCHEMA, without an import of the models: importing all roles takes longer than everything else
+    that a deploy does before its first observation. If the file cannot be read, the names come from the models."""
     try:
         return frozenset(json.loads(SCHEMA.read_text(encoding="utf-8"))["properties"])
     except (OSError, ValueError, LookupError, TypeError):

@@ -1,4 +1,4 @@
-"""Pure: what of a node is left for pods under a KubeletConfiguration, and which of its pods would not be taken back.
+"""Pure: what a node has left for pods under a KubeletConfiguration, and which of its pods a restarted kubelet would reject.
 
 Sources (Kubernetes 1.36): pkg/kubelet/cm/node_container_manager_linux.go (GetNodeAllocatableReservation, validateNodeAllocatable),
 pkg/kubelet/cm/helpers.go (hardEvictionReservation), pkg/kubelet/nodestatus/setters.go (MachineInfo), cmd/kubelet/app/server.go
@@ -6,8 +6,8 @@ pkg/kubelet/cm/helpers.go (hardEvictionReservation), pkg/kubelet/nodestatus/sett
 (NewManager), pkg/kubelet/kubelet.go (HandlePodAdditions), pkg/kubelet/preemption/preemption.go,
 pkg/scheduler/framework/plugins/noderesources/fit.go (fitsRequest), k8s.io/component-helpers/resource/helpers.go (PodRequests; KEP-753).
 
-A kubelet's own validation (enforceNodeAllocatable against cgroup names and the like) is not repeated here: the binary is asked for it.
-Here is what it finds only after that, when it starts.
+The kubelet's own validation (enforceNodeAllocatable against cgroup names and the like) is not repeated here: daytwo asks the binary for it.
+This module has the checks that a kubelet makes only later, when it starts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _QOS_ORDER = ("BestEffort", "Burstable", "Guaranteed")
 
 @dataclass(frozen=True)
 class Lack:
-    """A resource of which a pod asks for more than is left: `used` of `allocatable` is taken by the pods before it."""
+    """A resource of which a pod requests more than is left: the pods admitted before it use `used` of `allocatable`."""
 
     resource: str
     requested: int
@@ -46,14 +46,14 @@ class Lack:
 
     def __str__(self) -> str:
         left = max(0, self.allocatable - self.used)
-        return f"{self.resource}: {shown(self.resource, self.requested)} asked for, {shown(self.resource, left)} left"
+        return f"{self.resource}: {shown(self.resource, self.requested)} requested, {shown(self.resource, left)} left"
 
 
 @dataclass(frozen=True)
 class Unfit:
-    """A pod (namespace/name) that a kubelet which starts does not take back, and why.
+    """A pod (namespace/name) that a starting kubelet rejects, and why.
 
-    `preempted_by` is set where the pod itself fits, and has to make room for this critical pod, which lacks what is in `lacks`.
+    If `preempted_by` is set, the pod itself fits, but is preempted by this critical pod, which lacks the resources in `lacks`.
     """
 
     pod: str
@@ -62,11 +62,11 @@ class Unfit:
 
     def __str__(self) -> str:
         why = ", ".join(map(str, self.lacks))
-        return f"{self.pod} makes room for {self.preempted_by} ({why})" if self.preempted_by else f"{self.pod} ({why})"
+        return f"{self.pod} is preempted by {self.preempted_by} ({why})" if self.preempted_by else f"{self.pod} ({why})"
 
 
 def shown(resource: str, amount: int) -> str:
-    """An amount for an operator's eyes: 1500m of cpu, 512.0Mi of memory, storage and huge pages, all else as it is."""
+    """An amount for an operator: 1500m of cpu, 512.0Mi of memory, storage and huge pages, anything else unchanged."""
     if resource == "cpu":
         return f"{amount}m"
     in_bytes = resource in ("memory", "ephemeral-storage") or resource.startswith(_HUGE_PAGES)
@@ -74,10 +74,10 @@ def shown(resource: str, amount: int) -> str:
 
 
 def allocatable(configuration: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, int]:
-    """What the node's status.allocatable becomes under `configuration` (as /configz shows it). `node` is the API's Node.
+    """The node's status.allocatable under `configuration` (as /configz shows it). `node` is the API's Node.
 
-    Resources of device plugins and the like are no kubelet setting, and stay as they are. Raises ValueError where the configuration
-    cannot be read for what it is; over-reservation comes out as 0 here, and is refused by `problems`.
+    Resources of device plugins and the like are not kubelet settings, and stay as they are. Raises ValueError if the configuration
+    cannot be parsed; over-reservation results in 0 here, and `problems` refuses it.
     """
     capacity, reserved = _capacity(node), reservation(configuration, node)
     result: dict[str, int] = {}
@@ -90,21 +90,21 @@ def allocatable(configuration: Mapping[str, Any], node: Mapping[str, Any]) -> di
         else:
             result[resource] = _units(resource, parse_quantity(str(now.get(resource, node["status"]["capacity"][resource]))))
     for resource, amount in capacity.items():
-        # Huge pages are memory that no one else can have.
+        # Huge pages are memory that nothing else can use.
         if resource.startswith(_HUGE_PAGES) and "memory" in result:
             result["memory"] = max(0, result["memory"] - whole(amount))
     return result
 
 
 def reservation(configuration: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Fraction]:
-    """How much of the node's cpu (cores), memory, ephemeral-storage and huge pages (bytes) pods cannot have. Raises ValueError."""
+    """How much of the node's cpu (cores), memory, ephemeral-storage and huge pages (bytes) pods cannot use. Raises ValueError."""
     return {resource: _total(parts) for resource, parts in _parts(configuration, _capacity(node)).items()}
 
 
 def problems(host: str, configuration: Mapping[str, Any], node: Mapping[str, Any], max_pids: int | None = None) -> list[Refusal]:
-    """Why a kubelet with `configuration` would not start on this node, or could run nothing; [] where neither is so.
+    """Why a kubelet with `configuration` would not start on this node, or could not run pods; [] if it can do both.
 
-    `max_pids`: how many processes the node can have (node.rlimit.maxpid in /stats/summary), where it is known.
+    `max_pids`: how many processes the node can have (node.rlimit.maxpid in /stats/summary), if known.
     """
     try:
         capacity = _capacity(node)
@@ -112,11 +112,11 @@ def problems(host: str, configuration: Mapping[str, Any], node: Mapping[str, Any
         reserved = _reserved(configuration)
         memory = _memory_manager(configuration, parts)
     except ValueError as error:
-        return [Refusal(host, f"{error}, and the kubelet would not start", "mend the value")]
+        return [Refusal(host, f"{error}; the kubelet would not start", "correct the value")]
     found = [
         Refusal(
             host,
-            f"{resource}: {' + '.join(f'{name} {_exact(amount)}' for name, amount in entries)} = {_exact(total)} are reserved, and the node"
+            f"{resource}: {' + '.join(f'{name} {_exact(amount)}' for name, amount in entries)} = {_exact(total)} are reserved, but the node"
             f" has {_exact(capacity[resource])}; the kubelet would not start (invalid Node Allocatable configuration)",
             "reserve less",
         )
@@ -127,23 +127,23 @@ def problems(host: str, configuration: Mapping[str, Any], node: Mapping[str, Any
         found.append(
             Refusal(
                 host,
-                "cpuManagerPolicy static needs cpu to be reserved, and the kubelet would not start",
+                "cpuManagerPolicy static needs reserved cpu, and none is reserved; the kubelet would not start",
                 "reserve some in kubeReserved, systemReserved or reservedSystemCPUs, such as kubeReserved cpu=500m",
             )
         )
     pids = sum((amounts["pid"] for _, amounts in reserved if "pid" in amounts), Fraction(0))
     if max_pids is not None and pids >= max_pids:
         found.append(
-            Refusal(host, f"pid: {_exact(pids)} are reserved, and the node has {max_pids}; pods could not start a process", "reserve fewer")
+            Refusal(host, f"pid: {_exact(pids)} are reserved, but the node has {max_pids}; pods could not start a process", "reserve fewer")
         )
     return found + [Refusal(host, message, way_out) for message, way_out in memory]
 
 
 def which_no_longer_fit(pods: Iterable[PodRequests], before: Amounts, after: Amounts) -> tuple[Unfit, ...]:
-    """The node's pods (raw JSON) that a starting kubelet would take back with the allocatable `before`, and not with `after`.
+    """The node's pods (raw JSON) that a starting kubelet would admit with the allocatable `before`, but not with `after`, in its order.
 
-    In the order in which it admits them. When it does so: its first status update may come after it has admitted its pods, which then
-    are judged by what the Node said before; then it is its next start that does not take them back.
+    A kubelet may admit its pods before its first status update. Then it judges them by the old values of its Node, and rejects them at
+    its next start.
     """
     pods = list(pods)
     known = {unfit.pod for unfit in unfit_pods(pods, before)}
@@ -151,9 +151,9 @@ def which_no_longer_fit(pods: Iterable[PodRequests], before: Amounts, after: Amo
 
 
 def unfit_pods(pods: Iterable[PodRequests], room: Amounts) -> tuple[Unfit, ...]:
-    """The pods that a kubelet with this allocatable would not take back when it starts.
+    """The pods that a kubelet with this allocatable would reject when it starts.
 
-    Static pods come first, they do not wait for the API; then the oldest. A critical pod that does not fit makes others go.
+    Static pods come first, because they do not wait for the API; then the oldest. A critical pod that does not fit preempts others.
     """
     admitted: dict[str, PodRequests] = {}
     found: list[Unfit] = []
@@ -163,11 +163,11 @@ def unfit_pods(pods: Iterable[PodRequests], room: Amounts) -> tuple[Unfit, ...]:
         name = _name(pod)
         lacks = _lacks(pod, admitted.values(), room)
         if lacks and _critical(pod):
-            goers = _preempted(pod, list(admitted.values()), lacks)
-            if goers is not None:
-                for goer in goers:
-                    del admitted[_name(goer)]
-                    found.append(Unfit(_name(goer), lacks, name))
+            victims = _preempted(pod, list(admitted.values()), lacks)
+            if victims is not None:
+                for victim in victims:
+                    del admitted[_name(victim)]
+                    found.append(Unfit(_name(victim), lacks, name))
                 lacks = ()
         if lacks:
             found.append(Unfit(name, lacks))
@@ -177,10 +177,10 @@ def unfit_pods(pods: Iterable[PodRequests], room: Amounts) -> tuple[Unfit, ...]:
 
 
 def requests(pod: PodRequests, *, actuated: bool = False) -> dict[str, Fraction]:
-    """What a pod asks for of each resource: containers and sidecars together, or an init container where that is more; pod-level
-    requests instead where there are some; and the overhead of its runtime class.
+    """What a pod requests of each resource: containers and sidecars together, or an init container if that is more; pod-level
+    requests instead if it has some; and the overhead of its runtime class.
 
-    What the kubelet has allocated to a container that was resized counts, not its spec. `actuated`: nor less than what it runs with.
+    For a resized container, the kubelet's allocation counts, not the spec. `actuated`: but not less than what the container runs with.
     """
     return _sum(_own(pod, actuated) | _pod_level(pod, "requests"), _overhead(pod))
 
@@ -192,8 +192,8 @@ def _own(pod: PodRequests, actuated: bool = False) -> dict[str, Fraction]:
 
     def of(container: Mapping[str, Any]) -> dict[str, Fraction]:
         state = states.get(container["name"], {})
-        asked = _list((container.get("resources") or {}).get("requests")) | _list(state.get("allocatedResources"))
-        return _most(asked, _list((state.get("resources") or {}).get("requests"))) if actuated else asked
+        requested = _list((container.get("resources") or {}).get("requests")) | _list(state.get("allocatedResources"))
+        return _most(requested, _list((state.get("resources") or {}).get("requests"))) if actuated else requested
 
     total: dict[str, Fraction] = {}
     for container in spec.get("containers") or ():
@@ -215,7 +215,7 @@ def _overhead(pod: PodRequests) -> dict[str, Fraction]:
 
 
 def _pod_level(pod: PodRequests, kind: str) -> dict[str, Fraction]:
-    """The requests or limits of the pod as a whole, of what they can be for (KEP-2837)."""
+    """The pod-level requests or limits, of the resources that they can be for (KEP-2837)."""
     found = _list((pod["spec"].get("resources") or {}).get(kind))
     return {resource: amount for resource, amount in found.items() if resource in ("cpu", "memory") or resource.startswith(_HUGE_PAGES)}
 
@@ -237,7 +237,7 @@ def _units(resource: str, amount: Fraction) -> int:
 
 
 def _exact(amount: Fraction) -> str:
-    """In the largest binary unit that leaves nothing out: bytes are read as they were written, and small numbers stay as they are."""
+    """In the largest binary unit that is exact, as operators write it; small numbers stay as they are."""
     if amount.denominator != 1:
         return f"{float(amount):g}"
     for power, unit in ((30, "Gi"), (20, "Mi"), (10, "Ki")):
@@ -261,7 +261,7 @@ def _pods(configuration: Mapping[str, Any], capacity: Mapping[str, Fraction]) ->
 
 
 def _reserved(configuration: Mapping[str, Any]) -> list[tuple[str, dict[str, Fraction]]]:
-    """systemReserved and kubeReserved as the kubelet takes them. Raises ValueError."""
+    """systemReserved and kubeReserved as the kubelet reads them. Raises ValueError."""
     found = []
     for field in ("kubeReserved", "systemReserved"):
         amounts: dict[str, Fraction] = {}
@@ -276,7 +276,7 @@ def _reserved(configuration: Mapping[str, Any]) -> list[tuple[str, dict[str, Fra
                 raise ValueError(f"{field}: {resource}: {text} is negative")
         found.append((field, amounts))
     if cpus := configuration.get("reservedSystemCPUs"):
-        # They replace what both reserve of cpu.
+        # They replace the cpu of both.
         for _, amounts in found:
             amounts.pop("cpu", None)
         found.append(("reservedSystemCPUs", {"cpu": Fraction(_cpus(str(cpus)))}))
@@ -284,7 +284,7 @@ def _reserved(configuration: Mapping[str, Any]) -> list[tuple[str, dict[str, Fra
 
 
 def _cpus(text: str) -> int:
-    """How many CPUs a list such as 0-3,8 names."""
+    """The number of CPUs in a list such as 0-3,8. Raises ValueError."""
     found: set[int] = set()
     for part in text.split(","):
         ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
@@ -295,7 +295,7 @@ def _cpus(text: str) -> int:
 
 
 def _parts(configuration: Mapping[str, Any], capacity: Mapping[str, Fraction]) -> dict[str, list[tuple[str, Fraction]]]:
-    """What is reserved of each of the node's resources, and by which field. Raises ValueError."""
+    """How much each field reserves of each of the node's resources. Raises ValueError."""
     reserved = _reserved(configuration)
     found: dict[str, list[tuple[str, Fraction]]] = {}
     for resource in capacity:
@@ -316,7 +316,7 @@ def _total(parts: Iterable[tuple[str, Fraction]]) -> Fraction:
 
 
 def _memory_manager(configuration: Mapping[str, Any], parts: Mapping[str, Sequence[tuple[str, Fraction]]]) -> list[tuple[str, str]]:
-    """With memoryManagerPolicy Static, reservedMemory must come to exactly what is reserved. Raises ValueError."""
+    """With memoryManagerPolicy Static, reservedMemory must be exactly what the other fields reserve. Raises ValueError."""
     if configuration.get("memoryManagerPolicy") != "Static":
         return []
     by_numa: dict[str, Fraction] = {}
@@ -329,9 +329,9 @@ def _memory_manager(configuration: Mapping[str, Any], parts: Mapping[str, Sequen
         if given != needed:
             found.append(
                 (
-                    f"memoryManagerPolicy Static: reservedMemory has {_exact(given)} of {resource}, and kubeReserved, systemReserved and"
-                    f" evictionHard come to {_exact(needed)}; the kubelet would not start",
-                    f"change reservedMemory in the same run, so that its {resource} comes to {_exact(needed)}",
+                    f"memoryManagerPolicy Static: reservedMemory has {_exact(given)} of {resource}, but kubeReserved, systemReserved and"
+                    f" evictionHard add up to {_exact(needed)}; the kubelet would not start",
+                    f"in the same run, change reservedMemory to {_exact(needed)} of {resource} in total",
                 )
             )
     return found
@@ -361,20 +361,20 @@ def _lacks(pod: PodRequests, others: Iterable[PodRequests], room: Amounts) -> tu
     used: dict[str, Fraction] = {}
     for other in others:
         used = _sum(used, requests(other, actuated=True))
-    asked = requests(pod)
+    requested = requests(pod)
     first = ("cpu", "memory", "ephemeral-storage")
-    for resource in (*(name for name in first if name in asked), *sorted(asked.keys() - {*first})):
+    for resource in (*(name for name in first if name in requested), *sorted(requested.keys() - {*first})):
         extended = "/" in resource
         if extended and resource not in room:
             continue
-        amount, taken = _units(resource, asked[resource]), _units(resource, used.get(resource, Fraction(0)))
+        amount, taken = _units(resource, requested[resource]), _units(resource, used.get(resource, Fraction(0)))
         if amount > 0 and amount > room.get(resource, 0) - taken:
             found.append(Lack(resource, amount, taken, room.get(resource, 0)))
     return tuple(found)
 
 
 def _preempted(pod: PodRequests, admitted: Sequence[PodRequests], lacks: Sequence[Lack]) -> list[PodRequests] | None:
-    """Which pods the kubelet kills to take a critical one; None where all of them together would not be enough."""
+    """The pods that the kubelet kills to admit a critical one; None if all of them together would not free enough."""
     needed = {lack.resource: lack.requested - (lack.allocatable - lack.used) for lack in lacks}
     classes = {
         qos: [other for other in admitted if (other.get("status") or {}).get("qosClass") == qos and _preemptable(pod, other)]
@@ -383,7 +383,7 @@ def _preempted(pod: PodRequests, admitted: Sequence[PodRequests], lacks: Sequenc
     best_effort, burstable, guaranteed = classes.values()
     if _left(needed, [*best_effort, *burstable, *guaranteed]):
         return None
-    # Of the higher class only what all pods of the lower ones could not give.
+    # A higher class only frees what all pods of the lower classes cannot.
     from_guaranteed = _nearest(guaranteed, _left(needed, [*best_effort, *burstable]))
     from_burstable = _nearest(burstable, _left(needed, [*best_effort, *from_guaranteed]))
     return [*_nearest(best_effort, _left(needed, [*from_burstable, *from_guaranteed])), *from_burstable, *from_guaranteed]
@@ -393,9 +393,9 @@ def _preemptable(pod: PodRequests, other: PodRequests) -> bool:
     return not _critical(other) or _priority(pod) > _priority(other)
 
 
-def _asks(pod: PodRequests, resource: str) -> int:
-    """What a pod that goes counts for. A kubelet does not see its containers' requests here where the pod as a whole has some, nor its
-    overhead of what it does not ask for (pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity)."""
+def _freed(pod: PodRequests, resource: str) -> int:
+    """What a preempted pod frees. The kubelet ignores its containers' requests here if the pod has pod-level ones, and its overhead of
+    a resource that it does not request (pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity)."""
     if resource == "pods":
         return 1
     as_a_whole = _pod_level(pod, "requests") or _pod_level(pod, "limits")
@@ -403,17 +403,18 @@ def _asks(pod: PodRequests, resource: str) -> int:
     return _units(resource, own + _overhead(pod).get(resource, Fraction(0)) if own else own)
 
 
-def _left(needed: Mapping[str, int], goers: Iterable[PodRequests]) -> dict[str, int]:
-    goers = list(goers)
-    left = {resource: amount - sum(_asks(goer, resource) for goer in goers) for resource, amount in needed.items()}
+def _left(needed: Mapping[str, int], victims: Iterable[PodRequests]) -> dict[str, int]:
+    victims = list(victims)
+    left = {resource: amount - sum(_freed(victim, resource) for victim in victims) for resource, amount in needed.items()}
     return {resource: amount for resource, amount in left.items() if amount > 0}
 
 
 def _nearest(pods: Iterable[PodRequests], needed: Mapping[str, int]) -> list[PodRequests]:
-    """One pod after the other, each the one that leaves least to be wished for, of those the smallest; of equals the kubelet takes any."""
+    """Chooses pods one by one: each time the pod after which the least is still needed, then the smallest; the kubelet chooses any of
+    equal ones."""
     pods, chosen = list(pods), list[PodRequests]()
     while needed:
-        best = min(pods, key=lambda pod: (_distance(pod, needed), _asks(pod, "memory"), _asks(pod, "cpu")))
+        best = min(pods, key=lambda pod: (_distance(pod, needed), _freed(pod, "memory"), _freed(pod, "cpu")))
         pods.remove(best)
         chosen.append(best)
         needed = _left(needed, [best])
@@ -421,5 +422,5 @@ def _nearest(pods: Iterable[PodRequests], needed: Mapping[str, int]) -> list[Pod
 
 
 def _distance(pod: PodRequests, needed: Mapping[str, int]) -> float:
-    rests = ((amount - _asks(pod, resource)) / amount for resource, amount in needed.items())
+    rests = ((amount - _freed(pod, resource)) / amount for resource, amount in needed.items())
     return sum(rest**2 for rest in rests if rest > 0)

@@ -1,4 +1,4 @@
-"""What a kubelet has against its configuration -> the files and lines that set what it names. Pure."""
+"""A kubelet's complaint about its configuration -> the files and lines that set what the complaint names. Pure."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from roles.engine.editing import FormatError, flags, kubelet_config
 from roles.engine.kubelet.facts import Kubelet
 from roles.engine.transaction import Refusal
 
-# The deliberate bad value of ask.py, in a list of complaints.
+# The deliberate bad value of ask.py, in a list of errors.
 _DELIBERATE = re.compile(r"(, )?invalid configuration: [mM]axPods \(--max-pods\) -1 must not be a negative number(?(1)|(?:, )?)")
 _TYPE = re.compile(r",? path: &TypeMeta\{[^}]*\}")
-# Where ask.py lays the candidate down.
+# Where ask.py writes the candidate.
 _ASKED = re.compile(r"/run/daytwo-ask\.\w+/(config|dropins)\b")
 
 
 def plain(kubelet: Kubelet, said: str) -> str:
-    """What it said, without the deliberate bad value, and with its own paths in the place of those that it was asked with."""
+    """The complaint without the deliberate bad value, and with the kubelet's own paths instead of the candidate's."""
     own = {"config": kubelet.config_path, "dropins": kubelet.dropin_folder}
     return _ASKED.sub(lambda found: own[found.group(1)] or found.group(0), _TYPE.sub("", _DELIBERATE.sub("", said))).strip()
 
 
 def places(kubelet: Kubelet, said: str) -> list[str]:
-    """`FILE, line N` of each flag, gate and field that `said` names and that the kubelet's files set as they are; the files alone
-    where it names none of them."""
-    told = plain(kubelet, said)
-    found = dict.fromkeys([*_on_command_line(kubelet, told), *_in_files(kubelet, told)])
+    """`FILE, line N` of each flag, gate and field that `said` names and that the kubelet's current files set; only the files if it names
+    none of them."""
+    complaint = plain(kubelet, said)
+    found = dict.fromkeys([*_on_command_line(kubelet, complaint), *_in_files(kubelet, complaint)])
     return list(found) or _files(kubelet)
 
 
 def refuses(said: str | None) -> bool:
-    """True where a binary has named something that it has against its files; an end without a word may as well be the clock's."""
+    """True if a binary has named an error in its files. An exit without output is no proof: the time limit may have caused it."""
     return bool(said) and not (said or "").startswith("it ended with exit status")
 
 
 def refusal(host: str, version: str, said: str, where: Sequence[str]) -> Refusal:
-    """Why a component whose binary refuses its files as they are is not changed. `version`: its name and version."""
+    """The refusal to change a component whose binary rejects its current files. `version`: its name and version."""
     return Refusal(
         host,
-        f"{version} refuses its files as they are, without this change: {said} ({'; '.join(where)}); it runs only because it was not"
-        " started since they were written",
-        "correct that first, then run this again",
+        f"{version} rejects its current files, without this change: {said} ({'; '.join(where)}); it runs only because it has not been"
+        " restarted since they were written",
+        "correct them first, then run this again",
     )
 
 
 def names(said: str, name: str) -> bool:
-    """True where a text has this name as a word of its own; a kubelet writes some fields with a capital letter."""
+    """True if a text has this name as a whole word; a kubelet writes some fields with a capital letter."""
     return bool(name) and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", said, re.IGNORECASE) is not None
 
 
-def _on_command_line(kubelet: Kubelet, told: str) -> Iterator[str]:
+def _on_command_line(kubelet: Kubelet, complaint: str) -> Iterator[str]:
     argv = kubelet.service.argv
     origins = {id(word.mapped): word.origin for word in argv}
     for name in dict.fromkeys(found for word in argv if (found := flags.name_of(word.text))):
         for flag in flags.find([word.mapped for word in argv], name):
             origin = origins[id(flag.words[-1])]
             gates = _gates(flag) if name == flags.FEATURE_GATES else []
-            if re.search(rf"(?<![\w-])--{re.escape(name)}(?![\w-])", told) or any(names(told, gate) for gate in gates):
+            if re.search(rf"(?<![\w-])--{re.escape(name)}(?![\w-])", complaint) or any(names(complaint, gate) for gate in gates):
                 yield f"{origin.path}, line {origin.line}"
 
 
@@ -68,7 +68,7 @@ def _gates(flag: flags.Flag) -> list[str]:
         return []
 
 
-def _in_files(kubelet: Kubelet, told: str) -> Iterator[str]:
+def _in_files(kubelet: Kubelet, complaint: str) -> Iterator[str]:
     for path in _configurations(kubelet):
         try:
             lines = kubelet_config.lines(kubelet.seen.data(path) or b"")
@@ -78,7 +78,7 @@ def _in_files(kubelet: Kubelet, told: str) -> Iterator[str]:
             if field[0] in ("apiVersion", "kind"):
                 continue
             inner = len(field) > 1
-            if names(told, field[-1]) and (not inner or field[0] == "featureGates" or names(told, field[0])):
+            if names(complaint, field[-1]) and (not inner or field[0] == "featureGates" or names(complaint, field[0])):
                 yield f"{path}, line {line}"
 
 

@@ -1,4 +1,4 @@
-"""What a node's kubelet is: its unit, its command line word by word, its configuration files. Pure, from one observation."""
+"""A node's kubelet: its unit, its command line word by word, its configuration files. Pure, from one observation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class Kubelet:
-    """A kubelet that daytwo can change. `style` says where gates live that are not set yet (kubeadm: the config file)."""
+    """A kubelet that daytwo can change. `style` says where a new gate goes (kubeadm: the config file)."""
 
     seen: Observation
     process: Process
@@ -51,7 +51,7 @@ class Kubelet:
         return posixpath.normpath(folder) if folder else None
 
     def dropins(self, paths: Iterable[str] = ()) -> tuple[str, ...]:
-        """All drop-ins there are, and those of `paths` that would be one, in the order in which the kubelet reads them."""
+        """All existing drop-ins, and those of `paths` that would be one, in the order in which the kubelet reads them."""
         return _walked({*self.dropin_paths, *(path for path in paths if self.is_dropin(path))})
 
     def is_dropin(self, path: str) -> bool:
@@ -59,19 +59,19 @@ class Kubelet:
         return self.dropin_folder is not None and path.startswith(self.dropin_folder + "/") and path.endswith(".conf")
 
     def may_edit(self, path: str) -> bool:
-        """True for a unit or drop-in that is the operator's, and that a new file can stand in the place of: no link to a package's."""
+        """True for a unit or drop-in that is the operator's and that a new file can replace: not a link to a package's file."""
         seen = self.seen.file(path)
         return unit.of_operator(path) and seen is not None and seen.why_not_replaceable() is None
 
     @property
     def minor(self) -> int:
-        """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal where its settings are not known."""
+        """The minor version of the running kubelet: 36 for v1.36.3. Raises Refusal if its settings are not known."""
         found = re.match(r"v?1\.(\d+)", self.process.version or "")
         minor = int(found.group(1)) if found else 0
         if not schema.OLDEST <= minor <= schema.NEWEST:
             raise Refusal(
                 self.seen.host,
-                f"the settings of this kubelet ({self.process.version or 'it did not tell its version'}) are not known: "
+                f"the settings of this kubelet ({self.process.version or 'it did not report its version'}) are not known: "
                 f"the table has v1.{schema.OLDEST} to v1.{schema.NEWEST}",
                 "use a daytwo that knows this version",
             )
@@ -79,17 +79,17 @@ class Kubelet:
 
     @property
     def is_known(self) -> bool:
-        """True where the settings of its version are known (`minor`)."""
+        """True if the settings of its version are known (`minor`)."""
         return self.process.minor is not None and schema.OLDEST <= self.process.minor <= schema.NEWEST
 
     @property
     def flag_gates(self) -> dict[str, bool]:
-        """Gates set on the command line, as the unit's files give it."""
+        """Gates that the unit's files set on the command line."""
         return self.service.gates
 
     @property
     def gates(self) -> dict[str, bool]:
-        """Gates that all sources together set: config file, its drop-ins over it, flags over both."""
+        """Gates that all sources together set: drop-ins override the config file, flags override both."""
         configured = self.configuration.get("featureGates") or {}
         return {**{str(name): bool(value) for name, value in configured.items()}, **self.flag_gates}
 
@@ -100,7 +100,7 @@ class Kubelet:
 
 
 def wanted(seen: Observation) -> tuple[list[str], list[str]]:
-    """Paths that a first look did not read and that the running kubelet's arguments or unit name."""
+    """Paths (files, directories) that the running kubelet's arguments or unit name, and that the first observation did not read."""
     files: list[str] = []
     directories: list[str] = []
     process = seen.kubelet
@@ -135,37 +135,37 @@ def _static_pod_path(config: bytes | None) -> str | None:
 
 
 def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
-    """The node's kubelet. Raises Refusal where the node is of a kind that daytwo does not change, or cannot be read.
+    """The node's kubelet. Raises Refusal if daytwo does not change this kind of node, or cannot read it.
 
-    Without `to_change` only what keeps it from being read counts: no missing tools, no edit that systemd has not read, no health
-    endpoint that is switched off (`health_url` is "" then).
+    Without `to_change`, only what prevents reading is refused: not missing tools, not an edit that systemd has not read, not a disabled
+    health endpoint (`health_url` is "" then).
     """
     host = seen.host
     if seen.uid != 0:
-        raise Refusal(host, f"daytwo needs root on the node and runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
+        raise Refusal(host, f"daytwo needs root on the node, but runs as uid {seen.uid}", "set _sudo = True in the inventory's data")
     for name, reason in _UNSUPPORTED.items():
-        # Those of the node itself: a pod may have processes of any name.
+        # Only processes of the node itself: a pod may have processes of any name.
         if any(process.name.partition("-")[0] == name for process in seen.processes):
             raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}")
     missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
     if missing and to_change:
         raise Refusal(host, f"the node lacks {', '.join(sorted(missing))}", "install coreutils, util-linux and systemd")
     if to_change and not seen.tools & {"curl", "wget", "python3"}:
-        raise Refusal(host, "the node has none of curl, wget and python3 to ask health endpoints with")
+        raise Refusal(host, "the node has none of curl, wget and python3 to query health endpoints with", "install one of them")
     process, running = seen.kubelet, seen.unit
     if running is None or process is None:
         _refuse_none(seen)
     if len(kubelets := seen.named("kubelet")) > 1:
         raise Refusal(
             host,
-            f"{len(kubelets)} kubelets of the node's own run here: {', '.join(f'PID {one.pid}' for one in kubelets)}",
-            "stop those that are not the node's, and disable their units",
+            f"{len(kubelets)} kubelets run on the node itself: {', '.join(f'PID {one.pid}' for one in kubelets)}",
+            "stop all but the right one, and disable the units of the others",
         )
     if running.needs_daemon_reload and to_change:
         raise Refusal(
             host,
-            f"{running.name} was edited on disk and systemd has not read it: a restart would bring more than this change",
-            "look at the edit, then run `systemctl daemon-reload` on the node",
+            f"{running.name} was edited on disk and systemd has not read it: a restart would apply more than this change",
+            "check the edit, then run `systemctl daemon-reload` on the node",
         )
     try:
         return _kubelet(seen, process, to_change)
@@ -174,20 +174,20 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
 
 
 def _refuse_none(seen: Observation) -> NoReturn:
-    """No process is the node's kubelet: why."""
-    if seen.named("kubelet") or any((stranger.name, stranger.why) == ("kubelet", "unit") for stranger in seen.strangers):
+    """Raises the Refusal that says why no process is the node's kubelet."""
+    if seen.named("kubelet") or any((other.name, other.why) == ("kubelet", "unit") for other in seen.others):
         raise Refusal(seen.host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
-    others = [str(stranger) for stranger in seen.strangers if stranger.name == "kubelet"]
+    others = [str(other) for other in seen.others if other.name == "kubelet"]
     raise Refusal(
         seen.host,
         "; ".join(["no kubelet runs on this node", *others]),
-        "start it first; daytwo derives all paths from the running one",
+        "start it first; daytwo derives all paths from the running kubelet",
     )
 
 
 def _check_direct(host: str, service: unit.Service, process: Process, programs: Mapping[str, str]) -> None:
-    """What the unit starts must be the kubelet itself. Words behind those of a shell or a script need not reach the kubelet: a candidate
-    that is shown to it so would start a second one, and a flag that is written so takes no effect. Raises Refusal."""
+    """The unit must start the kubelet itself. Arguments of a shell or a script need not reach the kubelet: asking it about a candidate
+    would start a second kubelet, and a flag would have no effect. Raises Refusal."""
     program = service.program
     listed = {path: file for path, file in programs.items() if program in (path, posixpath.basename(path))}
     started = next(iter(listed.values()), posixpath.normpath(program))
@@ -195,25 +195,25 @@ def _check_direct(host: str, service: unit.Service, process: Process, programs: 
         through = f"{program} ({started})" if started != program else program
         raise Refusal(
             host,
-            f"{service.command_path}:{service.command.line}: the unit starts {through}, and the kubelet that runs is {process.binary}: "
-            "its command line goes through something else, and what is written there need not reach the kubelet",
+            f"{service.command_path}:{service.command.line}: the unit starts {through}, but the running kubelet is {process.binary}: "
+            "the arguments in the unit may not reach the kubelet",
             f"let ExecStart= start the kubelet itself (ExecStart={process.binary} ...), run `systemctl daemon-reload`, restart the unit; "
-            "where only its file was moved since it started, a restart is enough",
+            "if only its file was moved since it started, a restart is enough",
         )
 
 
 def refuse_waiting(host: str, argv: Sequence[str]) -> None:
-    """Raises Refusal for a command line whose last word is a flag that still waits for its value."""
+    """Raises Refusal for a command line that ends in a flag without its value."""
     if (flag := flags.waiting(argv, schema.switches())) is not None:
         raise Refusal(
             host,
-            f"the kubelet's command line ends in {flag}, which still waits for its value and would take the next flag for it",
-            f"give it a value in the unit's files ({flag}=VALUE), or take it out",
+            f"the kubelet's command line ends in {flag}, which has no value and would take the next flag as its value",
+            f"give it a value in the unit's files ({flag}=VALUE), or remove it",
         )
 
 
 def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
-    assert seen.unit is not None  # find() has looked
+    assert seen.unit is not None  # find() has checked
     units = []
     for path in (seen.unit.fragment, *seen.unit.dropins):
         data = seen.data(path)
@@ -228,7 +228,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
     for argv in ([word.text for word in service.argv], process.argv):
         refuse_waiting(seen.host, argv)
         flags.effective_gates(argv)  # raises FormatError
-    # Only the environment files belong to the sources; other observed files must not be taken for one.
+    # Only the environment files belong to the sources, not other observed files.
     listed = {file.path: environment[file.path] for file in service.environment_files}
     sources = unit.Sources(units[0], tuple(units[1:]), listed, release, {"H": seen.hostname})
     config_path = flags.last_flag(process.argv, "config")
@@ -238,9 +238,9 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
         if content is None:
             raise Refusal(
                 seen.host,
-                f"{configured}: the kubelet's configuration comes from this file, and it cannot be read now (it is gone, no file,"
+                f"{configured}: the kubelet's configuration comes from this file, but it cannot be read now (it is missing, not a file,"
                 " or over 1 MiB); the kubelet would not start again",
-                "put it right first",
+                "repair it first",
             )
         try:
             kubelet_config.gates(content)
@@ -268,24 +268,24 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
 
 
 def _dropins(seen: Observation, process: Process) -> tuple[str, ...]:
-    """The configuration drop-ins that the kubelet would read if it started now. Raises Refusal where it would not start."""
+    """The configuration drop-ins that the kubelet would read if it started now. Raises Refusal if it could not read their directory."""
     folder = flags.last_flag(process.argv, "config-dir")
     if not folder:
         return ()
     path = posixpath.normpath(folder)
     itself = seen.file(path)
     if itself is not None and itself.kind == "link":
-        # filepath.WalkDir does not follow its root, unless that is written with a slash at its end.
+        # filepath.WalkDir does not follow a link as its root, unless the path ends in a slash.
         raise Refusal(
             seen.host,
-            f"--config-dir={folder}: it is a symbolic link, which the kubelet does not follow: it reads none of the drop-ins there",
+            f"--config-dir={folder}: this is a symbolic link; the kubelet does not follow it, and reads none of the drop-ins there",
             f"name the directory that it points to, or write {path}/",
         )
     if path not in seen.directories:
         raise Refusal(
             seen.host,
-            f"--config-dir={folder}: there is no such directory now, and the kubelet would not start again",
-            f"make it (mkdir -p {path}), or take the flag out",
+            f"--config-dir={folder}: this directory does not exist now; the kubelet would not start again",
+            f"create it (mkdir -p {path}), or remove the flag",
         )
     return _walked(found for found in seen.files if found.startswith(path + "/") and found.endswith(".conf"))
 
@@ -301,7 +301,7 @@ def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any],
     if port == "0" and not needed:
         return ""
     if port == "0":
-        raise Refusal(host, "the kubelet's health endpoint is switched off (healthzPort: 0): daytwo could not see it come back")
-    if address in ("0.0.0.0", "::", ""):  # noqa: S104 - what the kubelet is told, not what is bound here
+        raise Refusal(host, "the kubelet's health endpoint is disabled (healthzPort: 0): daytwo could not confirm that it is healthy again")
+    if address in ("0.0.0.0", "::", ""):  # noqa: S104 - the kubelet's setting, not what is bound here
         address = "127.0.0.1"
     return f"http://{f'[{address}]' if ':' in address else address}:{port}/healthz"

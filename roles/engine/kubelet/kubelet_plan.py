@@ -1,4 +1,4 @@
-"""Pure: a kubelet and the gates wanted on it -> the files that must change. Nothing is written here."""
+"""Pure: a kubelet and its desired gates -> the files that must change. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DROPIN = "90-daytwo-feature-gates.conf"
 
 
 def edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
-    """The new content of each file that must change, so that the kubelet's sources set the gates as wanted.
+    """The new content of each file that must change so that the kubelet's sources set the desired gates.
 
     A gate is changed where it takes effect: flags beat drop-ins beat the config file. A new one goes to the config file on
     kubeadm nodes, to the operator's variable on others. Raises Refusal.
@@ -32,7 +32,7 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
     for name, value in on_flags.items():
         if value is not None:
             del left[name]
-    # The file that is read last beats those before it.
+    # A file overrides those that are read before it.
     for path in (*reversed(kubelet.dropin_paths), *([kubelet.config_path] if kubelet.config_path else [])):
         data = kubelet.seen.data(path) or b""
         try:
@@ -61,10 +61,10 @@ def _edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
 
 
 def _check_nulls(dropin: bytes, left: GateChanges) -> None:
-    """A new gate goes to the configuration file, and a drop-in after it whose featureGates are null would take it out again (RFC 7386).
-    Raises FormatError."""
+    """A new gate goes to the configuration file. A drop-in whose featureGates are null would remove it again (RFC 7386). Raises
+    FormatError."""
     if any(value is not None for value in left.values()) and kubelet_config.read(dropin).get("featureGates", ()) is None:
-        raise FormatError("featureGates is null here, which takes out all gates of the files before this one", way_out="take the key out")
+        raise FormatError("featureGates is null here, which removes all gates of the files before this one", way_out="remove the key")
 
 
 def change(kubelet: Kubelet, changed: dict[str, bytes | None], run_id: str, summary: str) -> Change:
@@ -86,8 +86,8 @@ def change(kubelet: Kubelet, changed: dict[str, bytes | None], run_id: str, summ
 
 
 def _file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[FileEdit, ...]:
-    """The edits with what stands there now. Raises Refusal for a target that a rename cannot rightly replace."""
-    made = []
+    """The edits with the files' present content. Raises Refusal for a target that a rename cannot replace safely."""
+    found = []
     for path, after in sorted(changed.items()):
         seen = kubelet.seen.file(path)
         if seen is not None and (why := seen.why_not_replaceable()):
@@ -95,21 +95,21 @@ def _file_edits(kubelet: Kubelet, changed: dict[str, bytes | None]) -> tuple[Fil
         if path.startswith(("/usr/", "/lib/")):
             raise Refusal(
                 kubelet.seen.host,
-                f"{path}: this stands in a file that belongs to a package, which the next upgrade overwrites",
-                "move it to a drop-in in /etc or to the environment file",
+                f"{path}: this file belongs to a package, and the next upgrade overwrites it",
+                "move the setting to a drop-in in /etc or to the environment file",
             )
-        made.append(FileEdit(path, seen.data if seen else None, after))
-    return tuple(made)
+        found.append(FileEdit(path, seen.data if seen else None, after))
+    return tuple(found)
 
 
 def new_service(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Service:
-    """The command line as the changed files give it. Raises Refusal where a flag in it would be taken for another one's value."""
+    """The command line that results from the changed files. Raises Refusal if a flag in it would become another flag's value."""
     service = _new_sources(kubelet, changed).resolve()
     before, after = ([word.text for word in one.argv] for one in (kubelet.service, service))
     if pair := flags.swallowed(before, after, schema.switches()):
         raise Refusal(
             kubelet.seen.host,
-            f"{pair[1]} would come behind {pair[0]}, which waits for its value and would take it",
+            f"{pair[1]} would follow {pair[0]}, which has no value yet and would take it as its value",
             f"give {pair[0]} its value in the unit's files, as {pair[0]}=VALUE",
         )
     return service
@@ -124,36 +124,36 @@ def _new_sources(kubelet: Kubelet, changed: dict[str, bytes | None]) -> unit.Sou
 
 
 def _touches_units(kubelet: Kubelet, changed: dict[str, bytes | None]) -> bool:
-    """True where systemd must read its units again before the restart."""
+    """True if systemd must read its units again before the restart."""
     others = {*kubelet.sources.environment_files, kubelet.config_path}
     return any(path not in others and not kubelet.is_dropin(path) for path in changed)
 
 
 def warnings(kubelet: Kubelet) -> list[str]:
-    """What an operator should know before a restart of this kubelet, from what was seen on the node alone."""
+    """What an operator should know before a restart of this kubelet, as far as the node itself shows it."""
     found = []
     if others := pending.arguments(kubelet):
-        found.append(f"the running kubelet has other arguments than its files give; a restart also brings: {'; '.join(others)}")
+        found.append(f"the running kubelet's arguments differ from its files; a restart also applies: {'; '.join(others)}")
     if kubelet.process.binary_replaced:
-        found.append("the kubelet's binary was replaced since it started; a restart also brings the new one")
+        found.append("the kubelet's binary was replaced since it started; a restart also starts the new one")
     found += map(str, kubelet.service.ignored)
     found += [_outdated(copy) for copy in unit.copies(kubelet.sources) if copy.changed is not False]
     return found + pending.not_compared(kubelet)
 
 
 def _outdated(copy: unit.Copy) -> str:
-    how = "has another command since" if copy.changed else "may have another command by now"
+    how = "has changed since" if copy.changed else "may have changed since"
     return (
-        f"{copy.path}, which daytwo made, copies ExecStart= of {copy.origin}; that {how}, and the copy is what counts: compare them, remove"
-        " the copy, run `systemctl daemon-reload`, and set again what daytwo had added there"
+        f"{copy.path}, created by daytwo, copies ExecStart= of {copy.origin}; that command {how}, but systemd uses the copy: compare them,"
+        " remove the copy, run `systemctl daemon-reload`, and set again what daytwo had added there"
     )
 
 
 def new_copies(kubelet: Kubelet, changed: dict[str, bytes | None]) -> list[str]:
-    """A command that the changed files copy from a file that is not the operator's, and so mask: what to know of that."""
+    """Warnings about commands that the changed files copy from a file that is not the operator's, and so mask."""
     return [
-        f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file will not count until"
-        f" {copy.path} is gone again: it goes with the last flag that daytwo has added there (absent)"
+        f"{copy.path} copies ExecStart= of {copy.origin}, which reads no variable; later edits of that file have no effect until"
+        f" {copy.path} is removed: daytwo removes it with the last flag that it has added there (absent)"
         for copy in unit.copies(_new_sources(kubelet, changed))
         if copy.path in changed and kubelet.seen.data(copy.path) is None
     ]

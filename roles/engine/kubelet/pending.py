@@ -1,8 +1,8 @@
-"""Pure: what a kubelet's files say otherwise than the process runs with. A restart, for whatever reason, brings it.
+"""Pure: how a kubelet's files differ from what the process runs with. A restart, for whatever reason, applies the difference.
 
-Two witnesses: what stands in the files is held against /configz and the process's own arguments; and a file's time against the start of
-the process. The first alone shows what differs; but a kubelet fills in what a file leaves out, so that what is *not* in a file counts
-only where a file was written after the process had started.
+There are two comparisons: the files' content with /configz and the process's own arguments; and a file's time with the start of the
+process. Only the first shows what differs. But a kubelet fills in what a file leaves out, so a setting that is *not* in a file counts
+only if a file was written after the process had started.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from roles.engine.editing import FormatError, flags, kubelet_config
 from roles.engine.kubelet import schema
 from roles.engine.kubelet.facts import Kubelet
-from roles.engine.kubelet.settings import FORMS_OF_THEIR_OWN, as_value, on_flags
+from roles.engine.kubelet.settings import SPECIAL_SYNTAX, as_value, on_flags
 from roles.engine.kubelet.values import in_effect, lookup, same_setting, shown
 
 GATES = "featureGates"
-# Their Go types tell no 0 or "" from none (config/v1beta1/types.go: no pointers), and the default is another.
+# Their Go types cannot tell 0 or "" from unset (config/v1beta1/types.go: no pointers), and their default is neither.
 EMPTY_IS_DEFAULT = frozenset(
     {
         *("address", "port", "registryBurst", "eventBurst", "healthzBindAddress", "nodeLeaseDurationSeconds", "cgroupDriver"),
@@ -27,13 +27,13 @@ EMPTY_IS_DEFAULT = frozenset(
         *("volumePluginDir", "memoryReservationPolicy", "containerRuntimeEndpoint", "podLogsDir"),
     }
 )
-# Pointers to durations: 0 is what it says there.
+# Pointers to durations: 0 means 0.
 ZERO_COUNTS = frozenset({"cpuCFSQuotaPeriod", "containerLogMonitorInterval"})
-# The container runtime gives the driver; what klog is set to stands in flags of many forms.
-_TOLD_OTHERWISE = ("cgroupDriver", "logging.")
-# Without one in the source, these are 0 to the kubelet, and so left out of /configz.
+# The container runtime sets the driver; klog's flags have many forms.
+_SET_ELSEWHERE = ("cgroupDriver", "logging.")
+# If no source sets these, the kubelet uses 0, and /configz omits them.
 EMPTY_BY_DEFAULT = frozenset({"evictionMaxPodGracePeriod", "podsPerCore", "readOnlyPort"})
-# Defaults that hang on another field (config/v1beta1/defaults.go), or on the node's cgroups.
+# Defaults that depend on another field (config/v1beta1/defaults.go), or on the node's cgroups.
 _DEFAULT_OF_ANOTHER = frozenset({"nodeStatusReportFrequency", "serializeImagePulls", "singleProcessOOMKill"})
 _HARD = "evictionHard"
 _RESERVED = ("systemReserved", "kubeReserved")
@@ -43,8 +43,8 @@ _SECOND = 1
 
 @dataclass(frozen=True)
 class Pending:
-    """One field that a restart changes: what the sources say, and what the process runs with (None: not set). `where`: the flag that
-    sets it, or "its files". `merged`: the kubelet puts what it says over defaults, which are in `now`."""
+    """One field that a restart changes: its value in the sources, and the one that the process runs with (None: not set). `where`: the
+    flag that sets it, or "its files". `merged`: the kubelet merges the value into defaults, which are in `now`."""
 
     name: str
     value: Any
@@ -54,20 +54,20 @@ class Pending:
 
     @property
     def brought(self) -> Any:
-        """What it comes to after a restart."""
+        """The value after a restart."""
         return {**(self.now or {}), **(self.value or {})} if self.merged else self.value
 
     def __str__(self) -> str:
-        return f"{self.name} is {shown(self.value, self.name)} by {self.where}, and the kubelet runs with {shown(self.now, self.name)}"
+        return f"{self.name} is {shown(self.value, self.name)} in {self.where}, but the kubelet runs with {shown(self.now, self.name)}"
 
 
 def pending_settings(kubelet: Kubelet, running: Mapping[str, Any]) -> list[Pending]:
-    """Settings that the files have otherwise than the running kubelet (`running`: its /configz). No list of maps is compared, and
-    nothing that the container runtime or klog's own flags may say."""
+    """Settings whose sources differ from the running kubelet (`running`: its /configz). Lists of maps are not compared, nor what the
+    container runtime or klog's own flags may set."""
     younger = bool(younger_files(kubelet))
     found = []
     for name, known in schema.fields(kubelet.minor).items():
-        if "[]" in name or known.kind in ("object", "list[object]") or name.startswith(_TOLD_OTHERWISE):
+        if "[]" in name or known.kind in ("object", "list[object]") or name.startswith(_SET_ELSEWHERE):
             continue
         if (one := _pending(kubelet, running, known, younger)) is not None:
             found.append(one)
@@ -75,7 +75,7 @@ def pending_settings(kubelet: Kubelet, running: Mapping[str, Any]) -> list[Pendi
 
 
 def pending_sentences(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
-    """The same as sentences."""
+    """The same, as sentences."""
     return [str(one) for one in pending_settings(kubelet, running)]
 
 
@@ -83,12 +83,12 @@ def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.Kubelet
     name, flag, now = known.path, known.flag, lookup(running, known.path)
     argv = [word.text for word in kubelet.service.argv]
     text = on_flags(kubelet.minor, flag, argv) if flag and name != GATES else None
-    if text is not None and known.kind in FORMS_OF_THEIR_OWN:
-        return None  # a form of its own, `header:value` once for each
+    if text is not None and known.kind in SPECIAL_SYNTAX:
+        return None  # its flag has a syntax of its own, `header:value` once for each
     meant = kubelet.gates if name == GATES else _read(known.kind, flag or "", text) if text is not None else None
     meant = lookup(kubelet.configuration, name) if meant is None else meant
     if reads_as_unset(known, meant):
-        # A default counts only where something was written since, and there is a file that the defaults belong to.
+        # A default counts only if a file was written since the start, and if there is a configuration file, which it belongs to.
         if now is None or not younger or kubelet.config_path is None or name in _DEFAULT_OF_ANOTHER:
             return None
         meant = known.default
@@ -97,7 +97,7 @@ def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.Kubelet
     compared = now
     if isinstance(now, Mapping) and (isinstance(meant, Mapping) or meant is None):
         if name in _RESERVED and lookup(running, "reservedSystemCPUs"):
-            # The kubelet puts the number of these CPUs there itself (cmd/kubelet/app/server.go, run).
+            # The kubelet itself sets cpu to the number of these CPUs (cmd/kubelet/app/server.go, run).
             meant, compared = ({key: amount for key, amount in (one or {}).items() if key != "cpu"} for one in (meant, now))
         if name == _HARD or not younger:
             # A kubelet may add to a map: defaults of evictionHard.
@@ -112,19 +112,19 @@ def _read(kind: str, flag: str, text: str) -> Any:
     try:
         return as_value(kind, flag, text)
     except FormatError:
-        return text  # the kubelet will say what is the matter with it
+        return text  # the kubelet will report what is wrong with it
 
 
 def _over_defaults(kubelet: Kubelet) -> bool:
-    """evictionHard of the configuration file drops the defaults that it leaves out, unless it asks for them; a drop-in's does not
-    (cmd/kubelet/app/server.go, loadConfigFile, mergeKubeletConfigurations)."""
+    """The configuration file's evictionHard drops the defaults that it leaves out, unless mergeDefaultEvictionSettings is set; a drop-in's
+    keeps them (cmd/kubelet/app/server.go, loadConfigFile, mergeKubeletConfigurations)."""
     if kubelet.configuration.get("mergeDefaultEvictionSettings") is True:
         return True
     return any(kubelet_config.read(kubelet.seen.data(path) or b"").get(_HARD) is not None for path in kubelet.dropin_paths)
 
 
 def reads_as_unset(known: schema.KubeletField, value: Any) -> bool:
-    """True for what a kubelet takes for not set: nothing, an empty map, list or text; and 0 where it cannot tell that from none."""
+    """True for what a kubelet treats as not set: nothing, an empty map, list or text; and 0 if it cannot tell 0 from unset."""
     if value is None or (not isinstance(value, (bool, int, float)) and not value):
         return True
     if isinstance(value, bool):
@@ -136,36 +136,36 @@ def reads_as_unset(known: schema.KubeletField, value: Any) -> bool:
 
 
 def kinds(minor: int | None) -> dict[str, str]:
-    """What each flag of a kubelet is (schema.Flag.kind), by its name; none of a minor that the table has not."""
+    """The kind of each flag of a kubelet (schema.KubeletFlag.kind), by name; empty for a minor that is not in the table."""
     if minor is None or not schema.OLDEST <= minor <= schema.NEWEST:
         return {}
     return {name: flag.kind for name, flag in schema.flags(minor).items()}
 
 
 def arguments(kubelet: Kubelet) -> list[str]:
-    """Flags that the process would have otherwise after a restart; [] where only the node can tell what its unit comes to."""
+    """Flags that would differ after a restart; [] if only the node can resolve the unit's command line."""
     planned = kubelet.service.known_argv
     return [] if planned is None else flags.differences(kubelet.process.argv, planned, kinds(kubelet.process.minor))
 
 
 def younger_files(kubelet: Kubelet) -> list[str]:
-    """The configuration files that were written after the process had started, which reads them at its start only."""
+    """The configuration files that were written after the process had started. It reads them only at its start."""
     started = kubelet.seen.started_at(kubelet.process)
     paths = [path for path in (kubelet.config_path, *kubelet.dropin_paths) if path]
     return [path for path in paths if (file := kubelet.seen.file(path)) is not None and file.mtime > started + _SECOND]
 
 
 def not_compared(kubelet: Kubelet) -> list[str]:
-    """What younger files have of fields that `pending_settings` does not compare, as sentences."""
+    """The fields of younger files that `pending_settings` does not compare, as sentences."""
     found = []
     fields = schema.fields(kubelet.process.minor or 0) if kubelet.is_known else {}
     for path in younger_files(kubelet):
         content = kubelet_config.read(kubelet.seen.data(path) or b"")
-        passed = [name for name in content if _not_compared(name, fields.get(name))]
-        if passed:
-            found.append(f"{path} was written after the kubelet had started; a restart brings what it has of {', '.join(passed)}")
+        skipped = [name for name in content if _not_compared(name, fields.get(name))]
+        if skipped:
+            found.append(f"{path} was written after the kubelet had started; a restart applies its values of {', '.join(skipped)}")
     return found
 
 
 def _not_compared(name: str, known: schema.KubeletField | None) -> bool:
-    return f"{name}.".startswith(_TOLD_OTHERWISE) or (known is not None and known.kind == "list[object]")
+    return f"{name}.".startswith(_SET_ELSEWHERE) or (known is not None and known.kind == "list[object]")

@@ -1,8 +1,8 @@
-"""What a kubelet's configuration may hold: its fields by minor release, their types, and the flags that set the same.
+"""What a kubelet's configuration may contain: its fields by minor release, their types, and the flags that set the same.
 
-The table is fields.json beside this module, which names its sources. A kubelet reads its configuration file strictly first, and where
-that fails once more leniently: a field it does not know is then passed over with a line in its log (cmd/kubelet/app/server.go;
-pkg/kubelet/kubeletconfig/util/codec). A value of another type stops it. Both are refused here.
+The table is fields.json in this folder, which names its sources. A kubelet first reads its configuration file strictly. If that fails,
+it reads the file leniently, and ignores an unknown field with a line in its log (cmd/kubelet/app/server.go;
+pkg/kubelet/kubeletconfig/util/codec). A value of a wrong type stops it. Both are refused here.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class KubeletField:
 
     `path` is dotted, with `[]` for the items of a list of objects ("registerWithTaints[].key"). `kind` is one of string, bool, int32,
     int64, uint32, float, duration (text such as "1m30s"), duration_or_int (or nanoseconds), quantity (text or number), time, object, and
-    map[X] (from strings) or list[X] of these. `text`: what a string, or each string in a map, is read as later on (quantity, duration,
-    percent). `keys`: those a map may have. `default`: what the kubelet sets where the field is missing (Linux); None where it sets none,
-    or none that is constant. `flag`: the one that sets the same field. `useless`: it no longer has any effect.
+    map[X] (from strings) or list[X] of these. `text`: how a string, or each string in a map, is parsed later (quantity, duration,
+    percent). `keys`: those a map may have. `default`: what the kubelet sets if the field is missing (Linux); None if it sets nothing, or
+    nothing constant. `flag`: the one that sets the same field. `useless`: it no longer has any effect.
     """
 
     path: str
@@ -57,7 +57,7 @@ class KubeletField:
 @dataclass(frozen=True)
 class KubeletFlag:
     """One flag of the kubelet, without its dashes. `kind`: string, bool, int32, int64, float, duration, list or map. `field`: the path of
-    the field it sets, None where the configuration has none."""
+    the field it sets, None if the configuration has none."""
 
     name: str
     kind: str
@@ -65,13 +65,13 @@ class KubeletFlag:
 
     @property
     def switch(self) -> bool:
-        """It can stand without a value, and never takes the next word (roles.engine.editing.flags.find)."""
+        """It needs no value, and never takes the next word as its value (roles.engine.editing.flags.find)."""
         return self.kind == "bool"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a wanted value is refused. `path` as it is written in the wanted data, with the number of a list's item in brackets."""
+    """Why a desired value is refused. `path` as it is written in the data, with the number of a list's item in brackets."""
 
     path: str
     value: object
@@ -84,10 +84,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class More:
-    """A field that a restart of the kubelet alone does not rightly change.
+    """A field whose change needs more than a restart of the kubelet.
 
-    `refused`: the change would break something, or could not be proven or undone; else it works, but not at once for all, which is worth
-    a warning. `when`: effective values (by path) under which it matters; empty: always.
+    `refused`: the change would break something, or could not be proven or undone; else it works, but not for everything at once, which
+    is a warning. `when`: effective values (by path) with which it matters; empty: always.
     """
 
     path: str
@@ -108,22 +108,22 @@ def _table() -> dict[str, Any]:
 
 
 def _at(steps: list[tuple[int, Any]], minor: int) -> Any:
-    """The value that holds at a minor: that of the last step not behind it."""
+    """The value at a minor: that of the last step up to it."""
     return next((value for since, value in reversed(steps) if since <= minor), None)
 
 
 def _known(minor: int) -> None:
     if not OLDEST <= minor <= NEWEST:
-        raise LookupError(f"the fields of a kubelet 1.{minor} are not known here: the table goes from 1.{OLDEST} to 1.{NEWEST}")
+        raise LookupError(f"the fields of a kubelet 1.{minor} are not known: the table has 1.{OLDEST} to 1.{NEWEST}")
 
 
 @cache
 def fields(minor: int) -> Mapping[str, KubeletField]:
-    """Every field of a minor release (36 for 1.36) by its path, nested ones too. Raises LookupError for a minor that the table has not."""
+    """Every field of a minor release (36 for 1.36) by its path, nested ones too. Raises LookupError for a minor not in the table."""
     _known(minor)
     by_field: dict[str, str] = {}
     for flag in flags(minor).values():
-        # Two flags set one field where the older one was kept as `experimental-`.
+        # Two flags set one field if the older one was kept as `experimental-`.
         if flag.field and not (flag.field in by_field and flag.name.startswith("experimental-")):
             by_field[flag.field] = flag.name
     found = {}
@@ -160,18 +160,18 @@ def flags(minor: int) -> Mapping[str, KubeletFlag]:
 
 @cache
 def switches() -> frozenset[str]:
-    """The names of all boolean flags of all minors in the table: those that never take the next word."""
+    """The names of all boolean flags of all minors in the table. They never take the next word as their value."""
     return frozenset(name for minor in range(OLDEST, NEWEST + 1) for name, flag in flags(minor).items() if flag.switch)
 
 
 def flag_for(minor: int, path: str) -> str | None:
-    """The flag, without dashes, that sets a field; None where there is none, or no such field."""
+    """The flag, without dashes, that sets a field; None if there is no such flag or field."""
     found = fields(minor).get(path)
     return found.flag if found else None
 
 
 def field_for_flag(minor: int, flag: str) -> str | None:
-    """The path of the field that a flag (without dashes) sets; None where there is none, or no such flag."""
+    """The path of the field that a flag (without dashes) sets; None if there is no such field or flag."""
     found = flags(minor).get(flag.replace("_", "-"))
     return found.field if found else None
 
@@ -180,19 +180,19 @@ def field_for_flag(minor: int, flag: str) -> str | None:
 
 
 def check(minor: int, wanted: Mapping[str, object]) -> list[Problem]:
-    """Every reason why a kubelet of this minor would refuse, or silently pass over, a part of a wanted configuration.
+    """Every reason why a kubelet of this minor would refuse, or silently ignore, a part of a desired configuration.
 
-    `wanted` is nested as the configuration file is. An empty list: it decodes strictly. Raises LookupError for a minor that is not in the
+    `wanted` is nested as in the configuration file. An empty list: it decodes strictly. Raises LookupError for a minor that is not in the
     table.
     """
     return list(_object(minor, wanted, "", ""))
 
 
 def _object(minor: int, wanted: Mapping[str, object], path: str, shown: str) -> Iterator[Problem]:
-    """`path` in the table, `shown` as it is written; both empty at the top."""
+    """`path` in the table, `shown` as the operator writes it; both empty at the top."""
     for name, value in wanted.items():
         here, written = (f"{path}.{name}", f"{shown}.{name}") if path else (str(name), str(name))
-        # A dot within a name does not lead to a field of a field.
+        # A dot within a name does not address a nested field.
         known = fields(minor).get(here) if isinstance(name, str) and "." not in name else None
         if known is None:
             yield _unknown(minor, path, str(name), written, value)
@@ -202,9 +202,9 @@ def _object(minor: int, wanted: Mapping[str, object], path: str, shown: str) -> 
 
 def _unknown(minor: int, parent: str, name: str, shown: str, value: object) -> Problem:
     path = f"{parent}.{name}" if parent else name
-    rule = f"a kubelet 1.{minor} has no such field; it would be passed over with no more than a line in the kubelet's log"
+    rule = f"a kubelet 1.{minor} has no such field, and would ignore it with only a line in its log"
     if path in ("kind", "apiVersion"):
-        return Problem(shown, value, "names the kind of the file, and is no setting", "leave it out")
+        return Problem(shown, value, "names the kind of the file, and is not a setting", "leave it out")
     known = fields(minor)
     if "." in name and (path in known or name in known):
         return Problem(shown, value, rule, f"nest it as the configuration file does: {_nested(name)}")
@@ -212,13 +212,13 @@ def _unknown(minor: int, parent: str, name: str, shown: str, value: object) -> P
     if entry is not None and "." not in name:
         since = entry["kind"][0][0]
         return Problem(
-            shown, value, f"{rule}: it is known from 1.{since} on" if since > minor else f"{rule}: it is gone since 1.{entry['to'] + 1}"
+            shown, value, f"{rule}: it exists since 1.{since}" if since > minor else f"{rule}: it was removed in 1.{entry['to'] + 1}"
         )
     siblings = {_leaf(other): other for other in known if _parent(other) == parent}
     if same := next((leaf for leaf in siblings if leaf.lower() == name.lower()), None):
-        return Problem(shown, value, f"{rule}: upper and lower case count", f"write {same}")
+        return Problem(shown, value, f"{rule}: names are case-sensitive", f"write {same}")
     if field := field_for_flag(minor, name.removeprefix("--")):
-        return Problem(shown, value, rule, f"that is a flag, whose field is {field}")
+        return Problem(shown, value, rule, f"that is a flag; its field is {field}")
     if near := difflib.get_close_matches(name, siblings, 1, 0.75):
         return Problem(shown, value, rule, f"did you mean {near[0]}?")
     elsewhere = [other for other in known if _leaf(other).lower() == name.lower()]
@@ -240,7 +240,7 @@ def _nested(path: str) -> str:
 
 def _value(minor: int, field: KubeletField, kind: str, value: object, path: str, shown: str) -> Iterator[Problem]:
     if value is None:
-        yield Problem(shown, value, "has no value (null): a kubelet takes it as not set, or stops", "leave the field out")
+        yield Problem(shown, value, "has no value (null): a kubelet treats it as not set, or stops", "leave the field out")
         return
     outer, bracket, inner = kind.partition("[")
     inner = inner.removesuffix("]")
@@ -248,29 +248,29 @@ def _value(minor: int, field: KubeletField, kind: str, value: object, path: str,
         if isinstance(value, Mapping):
             yield from _object(minor, value, path, shown)
         else:
-            yield Problem(shown, value, f"is to be a map of fields, not {_called(value)}", _fields_of(minor, path))
+            yield Problem(shown, value, f"must be a mapping of fields, not {_called(value)}", _fields_of(minor, path))
     elif outer == "list":
         if not isinstance(value, (list, tuple)):
-            yield Problem(shown, value, f"is to be a list of {_PLURAL[inner]}, not {_called(value)}", "write [ ] around it")
+            yield Problem(shown, value, f"must be a list of {_PLURAL[inner]}, not {_called(value)}", "write [ ] around it")
             return
         for index, item in enumerate(value):
             yield from _value(minor, field, inner, item, path + "[]", f"{shown}[{index}]")
     elif outer == "map":
         if not isinstance(value, Mapping):
-            yield Problem(shown, value, f"is to be a map, not {_called(value)}", f"write {{name: {_EXAMPLE[inner]}}}")
+            yield Problem(shown, value, f"must be a mapping, not {_called(value)}", f"write {{name: {_EXAMPLE[inner]}}}")
             return
         for key, item in value.items():
             if not isinstance(key, str):
-                yield Problem(shown, key, f"has a key that is no text but {_called(key)}", "put it in quotes")
+                yield Problem(shown, key, f"has a key that is not a text: {_called(key)}", "put it in quotes")
             elif field.keys and key not in field.keys:
-                yield Problem(f"{shown}.{key}", item, f"is none of the names it takes: {', '.join(field.keys)}", _near(key, field.keys))
+                yield Problem(f"{shown}.{key}", item, f"is not one of the allowed names: {', '.join(field.keys)}", _near(key, field.keys))
             else:
                 yield from _value(minor, field, inner, item, path, f"{shown}.{key}")
     else:
         yield from _scalar(field, kind, value, shown)
 
 
-_PLURAL = {"string": "texts", "int32": "whole numbers", "object": "maps"}
+_PLURAL = {"string": "texts", "int32": "whole numbers", "object": "mappings"}
 _EXAMPLE = {"string": "text", "bool": "true", "list[string]": "[text]", "quantity": "1Gi"}
 
 
@@ -292,7 +292,7 @@ def _called(value: object) -> str:
         return f"the number {value}"
     if isinstance(value, str):
         return f"the text {value!r}"
-    return "a map" if isinstance(value, Mapping) else "a list" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"
+    return "a mapping" if isinstance(value, Mapping) else "a list" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"
 
 
 def _scalar(field: KubeletField, kind: str, value: object, shown: str) -> Iterator[Problem]:
@@ -300,30 +300,30 @@ def _scalar(field: KubeletField, kind: str, value: object, shown: str) -> Iterat
         low, high = _RANGES[kind]
         if isinstance(value, bool) or not isinstance(value, int):
             way_out = f"write {value.strip()} without quotes" if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value) else None
-            yield Problem(shown, value, f"is to be a whole number, not {_called(value)}", way_out)
+            yield Problem(shown, value, f"must be a whole number, not {_called(value)}", way_out)
         elif not low <= value <= high:
             yield Problem(shown, value, f"is out of the range of {kind}, {low} to {high}: {value}")
     elif kind == "bool":
         if not isinstance(value, bool):
-            yield Problem(shown, value, f"is to be true or false, not {_called(value)}", "write true or false, without quotes")
+            yield Problem(shown, value, f"must be true or false, not {_called(value)}", "write true or false, without quotes")
     elif kind == "float":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            yield Problem(shown, value, f"is to be a number, not {_called(value)}")
+            yield Problem(shown, value, f"must be a number, not {_called(value)}")
     elif kind == "quantity":
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            yield Problem(shown, value, f"is to be a quantity, not {_called(value)}", "write it as 500Mi or 1Gi")
+            yield Problem(shown, value, f"must be a quantity, not {_called(value)}", "write it as 500Mi or 1Gi")
         elif not _QUANTITY.fullmatch(str(value)):
-            yield Problem(shown, value, f"is no quantity: {value!r}", "write it as 500Mi or 1Gi")
+            yield Problem(shown, value, f"is not a quantity: {value!r}", "write it as 500Mi or 1Gi")
     elif kind == "duration_or_int" and isinstance(value, int) and not isinstance(value, bool):
         if not _RANGES["int64"][0] <= value <= _RANGES["int64"][1]:
-            yield Problem(shown, value, f"is more nanoseconds than fit: {value}")
+            yield Problem(shown, value, f"is out of the range of int64 nanoseconds: {value}")
     elif not isinstance(value, str):
         called = {"duration": "a duration", "duration_or_int": "a duration", "time": "a time"}.get(kind, "text")
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         unit = (
             "give it a unit, in quotes" if number and called == "a duration" else "put it in quotes" if number or called == "text" else None
         )
-        yield Problem(shown, value, f"is to be {called}, not {_called(value)}", unit)
+        yield Problem(shown, value, f"must be {called}, not {_called(value)}", unit)
     else:
         yield from _text(field, {"duration_or_int": "duration"}.get(kind, kind), value, shown)
 
@@ -331,34 +331,34 @@ def _scalar(field: KubeletField, kind: str, value: object, shown: str) -> Iterat
 def _text(field: KubeletField, kind: str, value: str, shown: str) -> Iterator[Problem]:
     kind = field.text or kind
     if kind == "duration" and not _is_duration(value):
-        yield Problem(shown, value, f"is no duration: {value!r}", "write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)")
+        yield Problem(shown, value, f"is not a duration: {value!r}", "write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)")
     elif kind == "quantity" and not _QUANTITY.fullmatch(value):
-        yield Problem(shown, value, f"is no quantity: {value!r}", "write it as 500Mi, 1Gi or 200m")
+        yield Problem(shown, value, f"is not a quantity: {value!r}", "write it as 500Mi, 1Gi or 200m")
     elif kind == "quantity" and value.startswith("-"):
         yield Problem(shown, value, f"cannot be negative: {value!r}")
     elif kind == "percent" and not _PERCENT.fullmatch(value):
-        yield Problem(shown, value, f"is no percentage: {value!r}", "write it as 50%")
+        yield Problem(shown, value, f"is not a percentage: {value!r}", "write it as 50%")
     elif kind == "time" and not _TIME.fullmatch(value):
-        yield Problem(shown, value, f"is no time: {value!r}", "write it as 2026-01-02T03:04:05Z")
+        yield Problem(shown, value, f"is not a time: {value!r}", "write it as 2026-01-02T03:04:05Z")
     elif field.values and value not in field.values:
         allowed = ", ".join(one or '""' for one in field.values)
-        yield Problem(shown, value, f"is none of the values it takes: {allowed}", _near(value, field.values))
+        yield Problem(shown, value, f"is not one of the allowed values ({allowed}): {value!r}", _near(value, field.values))
 
 
 def _is_duration(text: str) -> bool:
-    """Go's time.ParseDuration takes it: a sum of parts that fits 63 bits of nanoseconds."""
+    """True if Go's time.ParseDuration accepts it: a sum of parts that fits into 63 bits of nanoseconds."""
     if not _DURATION.fullmatch(text):
         return False
     total = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
     return total < 2**63 / 1e9
 
 
-# ---- what a restart does not rightly change
+# ---- changes that need more than a restart
 
-_REBOOT = "the cgroups of running pods and daemons stay as they are until the node boots anew"
-_SERVER = "the API server, and daytwo's own proof through it, may no longer reach or be let in by this kubelet"
-_REGISTERED = "only read when a node is registered for the first time; this one is registered"
-_LATER = "only containers made after the restart get it; those that run keep what they have"
+_REBOOT = "the cgroups of running pods and daemons stay as they are until the node reboots"
+_SERVER = "this kubelet may no longer be reachable for the API server and for daytwo's proof through it, or no longer authorize them"
+_REGISTERED = "only read when a node registers for the first time; this node is already registered"
+_LATER = "only containers created after the restart get it; running containers keep the old value"
 _CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 _MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 _DRAIN = "kubectl drain the node first, stop the kubelet, change the setting by hand, and start it again"
@@ -371,13 +371,13 @@ def _drain_and_remove(state: str) -> str:
 
 
 def _differs(state: str) -> str:
-    return f"the kubelet would not start: {state} keeps its policy (`configured policy ... differs from state checkpoint policy`)"
+    return f"the kubelet would not start: {state} has the old policy (`configured policy ... differs from state checkpoint policy`)"
 
 
-_RESERVED_CPUS = "the static CPU manager does not start when the reserved CPUs no longer fit {} (`not all reserved cpus ... are present`)"
+_RESERVED_CPUS = "the static CPU manager does not start if the reserved CPUs no longer fit {} (`not all reserved cpus ... are present`)"
 _RESERVED_MEMORY = (
-    "the Static memory manager does not start unless reservedMemory sums up to kubeReserved + systemReserved + evictionHard, "
-    f"and {_MEMORY_STATE} was made with the same"
+    "the Static memory manager does not start unless reservedMemory equals the sum of kubeReserved, systemReserved and evictionHard, "
+    f"and {_MEMORY_STATE} was created with the same values"
 )
 
 # Sources: pkg/kubelet/cm/{cpumanager,memorymanager}/state/state_checkpoint.go, policy_static.go (validateState) and
@@ -386,7 +386,9 @@ _RESERVED_MEMORY = (
 # cmd/kubelet/app/server.go (getCgroupDriverFromCRI); the warnings for dynamic configuration in config/v1beta1/types.go up to 1.23.
 _MORE = (
     More("cpuManagerPolicy", _differs(_CPU_STATE), _drain_and_remove(_CPU_STATE)),
-    More("cpuManagerPolicyOptions", f"CPUs given out by other rules stay in {_CPU_STATE}", _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
+    More(
+        "cpuManagerPolicyOptions", f"CPUs assigned by the old rules stay in {_CPU_STATE}", _drain_and_remove(_CPU_STATE), when=_STATIC_CPU
+    ),
     More("reservedSystemCPUs", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
     More("systemReserved", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
     More("kubeReserved", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
@@ -396,29 +398,31 @@ _MORE = (
     More("kubeReserved", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
     More("evictionHard", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
     *(
-        More(path, "pods that run are admitted anew by another rule, and those that do not fit it fail (TopologyAffinityError)", _DRAIN)
+        More(path, "running pods are admitted again, by the new rule, and those that do not fit fail (TopologyAffinityError)", _DRAIN)
         for path in ("topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope")
     ),
     More(
         "cgroupDriver",
-        "it must be the container runtime's own, or no pod starts; and a runtime that tells its driver (CRI RuntimeConfig) beats the field",
-        "drain the node, change the runtime and the kubelet together, boot the node anew",
+        "it must match the container runtime's, or no pod starts; a runtime that reports its driver (CRI RuntimeConfig) beats the field",
+        "drain the node, change the runtime and the kubelet together, reboot the node",
     ),
     *(
-        More(path, _REBOOT, "drain the node, change the setting by hand, boot it anew")
+        More(path, _REBOOT, "drain the node, change the setting by hand, reboot the node")
         for path in ("cgroupRoot", "cgroupsPerQOS", "kubeletCgroups", "systemCgroups", "qosReserved")
     ),
     *(
-        More(path, f"the kubelet stops where that cgroup is missing or too small; {_REBOOT}", "make the cgroup first, by hand")
+        More(path, f"the kubelet stops if that cgroup is missing or too small; {_REBOOT}", "create the cgroup first, by hand")
         for path in ("systemReservedCgroup", "kubeReservedCgroup", "enforceNodeAllocatable")
     ),
-    More("staticPodPath", "every static pod of the old path stops, the control plane's too", "move manifests and path by hand"),
+    More("staticPodPath", "every static pod of the old path stops, also the control plane's", "move manifests and path by hand"),
     More("staticPodURL", "every static pod of the old address stops", "change it by hand on a drained node"),
     *(
-        More(path, "the pods that run belong to another runtime, and the kubelet would not find them", _DRAIN)
+        More(path, "running pods belong to the old runtime, and the kubelet would not find them", _DRAIN)
         for path in ("containerRuntimeEndpoint", "imageServiceEndpoint")
     ),
-    More("podLogsDir", "logs of containers that run stay in the old directory, out of the kubelet's and of log collectors' sight", _DRAIN),
+    More(
+        "podLogsDir", "logs of running containers stay in the old directory, where the kubelet and log collectors do not find them", _DRAIN
+    ),
     More(
         "volumePluginDir",
         "flexvolumes in use are no longer found, and the controller-manager must name the same directory",
@@ -429,11 +433,11 @@ _MORE = (
         "volumes that are attached now may never be detached: another component becomes responsible for them",
         "drain the node first, and change it by hand",
     ),
-    More("userNamespaces.idsPerPod", "the kubelet does not start with pods of another length (`wrong user namespace length`)", _DRAIN),
+    More("userNamespaces.idsPerPod", "the kubelet does not start with pods of a different length (`wrong user namespace length`)", _DRAIN),
     More(
         "serverTLSBootstrap",
-        "the kubelet serves nothing until somebody approves its certificate request (or keeps a certificate that nobody renews)",
-        "see that requests of signer kubernetes.io/kubelet-serving are approved, then change it by hand",
+        "the kubelet serves nothing until its certificate request is approved (or keeps a certificate that is never renewed)",
+        "make sure that requests of signer kubernetes.io/kubelet-serving are approved, then change it by hand",
     ),
     *(
         More(path, _SERVER, "change it by hand, then try `kubectl logs` and `kubectl get --raw /api/v1/nodes/NAME/proxy/healthz`")
@@ -448,13 +452,13 @@ _MORE = (
         )
     ),
     *(
-        More(path, "daytwo watches this kubelet come back at its health endpoint, as do kubeadm and monitoring", "change it by hand")
+        More(path, "daytwo, kubeadm and monitoring check this kubelet at its health endpoint", "change it by hand")
         for path in ("healthzPort", "healthzBindAddress")
     ),
     More(
         "rotateCertificates",
-        "the kubelet's client certificate would expire, and the node with it, unless something else renews it",
-        "change it by hand, once the certificate's end is taken care of",
+        "the kubelet's client certificate would expire, and the node would fail with it, unless something else renews it",
+        "make sure that something else renews the certificate, then change it by hand",
     ),
     More("podCIDR", "only read by a kubelet without an API server; a node's CIDR comes from its Node object", "leave it out"),
     More("runOnce", "the kubelet would start its pods and exit (refused since 1.32)", "leave it out"),
@@ -463,11 +467,11 @@ _MORE = (
         for path, way_out in (
             ("registerNode", "it matters when the Node object is deleted"),
             ("registerWithTaints", "kubectl taint the node"),
-            ("providerID", "delete the Node object and let it register anew"),
+            ("providerID", "delete the Node object and let the node register again"),
         )
     ),
     *(
-        More(path, _LATER, "restart the workloads, or drain the node, for it to hold for all", refused=False)
+        More(path, _LATER, "restart the workloads, or drain the node, to apply it to all containers", refused=False)
         for path in (
             "seccompDefault",
             "memorySwap.swapBehavior",
@@ -513,10 +517,10 @@ OWNED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def needs_more(configuration: Mapping[str, Any], changed: Iterable[str]) -> list[More]:
-    """What a change of fields needs beside a restart of the kubelet.
+    """What a change of fields needs in addition to a restart of the kubelet.
 
-    `configuration`: the effective one, as /configz gives it (and as it would be after the change: ask with both). `changed`: dotted paths
-    of fields whose effective value changes: a map's entry as the map or as the entry, an object as itself or by its fields.
+    `configuration`: the effective one, as /configz returns it (call this also with the one after the change). `changed`: dotted paths of
+    fields whose effective value changes: a map's entry as the map or as the entry, an object as itself or by its fields.
     """
     found: list[More] = []
     for path in changed:

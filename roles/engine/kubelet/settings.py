@@ -1,8 +1,8 @@
-"""Pure: a kubelet and the fields of its configuration that are wanted -> the files that must change. Nothing is written here.
+"""Pure: a kubelet and the desired fields of its configuration -> the files that must change. Nothing is written here.
 
 Defaults < --config < drop-ins of --config-dir < command line (cmd/kubelet/app/server.go, NewKubeletCommand). A field is changed
-where it takes effect now; a new one goes to a drop-in of daytwo's own where the kubelet reads such, else to the configuration file,
-else to the command line.
+where it takes effect now; a new one goes to daytwo's own drop-in if the kubelet reads drop-ins, else to the configuration file, else to
+the command line.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _NEW_DROPIN = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfigur
 # These flags are written SIGNAL<VALUE (cmd/kubelet/app/options/options.go: LangleSeparatedMapStringString).
 _LESS_THAN = frozenset({"eviction-hard", "eviction-soft"})
 
-# Drop-ins are read as whole configurations up to here (cmd/kubelet/app/server.go of 1.28, mergeKubeletConfigurations).
-_FILLED_UP = 28
+# Up to this minor, drop-ins are read as whole configurations (cmd/kubelet/app/server.go of 1.28, mergeKubeletConfigurations).
+_WHOLE_DROPINS = 28
 
-# Before this one a drop-in is merged by the names of Go's internal type: a field that is called otherwise there (resolvConf) is passed
-# over without a word (the same function, up to 1.31). A new field then rather goes to the configuration file.
-_MERGED_RIGHT = 32
-# Kinds whose flags are written otherwise than lists and maps are (--register-with-taints, --reserved-memory, --manifest-url-header).
-FORMS_OF_THEIR_OWN = ("list[object]", "map[list[string]]")
+# Before this minor, a drop-in is merged by the names of Go's internal type: a field with another name there (resolvConf) is ignored
+# silently (the same function, up to 1.31). A new field then goes to the configuration file.
+_MERGED_BY_JSON_NAME = 32
+# Kinds whose flags have a syntax other than that of lists and maps (--register-with-taints, --reserved-memory, --manifest-url-header).
+SPECIAL_SYNTAX = ("list[object]", "map[list[string]]")
 
-# Field, dots between its parts -> value, or formats.ABSENT to take it out of all sources.
+# Dotted field -> value, or roles.engine.editing.ABSENT to remove it from all sources.
 WantedSettings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class SettingEdits:
-    """New content by path (None: the file goes), what an operator should know of the places, and the running command line with the
-    flags that are changed, for a unit with parts that only the node can resolve."""
+    """New content by path (None: the file is removed), notes for the operator about the files, and the running command line with the
+    changed flags, for a unit with parts that only the node can resolve."""
 
     files: dict[str, bytes | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -49,14 +49,14 @@ class SettingEdits:
 
 
 def edits(kubelet: Kubelet, wanted: WantedSettings, *, move_flags: bool = False) -> SettingEdits:
-    """The files that must change so that the kubelet's sources set `wanted`; a flag that beats the file is changed where it stands,
-    or, with `move_flags`, taken out and written to the file. Raises Refusal."""
-    if kubelet.dropin_folder and kubelet.minor <= _FILLED_UP:
+    """The files that must change so that the kubelet's sources set `wanted`. A flag that overrides the file is changed in place or, with
+    `move_flags`, removed and written to the file. Raises Refusal."""
+    if kubelet.dropin_folder and kubelet.minor <= _WHOLE_DROPINS:
         raise Refusal(
             kubelet.seen.host,
-            f"--config-dir={kubelet.dropin_folder}: a kubelet of v1.{kubelet.minor} fills each drop-in up with defaults, which then beat"
-            " what the files before it say; what a change would come to cannot be told",
-            "move what the drop-ins set to the configuration file and take --config-dir out, or upgrade the kubelet",
+            f"--config-dir={kubelet.dropin_folder}: a kubelet of v1.{kubelet.minor} fills each drop-in with defaults, which then override"
+            " the files before it; the result of a change cannot be predicted",
+            "move the drop-ins' settings to the configuration file and remove --config-dir, or upgrade the kubelet",
         )
     try:
         return _Editor(kubelet, move_flags).edit(wanted)
@@ -83,8 +83,8 @@ def as_value(kind: str, flag: str, text: str) -> Any:
 
 
 def on_flags(minor: int, flag: str, argv: Sequence[str]) -> str | None:
-    """What a command line gives a flag: the last value, but of a list or map all of them, which add up (pflag StringSlice,
-    component-base MapStringString)."""
+    """A flag's value on a command line: the last one, but all values of a list or map, which add up (pflag StringSlice, component-base
+    MapStringString)."""
     known = schema.flags(minor)[flag]
     values = flags.flag_values(argv, flag, switch=known.switch)
     if not values:
@@ -93,7 +93,7 @@ def on_flags(minor: int, flag: str, argv: Sequence[str]) -> str | None:
 
 
 def flag_text(flag: str, value: Any) -> str:
-    """A field's value as its flag takes it."""
+    """A field's value in the syntax of its flag."""
     if isinstance(value, Mapping):
         sign = "<" if flag in _LESS_THAN else "="
         return ",".join(f"{key}{sign}{entry}" for key, entry in value.items())
@@ -135,13 +135,13 @@ class _Editor:
             elif not self._says(name, flag, text, value):
                 self._set_flag(flag, self._text(name, flag, value))
             if value is not ABSENT and not self.move_flags:
-                where = f"{self.kubelet.config_path} could say" if self.kubelet.config_path else "a configuration file could say"
+                file = self.kubelet.config_path or "a configuration file"
                 self.notes.append(
-                    f"{name} stands in --{flag}, which beats what {where}; it stays there (move_flags=true moves it to the file)"
+                    f"{name} is set by --{flag}, which overrides {file}; it stays there (move_flags=true moves it to the file)"
                 )
                 return
             if value is not ABSENT:
-                self.notes.append(f"--{flag}={text} is taken out; {name} goes to a configuration file")
+                self.notes.append(f"--{flag}={text} is removed; {name} moves to a configuration file")
         if value is ABSENT:
             for path in list(self._holders(name)):
                 self._write(path, {tuple(name.split(".")): ABSENT})
@@ -157,22 +157,22 @@ class _Editor:
             )
 
     def _says(self, name: str, flag: str, text: str, value: Any) -> bool:
-        """A flag's text comes to a value; as in the kubelet, 60s is 1m."""
+        """True if a flag's text means a value; as in the kubelet, 60s is 1m."""
         kind = schema.fields(self.kubelet.minor)[name].kind
-        return kind not in FORMS_OF_THEIR_OWN and same_setting(as_value(kind, flag, text), value)
+        return kind not in SPECIAL_SYNTAX and same_setting(as_value(kind, flag, text), value)
 
     def _text(self, name: str, flag: str, value: Any) -> str:
-        if schema.fields(self.kubelet.minor)[name].kind in FORMS_OF_THEIR_OWN:
+        if schema.fields(self.kubelet.minor)[name].kind in SPECIAL_SYNTAX:
             raise Refusal(
                 self.kubelet.seen.host,
-                f"{name} would have to be written to --{flag}, which has a form of its own that daytwo does not write",
-                "set it in the configuration file: --data move_flags=true takes the flag out",
+                f"{name} would have to be written to --{flag}, which has a special syntax that daytwo does not write",
+                "set it in the configuration file: --data move_flags=true removes the flag",
             )
         return flag_text(flag, value)
 
     def _put(self, path: str, name: str, value: Any) -> None:
         parts = tuple(name.split("."))
-        # Maps are merged key by key: what a file read before this one adds has to go there.
+        # Maps are merged key by key: surplus keys must be removed from the other files.
         if isinstance(value, Mapping):
             for other in list(self._holders(name)):
                 surplus = {
@@ -181,17 +181,17 @@ class _Editor:
                 if surplus and other != path:
                     self._write(other, surplus)
         found = lookup(self._read(path), name)
-        # Where nothing is said, an empty list or text has to be: the kubelet's default may be another.
+        # If nothing is set, an empty list or text must be written too: the kubelet's default may differ.
         if found is None or not same_setting(found, value):
             self._write(path, {parts: value})
 
     def _place(self, name: str) -> str | None:
-        """The file in which a field takes effect, or is to."""
-        # One that says null takes it out of those before it, and is where it counts as well.
+        """The file in which a field takes effect, or in which a new one should."""
+        # A file with null removes the field of those before it, so it too decides the field.
         if holders := [path for path in self._order() if _has_key(self._read(path), name)]:
             return holders[-1]
         folder = self.kubelet.dropin_folder
-        if folder and (self.kubelet.minor >= _MERGED_RIGHT or not self.kubelet.config_path):
+        if folder and (self.kubelet.minor >= _MERGED_BY_JSON_NAME or not self.kubelet.config_path):
             path = posixpath.join(folder, CONFIG_DROPIN)
             self.configs.setdefault(path, _NEW_DROPIN)
             return path
@@ -239,7 +239,7 @@ class _Editor:
         if owned := next((path for path in changed if path.startswith(("/usr/", "/lib/"))), None):
             raise Refusal(
                 self.kubelet.seen.host,
-                f"--{flag} stands in {owned}, which belongs to a package: its next upgrade would bring back what is changed there",
+                f"--{flag} is set in {owned}, which belongs to a package: its next upgrade would overwrite the change",
                 f"copy it to a drop-in in {folder} (systemctl edit {self.kubelet.unit_name}), and change it there",
             )
         self.argv = [*flags.without(self.argv, flag, switch=switch), *([f"--{flag}={text}"] if text is not None else [])]
@@ -248,7 +248,7 @@ class _Editor:
             self.sources = self.sources.with_file(path, data)
 
     def _verify(self, wanted: WantedSettings) -> None:
-        """The sources are read again as the kubelet would: what was meant must come out. Raises Refusal."""
+        """Reads the sources again as the kubelet would: they must result in the desired values. Raises Refusal."""
         order = self._order()
         main = next((self.configs[path] for path in order if not self.kubelet.is_dropin(path)), None)
         merged = kubelet_config.merge(main, [self.configs[path] for path in order if self.kubelet.is_dropin(path)])
@@ -261,9 +261,9 @@ class _Editor:
             else:
                 right = same_setting(lookup(merged, name), meant)
             if not right:
-                come_to = text if text is not None else shown(lookup(merged, name), name)
+                result = text if text is not None else shown(lookup(merged, name), name)
                 raise Refusal(
                     self.kubelet.seen.host,
-                    f"{name}: its sources would not come to {shown(meant, name)}, but to {come_to}",
-                    "bring its files into a simpler form first: deploys/status.py shows where it stands",
+                    f"{name}: its sources would result in {result}, not {shown(meant, name)}",
+                    "simplify its files first: deploys/status.py shows where it is set",
                 )

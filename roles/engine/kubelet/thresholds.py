@@ -26,13 +26,13 @@ PID = "pid.available"
 
 # The signals that an operator can set with effect, in the order in which daytwo lists them.
 SIGNALS = (MEMORY, NODEFS, NODEFS_INODES, IMAGEFS, IMAGEFS_INODES, PID)
-# The kubelet takes these too. It makes their thresholds itself, out of those of the signals above.
+# The kubelet accepts these too, but derives their thresholds from those of the signals above.
 DERIVED = (ALLOCATABLE_MEMORY, CONTAINERFS, CONTAINERFS_INODES)
 
 # What a Linux kubelet uses where its --config file has no evictionHard.
 DEFAULT_HARD: Mapping[str, str] = {MEMORY: "100Mi", NODEFS: "10%", NODEFS_INODES: "5%", IMAGEFS: "15%", IMAGEFS_INODES: "5%"}
 
-# The percentages that switch a signal off: these very texts, 0.0% and 100.0% are thresholds.
+# The percentages that disable a signal. Only these texts do: 0.0% and 100.0% are thresholds.
 DISABLING = ("0%", "100%")
 
 _QUANTITY = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
@@ -82,14 +82,14 @@ class Threshold:
 
     @property
     def hard(self) -> bool:
-        """True where pods go at once, without their grace period. A soft threshold with a grace period of 0 is one of these."""
+        """True if pods are evicted at once, without their grace period. A soft threshold with a grace period of 0 counts as hard."""
         return self.grace == 0
 
 
 def parse_quantity(text: str) -> Fraction:
     """A resource.Quantity, exact to its smallest step (1n). Raises ValueError.
 
-    Suffixes: Ki Mi Gi Ti Pi Ei (powers of 2), n u m k M G T P E, or an exponent (1e3). What lies between two steps is rounded away from 0.
+    Suffixes: Ki Mi Gi Ti Pi Ei (powers of 2), n u m k M G T P E, or an exponent (1e3). A value between two steps is rounded away from 0.
     """
     found = _QUANTITY.fullmatch(text)
     if found is None:
@@ -106,7 +106,7 @@ def parse_quantity(text: str) -> Fraction:
 
 
 def whole(quantity: Fraction) -> int:
-    """A quantity in whole units as Quantity.Value() gives it: rounded away from 0."""
+    """A quantity in whole units as Quantity.Value() returns it: rounded away from 0."""
     return math.ceil(quantity) if quantity >= 0 else math.floor(quantity)
 
 
@@ -128,7 +128,7 @@ def _float32(value: Fraction) -> Fraction:
 
 
 def parse_threshold(signal: str, text: str) -> Amount | None:
-    """The value of a threshold; None where it disables the signal. Raises ValueError where the kubelet would not start with it."""
+    """The value of a threshold; None if it disables the signal. Raises ValueError if the kubelet would not start with it."""
     if text in DISABLING:
         return None
     if text.endswith("%"):
@@ -138,12 +138,12 @@ def parse_threshold(signal: str, text: str) -> Amount | None:
         return Amount(fraction=fraction)
     quantity = parse_quantity(text)
     if quantity <= 0:
-        raise ValueError(f"{signal}: {text} is not more than 0; {DISABLING[0]} is how a threshold is switched off")
+        raise ValueError(f"{signal}: {text} is not more than 0; write {DISABLING[0]} to disable the threshold")
     return Amount(whole(quantity))
 
 
 def parse_reclaim(signal: str, text: str) -> Amount:
-    """The value of a minimum reclaim. Raises ValueError where the kubelet would not start with it."""
+    """The value of a minimum reclaim. Raises ValueError if the kubelet would not start with it."""
     if text.endswith("%"):
         fraction = parse_fraction(text)
         if fraction <= 0:
@@ -171,11 +171,11 @@ def parse_duration(text: str) -> Fraction:
 
 
 def effective(configuration: Mapping[str, Any]) -> tuple[Threshold, ...]:
-    """The thresholds of a kubelet, from its KubeletConfiguration as /configz gives it: hard ones, soft ones, then the one of its own.
+    """The thresholds of a kubelet, from its KubeletConfiguration as /configz returns it: hard ones, soft ones, then the derived one.
 
-    Where `pods` is in enforceNodeAllocatable, the kubelet watches allocatableMemory.available with the hard threshold of
-    memory.available (in /configz a missing list is an empty one; in a file it is [pods]). Left out are disabled signals and
-    containerfs, whose values the kubelet overrides: see `with_containerfs`. Raises ValueError for what no kubelet starts with.
+    If `pods` is in enforceNodeAllocatable, the kubelet also watches allocatableMemory.available with the hard threshold of
+    memory.available (in /configz a missing list is an empty one; in a file it is [pods]). Disabled signals are left out, and so is
+    containerfs, whose values the kubelet overrides: see `with_containerfs`. Raises ValueError for values that no kubelet starts with.
     """
     reclaims = {signal: parse_reclaim(signal, text) for signal, text in _map(configuration, "evictionMinimumReclaim")}
     grace = {signal: _grace(signal, text) for signal, text in _map(configuration, "evictionSoftGracePeriod")}
@@ -214,10 +214,10 @@ def _grace(signal: str, text: str) -> float:
 
 
 def with_containerfs(thresholds: Sequence[Threshold], *, image_filesystem: bool) -> tuple[Threshold, ...]:
-    """The thresholds with those that the kubelet makes for the filesystem of the containers' writable layers.
+    """The thresholds, and those that the kubelet derives for the filesystem of the containers' writable layers.
 
-    They are the ones of imagefs where images and containers have a filesystem of their own together (`image_filesystem`), and else,
-    with one filesystem for all or only the images apart, the ones of nodefs.
+    The derived ones equal those of imagefs if images and containers together have a separate filesystem (`image_filesystem`). Else, with
+    one filesystem for all or a separate one only for images, they equal those of nodefs.
     """
     origin = {IMAGEFS: CONTAINERFS, IMAGEFS_INODES: CONTAINERFS_INODES}
     if not image_filesystem:

@@ -9,12 +9,12 @@ from typing import Any
 
 from roles.engine.kubelet.thresholds import parse_duration, parse_quantity
 
-# Fields whose values are nobody's business: headers that a kubelet authenticates itself with.
+# Fields with secret values: headers that a kubelet authenticates with.
 SECRETS = frozenset({"staticPodURLHeader"})
 
 
 def lookup(configuration: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, dots between its parts (`authentication.anonymous.enabled`); None where it is not set."""
+    """The value of a dotted field (`authentication.anonymous.enabled`); None if it is not set."""
     found: Any = configuration
     for part in name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -22,7 +22,7 @@ def lookup(configuration: Mapping[str, Any], name: str) -> Any:
 
 
 def same_setting(one: Any, other: Any) -> bool:
-    """True where a kubelet takes both for the same: 5m and 300s, 1Gi and 1024Mi; an empty map or list is one that is not set."""
+    """True if a kubelet treats both as equal: 5m and 300s, 1Gi and 1024Mi; an empty map or list equals one that is not set."""
     if _empty(one) or _empty(other):
         return _empty(one) and _empty(other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -40,16 +40,16 @@ def same_setting(one: Any, other: Any) -> bool:
 
 
 def in_effect(wanted: Any, running: Any) -> bool:
-    """True where a kubelet whose /configz shows `running` has what is `wanted` (None: not set).
+    """True if a kubelet whose /configz shows `running` has the value `wanted` (None: not set).
 
-    /configz leaves out what is 0, false or empty (config/v1beta1/types.go: omitempty), and what is not set where 0 would be.
+    /configz omits what is 0, false or empty (config/v1beta1/types.go: omitempty), so these equal a value that is not set.
     """
     return same_setting(wanted, running) or ((wanted is None or running is None) and _nothing(wanted) and _nothing(running))
 
 
 def shown(value: Any, name: str = "") -> str:
-    """A value for an operator's eyes, as it would stand in a configuration file (JSON, texts on their own without quotes). That of a
-    field (`name`) that holds a secret is not shown."""
+    """A value for an operator, as in a configuration file (JSON; a single text without quotes). The value of a field (`name`) that holds
+    a secret is not shown."""
     if value is None:
         return "(not set)"
     if name in SECRETS:

@@ -1,4 +1,4 @@
-"""What a node is: one batched, read-only look over SSH, and the typed result that every role plans from."""
+"""The observation of a node: one read-only script over SSH, and its typed result, from which every role plans."""
 
 from roles.engine.node.look import FilesWanted, look
 from roles.engine.node.model import File, Observation, OtherProcess, Process, Unit, minor_of

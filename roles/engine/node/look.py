@@ -1,4 +1,4 @@
-"""One look at a node over its connection."""
+"""One observation of a node over its connection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from roles.engine.node.parse import ObservationError, parse
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 
-# Files and directories that a first look showed to be needed and did not read.
+# Files and directories that the first observation showed to be needed, but did not read.
 FilesWanted = Callable[[Observation], tuple[list[str], list[str]]]
 LOOK_SECONDS = 60
-# Of processes that only have a component's name so many are told: anybody may start thousands.
-MOST_STRANGERS = 20
+# How many processes that only have a component's name are reported: any user may start thousands.
+MOST_OTHERS = 20
 
 
 class ShellAnswer(Protocol):
@@ -29,7 +29,7 @@ class ShellAnswer(Protocol):
 
 
 class Shell(Protocol):
-    """A host of the inventory: it runs a POSIX sh script, and raises an error of its own where it does not answer."""
+    """A host of the inventory: it runs a POSIX sh script, and raises its own error if it does not answer."""
 
     @property
     def name(self) -> str: ...
@@ -37,9 +37,9 @@ class Shell(Protocol):
 
 
 def look(remote: Shell, wanted: FilesWanted) -> Observation:
-    """Observe a node: one command, and a second one only where the first guessed a path wrong.
+    """Observe a node: one command, and a second one only if the first guessed a path wrong.
 
-    Raises ObservationError where the node gives no whole answer, and the remote's own error where it does not answer.
+    Raises ObservationError if the node's answer is incomplete, and the remote's own error if it does not answer.
     """
     seen = _ask(remote, [], [])
     files, directories = wanted(seen)
@@ -53,10 +53,10 @@ def _ask(remote: Shell, files: list[str], directories: list[str]) -> Observation
     answer = remote.run(script, timeout=patient(LOOK_SECONDS))
     if answer.code != 0 or not answer.stdout:
         said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-        raise ObservationError(f"{remote.name}: could not look at the node: {said}")
+        raise ObservationError(f"{remote.name}: could not observe the node: {said}")
     return parse(remote.name, answer.stdout)
 
 
 def rendered(files: Sequence[str] = (), directories: Sequence[str] = ()) -> str:
-    """The script of one look, which reads these files and directories as well. It runs nothing of what it finds."""
-    return templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories, most_strangers=MOST_STRANGERS)
+    """The script of one observation, which also reads these files and directories. It runs nothing that it finds."""
+    return templates().get_template("observe.sh.j2").render(more_files=files, more_directories=directories, most_others=MOST_OTHERS)

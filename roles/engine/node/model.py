@@ -1,4 +1,4 @@
-"""The typed result of looking at one node. Pure data: nothing here knows how it was read."""
+"""The typed result of observing one node. Pure data: nothing here knows how it was read."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ FileKind = Literal["file", "link", "directory", "other", "none"]
 COMM_LENGTH = 15
 _DELETED = " (deleted)"
 # Why a process is not the node's own (templates/own.sh.j2).
-_STRANGERS = {
+_REASONS = {
     "pod": "it runs in a pod",
     "user": "root does not run it",
-    "container": "it has a file system of its own, as in a container",
-    "file": "its program is a file that others than root can write",
+    "container": "it has its own file system, as in a container",
+    "file": "its program is a file that not only root can write",
     "unit": "it is not the main process of a systemd service",
-    "static": "it runs in no static pod",
+    "static": "it does not run in a static pod",
 }
 
 
 def minor_of(version: str) -> int | None:
-    """The minor release in a version of Kubernetes: 36 of v1.36.3 and of 1.36; None where it is none."""
+    """The minor release in a version of Kubernetes: 36 of v1.36.3 and of 1.36; None if the text is not a version."""
     found = re.match(r"v?1\.(\d+)", version)
     return int(found.group(1)) if found else None
 
 
 @dataclass(frozen=True)
 class File:
-    """One path on a node. `data` is None where there is no regular file (or link to one), or where it is over 1 MiB."""
+    """One path on a node. `data` is None if it is not a regular file (or a link to one), or is over 1 MiB."""
 
     path: str
     kind: FileKind
@@ -50,24 +50,24 @@ class File:
         return None if self.data is None else hashlib.sha256(self.data).hexdigest()
 
     def why_not_replaceable(self) -> str | None:
-        """Why a rename onto this path would not do what an operator expects; None where it would."""
+        """Why a rename onto this path would not do what an operator expects; None if it would."""
         if self.kind == "link":
             return "is a symbolic link, which a new file would replace; name the file it points to instead"
         if self.kind in ("directory", "other"):
             return "is not a regular file"
         if self.kind == "file" and self.mountpoint == self.path:
-            return "is a mount of its own (bind mount); it can only be changed where it is mounted from"
+            return "is a mount point (bind mount); change it where it is mounted from"
         if "i" in self.attributes:
-            return "is immutable; lift it with `chattr -i` first"
+            return "is immutable; make it mutable with `chattr -i` first"
         return None
 
 
 @dataclass(frozen=True)
 class Process:
-    """One of the node's own processes: the kubelet, a component in a static pod, or what makes the node another kind of node.
+    """One of the node's own processes: the kubelet, a component in a static pod, or a process of another kind of node (k3s and others).
 
     `start_ticks` are clock ticks since boot (proc(5), field 22 of stat). `pod_uid` is the UID of the static pod that it runs in: 32 hex
-    digits without dashes, as the kubelet hashes them; `pods` what the kubelet's directories call that pod, NAMESPACE_NAME.
+    digits without dashes, as the kubelet hashes them; `pods` are the names of that pod in the kubelet's directories, NAMESPACE_NAME.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Process:
 
     @property
     def minor(self) -> int | None:
-        """36 of v1.36.3; None where it did not tell its version."""
+        """36 of v1.36.3; None if it did not report its version."""
         return minor_of(self.version or "")
 
     @property
@@ -92,19 +92,19 @@ class Process:
 
     @property
     def binary_replaced(self) -> bool:
-        """The binary on disk is no longer the one that runs: a restart brings another version."""
+        """True if the binary on disk is no longer the running one: a restart may start another version."""
         return self.exe.endswith(_DELETED)
 
     @property
     def binary(self) -> str:
-        """The path of the binary that runs, whether or not it is still the same file (proc_pid_exe(5))."""
+        """The path of the running binary, whether or not the file there is still the same (proc_pid_exe(5))."""
         return self.exe.removesuffix(_DELETED)
 
 
 @dataclass(frozen=True)
 class OtherProcess:
-    """A process that has a component's name and is not the node's own. It is left alone: nothing of it is read, run or believed.
-    `why` is a key of `_STRANGERS`."""
+    """A process that has a component's name but is not the node's own. It is ignored: daytwo reads, runs and believes nothing of it. `why`
+    is a key of `_REASONS`."""
 
     name: str
     pid: int
@@ -112,12 +112,12 @@ class OtherProcess:
     why: str
 
     def __str__(self) -> str:
-        return f"process {self.pid} of user {self.uid} is named {self.name} and is not the node's own ({_STRANGERS[self.why]}): ignored"
+        return f"process {self.pid} of user {self.uid} is named {self.name}, but is not the node's own ({_REASONS[self.why]}): ignored"
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The systemd unit the kubelet is the main process of, as `systemctl show` tells it."""
+    """The systemd unit whose main process the kubelet is, as `systemctl show` prints it."""
 
     name: str
     properties: dict[str, list[str]]
@@ -145,8 +145,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything one look at a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock). `programs`: what
-    the kubelet's unit starts, and the file that this is through all links."""
+    """Everything that one observation of a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock).
+    `programs`: the program that the kubelet's unit starts, and its file behind all links. `others`: processes that only have a component's
+    name; there are `others_total` of them."""
 
     host: str
     uid: int
@@ -165,19 +166,19 @@ class Observation:
     directories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     changes: dict[str, dict[str, str]] = field(default_factory=dict)
     programs: dict[str, str] = field(default_factory=dict)
-    strangers: tuple[OtherProcess, ...] = ()
-    strangers_in_all: int = 0
+    others: tuple[OtherProcess, ...] = ()
+    others_total: int = 0
 
     @property
     def ignored(self) -> list[str]:
-        """What has a component's name and is not the node's own, in sentences; the node tells of a few, and how many there are."""
-        told = [str(stranger) for stranger in self.strangers]
-        if (more := self.strangers_in_all - len(told)) > 0:
-            told.append(f"{more} more processes have such names and are not the node's own: ignored")
-        return told
+        """The processes that have a component's name but are not the node's own, as sentences: the first few, and the number of others."""
+        sentences = [str(other) for other in self.others]
+        if (more := self.others_total - len(sentences)) > 0:
+            sentences.append(f"{more} more processes have such names, but are not the node's own: ignored")
+        return sentences
 
     def file(self, path: str) -> File | None:
-        """What was seen at a path; None where nobody looked (which is not the same as `kind == "none"`)."""
+        """What was observed at a path; None if it was not observed (`kind == "none"` means that nothing is there)."""
         return self.files.get(posixpath.normpath(path))
 
     def data(self, path: str) -> bytes | None:
@@ -188,15 +189,15 @@ class Observation:
         return [process for process in self.processes if process.name == name[:COMM_LENGTH]]
 
     def static_pod_process(self, component: str, pod: str | None = None) -> Process | None:
-        """The process of a control-plane component that runs as a static pod of this node; with `pod` (NAMESPACE_NAME on the node) as
-        that one. Where the kubelet has no directory for a UID, its pod may be any."""
+        """The process of a control-plane component that runs as a static pod of this node; with `pod` (NAMESPACE_NAME on the node), as
+        that pod. If the kubelet has no directory for a UID, its pod may be any."""
         found = [process for process in self.named(component) if process.pod_uid]
         if pod is not None:
             found = [process for process in found if pod in process.pods] or [process for process in found if not process.pods]
         return next(iter(found), None)
 
     def with_versions(self, versions: Mapping[int, str]) -> Observation:
-        """As it is, with the versions of processes, by PID."""
+        """A copy with the versions of processes, by PID."""
         return replace(self, processes=tuple(replace(one, version=versions.get(one.pid)) for one in self.processes))
 
     @property
@@ -207,5 +208,5 @@ class Observation:
         return running[0] if running else None
 
     def started_at(self, process: Process) -> float:
-        """Start of a process in seconds of the node's own clock."""
+        """When a process started, in seconds of the node's own clock."""
         return self.epoch - (self.uptime - process.start_ticks / self.ticks_per_second)

@@ -12,16 +12,16 @@ from typing import cast
 
 from roles.engine.node.model import File, FileKind, Observation, OtherProcess, Process, Unit
 
-# NAMESPACE_NAME, both as Kubernetes takes them (RFC 1123).
+# NAMESPACE_NAME, both as Kubernetes accepts them (RFC 1123).
 _POD = re.compile(r"[a-z0-9.-]+_[a-z0-9.-]+")
 
 
 class ObservationError(Exception):
-    """The look at a node gave no whole answer. Names the host and what was missing."""
+    """The answer of a node is incomplete or malformed. Names the host and the problem."""
 
 
 def _decode(field: str) -> bytes:
-    # A "=" was put behind fields that may be empty, so that none vanishes between two blanks.
+    # The script appends "=" to fields that may be empty, so that none disappears between two blanks.
     body = field.rstrip("=")
     return base64.b64decode(body + "=" * (-len(body) % 4))
 
@@ -45,9 +45,9 @@ def _properties(text: str) -> dict[str, list[str]]:
 
 
 def parse(host: str, lines: Iterable[str]) -> Observation:
-    """Build the observation of `host` from the lines of one look.
+    """Build the observation of `host` from the lines of its answer.
 
-    Raises ObservationError where the answer is cut short or is not of this form.
+    Raises ObservationError if the answer is cut short or malformed.
     """
     read = _Records()
     for number, line in enumerate(lines, 1):
@@ -55,15 +55,15 @@ def parse(host: str, lines: Iterable[str]) -> Observation:
         try:
             read.add(name, fields)
         except (IndexError, KeyError, ValueError, binascii.Error) as error:
-            raise ObservationError(f"{host}: line {number} of the node's answer is not understood: {line[:120]!r}") from error
+            raise ObservationError(f"{host}: line {number} of the node's answer cannot be parsed: {line[:120]!r}") from error
     if "end" not in read.single or "daytwo" not in read.single:
         count = len(read.single.keys() - {"end"})
-        raise ObservationError(f"{host}: the look at the node was cut short after {count} records; try again")
+        raise ObservationError(f"{host}: the node's answer was cut short after {count} records; try again")
     return read.observation(host)
 
 
 class _Records:
-    """What was read so far; `single` has the fields of those records that come once, by name."""
+    """The records that were read so far; `single` has the fields of those that occur once, by name."""
 
     def __init__(self) -> None:
         self.single: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ class _Records:
         self.markers: list[str] = []
         self.processes: list[Process] = []
         self.static: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self.strangers: list[OtherProcess] = []
+        self.others: list[OtherProcess] = []
         self.programs: dict[str, str] = {}
         self.unit: Unit | None = None
         self.files: dict[str, File] = {}
@@ -89,7 +89,7 @@ class _Records:
             case "static":
                 self.static[fields[0]] = fields[1], tuple(filter(_POD.fullmatch, _text(fields[2]).split()))
             case "ignored":
-                self.strangers.append(_stranger(fields))
+                self.others.append(_other(fields))
             case "program":
                 self.programs[_text(fields[0])] = _text(fields[1])
             case "unit":
@@ -130,8 +130,8 @@ class _Records:
             directories={path: tuple(sorted(names)) for path, names in self.directories.items()},
             changes=self.changes,
             programs=self.programs,
-            strangers=tuple(self.strangers),
-            strangers_in_all=int(self.single.get("strangers", [str(len(self.strangers))])[0]),
+            others=tuple(self.others),
+            others_total=int(self.single.get("others", [str(len(self.others))])[0]),
         )
 
 
@@ -140,10 +140,10 @@ def _in_pod(process: Process, static: Mapping[str, tuple[str, tuple[str, ...]]])
     return replace(process, pod_uid=uid, pods=pods)
 
 
-def _stranger(fields: list[str]) -> OtherProcess:
+def _other(fields: list[str]) -> OtherProcess:
     name, pid, uid, why = fields
     found = OtherProcess(name, int(pid), int(uid), why)
-    str(found)  # its reason is one that is known
+    str(found)  # raises KeyError for an unknown reason
     return found
 
 

@@ -62,7 +62,7 @@ def _unverified(ssh: SshServer, server: ApiServer, user: dict[str, str], authori
 
 def test_a_token_never_goes_to_a_peer_that_was_not_verified(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     api = _unverified(ssh, server, {"token": "abc"}, authority)
-    with pytest.raises(ApiError, match="bearer token, which is not sent to such a peer; have a kubeconfig with a client certificate"):
+    with pytest.raises(ApiError, match="bearer token, which is not sent to such a server; put a kubeconfig with a client certificate"):
         api.get_raw("/metrics", wait=60)
     with pytest.raises(ApiError, match="bearer token"):
         api.apply("/x", {})
@@ -275,7 +275,11 @@ def test_one_that_never_knows_them_is_told_without_asking_for_rights_for_everybo
     server.answer = lambda path, who: (403, NOBODY)
     with pytest.raises(Forbidden) as caught:
         api.get_raw("/metrics")
-    assert "for nobody's" in str(caught.value) and "try again" in str(caught.value) and "grant" not in str(caught.value)
+    assert (
+        "treats these credentials as anonymous" in str(caught.value)
+        and "try again" in str(caught.value)
+        and "grant" not in str(caught.value)
+    )
 
 
 def test_a_403_is_not_waited_on_when_the_api_was_never_away(api: Api, server: ApiServer, clock: Clock) -> None:
@@ -310,7 +314,7 @@ def test_with_patience_a_slow_answer_is_waited_for(api: Api, server: ApiServer) 
 def test_a_lost_ssh_connection_is_not_waited_on(api: Api, ssh: SshServer, clock: Clock) -> None:
     ssh.close()
     begun = clock.now
-    with pytest.raises(ApiConnectionLost, match="connect to the node again"):
+    with pytest.raises(ApiConnectionLost, match="reconnect to the node"):
         api.get_raw("/", wait=30)
     assert clock.now - begun < 5
 

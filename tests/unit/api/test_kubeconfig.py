@@ -25,17 +25,17 @@ def test_a_certificate() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "no mapping"),
-        (b"a: [", "no YAML"),
+        (b"", "not a mapping"),
+        (b"a: [", "not YAML"),
         (b"{}", "current-context"),
         (b"current-context: x\ncontexts: []", "'x'"),
         (kubeconfig(AUTHORITY, {}), "neither"),
         (kubeconfig(AUTHORITY, {"exec": {"command": "x"}}), "exec"),
         (kubeconfig(AUTHORITY, {"client-key": "/var/lib/kubelet/pki/k.pem"}), "a path on the node"),
-        (kubeconfig(AUTHORITY, {"client-key-data": USER["client-key-data"]}), "needed both"),
+        (kubeconfig(AUTHORITY, {"client-key-data": USER["client-key-data"]}), "both needed"),
         (kubeconfig(AUTHORITY, {"client-key-data": "%%"}), "not base64"),
         (kubeconfig(AUTHORITY, USER, {}), "cannot be verified"),
-        (kubeconfig(AUTHORITY, USER, {"insecure-skip-tls-verify": True}), "always verified"),
+        (kubeconfig(AUTHORITY, USER, {"insecure-skip-tls-verify": True}), "always verifies"),
         (kubeconfig(AUTHORITY, {"token": "secret\r\nX: y"}), "printable"),
     ],
 )

@@ -114,7 +114,7 @@ def test_the_owner_of_a_field_is_named(api: Api, server: ApiServer) -> None:
 
 def test_a_conflict_of_versions_has_no_owners(api: Api, server: ApiServer) -> None:
     server.answer = lambda path, who: (409, b'{"message": "the object has been modified", "reason": "Conflict"}')
-    with pytest.raises(Conflict, match="changed or replaced since it was looked at") as caught:
+    with pytest.raises(Conflict, match="changed or replaced since it was read") as caught:
         api.delete(CLASS, "u-1")
     assert caught.value.owners == () == owners(b"no JSON")
     assert str(caught.value).startswith(f"cp1: DELETE {CLASS}: ")
@@ -178,15 +178,18 @@ def test_an_object_that_is_not_there(api: Api, server: ApiServer) -> None:
 @pytest.mark.parametrize(
     ("message", "way_out"),
     [
-        ("certificate has expired", "renew it"),
-        ("certificate is not yet valid", "look at the clocks"),
+        ("certificate has expired", "renew the certificate"),
+        ("certificate is not yet valid", "check the clocks"),
         ("unable to get local issuer certificate", "another CA signed it"),
         ("self-signed certificate in certificate chain", "another CA signed it"),
-        ("Hostname mismatch, certificate is not valid for 'nope'.", "made with it"),
+        ("Hostname mismatch, certificate is not valid for 'nope'.", "serving certificate with it"),
         # Go's words, through kubectl.
-        ("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is after", "renew it"),
+        (
+            "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is after",
+            "renew the certificate",
+        ),
         ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "another CA signed it"),
-        ("tls: failed to verify certificate: x509: certificate is valid for cp1, not nope", "made with it"),
+        ("tls: failed to verify certificate: x509: certificate is valid for cp1, not nope", "serving certificate with it"),
     ],
 )
 def test_each_bad_certificate_has_its_way_out(message: str, way_out: str) -> None:

@@ -97,7 +97,7 @@ def test_company_on_a_worker_keeps_nobody_from_a_change(name: str) -> None:
 def test_all_company_at_once_is_one_short_warning() -> None:
     manifests = {**MANIFESTS, **COMPANY, **{f"z{number}": b"\x00" for number in range(1000)}}
     (warning,) = look(manifests).warnings
-    assert warning.startswith(f"{FOLDER} holds what is no manifest that daytwo understands, and is left as it is: README (")
+    assert warning.startswith(f"{FOLDER}: daytwo does not understand these files as manifests, and leaves them as they are: README (")
     assert len(warning) < 1000 and "and 1005 more" in warning
     assert list(edited(plan(manifests))) == [f"{name}.yaml" for name in COMPONENTS]
 
@@ -206,7 +206,7 @@ def test_a_second_scheduler_is_left_as_it_is() -> None:
         manifests = {**MANIFESTS, name: second}
         made = plan(manifests)
         assert edited(made) == edited(plan(MANIFESTS))
-        assert made.warnings == (f"{name} makes a kube-scheduler, too, as the pod kube-system/my-scheduler: it is left as it is",)
+        assert made.warnings == (f"{name} also defines a kube-scheduler, as the pod kube-system/my-scheduler: it is left as it is",)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -219,9 +219,7 @@ def test_of_two_schedulers_the_process_is_the_one_with_the_arguments(first: bool
     assert found.components["kube-scheduler"].process.argv == RUNNING["kube-scheduler"] and found.refusals == {}
     # The node's own is not there: the other one's process is not taken for it.
     running = {**RUNNING, "kube-scheduler": ("kube-scheduler", "--config=/etc/my.yaml")}
-    assert "which of the processes of that name is its own is not clear (PID 202)" in str(
-        look(manifests, running).refusals["kube-scheduler"]
-    )
+    assert "it is not clear which process of that name belongs to it (PID 202)" in str(look(manifests, running).refusals["kube-scheduler"])
 
 
 def _process(pid: int, *argv: str) -> str:
@@ -231,32 +229,32 @@ def _process(pid: int, *argv: str) -> str:
 
 
 NOT_CLEAR: dict[str, tuple[dict[str, bytes], str]] = {
-    "a backup of the same pod": ({"kube-scheduler.yaml~": MANIFESTS["kube-scheduler.yaml"]}, "both make a kube-scheduler, as the pod"),
-    "a backup that sorts before": ({"a-kube-scheduler.bak": MANIFESTS["kube-scheduler.yaml"]}, "both make a kube-scheduler, as the pod"),
-    "the same pod, of another program": ({"x.yaml": pod("kube-scheduler", "sleep")}, "both make a kube-scheduler, as the pod"),
+    "a backup of the same pod": ({"kube-scheduler.yaml~": MANIFESTS["kube-scheduler.yaml"]}, "both define a kube-scheduler, as the pod"),
+    "a backup that sorts before": ({"a-kube-scheduler.bak": MANIFESTS["kube-scheduler.yaml"]}, "both define a kube-scheduler, as the pod"),
+    "the same pod, of another program": ({"x.yaml": pod("kube-scheduler", "sleep")}, "both define a kube-scheduler, as the pod"),
     "the same pod in a file of several documents": (
         {"x.yaml": MANIFESTS["kube-scheduler.yaml"] + b"---\na: 1\n"},
-        "whether .*x.yaml makes it, too, is not clear \\(line .*several YAML documents",
+        "it is not clear whether .*x.yaml defines it too \\(line .*several YAML documents",
     ),
     "the same pod with a key twice": (
         {"x": MANIFESTS["kube-scheduler.yaml"].replace(b"kind: Pod\n", b"kind: Pod\nkind: Pod\n")},
-        "is not clear \\(.*stands twice",
+        "is not clear whether .*x defines it too \\(.*occurs twice",
     ),
     "a file of that name that is too large to be read": (
         {"kube-scheduler.old": b"#" * 70_000 + b"\nkind: Pod\n# kube-scheduler\n"},
-        r"is not clear \(is larger than any manifest",
+        r"is not clear whether .*kube-scheduler\.old defines it too \(is larger than any manifest",
     ),
     "two pods of other names": (
         {"kube-scheduler.yaml": pod("one", "kube-scheduler", "--v=2"), "x.yaml": pod("two", "kube-scheduler")},
-        "may each make a kube-scheduler, and which is the node's own is not clear",
+        "may each define a kube-scheduler, and it is not clear which is the node's own",
     ),
     "the node's own through a shell": (
         {"kube-scheduler.yaml": THROUGH["through sh"], "x.yaml": pod("two", "kube-scheduler", "--v=2")},
-        "may each make a kube-scheduler, and which is the node's own is not clear",
+        "may each define a kube-scheduler, and it is not clear which is the node's own",
     ),
     "the same name in another namespace": (
         {"kube-scheduler.yaml": pod("one", "kube-scheduler"), "x.yaml": pod("kube-scheduler", "kube-scheduler", namespace="default")},
-        "may each make a kube-scheduler, and which is the node's own is not clear",
+        "may each define a kube-scheduler, and it is not clear which is the node's own",
     ),
     "two containers": (
         {"kube-scheduler.yaml": pod("kube-scheduler", "kube-scheduler") + b"  - {name: b, command: [kube-scheduler]}\n"},
@@ -305,4 +303,4 @@ def test_nothing_is_undone_where_another_file_makes_the_same_pod_by_now(force: b
         assert put_back(undo({"kube-scheduler.yaml~": old})) == old
         return
     (refusal,) = undo({"kube-scheduler.yaml~": old}).refusals
-    assert "both make a kube-scheduler" in str(refusal)
+    assert "both define a kube-scheduler" in str(refusal)

@@ -41,13 +41,13 @@ def test_a_second_scheduler_in_a_static_pod_of_its_own_is_left_as_it_is(name: st
     scheduler = components["kube-scheduler"]
     assert (scheduler.process.pid, scheduler.file.path) == (first, "/etc/kubernetes/manifests/kube-scheduler.yaml")
     assert control_plane.left_alone(its_kubelet, components) == [
-        "process 350 is the kube-scheduler of another static pod (kube-system_second-node) than the control plane's: left as it is"
+        "process 350 is a kube-scheduler of another static pod (kube-system_second-node), not the control plane's: left as it is"
     ]
 
 
 def test_a_static_pod_that_no_manifest_makes_is_not_taken_for_the_component() -> None:
     manifests = {"kube-scheduler.yaml": node.manifest("kube-scheduler")}
-    with pytest.raises(Refusal, match=r"kube-scheduler\.yaml makes a kube-scheduler, and none runs"):
+    with pytest.raises(Refusal, match=r"kube-scheduler\.yaml defines a kube-scheduler, but none runs"):
         found(manifests, process(300, "kube-system_other-node"))
 
 
@@ -58,7 +58,7 @@ def test_where_the_kubelet_has_no_directory_for_a_pod_the_only_one_is_it() -> No
 
 def test_two_second_ones_are_not_guessed_between() -> None:
     manifests = {"a.yaml": SECOND, "b.yaml": SECOND.replace(b"second", b"third")}
-    with pytest.raises(Refusal, match=r"a\.yaml and .*b\.yaml may each make a kube-scheduler"):
+    with pytest.raises(Refusal, match=r"a\.yaml and .*b\.yaml may each define a kube-scheduler"):
         found(manifests, process(300, "kube-system_second-node"))
 
 
@@ -76,5 +76,5 @@ def test_malformed_gates_are_a_refusal(running: bool) -> None:
 def test_a_gate_is_not_put_behind_a_flag_that_may_wait_for_its_value() -> None:
     manifests = {"kube-scheduler.yaml": node.manifest("kube-scheduler", "--profiling")}
     _, components = found(manifests, process(300, "kube-system_kube-scheduler-node"))
-    with pytest.raises(Refusal, match=r"--feature-gates=A=true would come behind --profiling.*write --profiling=VALUE"):
+    with pytest.raises(Refusal, match=r"--feature-gates=A=true would follow --profiling.*write --profiling=VALUE"):
         control_plane_plan.edit(components["kube-scheduler"], {"A": True})

@@ -119,13 +119,13 @@ def test_each_component_has_its_own() -> None:
 
 REFUSED = [
     ("apiVersion: v1\nkind: Pod\n", "not a ClusterConfiguration"),
-    ("apiVersion: kubeadm.k8s.io/v1\nkind: ClusterConfiguration\n", "version that is not known"),
+    ("apiVersion: kubeadm.k8s.io/v1\nkind: ClusterConfiguration\n", "of an unknown version"),
     (text("apiServer:\n  extraArgs:\n    v: '2'\n"), "not a list of name and value"),
-    (text("apiServer:\n  extraArgs:\n  - name: v\n    value: '2'\n", 3), "not a map"),
-    (text("apiServer: 5\n"), "apiServer is not a map"),
+    (text("apiServer:\n  extraArgs:\n  - name: v\n    value: '2'\n", 3), "not a mapping"),
+    (text("apiServer: 5\n"), "apiServer is not a mapping"),
     (text("apiServer:\n  extraArgs:\n  - value: x\n"), "no name"),
     (text("apiServer:\n  extraArgs:\n  - name: feature-gates\n    value: F\n"), "no value"),
-    (text("apiServer:\n  extraArgs:\n    feature-gates: 5\n", 3), "is no text"),
+    (text("apiServer:\n  extraArgs:\n    feature-gates: 5\n", 3), "is not a text"),
     (text("apiServer: &a\n  extraArgs:\n  - name: v\n    value: '2'\ncontrollerManager: *a\n"), "anchor"),
     (text("apiServer:\n  extraArgs:\n  - name: feature-gates\n    value: |-\n      F=true\n"), "block of text"),
 ]

@@ -144,7 +144,7 @@ def test_names_with_the_prefix_of_kube(changes: GateChanges, after: bytes) -> No
 
 
 def test_names_with_and_without_the_prefix_are_refused() -> None:
-    with pytest.raises(FormatError, match="side by side"):
+    with pytest.raises(FormatError, match="are mixed"):
         flags.effective_gates(["kube-apiserver", "--feature-gates=kube:A=true", "--feature-gates=B=true"])
 
 

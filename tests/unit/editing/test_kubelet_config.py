@@ -103,7 +103,7 @@ def test_a_null_is_a_map_without_gates(null: str, behind: str) -> None:
     """What stood there comes back with the last gate that goes, whichever was the first to come."""
     old = f"{HEAD}featureGates: {null}{behind}"
     if null == '""':
-        with pytest.raises(FormatError, match="not a map"):
+        with pytest.raises(FormatError, match="not a mapping"):
             edit(old, G)
         return
     new = edit(old, G)
@@ -439,12 +439,12 @@ def test_what_would_be_read_as_another_type_is_quoted(value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "changes", "message"),
     [
-        ("a: 1\n", {("a", "b"): 1}, "a is not a map"),
+        ("a: 1\n", {("a", "b"): 1}, "a is not a mapping"),
         ("", {("a",): {}, ("a", "b"): 1}, "two changes"),
         ("", {(): 1}, "no field"),
         ("", {("a",): float("nan")}, "number"),
-        ("", {("a",): {1: 2}}, "no configuration file"),
-        ("", {("a",): {"x"}}, "no configuration file"),
+        ("", {("a",): {1: 2}}, "a configuration file cannot have"),
+        ("", {("a",): {"x"}}, "a configuration file cannot have"),
         ("", {("a",): "\ud800"}, "not Unicode"),
         ("x: &a {b: 1}\nz: *a\n", {("z", "b"): 2}, "several places"),
         ("x: &a {b: 1}\nz: *a\n", {("x", "b"): 2}, "several places"),
@@ -473,7 +473,7 @@ def test_fields_that_are_not_edited(text: str, changes: dict[tuple[str, ...], ob
 def test_a_refusal_names_the_line() -> None:
     with pytest.raises(FormatError) as caught:
         fields("a:\n  b: text\n", {("a", "b", "c"): 1})
-    assert str(caught.value) == "line 4: a.b is not a map: 'text'"
+    assert str(caught.value) == "line 4: a.b is not a mapping: 'text'"
 
 
 _names = st.sampled_from(["alpha", "beta", "memory.available", "on", "a b", "9"])

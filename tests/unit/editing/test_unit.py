@@ -194,9 +194,9 @@ def test_dropins() -> None:
     fragment = exec_start(b"/old $A", b"Environment=A=1 B=2")
     assert argv(sources(fragment, b"[Service]\nExecStart=\nExecStart=/new $A $B\nEnvironment=A=3\n")) == ["/new", "3", "2"]
     assert argv(sources(fragment, b"[Service]\nExecStart=\nExecStart=/one\n", b"[Service]\nExecStart= \nExecStart=/two\n")) == ["/two"]
-    with pytest.raises(FormatError, match="2 ExecStart="):
+    with pytest.raises(FormatError, match="2 effective ExecStart="):
         argv(sources(fragment, b"[Service]\nExecStart=/second\n"))
-    with pytest.raises(FormatError, match="0 ExecStart="):
+    with pytest.raises(FormatError, match="0 effective ExecStart="):
         argv(sources(fragment, b"[Service]\nExecStart=\n"))
 
 
@@ -225,40 +225,40 @@ def test_unset_variables_of_others_do_not_matter() -> None:
         (
             (b"Environment=A=1", b"UnsetEnvironment=A"),
             [],
-            "line 2: systemd ignores this, and does not set A by it: UnsetEnvironment= takes it away again (",
+            "line 2: systemd ignores this, and does not set A: UnsetEnvironment= removes it again (",
         ),
         (
             (b"UnsetEnvironment=B A", b"Environment=A=1"),
             [],
-            "line 3: systemd ignores this, and does not set A by it: UnsetEnvironment= takes it away again (",
+            "line 3: systemd ignores this, and does not set A: UnsetEnvironment= removes it again (",
         ),
         (
             (b"Environment=A=1", b"UnsetEnvironment=A=1"),
             [],
-            "line 2: systemd ignores this, and does not set A by it: UnsetEnvironment= takes",
+            "line 2: systemd ignores this, and does not set A: UnsetEnvironment= removes",
         ),
         ((b"Environment=A=1", b"UnsetEnvironment=A=2"), ["1"], None),
         ((b"UnsetEnvironment=A", b"UnsetEnvironment=", b"Environment=A=1"), ["1"], None),
         (
             (b"Environment=A=1", b"Environment="),
             [],
-            "line 2: systemd ignores this, and does not set A by it: an empty Environment= takes it back (",
+            "line 2: systemd ignores this, and does not set A: an empty Environment= resets it (",
         ),
         ((b"Environment=A=1", b"Environment=", b"Environment=A=2"), ["2"], None),
         (
             (b"Environment=export A=1",),
             ["1"],
-            "line 2: systemd ignores this, and does not set all of A by it: it has no `=`; quotes are missing",
+            "line 2: systemd ignores this, and does not set all of A: it has no `=`; quotes are missing",
         ),
         (
             (b"Environment=A=1 --v=2",),
             ["1"],
-            "line 2: systemd ignores this, and does not set all of A by it: '--v' is no name of a variable",
+            "line 2: systemd ignores this, and does not set all of A: '--v' is not a variable name",
         ),
-        ((b'Environment="export A=1"',), [], "line 2: systemd ignores this, and does not set A by it: `export` belongs to a shell"),
-        ((b"Environment=A",), [], "line 2: systemd ignores this, and does not set A by it: it has no `=`"),
-        ((b'Environment="A=\\xff"',), [], "line 2: systemd ignores this, and does not set A by it: it is not UTF-8"),
-        ((b'EnvironmentFile="/1"',), [], 'line 2: systemd ignores this: EnvironmentFile="/1" is no absolute path'),
+        ((b'Environment="export A=1"',), [], "line 2: systemd ignores this, and does not set A: `export` is shell syntax"),
+        ((b"Environment=A",), [], "line 2: systemd ignores this, and does not set A: it has no `=`"),
+        ((b'Environment="A=\\xff"',), [], "line 2: systemd ignores this, and does not set A: it is not UTF-8"),
+        ((b'EnvironmentFile="/1"',), [], 'line 2: systemd ignores this: EnvironmentFile="/1" is not an absolute path'),
         ((b"Environment=export C=1",), [], None),
     ],
 )
@@ -715,7 +715,7 @@ def test_dropins_are_read_in_the_order_of_their_names() -> None:
     later = found.with_file("/run/systemd/system/kubelet.service.d/05.conf", b"[Service]\nEnvironment=X=0\n")
     assert [path.path.rpartition("/")[2] for path in later.dropins] == ["05.conf", "10.conf"]
     assert argv(later) == ["/k", "1"]
-    with pytest.raises(FormatError, match="cannot be taken away"):
+    with pytest.raises(FormatError, match="cannot be removed"):
         found.with_file(FRAGMENT, None)
 
 

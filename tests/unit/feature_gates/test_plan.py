@@ -96,9 +96,9 @@ def test_a_plain_kubelet_keeps_gates_in_its_environment_file() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"export KUBELET_EXTRA_ARGS=--v=2", "`export` belongs to a shell"),
-        (b"\xef\xbb\xbfKUBELET_EXTRA_ARGS=--v=2", "a byte order mark stands before the name"),
-        (b"KUBELET-EXTRA-ARGS=--v=2", "is no name of a variable"),
+        (b"export KUBELET_EXTRA_ARGS=--v=2", "`export` is shell syntax"),
+        (b"\xef\xbb\xbfKUBELET_EXTRA_ARGS=--v=2", "a byte order mark precedes the name"),
+        (b"KUBELET-EXTRA-ARGS=--v=2", "is not a variable name"),
         (b"KUBELET EXTRA_ARGS KUBELET_EXTRA_ARGS=--v=2", "there is a blank in the name"),
     ],
 )
@@ -107,8 +107,7 @@ def test_a_line_that_systemd_ignores_is_reported_before_one_is_added_after_it(li
     assert edits(made) == {"/etc/default/kubelet": line + b'\n# Added by daytwo\nKUBELET_EXTRA_ARGS="--feature-gates=A=true"\n'}
     (warning,) = made.warnings
     assert (
-        warning.startswith("/etc/default/kubelet, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS by it")
-        and why in warning
+        warning.startswith("/etc/default/kubelet, line 1: systemd ignores this, and does not set KUBELET_EXTRA_ARGS: ") and why in warning
     )
 
 
@@ -117,7 +116,7 @@ def test_an_environment_file_that_systemd_does_not_read_is_reported_and_not_writ
     made = plan(ON, files=files)
     assert list(edits(made)) == ["/var/lib/kubelet/config.yaml"]
     assert "/etc/default/kubelet, line 2: systemd ignores this: an assignment is not UTF-8" in made.warnings[0]
-    with pytest.raises(Refusal, match="/etc/default/kubelet, line 2: an assignment is not UTF-8, and systemd reads none of the file"):
+    with pytest.raises(Refusal, match="/etc/default/kubelet, line 2: an assignment is not UTF-8, so systemd reads none of the file"):
         plan(ON, style="plain", files=files)
 
 
@@ -152,8 +151,8 @@ def test_a_unit_that_is_not_the_operators_gets_a_dropin_with_a_copy_and_a_warnin
     change = made.planned[0].change
     assert change is not None and change.daemon_reload and change.new_argv == (*node.PLAIN_ARGV, "--feature-gates=A=true")
     assert made.warnings == (
-        f"{path} copies ExecStart= of {OWN}, which reads no variable; later edits of that file will not count until {path} is gone again:"
-        " it goes with the last flag that daytwo has added there (absent)",
+        f"{path} copies ExecStart= of {OWN}, which reads no variable; later edits of that file have no effect until {path} is removed:"
+        " daytwo removes it with the last flag that it has added there (absent)",
     )
 
 
@@ -164,7 +163,7 @@ def test_a_unit_that_has_changed_since_it_was_copied_is_reported(unit: bytes, wa
     made = plan(ON, style="plain", unit=unit, dropins=dropins, argv=(*node.PLAIN_ARGV, "--feature-gates=A=true"))
     assert edits(made) == {}
     assert bool(made.warnings) is warned and (
-        not warned or f"copies ExecStart= of {OWN}; that has another command since" in made.warnings[0]
+        not warned or f"copies ExecStart= of {OWN}; that command has changed since" in made.warnings[0]
     )
 
 
@@ -205,7 +204,7 @@ def test_a_dropin_that_removes_all_gates_is_reported_before_a_gate_is_added(null
         },
         "extra": [f"directory {node.b64('/etc/kubelet.d')}"],
     }
-    with pytest.raises(Refusal, match=r"10-a\.conf: featureGates is null here, which takes out all gates .* take the key out"):
+    with pytest.raises(Refusal, match=r"10-a\.conf: featureGates is null here, which removes all gates .* remove the key"):
         plan(ON, **changes)
     assert edits(plan(ABSENT, **changes)) == {}
 
@@ -237,7 +236,7 @@ def test_components_narrow_the_plan() -> None:
     [
         ({"kube-scheduler.yaml": b"a: ["}, "kube-scheduler.yaml.*not YAML"),
         ({"kube-scheduler.yaml": node.manifest("other")}, "no manifest in /etc/kubernetes/manifests has such a container"),
-        ({"kube-scheduler.yaml.bak": node.manifest("kube-scheduler")}, "both make a kube-scheduler"),
+        ({"kube-scheduler.yaml.bak": node.manifest("kube-scheduler")}, "both define a kube-scheduler"),
         ({"kube-scheduler.yaml": node.manifest("kube-scheduler", "--feature-gates=A=maybe")}, "not a boolean"),
     ],
 )
@@ -258,7 +257,7 @@ def test_a_packages_own_file_is_not_edited() -> None:
 
 def test_a_restart_that_would_apply_more_is_warned_of() -> None:
     (warning,) = plan(ON, argv=(*node.KUBEADM_ARGV, "--v=9")).warnings
-    assert warning == "the running kubelet has other arguments than its files give; a restart also brings: no --v (now --v=9)"
+    assert warning == "the running kubelet's arguments differ from its files; a restart also applies: no --v (now --v=9)"
 
 
 def test_order_and_spelling_of_arguments_do_not_matter() -> None:
@@ -343,12 +342,14 @@ def test_present_files_that_are_refused_are_named_and_the_change_is_not_blamed(s
     assert question_present(made, {"kubelet": ""}) == "" and "answer kubelet" in question_present(made, {"kubelet": said})
     for desired in (ON, DesiredGates(feature_gates={"A": True}, allow_unknown_gates=True)):
         (refusal,) = judged(made, {"kubelet": said}, desired, present={"kubelet": said})[1]
-        assert "refuses its files as they are, without this change: " in refusal and f"({where})" in refusal, refusal
+        assert "rejects its current files, without this change: " in refusal and f"({where})" in refusal, refusal
         assert "A=true" not in refusal and "remove it from the data" not in refusal and "-1 must" not in refusal
     # If the binary accepts the present files, the change is to blame.
     assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": ""})[1][0]
     # A binary that ended without output, such as after a timeout, has named nothing.
-    assert "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": "it ended with exit status 124 and said nothing"})[1][0]
+    assert (
+        "refuses A=true" in judged(made, {"kubelet": said}, present={"kubelet": "it ended with exit status 124 and printed nothing"})[1][0]
+    )
 
 
 def test_the_question_about_the_present_files_shows_them_unchanged() -> None:
@@ -364,7 +365,7 @@ def test_a_present_manifest_that_is_refused_is_named() -> None:
     said = {**dict.fromkeys(COMPONENTS, ""), "kube-scheduler": "unrecognized feature gate: Gone"}
     (refusal,) = judged(made, said, present={"kube-scheduler": said["kube-scheduler"]})[1]
     assert (
-        "kube-scheduler v1.36.3 refuses its files as they are" in refusal
+        "kube-scheduler v1.36.3 rejects its current files" in refusal
         and "(/etc/kubernetes/manifests/kube-scheduler.yaml, line 11)" in refusal
     )
     assert "--feature-gates=F=true,Gone=true" in question_present(made, said)

@@ -140,8 +140,8 @@ def test_a_restart_for_a_gate_applies_what_the_files_say_as_with_every_other_dep
     )
     (one, two) = feature_gates._with_restart_warnings(Running({"maxPods": 110}), plan).warnings
     assert {one, two} == {
-        "a restart also applies: maxPods is 20 by its files, and the kubelet runs with 110",
-        'a restart also applies: featureGates is {"B": true} by its files, and the kubelet runs with (not set)',
+        "a restart also applies: maxPods is 20 in its files, but the kubelet runs with 110",
+        'a restart also applies: featureGates is {"B": true} in its files, but the kubelet runs with (not set)',
     }
     assert feature_gates._with_restart_warnings(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
     assert "it is unknown whether a restart" in feature_gates._with_restart_warnings(Running(None), plan).warnings[0]
@@ -151,7 +151,7 @@ def test_an_earlier_edit_that_would_evict_pods_stops_a_change_of_gates() -> None
     plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
     with pytest.raises(
         Refusal,
-        match=r"would also apply changes to its files .*maxPods is 1 by its files.*would evict: no longer fits: default/b.*systemctl restart",
+        match=r"would also apply changes to its files .*maxPods is 1 in its files.*would evict: no longer fits: default/b.*systemctl restart",
     ):
         feature_gates._with_restart_warnings(Running({"maxPods": 110}), plan)
 

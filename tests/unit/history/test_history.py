@@ -338,7 +338,7 @@ def test_undoing_that_would_evict_needs_consent() -> None:
 def test_undoing_reports_what_a_restart_applies_in_addition() -> None:
     plan = history_role._with_pending(*one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n"))
     assert [*by_warning([plan]).items()][-1] == (
-        "a restart also applies: podsPerCore is 5 by its files, and the kubelet runs with (not set)",
+        "a restart also applies: podsPerCore is 5 in its files, but the kubelet runs with (not set)",
         ["w1"],
     )
 

@@ -52,12 +52,12 @@ def told(*given: str, own: tuple[str, ...] = ()) -> dict[str, str]:
     ],
 )
 def test_a_slip_of_the_pen_is_told_with_what_was_meant(key: str, meant: str) -> None:
-    assert told(key) == {key: f"{key} is no key of daytwo's data; did you mean {meant}?"}
+    assert told(key) == {key: f"{key} is not a key of daytwo's data; did you mean {meant}?"}
 
 
 @pytest.mark.parametrize("key", ["haproxy_maxconn", "eviction_qqqqqqqqqqqqqqqqqqqqqqq"])
 def test_what_is_near_nothing_is_told_too(key: str) -> None:
-    assert told(key) == {key: f"{key} is no key of daytwo's data; no deploy reads it"}
+    assert told(key) == {key: f"{key} is not a key of daytwo's data; no deploy reads it"}
 
 
 def test_keys_of_other_deploys_and_of_pyinfra_are_no_strangers() -> None:
@@ -102,16 +102,16 @@ def test_a_refusal_names_the_hosts_the_place_and_the_way_out() -> None:
     remotes = [remote(f"w{number}", eviction_hrad="x", feature_gates="A=true") for number in range(4)]
     found = [str(refusal) for refusal in refused_keys([*remotes, remote("cp1", "--data", eviction_hrad="x")], pyinfra_keys())]
     assert [text.partition(";")[0] for text in found] == [
-        "w0 and 3 more: group_data/all.py: eviction_hrad is no key of daytwo's data",
-        "cp1: --data: eviction_hrad is no key of daytwo's data",
+        "w0 and 3 more: group_data/all.py: eviction_hrad is not a key of daytwo's data",
+        "cp1: --data: eviction_hrad is not a key of daytwo's data",
     ]
-    assert all("did you mean eviction_hard?; docs/reference/data.md has all keys; one of your own begins with x_" in text for text in found)
+    assert all("did you mean eviction_hard?; docs/reference/data.md has all keys; your own must begin with x_" in text for text in found)
 
 
 def test_own_keys_as_text_and_as_list_and_as_nonsense() -> None:
     assert refused_keys([remote("w1", rack=5, own_keys="rack,dns_*"), remote("w2", rack=5, own_keys=["rack"])], pyinfra_keys()) == []
     assert [str(found) for found in refused_keys([remote("w1", own_keys=True)], pyinfra_keys())] == [
-        "w1: own_keys: true is no list of names; write them with commas between: w1,w2"
+        "w1: own_keys: true is not a list of names; separate them with commas: w1,w2"
     ]
 
 

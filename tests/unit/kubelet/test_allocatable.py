@@ -115,9 +115,9 @@ def test_over_reservation_names_the_numbers() -> None:
     }
     found = [str(problem) for problem in problems("w1", configuration, node(memory="1Gi", cpu="2"))]
     assert found == [
-        "w1: cpu: kubeReserved 1.5 + systemReserved 1 = 2.5 are reserved, and the node has 2; the kubelet would not start"
+        "w1: cpu: kubeReserved 1.5 + systemReserved 1 = 2.5 are reserved, but the node has 2; the kubelet would not start"
         " (invalid Node Allocatable configuration); reserve less",
-        "w1: memory: kubeReserved 1Gi + evictionHard memory.available 512Mi = 1536Mi are reserved, and the node has 1Gi;"
+        "w1: memory: kubeReserved 1Gi + evictionHard memory.available 512Mi = 1536Mi are reserved, but the node has 1Gi;"
         " the kubelet would not start (invalid Node Allocatable configuration); reserve less",
     ]
 
@@ -130,11 +130,11 @@ def test_over_reservation_names_the_numbers() -> None:
         ({"systemReserved": {"memory": "lots"}}, "systemReserved: memory: 'lots' is not a quantity"),
         ({"reservedSystemCPUs": "3-0"}, "reservedSystemCPUs: '3-0' is not a list of CPUs"),
         ({"evictionHard": {"memory.available": "x"}}, "'x' is not a quantity"),
-        ({"cpuManagerPolicy": "static"}, "cpuManagerPolicy static needs cpu to be reserved"),
-        ({"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "0"}}, "cpuManagerPolicy static needs cpu to be reserved"),
+        ({"cpuManagerPolicy": "static"}, "cpuManagerPolicy static needs reserved cpu"),
+        ({"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "0"}}, "cpuManagerPolicy static needs reserved cpu"),
         (
             {"kubeReserved": {"pid": "20000"}, "systemReserved": {"pid": "12768"}},
-            "pid: 32768 are reserved, and the node has 32768; pods could not start a process",
+            "pid: 32768 are reserved, but the node has 32768; pods could not start a process",
         ),
         (
             {
@@ -142,7 +142,8 @@ def test_over_reservation_names_the_numbers() -> None:
                 "evictionHard": {"memory.available": "200Mi"},
                 "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
             },
-            "reservedMemory has 100Mi of memory, and kubeReserved, systemReserved and evictionHard come to 200Mi; the kubelet would not start",
+            "reservedMemory has 100Mi of memory, but kubeReserved, systemReserved and evictionHard add up to 200Mi;"
+            " the kubelet would not start",
         ),
     ],
 )
@@ -223,7 +224,7 @@ def test_all_that_is_lacking_is_told() -> None:
     (unfit,) = which_no_longer_fit(
         [pod("p", cpu="2", memory="3Gi", **{"ephemeral-storage": "2Gi"})], room(), room(cpu=1000, memory=GIB, pods=0)
     )
-    assert str(unfit) == "x/p (pods: 1 asked for, 0 left, cpu: 2000m asked for, 1000m left, memory: 3072.0Mi asked for, 1024.0Mi left)"
+    assert str(unfit) == "x/p (pods: 1 requested, 0 left, cpu: 2000m requested, 1000m left, memory: 3072.0Mi requested, 1024.0Mi left)"
 
 
 def test_an_extended_resource_unknown_to_the_node_is_not_asked_of_it() -> None:
@@ -247,7 +248,7 @@ def test_a_critical_pod_makes_others_go_the_lowest_class_first() -> None:
     tight = room(memory=2 * GIB + 600 * MIB)
     lack = Lack("memory", 512 * MIB, 2 * GIB + 600 * MIB, 2 * GIB + 600 * MIB)
     assert which_no_longer_fit(pods, room(), tight) == (Unfit("x/near", (lack,), "x/critical"),)
-    assert str(Unfit("x/near", (lack,), "x/critical")) == "x/near makes room for x/critical (memory: 512.0Mi asked for, 0 left)"
+    assert str(Unfit("x/near", (lack,), "x/critical")) == "x/near is preempted by x/critical (memory: 512.0Mi requested, 0 left)"
 
 
 def test_a_guaranteed_pod_goes_where_the_others_are_not_enough() -> None:

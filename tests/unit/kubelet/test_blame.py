@@ -55,5 +55,7 @@ def test_where_it_names_nothing_the_files_are_named() -> None:
 
 def test_an_end_without_a_word_names_nothing() -> None:
     assert (
-        blame.refuses("unknown flag: --x") and not blame.refuses("it ended with exit status 124 and said nothing") and not blame.refuses("")
+        blame.refuses("unknown flag: --x")
+        and not blame.refuses("it ended with exit status 124 and printed nothing")
+        and not blame.refuses("")
     )

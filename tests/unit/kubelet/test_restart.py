@@ -48,16 +48,16 @@ def younger(found: Kubelet) -> Kubelet:
             "--max-pods=110 --sync-frequency=60s --system-reserved=memory=1024Mi,cpu=2000m --eviction-hard=nodefs.available<10%,memory.available<100Mi",
             None,
         ),
-        ("maxPods: 200\n", "", "maxPods is 200 by its files, and the kubelet runs with 110"),
-        ("maxPods: 110\n", "--max-pods=50", "maxPods is 50 by --max-pods, and the kubelet runs with 110"),
+        ("maxPods: 200\n", "", "maxPods is 200 in its files, but the kubelet runs with 110"),
+        ("maxPods: 110\n", "--max-pods=50", "maxPods is 50 in --max-pods, but the kubelet runs with 110"),
         ("evictionHard: {memory.available: 5Gi}\n", "", "evictionHard is"),
         ("systemReserved: {memory: 4Gi}\n", "", "systemReserved is"),
-        ("podsPerCore: 5\n", "", "podsPerCore is 5 by its files, and the kubelet runs with (not set)"),
+        ("podsPerCore: 5\n", "", "podsPerCore is 5 in its files, but the kubelet runs with (not set)"),
         ("featureGates: {B: true}\n", "", "featureGates is"),
         ("staticPodURLHeader: {X: [abc]}\n", "", "staticPodURLHeader is (a secret)"),
         # No and 0 are values, but where a kubelet cannot tell them from none.
-        ("serializeImagePulls: false\n", "", "serializeImagePulls is false by its files, and the kubelet runs with true"),
-        ("eventRecordQPS: 0\n", "", "eventRecordQPS is 0 by its files, and the kubelet runs with 50"),
+        ("serializeImagePulls: false\n", "", "serializeImagePulls is false in its files, but the kubelet runs with true"),
+        ("eventRecordQPS: 0\n", "", "eventRecordQPS is 0 in its files, but the kubelet runs with 50"),
         ("maxPods: 0\nregistryBurst: 0\nclusterDNS: []\n", "", None),
         ("podsPerCore: 0\nprotectKernelDefaults: false\nclusterDomain: ''\n", "", None),
     ],
@@ -139,5 +139,5 @@ def test_what_is_not_compared_is_told_where_its_file_is_younger() -> None:
     found = kubelet("logging: {verbosity: 5}\nregisterWithTaints: [{key: a, effect: NoSchedule}]\nmaxPods: 110\n")
     assert kubelet_plan.warnings(found) == []
     assert kubelet_plan.warnings(younger(found)) == [
-        f"{MAIN} was written after the kubelet had started; a restart brings what it has of logging, registerWithTaints"
+        f"{MAIN} was written after the kubelet had started; a restart applies its values of logging, registerWithTaints"
     ]

@@ -150,20 +150,20 @@ def test_every_unknown_name_is_refused(minor: int) -> None:
     for path in fields(minor):
         leaf = path.rpartition(".")[2]
         wrong_case, longer = (told(minor, samples.nested(name, 1)) for name in samples.misspelt(path))
-        assert len(wrong_case) == 1 and wrong_case[0].endswith(f"upper and lower case count; write {leaf}"), wrong_case
+        assert len(wrong_case) == 1 and wrong_case[0].endswith(f"names are case-sensitive; write {leaf}"), wrong_case
         assert len(longer) == 1 and "has no such field" in longer[0] and leaf in longer[0]
 
 
-PASSED_OVER = "a kubelet 1.{} has no such field; it would be passed over with no more than a line in the kubelet's log"
+PASSED_OVER = "a kubelet 1.{} has no such field, and would ignore it with only a line in its log"
 
 
 @pytest.mark.parametrize(
     ("minor", "wanted", "message"),
     [
         (36, {"maxPod": 5}, f"maxPod: {PASSED_OVER}; did you mean maxPods?"),
-        (36, {"MaxPods": 5}, f"MaxPods: {PASSED_OVER}: upper and lower case count; write maxPods"),
-        (36, {"max-pods": 5}, f"max-pods: {PASSED_OVER}; that is a flag, whose field is maxPods"),
-        (36, {"--max_pods": 5}, f"--max_pods: {PASSED_OVER}; that is a flag, whose field is maxPods"),
+        (36, {"MaxPods": 5}, f"MaxPods: {PASSED_OVER}: names are case-sensitive; write maxPods"),
+        (36, {"max-pods": 5}, f"max-pods: {PASSED_OVER}; that is a flag; its field is maxPods"),
+        (36, {"--max_pods": 5}, f"--max_pods: {PASSED_OVER}; that is a flag; its field is maxPods"),
         (
             36,
             {"authentication.anonymous.enabled": True},
@@ -177,44 +177,52 @@ PASSED_OVER = "a kubelet 1.{} has no such field; it would be passed over with no
         ),
         (36, {"swapBehavior": "NoSwap"}, f"swapBehavior: {PASSED_OVER}; did you mean memorySwap.swapBehavior?"),
         (36, {"xyz": 5}, f"xyz: {PASSED_OVER}"),
-        (32, {"mergeDefaultEvictionSettings": True}, f"mergeDefaultEvictionSettings: {PASSED_OVER}: it is known from 1.33 on"),
-        (36, {"logging": {"sanitization": True}}, f"logging.sanitization: {PASSED_OVER}: it is gone since 1.24"),
-        (36, {"kind": "KubeletConfiguration"}, "kind: names the kind of the file, and is no setting; leave it out"),
-        (36, {"maxPods": "5"}, "maxPods: is to be a whole number, not the text '5'; write 5 without quotes"),
-        (36, {"maxPods": "many"}, "maxPods: is to be a whole number, not the text 'many'"),
-        (36, {"maxPods": True}, "maxPods: is to be a whole number, not the boolean true"),
+        (32, {"mergeDefaultEvictionSettings": True}, f"mergeDefaultEvictionSettings: {PASSED_OVER}: it exists since 1.33"),
+        (36, {"logging": {"sanitization": True}}, f"logging.sanitization: {PASSED_OVER}: it was removed in 1.24"),
+        (36, {"kind": "KubeletConfiguration"}, "kind: names the kind of the file, and is not a setting; leave it out"),
+        (36, {"maxPods": "5"}, "maxPods: must be a whole number, not the text '5'; write 5 without quotes"),
+        (36, {"maxPods": "many"}, "maxPods: must be a whole number, not the text 'many'"),
+        (36, {"maxPods": True}, "maxPods: must be a whole number, not the boolean true"),
         (36, {"maxPods": 2**31}, "maxPods: is out of the range of int32, -2147483648 to 2147483647: 2147483648"),
-        (36, {"failSwapOn": "false"}, "failSwapOn: is to be true or false, not the text 'false'; write true or false, without quotes"),
-        (36, {"syncFrequency": 60}, "syncFrequency: is to be a duration, not the number 60; give it a unit, in quotes"),
-        (36, {"syncFrequency": "60"}, "syncFrequency: is no duration: '60'; write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)"),
-        (36, {"containerLogMaxSize": 10}, "containerLogMaxSize: is to be text, not the number 10; put it in quotes"),
-        (36, {"containerLogMaxSize": "10 MB"}, "containerLogMaxSize: is no quantity: '10 MB'; write it as 500Mi, 1Gi or 200m"),
+        (36, {"failSwapOn": "false"}, "failSwapOn: must be true or false, not the text 'false'; write true or false, without quotes"),
+        (36, {"syncFrequency": 60}, "syncFrequency: must be a duration, not the number 60; give it a unit, in quotes"),
+        (36, {"syncFrequency": "60"}, "syncFrequency: is not a duration: '60'; write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)"),
+        (36, {"containerLogMaxSize": 10}, "containerLogMaxSize: must be text, not the number 10; put it in quotes"),
+        (36, {"containerLogMaxSize": "10 MB"}, "containerLogMaxSize: is not a quantity: '10 MB'; write it as 500Mi, 1Gi or 200m"),
         (36, {"systemReserved": {"cpu": "-1"}}, "systemReserved.cpu: cannot be negative: '-1'"),
         (
             36,
             {"systemReserved": {"memroy": "1Gi"}},
-            "systemReserved.memroy: is none of the names it takes: cpu, memory, ephemeral-storage, pid; did you mean 'memory'?",
+            "systemReserved.memroy: is not one of the allowed names: cpu, memory, ephemeral-storage, pid; did you mean 'memory'?",
         ),
-        (36, {"systemReserved": {"pid": 100}}, "systemReserved.pid: is to be text, not the number 100; put it in quotes"),
-        (36, {"systemReserved": {5: "1"}}, "systemReserved: has a key that is no text but the number 5; put it in quotes"),
-        (36, {"qosReserved": {"memory": "0.5"}}, "qosReserved.memory: is no percentage: '0.5'; write it as 50%"),
-        (36, {"cgroupDriver": "system"}, "cgroupDriver: is none of the values it takes: cgroupfs, systemd; did you mean 'systemd'?"),
-        (36, {"cpuManagerPolicy": "Static"}, "cpuManagerPolicy: is none of the values it takes: none, static; did you mean 'static'?"),
+        (36, {"systemReserved": {"pid": 100}}, "systemReserved.pid: must be text, not the number 100; put it in quotes"),
+        (36, {"systemReserved": {5: "1"}}, "systemReserved: has a key that is not a text: the number 5; put it in quotes"),
+        (36, {"qosReserved": {"memory": "0.5"}}, "qosReserved.memory: is not a percentage: '0.5'; write it as 50%"),
+        (
+            36,
+            {"cgroupDriver": "system"},
+            "cgroupDriver: is not one of the allowed values (cgroupfs, systemd): 'system'; did you mean 'systemd'?",
+        ),
+        (
+            36,
+            {"cpuManagerPolicy": "Static"},
+            "cpuManagerPolicy: is not one of the allowed values (none, static): 'Static'; did you mean 'static'?",
+        ),
         (
             36,
             {"enforceNodeAllocatable": ["pods", "x"]},
-            "enforceNodeAllocatable[1]: is none of the values it takes: none, pods, system-reserved",
+            "enforceNodeAllocatable[1]: is not one of the allowed values (none, pods, system-reserved",
         ),
-        (36, {"clusterDNS": "10.0.0.10"}, "clusterDNS: is to be a list of texts, not the text '10.0.0.10'; write [ ] around it"),
+        (36, {"clusterDNS": "10.0.0.10"}, "clusterDNS: must be a list of texts, not the text '10.0.0.10'; write [ ] around it"),
         (
             36,
             {"evictionHard": "memory.available<1Gi"},
-            "evictionHard: is to be a map, not the text 'memory.available<1Gi'; write {name: text}",
+            "evictionHard: must be a mapping, not the text 'memory.available<1Gi'; write {name: text}",
         ),
-        (36, {"memorySwap": "NoSwap"}, "memorySwap: is to be a map of fields, not the text 'NoSwap'; its fields: swapBehavior"),
-        (36, {"maxPods": None}, "maxPods: has no value (null): a kubelet takes it as not set, or stops; leave the field out"),
-        (36, {"registerWithTaints": [{"key": "a"}, {"Key": "b"}]}, f"registerWithTaints[1].Key: {PASSED_OVER}: upper and lower case count"),
-        (27, {"logging": {"flushFrequency": "5s"}}, "logging.flushFrequency: is to be a whole number, not the text '5s'"),
+        (36, {"memorySwap": "NoSwap"}, "memorySwap: must be a mapping of fields, not the text 'NoSwap'; its fields: swapBehavior"),
+        (36, {"maxPods": None}, "maxPods: has no value (null): a kubelet treats it as not set, or stops; leave the field out"),
+        (36, {"registerWithTaints": [{"key": "a"}, {"Key": "b"}]}, f"registerWithTaints[1].Key: {PASSED_OVER}: names are case-sensitive"),
+        (27, {"logging": {"flushFrequency": "5s"}}, "logging.flushFrequency: must be a whole number, not the text '5s'"),
     ],
 )
 def test_a_problem_says_the_rule_and_the_way_out(minor: int, wanted: dict[str, Any], message: str) -> None:

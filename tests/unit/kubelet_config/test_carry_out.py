@@ -83,7 +83,7 @@ def test_a_change_without_other_effects() -> None:
 def test_a_restart_that_applies_an_earlier_edit_is_warned_of_and_predicted() -> None:
     made = node_plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
     assert made.planned[0].change is not None
-    assert made.warnings == ("a restart also applies: maxPods is 20 by its files, and the kubelet runs with 110",)
+    assert made.warnings == ("a restart also applies: maxPods is 20 in its files, but the kubelet runs with 110",)
     # What the edit would do to pods needs the same consent as the change itself.
     with pytest.raises(Refusal, match="no longer fits: default/bb"):
         plan(state("maxPods: 1\n"), {"podPidsLimit": 500})
@@ -194,7 +194,7 @@ def test_present_files_that_are_refused_are_named_and_the_change_is_not_blamed()
         return "; ".join(map(str, fields.judge(cast(Basis, None), made, Verdicts(*verdicts)).refusals))
 
     text = judged({"kubelet": words}, {"kubelet": words})
-    assert text.startswith("n1: kubelet v1.36.3 refuses its files as they are, without this change: failed to load")
+    assert text.startswith("n1: kubelet v1.36.3 rejects its current files, without this change: failed to load")
     assert "path: /var/lib/kubelet/config.yaml, error" in text and "(/var/lib/kubelet/config.yaml, line 4)" in text
     assert "as desired" not in text and "without this change" in text
     assert "refuses as desired: failed to load" in judged({"kubelet": words}, {"kubelet": ""})
@@ -234,4 +234,4 @@ def test_the_prediction_is_repeated_when_the_nodes_turn_comes() -> None:
     limited = state("podPidsLimit: 7\n", podPidsLimit=7)
     made = carry_out.plan_node("r1", limited, request)
     assert why(limited) is None
-    assert "restarted with other settings: podPidsLimit is 7 by its files" in (why(state("podPidsLimit: 7\n", podPidsLimit=9)) or "")
+    assert "restarted with other settings: podPidsLimit is 7 in its files" in (why(state("podPidsLimit: 7\n", podPidsLimit=9)) or "")

@@ -169,8 +169,8 @@ def test_names_in_the_forms_that_pyinfra_passes(only: Any, names: tuple[str, ...
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"only": True}, "only: true is no list of names"),
-        ({"only": {"w1": 1}}, 'only: {"w1": 1} is no list of names'),
+        ({"only": True}, "only: true is not a list of names"),
+        ({"only": {"w1": 1}}, 'only: {"w1": 1} is not a list of names'),
         ({"move_flags": "yes"}, "move_flags: yes is not a boolean; write true or false"),
         ({"allow_evictions": 7}, "allow_evictions: 7 is not a boolean"),
     ],

@@ -69,5 +69,5 @@ def test_the_company_of_the_control_plane() -> None:
 def test_a_backup_of_a_component_is_no_company(name: str) -> None:
     manifests = {"kube-scheduler.yaml": node.manifest("kube-scheduler"), name: node.manifest("kube-scheduler")}
     lines = node.answer(manifests=manifests, components={"kube-scheduler": ("kube-scheduler",)})
-    with pytest.raises(Refusal, match="both make a kube-scheduler"):
+    with pytest.raises(Refusal, match="both define a kube-scheduler"):
         plan.plan_gates("r1", parse("cp1", lines), DesiredGates(feature_gates={"A": True}, all_components=True))

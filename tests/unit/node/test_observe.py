@@ -86,7 +86,7 @@ def test_a_plain_node() -> None:
         ({"extra": [f"process k3s-server 9 1 {node.b64('k3s')}= {node.b64('x')}= {node.b64('k3s')}="]}, "k3s"),
         ({"files": {"/var/lib/kubelet/config.yaml": b"kind: Other\n"}}, "not a KubeletConfiguration"),
         ({"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates: {A: 'true'}\n"}}, "not a boolean"),
-        ({"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"healthzPort: 0\n"}}, "switched off"),
+        ({"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"healthzPort: 0\n"}}, "health endpoint is disabled"),
     ],
 )
 def test_nodes_that_are_refused(changes: dict[str, object], words: str) -> None:
@@ -133,7 +133,7 @@ def test_drop_ins_count_without_a_configuration_file_too() -> None:
         ([node.file_line(f"{FOLDER}/a.conf", None, kind="file")], f"{FOLDER}/a.conf: .*cannot be read now"),
         ([node.file_line(f"{FOLDER}/a.conf", None, kind="link")], f"{FOLDER}/a.conf: .*cannot be read now"),
         ([node.file_line(f"{FOLDER}/a.conf", b"")], f"{FOLDER}/a.conf: is empty"),
-        ([node.file_line(FOLDER, None, kind="link")], "symbolic link, which the kubelet does not follow"),
+        ([node.file_line(FOLDER, None, kind="link")], "this is a symbolic link; the kubelet does not follow it"),
     ],
 )
 def test_drop_ins_that_the_kubelet_would_not_start_with(lines: list[str], words: str) -> None:
@@ -143,7 +143,7 @@ def test_drop_ins_that_the_kubelet_would_not_start_with(lines: list[str], words:
 
 def test_a_drop_in_directory_that_is_gone_is_refused() -> None:
     answer = node.answer(argv=(*node.KUBEADM_ARGV, f"--config-dir={FOLDER}"), extra=[node.file_line(FOLDER, None)])
-    with pytest.raises(Refusal, match=f"no such directory now.*mkdir -p {FOLDER}"):
+    with pytest.raises(Refusal, match=f"this directory does not exist now.*mkdir -p {FOLDER}"):
         kubelet.find(parse("n1", answer))
 
 
@@ -220,10 +220,10 @@ def test_what_the_look_tells_of_each_kind_of_file(tmp_path: Path) -> None:
 def test_a_component_between_two_starts_matters_where_it_is_to_be_changed() -> None:
     manifests = {"kube-apiserver.yaml": node.manifest("kube-apiserver"), "kube-scheduler.yaml": node.manifest("kube-scheduler")}
     found = kubelet.find(parse("n1", node.answer(manifests=manifests, components={"kube-apiserver": ("kube-apiserver",)})))
-    assert "makes a kube-scheduler, and none runs on the node" in str(control_plane.look(found).refusals["kube-scheduler"])
+    assert "defines a kube-scheduler, but none runs on the node" in str(control_plane.look(found).refusals["kube-scheduler"])
     assert list(control_plane.find(found)) == ["kube-apiserver"]
     alone = kubelet.find(parse("n1", node.answer(manifests=manifests)))
-    with pytest.raises(Refusal, match="makes a kube-apiserver, and none runs"):
+    with pytest.raises(Refusal, match="defines a kube-apiserver, but none runs"):
         control_plane.find(alone)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roles.engine import kubelet
-from roles.engine.node.look import MOST_STRANGERS
+from roles.engine.node.look import MOST_OTHERS
 from roles.engine.transaction.change_script import render
 from roles.engine.transaction.model import Change
 from roles.engine.transaction.refusal import Refusal
@@ -56,9 +56,9 @@ def test_the_nodes_own_kubelet_and_components_are_found(proc: Proc) -> None:
     ("process", "why"),
     [
         ({"uid": 65534}, "root does not run it"),
-        ({"mounts": "mnt:[7]"}, "file system of its own"),
-        ({"mode": 0o775}, "others than root can write"),
-        ({"owner": 1000}, "others than root can write"),
+        ({"mounts": "mnt:[7]"}, "its own file system"),
+        ({"mode": 0o775}, "that not only root can write"),
+        ({"owner": 1000}, "that not only root can write"),
         ({"unit": "other.service"}, "not the main process"),
         ({"cgroup": f"/kubepods/besteffort/pod{DASHED}/x/system.slice/kubelet.service"}, "in a pod"),
         # What an unprivileged user's systemd --user calls a unit is no unit of the node's.
@@ -70,7 +70,7 @@ def test_another_kubelet_is_ignored_and_reported(proc: Proc, process: dict[str, 
     seen = proc.look()
     assert seen.processes == () and seen.unit is None
     (told,) = seen.ignored
-    assert told.startswith(f"process 4242 of user {process.get('uid', 0)} is named kubelet and is not the node's own") and why in told
+    assert told.startswith(f"process 4242 of user {process.get('uid', 0)} is named kubelet, but is not the node's own") and why in told
     with pytest.raises(Refusal, match="kubelet"):
         kubelet.find(parse("n1", [line for line in node.answer() if not line.startswith(("process", "unit"))]))
 
@@ -97,7 +97,7 @@ def test_a_process_of_the_name_in_no_static_pod_is_ignored_and_reported(proc: Pr
     seen = proc.look()
     assert seen.processes == ()
     assert seen.ignored == [
-        "process 4242 of user 65534 is named kube-scheduler and is not the node's own (it runs in no static pod): ignored"
+        "process 4242 of user 65534 is named kube-scheduler, but is not the node's own (it does not run in a static pod): ignored"
     ]
 
 
@@ -157,11 +157,11 @@ def test_names_that_only_begin_so_are_no_records(proc: Proc) -> None:
 
 
 def test_of_many_such_processes_a_few_are_told(proc: Proc) -> None:
-    for pid in range(1000, 1000 + MOST_STRANGERS + 3):
+    for pid in range(1000, 1000 + MOST_OTHERS + 3):
         proc.add(pid, "kubelet", uid=1000)
     seen = proc.look()
-    assert len(seen.strangers) == MOST_STRANGERS
-    assert seen.ignored[-1] == "3 more processes have such names and are not the node's own: ignored"
+    assert len(seen.others) == MOST_OTHERS
+    assert seen.ignored[-1] == "3 more processes have such names, but are not the node's own: ignored"
 
 
 def test_the_look_runs_nothing_of_what_it_finds(proc: Proc) -> None:

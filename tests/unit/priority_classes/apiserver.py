@@ -22,9 +22,9 @@ _COLLECTIONS = {path.rpartition("/")[2] for path in COLLECTIONS.values()} | {"pr
 def lost_answers() -> list[Exception]:
     """Each way to lose an answer: in the tunnel, in the API server, and by kubectl on the node."""
     return [
-        Timeout("cp1", "/", "out of time for an answer", "look"),
+        Timeout("cp1", "/", "timed out waiting for an answer", "look"),
         Unreachable("cp1", "/", "HTTP 504", "try again"),
-        ApiConnectionLost("cp1", "/", "the SSH connection is gone", "connect"),
+        ApiConnectionLost("cp1", "/", "the SSH connection is lost", "reconnect"),
         NoApi("no control plane"),
         ConnectionLost("cp1: the SSH connection was lost while a command ran"),
         RemoteError("cp1: no answer within 60 s"),
