@@ -12,9 +12,9 @@ from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
 from roles.engine.bridge import Fleet, Remote, RemoteError
-from roles.engine.kubeadm_config import Lasting
+from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
-from roles.engine.proof import Cluster, Looked, NoApi, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
 from roles.feature_gates.model import read_gates
@@ -31,7 +31,7 @@ class Collected:
 
     views: list[View] = field(default_factory=list)
     desired: dict[str, HostDesired] = field(default_factory=dict)
-    lasting: Lasting | None = None
+    lasting: StoredSettings | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
 
 def _with_versions(fleet: Fleet, cluster: Cluster, views: Mapping[str, View]) -> list[View]:
     """The views with the versions of the processes, which decide what fields and flags mean."""
-    looked = [Looked(remote, one.seen, one.kubelet, one.components) for remote in fleet.targets if (one := views.get(remote.name))]
+    looked = [ObservedNode(remote, one.seen, one.kubelet, one.components) for remote in fleet.targets if (one := views.get(remote.name))]
     known = with_versions(cluster, looked, fleet.each)
     return [view(known[host], one.groups) for host, one in views.items()]
 
@@ -112,7 +112,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
             found.views[number] = replace(one, running=running, configuration=configuration)
             found.not_known += problems
     try:
-        found.lasting = kubeadm_config.read(api)
+        found.lasting = kubeadm_config.read_stored(api)
     except (ApiError, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     try:

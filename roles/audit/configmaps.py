@@ -10,7 +10,17 @@ from roles.audit.model import Finding, Severity, SourcedSetting
 from roles.audit.versions import gate_then
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, cluster_configuration, flags, yaml_text
-from roles.engine.kubeadm_config import CLUSTER, KEYS, KUBELET, NAMESPACE, Difference, Found, Lasting, gate_differences, kubelet_differences
+from roles.engine.kubeadm_config import (
+    CLUSTER,
+    KEYS,
+    KUBELET,
+    NAMESPACE,
+    Difference,
+    Found,
+    StoredSettings,
+    gate_differences,
+    kubelet_differences,
+)
 from roles.engine.kubelet import shown
 from roles.feature_gates import Catalogue
 
@@ -20,7 +30,7 @@ def place_of(name: str) -> str:
     return f"configmap {NAMESPACE}/{name} {KEYS[name]}"
 
 
-def settings(lasting: Lasting) -> tuple[SourcedSetting, ...]:
+def settings(lasting: StoredSettings) -> tuple[SourcedSetting, ...]:
     """Each gate that the ConfigMaps set; lines count in the text under the key."""
     found: list[SourcedSetting] = []
     for component, gates in lasting.gates.items():
@@ -35,7 +45,7 @@ def settings(lasting: Lasting) -> tuple[SourcedSetting, ...]:
     return tuple(found)
 
 
-def findings(lasting: Lasting, views: Sequence[View], catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
+def findings(lasting: StoredSettings, views: Sequence[View], catalogue: Catalogue, target: int | None = None) -> Iterator[Finding]:
     """The findings of the cluster, and of the nodes that kubeadm set up."""
     for name, problem in lasting.problems.items():
         yield Finding(
@@ -57,7 +67,7 @@ def _oldest(views: Sequence[View], component: str) -> int | None:
     return min((minor for view in views if (minor := view.minor(component)) is not None), default=None)
 
 
-def _splits(lasting: Lasting, kept: Sequence[SourcedSetting], views: Sequence[View]) -> Iterator[Finding]:
+def _splits(lasting: StoredSettings, kept: Sequence[SourcedSetting], views: Sequence[View]) -> Iterator[Finding]:
     made = [view for view in views if view.kind == "kubeadm" and view.kubelet is not None]
     by_host = {view.host: view for view in made}
     gates: list[Found] = []
@@ -97,7 +107,7 @@ def _gate(view: View, difference: Difference, kept: Sequence[SourcedSetting]) ->
     return _finding(view, difference, place, f"{name}={shown(difference.files)}", "deploys/feature_gates.py")
 
 
-def _field(view: View, difference: Difference, lasting: Lasting) -> Finding:
+def _field(view: View, difference: Difference, lasting: StoredSettings) -> Finding:
     place = next((one for one in view.settings if one.name == difference.setting and one.source == "file"), None)
     if place is None:
         lines = _kubelet_lines(lasting.maps[KUBELET].data)

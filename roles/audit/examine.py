@@ -9,7 +9,7 @@ from roles.audit import configmaps, drift, resized, stale, strays, versions
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
-from roles.engine.kubeadm_config import Lasting
+from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
 from roles.engine.transaction import mask_text
 from roles.eviction import NodeOrder, order_as_json
@@ -20,7 +20,7 @@ from roles.pod_resize import Drift
 def report(
     views: Sequence[View],
     desired: Mapping[str, HostDesired],
-    lasting: Lasting | None,
+    lasting: StoredSettings | None,
     catalogue: Catalogue,
     *,
     made: str,

@@ -15,7 +15,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
-from roles.engine.proof import Cluster, Looked, NoApi, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.rollout import deploying, same, table
 from roles.engine.transaction import Refusal
 
@@ -44,9 +44,9 @@ def _read(fleet: Fleet) -> _Read:
         reasons.append(refusal)
     options = CheckOptions()
     try:
-        options = same([remote for remote in fleet.targets if remote.data("junit") is not None], CheckOptions)
-    except ValueError as error:
-        reasons.append(error)
+        options = same(fleet.targets, CheckOptions)
+    except Refusal as refusal:
+        reasons.append(refusal)
     bridge.stop(reasons)
     return options, wanted, cluster_wanted
 
@@ -95,7 +95,7 @@ class Gathered:
         self.nodes, self.no_api = dict(nodes), no_api
         self._cluster = cluster
 
-    def live(self, wanted: priority_classes.DesiredClasses | None) -> priority_classes.LiveClasses | str:
+    def live(self, wanted: priority_classes.DesiredClasses | None) -> priority_classes.ObservedClasses | str:
         """The cluster's objects; or why they were not read."""
         if wanted is None or self.no_api:
             return self.no_api or "not asked"
@@ -129,7 +129,7 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathere
 def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: OnEach) -> dict[str, Evidence]:
     """The evidence with the versions of the processes."""
     looked = [
-        Looked(remote, found.seen, found.kubelet, found.components)
+        ObservedNode(remote, found.seen, found.kubelet, found.components)
         for remote in remotes
         if (found := seen[remote.name]).seen is not None and found.kubelet is not None
     ]

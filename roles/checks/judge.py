@@ -377,7 +377,7 @@ def node(found: Evidence, desired: NodeDesired) -> list[Result]:
     return results
 
 
-def cluster(desired: priority_classes.DesiredClasses | None, live: priority_classes.LiveClasses | str) -> list[Result]:
+def cluster(desired: priority_classes.DesiredClasses | None, live: priority_classes.ObservedClasses | str) -> list[Result]:
     """The checks of the cluster's objects; `live` is a text if they could not be read."""
     results = []
     for name in CLUSTER_CHECKS:

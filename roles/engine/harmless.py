@@ -39,7 +39,7 @@ def coloured(text: str) -> str:
     return "".join(part if _COLOUR.fullmatch(part) else harmless(part) for part in _COLOUR.split(text))
 
 
-def within(text: str) -> str:
+def in_list(text: str) -> str:
     """A value of several lines in a list: lines after the first begin with a bar, so none of them looks like another item."""
     return harmless(text).replace("\n", "\n    | ")
 

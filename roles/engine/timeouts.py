@@ -28,7 +28,7 @@ def parse(value: object) -> float:
     return found
 
 
-def take(values: Iterable[object]) -> None:
+def set_factor(values: Iterable[object]) -> None:
     """Set the factor of this process to the greatest of the hosts' `values`; None: not set. Raises ValueError."""
     global _factor  # noqa: PLW0603  # one process is one run
     _factor = max((parse(value) for value in values if value is not None), default=LEAST)

@@ -17,7 +17,7 @@ from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, amount, ord
 from roles.eviction.order_deploy import eviction_order, node_order
 from roles.eviction.picture import gauges
 from roles.eviction.predict import readings
-from roles.kubelet_config import FieldsRequest, KubeletFields, KubeletState, Settled, needs_no_more
+from roles.kubelet_config import FieldsRequest, KubeletFields, KubeletState, Settled, restart_limits
 
 _NOTHING = "no host has eviction settings in its data; set them in group_data or with --data eviction_hard=memory.available=500Mi"
 
@@ -57,7 +57,7 @@ def _settle(desired: DesiredThresholds, state: KubeletState) -> Settled:
     expected = wanted.expected(desired, now, defaults)
     notes = tuple(wanted.notes(desired, now, capacity, defaults))
     settled = Settled(fields, expected, _summary(desired), notes, wanted.named(desired))
-    needs_no_more(state, settled)
+    restart_limits(state, settled)
     return settled
 
 

@@ -9,15 +9,15 @@ from roles.engine.kubelet import thresholds
 from roles.engine.transaction import Refusal
 from roles.eviction.order import amount
 from roles.eviction.predict import Prediction, Pressure, predict
-from roles.kubelet_config import KubeletState, Outlook, allocatable_outlook
+from roles.kubelet_config import Impact, KubeletState, allocatable_impact
 
 # The plan shows this many pods of a long order; deploys/eviction_order.py shows all.
 SHOWN = 8
 
 
-def eviction_impact(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
+def eviction_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
     """The predicted effect of the configuration `after` on this node. Raises Refusal if its usage cannot be interpreted."""
-    changed = allocatable_outlook(state, after)
+    changed = allocatable_impact(state, after)
     try:
         now = predict(state.summary, state.pods, state.node, thresholds.effective(state.configuration))
         then = predict(state.summary, state.pods, state.node, thresholds.effective(after))
@@ -30,8 +30,12 @@ def eviction_impact(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
         evicts.append(f"a kubelet that starts under that pressure may refuse to re-admit: {', '.join(then.rejected)}")
     notes = [f"note: {note}" for note in then.notes] if new else []
     # This change does not cause evictions under an existing pressure, but they cannot be distinguished from those that it causes.
-    may_go = {*then.rejected, *(local.pod for local in then.local), *(pod for pressure in then.pressures for pod in _may_go(pressure))}
-    return Outlook((*_lines(then), *changed.lines, *notes), (*evicts, *changed.evicts), changed.may_go | may_go)
+    may_be_evicted = {
+        *then.rejected,
+        *(local.pod for local in then.local),
+        *(pod for pressure in then.pressures for pod in _may_go(pressure)),
+    }
+    return Impact((*_lines(then), *changed.lines, *notes), (*evicts, *changed.evicts), changed.may_be_evicted | may_be_evicted)
 
 
 def _may_go(pressure: Pressure) -> Iterator[str]:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from roles.engine.inputs import Boolean, Names, sentences
+from roles.engine.inputs import Boolean, Data, Names, read_host
 from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -27,7 +27,6 @@ from roles.engine.kubelet import (
     parse_reclaim,
     parse_threshold,
 )
-from roles.engine.transaction import Refusal
 
 ABSENT = "absent"
 
@@ -293,13 +292,6 @@ class DesiredThresholds(BaseModel):
 SETTINGS = tuple(name for name in DesiredThresholds.model_fields if name.startswith("eviction_"))
 
 
-def read_thresholds(host: str, data: Callable[[str], Any]) -> DesiredThresholds | None:
-    """The desired eviction settings of a host from its inventory data; None if it has none. Raises Refusal with all errors."""
-    values = {key: data(key) for key in DesiredThresholds.model_fields}
-    values = {key: value for key, value in values.items() if value is not None}
-    if not any(key in values for key in SETTINGS):
-        return None
-    try:
-        return DesiredThresholds(**values)
-    except ValidationError as error:
-        raise Refusal(host, "; ".join(sentences(error))) from None
+def read_thresholds(host: str, data: Data) -> DesiredThresholds | None:
+    """The desired thresholds of a host from its inventory data; None if it has none. Raises Refusal."""
+    return read_host(host, data, DesiredThresholds, SETTINGS)

@@ -24,7 +24,7 @@ from roles.feature_gates.plan import GatePlan, NodeGates, judge_gates, moves, pl
 from roles.feature_gates.reported_gates import overlay
 from roles.feature_gates.skew import Running
 from roles.feature_gates.verdict import GateFinding, Level, Subject, emulated_minor, judge_gate
-from roles.kubelet_config import brings
+from roles.kubelet_config import restart_warnings
 
 _NOTHING = "no host has feature_gates in its data; set it in group_data or with --data feature_gates=NAME=true"
 
@@ -68,7 +68,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
                     f"{plan.host}: {planned.component}: its effective gates cannot be read, so no change could be proven: {error}; "
                     "fix that, or continue without proof with --data allow_unproven=true"
                 )
-        judged = judge_gates(plan, verdicts, self.wishes.by_host[plan.host], metrics)
+        judged = judge_gates(plan, verdicts, self.desired.by_host[plan.host], metrics)
         refusals = [*judged.refusals, *([] if basis.options.allow_unproven else unread), *_not_restarted(judged)]
         try:
             return replace(_with_restart_warnings(cluster, judged), refusals=tuple(refusals))
@@ -77,7 +77,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
 
     def against_plans(self, basis: Basis, plans: Sequence[NodeGates]) -> Iterable[object]:
         """Components that no chosen node runs, and gates that no component of the run reads."""
-        named = {name for desired in self.wishes.by_host.values() for name in desired.components if desired.components != COMPONENTS}
+        named = {name for desired in self.desired.by_host.values() for name in desired.components if desired.components != COMPONENTS}
         running = {planned.component for plan in plans for planned in plan.planned}
         return [*(f"components={name}: no chosen node runs it" for name in sorted(named - running)), *_without_reader(plans)]
 
@@ -86,7 +86,7 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
         changing = [planned for plan in plans for planned in plan.changing]
         directions = [moves(planned, planned.metrics or {}) for planned in changing]
         bridge.stop(_both_directions(changing, directions))
-        on = True in set().union(*directions) if any(directions) else any(desired.turns_on for desired in self.wishes.by_host.values())
+        on = True in set().union(*directions) if any(directions) else any(desired.turns_on for desired in self.desired.by_host.values())
         order = list(COMPONENTS) if on else list(reversed(COMPONENTS))
         return sorted(changing, key=lambda planned: order.index(planned.component)), on
 
@@ -127,14 +127,14 @@ def _not_restarted(plan: NodeGates) -> list[str]:
 def _with_restart_warnings(cluster: Cluster, plan: NodeGates) -> NodeGates:
     """The plan with warnings of what else a restart of its kubelet applies. Raises Refusal."""
     named = [("featureGates", name) for planned in plan.changing if planned.component == KUBELET for name in planned.wanted]
-    return replace(plan, warnings=(*plan.warnings, *brings(cluster, plan, eviction_impact, named)))
+    return replace(plan, warnings=(*plan.warnings, *restart_warnings(cluster, plan, eviction_impact, named)))
 
 
 def _skew(found: Survey) -> list[str]:
     """Violations of the version skew policy, among all surveyed nodes and all other kubelets that the API knows."""
     running = []
     names = set()
-    for host, node in found.looked_at.items():
+    for host, node in found.observed.items():
         names.add(node.kubelet.node_name)
         processes = {"kubelet": node.kubelet.process, **{name: component.process for name, component in node.components.items()}}
         running += [Running(host, name, process.minor) for name, process in processes.items() if process.minor is not None]
@@ -183,7 +183,7 @@ def _left_out(plans: Sequence[NodeGates]) -> list[str]:
     return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
 
 
-def _other_differences(lasting: kubeadm_config.Lasting, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:
+def _other_differences(lasting: kubeadm_config.StoredSettings, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:
     """Gates that this run does not change and that differ between kubeadm's ConfigMaps and these nodes' files and processes."""
     found = [
         kubeadm_config.Found(

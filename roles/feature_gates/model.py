@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from roles.engine.control_plane import COMPONENTS as CONTROL_PLANE
 from roles.engine.editing import FormatError, flags
-from roles.engine.inputs import LIST_OR_TEXT, Boolean, Names, names, sentences
-from roles.engine.transaction import Refusal
+from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, Names, names, read_host
 
 ABSENT = "absent"
 COMPONENTS = (*CONTROL_PLANE, "kubelet")
@@ -131,13 +129,6 @@ class DesiredGates(BaseModel):
         return any(self.feature_gates.values())
 
 
-def read_gates(host: str, data: Callable[[str], Any]) -> DesiredGates | None:
+def read_gates(host: str, data: Data) -> DesiredGates | None:
     """The desired gates of a host from its inventory data; None if it has none. Raises Refusal."""
-    values = {key: data(key) for key in DesiredGates.model_fields}
-    values = {key: value for key, value in values.items() if value is not None}
-    if "feature_gates" not in values:
-        return None
-    try:
-        return DesiredGates(**values)
-    except ValidationError as error:
-        raise Refusal(host, "; ".join(sentences(error, given=True))) from None
+    return read_host(host, data, DesiredGates, ("feature_gates",))

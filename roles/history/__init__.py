@@ -34,7 +34,7 @@ from roles.history import facts, model, objects
 from roles.history.facts import Recorded
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet_config import brings, restarted, state_of, unreadable
+from roles.kubelet_config import predict_restart, restart_warnings, state_of, unreadable_node
 
 UNINSTALL_SECONDS = 120
 
@@ -70,7 +70,7 @@ def changes(fleet: Fleet, _: None) -> None:
 
 def _unusable(changes: Sequence[Recorded]) -> list[str]:
     """The records that cannot be used, and why."""
-    return [f"{change.host}: the record of {change.id}: {why}" for change in changes if (why := change.why_unusable)]
+    return [f"{change.host}: the record of {change.id}: {why}" for change in changes if (why := change.problem)]
 
 
 def _cut(changes: Sequence[Recorded]) -> list[str]:
@@ -78,7 +78,7 @@ def _cut(changes: Sequence[Recorded]) -> list[str]:
     return [
         f"{change.host}: the record of {change.id}: line {', '.join(map(str, change.damaged))} is incomplete; the others were read"
         for change in changes
-        if change.damaged and change.why_unusable is None
+        if change.damaged and change.problem is None
     ]
 
 
@@ -223,7 +223,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         elif not basis.options.persist:
             note = f"persist=false: {names}: not undone; the next `kubeadm upgrade` of a node restores what this run undoes"
         else:
-            return kubeadm_config.undo(basis.found, fleet, records, self.options.force)
+            return kubeadm_config.plan_undo(basis.found, fleet, records, self.options.force)
         return kubeadm_config.ClusterWrites(notes=[note])
 
     def notes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> list[str]:
@@ -261,7 +261,7 @@ def _with_pending(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
     if undo is None:
         return plan
     named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
-    warnings = [*kubelet_plan.warnings(plan.kubelet), *brings(cluster, plan, eviction_impact, named)]
+    warnings = [*kubelet_plan.warnings(plan.kubelet), *restart_warnings(cluster, plan, eviction_impact, named)]
     return replace(plan, warnings=(*plan.warnings, *warnings))
 
 
@@ -271,18 +271,18 @@ def _predicted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, al
     if undo is None:
         return plan
     try:
-        outlook = restarted(state_of(cluster, plan.host, plan.kubelet), undo.settings, eviction_impact)
+        outlook = predict_restart(state_of(cluster, plan.host, plan.kubelet), undo.settings, eviction_impact)
     except (ApiError, NoApi) as error:
         if allow_unproven:
             return plan
-        why = f"{unreadable(plan.host, plan.kubelet.node_name, error)} (--data allow_unproven=true continues without the prediction)"
+        why = f"{unreadable_node(plan.host, plan.kubelet.node_name, error)} (--data allow_unproven=true continues without the prediction)"
         return replace(plan, refusals=(why,))
     if outlook.evicts and not allow_evictions:
         why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
         raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
     # Without consent no pod may be evicted, whatever the prediction says.
-    may_go = outlook.may_go if allow_evictions else frozenset()
-    planned = tuple(replace(one, may_go=may_go) if one is undo else one for one in plan.planned)
+    may_be_evicted = outlook.may_be_evicted if allow_evictions else frozenset()
+    planned = tuple(replace(one, may_be_evicted=may_be_evicted) if one is undo else one for one in plan.planned)
     return replace(plan, planned=planned, outlook=outlook.text())
 
 

@@ -38,7 +38,7 @@ class Recorded:
     events: tuple[dict[str, Any], ...] = ()
 
     @property
-    def why_unusable(self) -> str | None:
+    def problem(self) -> str | None:
         """Why the record cannot be used; None if it can."""
         if int(self.plan.get("format") or 0) > FORMAT:
             return (

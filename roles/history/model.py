@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from roles.engine.bridge import Remote, refusals
-from roles.engine.inputs import Boolean, sentences
+from roles.engine.inputs import Boolean, read_model
+from roles.engine.transaction import Refusal
 
 _RUN = r"^r\d{8}-\d{6}-[0-9a-f]{4}$"
 
@@ -52,8 +53,7 @@ class RollbackOptions(BaseModel):
 
 def read_rollback(remote: Remote) -> RollbackOptions:
     """The options, the same on every host of the run. Raises DeployError."""
-    values = {key: remote.data(key) for key in RollbackOptions.model_fields}
     try:
-        return RollbackOptions(**{key: value for key, value in values.items() if value is not None})
-    except ValidationError as error:
-        raise refusals(sentences(error)) from None
+        return read_model(remote.name, remote.data, RollbackOptions)
+    except Refusal as refusal:
+        raise refusals([refusal.message]) from None

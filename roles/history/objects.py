@@ -47,8 +47,8 @@ def to_undo(fleet: Fleet, ask: Ask) -> ObjectRun | None:
 
 def _of_node(found: Recorded) -> ObjectsRecord | None:
     """Raises DeployError."""
-    if found.why_unusable is not None:
-        raise bridge.refusals([f"{found.host}: the record of {found.id}: {found.why_unusable}"])
+    if found.problem is not None:
+        raise bridge.refusals([f"{found.host}: the record of {found.id}: {found.problem}"])
     try:
         return object_record.parse(found.run, found.events)
     except ValueError as error:

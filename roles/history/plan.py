@@ -90,7 +90,7 @@ def targets(recorded: Recorded) -> list[str]:
 def plan_undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -> Undo:
     """The change that undoes a recorded one. Raises Refusal if a file was changed since (its message has the diff), unless `force`."""
     plan = recorded.plan
-    if (why := recorded.why_unusable) is not None:
+    if (why := recorded.problem) is not None:
         raise Refusal(recorded.host, f"the record of {recorded.id}: {why}")
     edits: list[FileEdit] = []
     warnings: list[str] = []

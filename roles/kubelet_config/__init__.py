@@ -8,11 +8,19 @@ from roles.engine.bridge import Fleet, Remote
 from roles.engine.node_changes import change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.kubelet_config import model, plan
-from roles.kubelet_config.carry_out import FieldsRequest, KubeletFields, Settled, brings, restarted, state_of, unreadable
+from roles.kubelet_config.carry_out import (
+    FieldsRequest,
+    KubeletFields,
+    Settled,
+    predict_restart,
+    restart_warnings,
+    state_of,
+    unreadable_node,
+)
 from roles.kubelet_config.compliance import unmet
-from roles.kubelet_config.impact import Outlook, allocatable_outlook, restart_outlook
+from roles.kubelet_config.impact import Impact, allocatable_impact, restart_impact
 from roles.kubelet_config.model import DesiredFields, read_fields
-from roles.kubelet_config.plan import needs_no_more
+from roles.kubelet_config.plan import restart_limits
 from roles.kubelet_config.state import KubeletState
 
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
@@ -37,24 +45,24 @@ def _request(remote: Remote) -> FieldsRequest | None:
     if desired is None:
         return None
     settle = partial(plan.settle, desired)
-    return FieldsRequest(desired.model_dump(), settle, restart_outlook, desired.only, desired.move_flags, desired.allow_evictions)
+    return FieldsRequest(desired.model_dump(), settle, restart_impact, desired.only, desired.move_flags, desired.allow_evictions)
 
 
 __all__ = [
     "DesiredFields",
     "FieldsRequest",
+    "Impact",
     "KubeletFields",
     "KubeletState",
-    "Outlook",
     "Settled",
-    "allocatable_outlook",
-    "brings",
+    "allocatable_impact",
     "kubelet_config",
     "model",
-    "needs_no_more",
+    "predict_restart",
     "read_fields",
-    "restarted",
+    "restart_limits",
+    "restart_warnings",
     "state_of",
     "unmet",
-    "unreadable",
+    "unreadable_node",
 ]

@@ -13,7 +13,7 @@ from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan,
 from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
 from roles.engine.transaction import Effective, Refusal
 from roles.kubelet_config import restart
-from roles.kubelet_config.impact import Outlook, check_node
+from roles.kubelet_config.impact import Impact, check_node
 from roles.kubelet_config.state import KubeletState
 
 
@@ -37,7 +37,7 @@ class FieldsRequest:
 
     data: Mapping[str, Any]
     settle: Callable[[KubeletState], Settled]
-    impact: Callable[[KubeletState, Mapping[str, Any]], Outlook]
+    impact: Callable[[KubeletState, Mapping[str, Any]], Impact]
     only: tuple[str, ...] | None = None
     move_flags: bool = False
     allow_evictions: bool = False
@@ -52,7 +52,7 @@ class FieldsPlan(ComponentPlan):
 
     state: KubeletState
     settled: Settled
-    outlook: Outlook
+    outlook: Impact
     pending: tuple[Pending, ...] = ()
 
 
@@ -65,7 +65,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
         try:
             return plan_node(basis.run_id, state_of(basis.found.cluster, node.seen.host, node.kubelet), desired)
         except (ApiError, NoApi) as error:
-            raise unreadable(node.seen.host, node.kubelet.node_name, error) from None
+            raise unreadable_node(node.seen.host, node.kubelet.node_name, error) from None
 
     def judge(self, basis: Basis, plan: NodePlan[FieldsPlan], verdicts: Verdicts) -> NodePlan[FieldsPlan]:
         """Adds the refusals of the node's own kubelet."""
@@ -79,19 +79,19 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
                 refusals.append(Refusal(plan.host, why, "correct the value of that field"))
         return replace(plan, refusals=tuple(refusals))
 
-    def still(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
+    def recheck(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
         """Predicts again, since hours may pass between the plan and the change."""
-        (item,), desired = plan.planned, self.wishes.by_host[plan.host]
+        (item,), desired = plan.planned, self.desired.by_host[plan.host]
         try:
             now = state_of(basis.found.cluster, plan.host, plan.kubelet)
             pending = restart.pending(now)
             if others := [str(one) for one in pending if one not in item.pending]:
                 return f"after the plan was made, the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
-            outlook = restarted(now, item.settled.expected, desired.impact)
+            outlook = predict_restart(now, item.settled.expected, desired.impact)
         except Refusal as refusal:
             return str(refusal)
         except (ApiError, NoApi) as error:
-            return None if basis.options.allow_unproven else str(unreadable(plan.host, plan.kubelet.node_name, error))
+            return None if basis.options.allow_unproven else str(unreadable_node(plan.host, plan.kubelet.node_name, error))
         if outlook.evicts and not desired.allow_evictions:
             return f"now this would evict: {'; '.join(outlook.evicts)}; allow it with --data allow_evictions=true, or make room first"
         return None
@@ -122,7 +122,7 @@ def state_of(cluster: Cluster, host: str, found: Kubelet) -> KubeletState:
     return KubeletState(host, found, cluster.configuration(found.node_name), usage.node, usage.pods, usage.summary)
 
 
-def unreadable(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
+def unreadable_node(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
     """Why daytwo cannot plan for a node, in an operator's terms."""
     what = "its kubelet's configuration and pods cannot be read"
     if isinstance(error, NotFound):
@@ -177,7 +177,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         question=ask.ask_kubelet(found, change.new_argv or edits.argv, edits.files) if change else "",
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
-        may_go=outlook.may_go if desired.allow_evictions else frozenset(),
+        may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
         effective=Effective(settings=values),
         lasting=settled.named,
         write=desired.write,
@@ -204,7 +204,7 @@ def _in_process(state: KubeletState, desired: FieldsRequest) -> Settled:
 
 def _predicted(
     state: KubeletState, restarted_state: KubeletState, desired: FieldsRequest, settled: Settled, pending: Sequence[Pending]
-) -> Outlook:
+) -> Impact:
     """The prediction. Raises Refusal, which does not blame the change for what is already in the files."""
     try:
         return desired.impact(state, after(restarted_state.configuration, settled))
@@ -220,13 +220,13 @@ def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     return restart.with_fields(configuration, settled.expected)
 
 
-def restarted(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Outlook]) -> Outlook:
+def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Impact]) -> Impact:
     """The effect of a restart with these fields set, and with what else it applies. Raises Refusal."""
     return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
 
 
-def brings(
-    cluster: Cluster, plan: NodePlan[Any], impact: Callable[[KubeletState, Mapping[str, Any]], Outlook], named: restart.Named = ()
+def restart_warnings(
+    cluster: Cluster, plan: NodePlan[Any], impact: Callable[[KubeletState, Mapping[str, Any]], Impact], named: restart.Named = ()
 ) -> list[str]:
     """For a deploy that does not change the configuration: warnings about the fields that a restart of its kubelet applies anyway. Raises
     Refusal if that would evict pods, or cannot be proven."""

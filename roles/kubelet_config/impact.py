@@ -14,31 +14,31 @@ _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """The prediction for an operator: `lines` to show; `evicts`: why pods would be evicted, which needs consent; `may_go`: the pods
+class Impact:
+    """The prediction for an operator: `lines` to show; `evicts`: why pods would be evicted, which needs consent; `may_be_evicted`: the pods
     (NAMESPACE/NAME) that may be evicted."""
 
     lines: tuple[str, ...] = ()
     evicts: tuple[str, ...] = ()
-    may_go: frozenset[str] = frozenset()
+    may_be_evicted: frozenset[str] = frozenset()
 
     def text(self) -> str:
         """Indented for the plan."""
         return "\n".join(f"    {line}" for line in (*self.lines, *(f"EVICTS: {reason}" for reason in self.evicts)))
 
 
-def restart_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
+def restart_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
     """As allocatable_outlook, and what the restart itself may do to the pods of a node that is already under pressure."""
-    outlook = allocatable_outlook(state, after)
+    outlook = allocatable_impact(state, after)
     conditions = (state.node.get("status") or {}).get("conditions") or ()
     short = [str(one.get("type")) for one in conditions if one.get("type") in _PRESSURES and one.get("status") == "True"]
     if not short:
         return outlook
     why = f"the node has {', '.join(short)} now: a kubelet that starts under it may refuse to re-admit its pods"
-    return Outlook(outlook.lines, (*outlook.evicts, why), outlook.may_go | pod_names(state))
+    return Impact(outlook.lines, (*outlook.evicts, why), outlook.may_be_evicted | pod_names(state))
 
 
-def allocatable_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outlook:
+def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
     """The node's new Allocatable, and the pods that the kubelet would not re-admit. Raises Refusal if the kubelet would not start."""
     check_node(state)
     max_pids = ((state.summary.get("node") or {}).get("rlimit") or {}).get("maxpid")
@@ -56,8 +56,8 @@ def allocatable_outlook(state: KubeletState, after: Mapping[str, Any]) -> Outloo
         if then.get(resource, amount) != amount
     ]
     lines = (f"Allocatable: {', '.join(changes)}",) if changes else ("Allocatable stays as it is",)
-    may_go = frozenset(pod.pod for pod in unfit) | (pod_names(state) if crowded else frozenset())
-    return Outlook(lines, (*(f"no longer fits: {pod}" for pod in unfit), *crowded), may_go)
+    may_be_evicted = frozenset(pod.pod for pod in unfit) | (pod_names(state) if crowded else frozenset())
+    return Impact(lines, (*(f"no longer fits: {pod}" for pod in unfit), *crowded), may_be_evicted)
 
 
 def check_node(state: KubeletState) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Names, sentences, written
-from roles.engine.transaction import Refusal
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Names, read_host, written
 
 ABSENT = "absent"
 _CLOSING = {"[": "]", "{": "}"}
@@ -91,13 +90,6 @@ class DesiredFields(BaseModel):
     allow_evictions: Annotated[Boolean, Field(description="consent: continue if pods would be evicted", examples=[True])] = False
 
 
-def read_fields(host: str, data: Callable[[str], Any]) -> DesiredFields | None:
+def read_fields(host: str, data: Data) -> DesiredFields | None:
     """The desired fields of a host from its inventory data; None if it has none. Raises Refusal."""
-    values = {key: data(key) for key in DesiredFields.model_fields}
-    values = {key: value for key, value in values.items() if value is not None}
-    if "kubelet_config" not in values:
-        return None
-    try:
-        return DesiredFields(**values)
-    except ValidationError as error:
-        raise Refusal(host, "; ".join(sentences(error))) from None
+    return read_host(host, data, DesiredFields, ("kubelet_config",))

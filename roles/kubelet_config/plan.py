@@ -56,7 +56,7 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
         elif known[name].default is not None or name in EMPTY_BY_DEFAULT or known[name].kind.startswith(("map", "list")):
             expected[name] = known[name].default
     settled = Settled(fields, expected, _summary(fields))
-    notes = list(needs_no_more(state, settled))
+    notes = list(restart_limits(state, settled))
     notes += [f"{name}: it no longer has any effect in v1.{minor}" for name in values if known[name].useless]
     notes += [
         f"{name}: the kubelet's default is not a constant; daytwo does not check the value" for name in fields if name not in expected
@@ -80,7 +80,7 @@ def _read_differently(values: Mapping[str, Any], known: Mapping[str, schema.Kube
         yield f"maxPods: {pods} is negative, and the kubelet would not start; write how many pods the node may have"
 
 
-def needs_no_more(state: KubeletState, settled: Settled) -> tuple[str, ...]:
+def restart_limits(state: KubeletState, settled: Settled) -> tuple[str, ...]:
     """Warnings about fields that a restart of the kubelet does not apply to everything that runs. Raises Refusal for fields that need
     more than a restart."""
     changed = [one.name for one in unmet_fields(settled.expected, state.configuration)]

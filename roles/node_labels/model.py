@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, written
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, read_host, written
 from roles.engine.object_changes import key_problem, value_problem
 from roles.engine.transaction import Refusal
 
@@ -139,22 +139,11 @@ class DesiredLabels(BaseModel):
         return self.force, self.allow_evictions, self.kubeconfig
 
 
-def read_labels(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> dict[str, DesiredLabels]:
+def read_labels(hosts: Iterable[tuple[str, Data]]) -> dict[str, DesiredLabels]:
     """The data by host, for hosts that have labels or taints in it. Raises Refusal."""
-    found: dict[str, DesiredLabels] = {}
-    for host, data in hosts:
-        values = {key: data(key) for key in DesiredLabels.model_fields}
-        try:
-            desired = DesiredLabels(**{key: value for key, value in values.items() if value is not None})
-        except ValidationError as error:
-            raise Refusal(host, "; ".join(_sentence(item) for item in error.errors())) from None
-        if desired.node_labels or desired.node_taints:
-            found[host] = desired
+    read = {host: read_host(host, data, DesiredLabels, ("node_labels", "node_taints")) for host, data in hosts}
+    found = {host: desired for host, desired in read.items() if desired and (desired.node_labels or desired.node_taints)}
     if len({desired.of_run for desired in found.values()}) > 1:
         names = ", ".join(found)
         raise Refusal(names, "force, allow_evictions or kubeconfig differs between these hosts", "set it for the run, with --data")
     return found
-
-
-def _sentence(item: Any) -> str:
-    return f"{item['loc'][0]}: {str(item['msg']).removeprefix('Value error, ')}"

@@ -109,7 +109,7 @@ def _runtime(node: NodeAbility) -> list[str]:
     return []
 
 
-def unsure(ability: Ability, nodes: Iterable[str]) -> list[str]:
+def unknown_facts(ability: Ability, nodes: Iterable[str]) -> list[str]:
     """What could not be checked, and may be missing."""
     found = list(ability.unknown)
     if ability.minor < LOCKED_ON:

@@ -29,7 +29,7 @@ _ID = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True)
-class Held:
+class ContainerCgroup:
     """A running container's cgroup. `files` are its values by file name; `pid` and `start` (clock ticks since boot) are of its first
     process."""
 
@@ -71,7 +71,7 @@ def quota(limit_millis: int, period: int) -> int:
     return max(MIN_QUOTA_US, limit_millis * period // 1000)
 
 
-def problems(held: Held, wanted: Resources, *, cfs_quota: bool = True) -> list[str]:
+def problems(held: ContainerCgroup, wanted: Resources, *, cfs_quota: bool = True) -> list[str]:
     """The values of a container's cgroup that differ from `wanted`; empty: none. `cfs_quota` is the kubelet's cpuCFSQuota: without it the
     kubelet writes no CPU limit."""
     requests, limits = wanted.get("requests") or {}, wanted.get("limits") or {}
@@ -88,7 +88,7 @@ def problems(held: Held, wanted: Resources, *, cfs_quota: bool = True) -> list[s
     return found
 
 
-def _cpu_limit(held: Held, limit: str | None) -> Iterable[str]:
+def _cpu_limit(held: ContainerCgroup, limit: str | None) -> Iterable[str]:
     if held.version == "v1":
         name, has, period = "cpu.cfs_quota_us", held.files.get("cpu.cfs_quota_us", "-"), held.files.get("cpu.cfs_period_us", "")
         unlimited = "-1"
@@ -104,7 +104,7 @@ def _cpu_limit(held: Held, limit: str | None) -> Iterable[str]:
     return [] if has == str(expected) else [_wrong(held, name, str(expected))]
 
 
-def _memory_limit(held: Held, limit: str | None) -> Iterable[str]:
+def _memory_limit(held: ContainerCgroup, limit: str | None) -> Iterable[str]:
     name = "memory.limit_in_bytes" if held.version == "v1" else "memory.max"
     has = held.files.get(name, "-")
     if limit is None or quantity(limit) == 0:
@@ -115,7 +115,7 @@ def _memory_limit(held: Held, limit: str | None) -> Iterable[str]:
     return [] if has == str(expected) else [_wrong(held, name, str(expected))]
 
 
-def _wrong(held: Held, name: str, wanted: str) -> str:
+def _wrong(held: ContainerCgroup, name: str, wanted: str) -> str:
     return f"{name} is {held.files.get(name, '-').replace(',', ' ')}, wanted {wanted}"
 
 
@@ -130,9 +130,9 @@ def script(container_ids: Iterable[str]) -> str:
     return templates().get_template("pod_cgroups.sh.j2").render(containers=[one for one in container_ids if _ID.match(one)])
 
 
-def parse(host: str, lines: Iterable[str]) -> dict[str, Held]:
+def parse(host: str, lines: Iterable[str]) -> dict[str, ContainerCgroup]:
     """The running containers by id. Raises ObservationError if the answer is cut short or malformed."""
-    found: dict[str, Held] = {}
+    found: dict[str, ContainerCgroup] = {}
     whole_answer = False
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -144,7 +144,7 @@ def parse(host: str, lines: Iterable[str]) -> dict[str, Held]:
             if kind != "container" or version not in ("v1", "v2"):
                 raise ValueError
             files = dict(value.split("=", 1) for value in values)
-            found[identifier] = Held(identifier, int(pid), int(start), "v1" if version == "v1" else "v2", files)
+            found[identifier] = ContainerCgroup(identifier, int(pid), int(start), "v1" if version == "v1" else "v2", files)
         except ValueError as error:
             raise ObservationError(f"{host}: line {number} of the node's answer is malformed: {line[:120]!r}") from error
     if not whole_answer:
@@ -152,7 +152,7 @@ def parse(host: str, lines: Iterable[str]) -> dict[str, Held]:
     return found
 
 
-def look(remote: Remote, container_ids: Iterable[str]) -> dict[str, Held]:
+def look(remote: Remote, container_ids: Iterable[str]) -> dict[str, ContainerCgroup]:
     """Read the cgroups of the running containers of a node. Raises ObservationError and RemoteError."""
     answer = remote.run(script(container_ids), timeout=patient(LOOK_SECONDS))
     if answer.code != 0:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.object_changes import COLLECTIONS, Live, Object, workload_rollout
+from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects, workload_rollout
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
@@ -60,7 +60,7 @@ def _plain(resources: Resources) -> dict[str, dict[str, str]]:
 def find(objects: Mapping[str, Collection[Object]]) -> list[Drift]:
     """The drift of all workloads in `objects` (by kind: NEEDED). These do not count: pods of an older revision during a roll-out, values
     that a LimitRange filled in, and an unset request that defaults to the limit. Raises ValueError for an invalid quantity."""
-    live = Live(objects)
+    live = ObservedObjects(objects)
     controllers = {str(item["metadata"].get("uid")): item for kind in _WORKLOADS for item in objects.get(kind, ())}
     found: list[Drift] = []
     for kind in _WORKLOADS:

@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, Conflict, NotFound, list_objects, node_lease
 from roles.engine.bridge import Lock, Remote, RemoteError
-from roles.engine.object_changes import LOOK_AGAIN, REFUSED, Foreign, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.object_changes import LOOK_AGAIN, REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline, patient
 from roles.pod_resize import cgroup, pod_resources
 from roles.pod_resize.abilities import Ability
-from roles.pod_resize.cgroup import Held
+from roles.pod_resize.cgroup import ContainerCgroup
 from roles.pod_resize.plan import PodStep
 from roles.pod_resize.pod_resources import Identity, Object, Resources
 
@@ -59,7 +59,7 @@ class Watcher:
 class Proven:
     """The proof of a resized pod. `held` by container."""
 
-    held: Mapping[str, Held]
+    held: Mapping[str, ContainerCgroup]
     identities: Mapping[str, Identity]
     restarted: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ class Engine:
     units: Mapping[str, str]
     timeout: float
     tell: Callable[[str], None]
-    known: Mapping[str, Held] = field(default_factory=dict)
+    known: Mapping[str, ContainerCgroup] = field(default_factory=dict)
 
     def resize(self, step: PodStep) -> Proven:
         """Raises Gone, Undone, Foreign, RevertFailed, and, if nothing was changed, WriteRefused."""
@@ -256,8 +256,8 @@ class Engine:
             pod = self._request_back(back, written)
         except Gone as error:
             return Gone(f"{why}; and {error}")
-        except Foreign as error:
-            return Foreign(f"{why}; {error}")
+        except ChangedByOthers as error:
+            return ChangedByOthers(f"{why}; {error}")
         except Exception as error:
             return RevertFailed(
                 f"{why}; and the old resources could not be requested: {str(error) or repr(error)}; STATE UNKNOWN, check: kubectl get pod "
@@ -281,7 +281,7 @@ class Engine:
                 return there
             if not _has(there, back, written):
                 has = "; ".join(f"{name}: {pod_resources.resources_text(now)}" for name, now in _resources(there, back).items())
-                raise Foreign(f"someone else changed its resources meanwhile ({has}): left as they are now")
+                raise ChangedByOthers(f"someone else changed its resources meanwhile ({has}): left as they are now")
             try:
                 pod = self._request(back, str(there["metadata"].get("resourceVersion") or ""))
             except Conflict:

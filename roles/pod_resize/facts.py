@@ -9,12 +9,12 @@ from urllib.parse import quote
 from roles.engine.api import Api, ApiError, find_object, kubelet_config, kubelet_metrics, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError
 from roles.engine.node import ObservationError
-from roles.engine.object_changes import COLLECTIONS, Live, Object
+from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects
 from roles.engine.proof import NoApi, Survey
 from roles.engine.transaction import Refusal
 from roles.pod_resize import abilities, cgroup, pod_resources
 from roles.pod_resize.abilities import Ability, NodeAbility
-from roles.pod_resize.cgroup import Held
+from roles.pod_resize.cgroup import ContainerCgroup
 from roles.pod_resize.model import DesiredResources
 
 
@@ -57,7 +57,7 @@ def _pods(api: Api, kind: str, namespace: str, labels: str, uid: str) -> list[Ob
     there: dict[str, list[Object]] = {"Pod": list(list_objects(api, f"/api/v1/namespaces/{namespace}/pods", labels=labels))}
     if kind == "Deployment":
         there["ReplicaSet"] = list(list_objects(api, f"/apis/apps/v1/namespaces/{namespace}/replicasets", labels=labels))
-    return Live(there).pods_of(kind, uid)
+    return ObservedObjects(there).pods_of(kind, uid)
 
 
 def read_ability(found: Survey, api: Api, wanted: Collection[str] | None = None) -> Ability:
@@ -115,7 +115,7 @@ def _node(api: Api, name: str, item: Object) -> NodeAbility:
     )
 
 
-def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]) -> tuple[dict[str, Held], list[str]]:
+def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]) -> tuple[dict[str, ContainerCgroup], list[str]]:
     """The cgroups of all containers of these pods, by container id, with one read per node; and why some could not be read."""
     ids: dict[str, list[str]] = {}
     for pod in found:
@@ -124,7 +124,7 @@ def read_held(fleet: Fleet, nodes: Mapping[str, Remote], found: Iterable[Object]
                 ids.setdefault(pod_resources.node_of(pod), []).append(identifier)
     names = {nodes[node].name: node for node in ids if node in nodes}
     looked = fleet.each([nodes[node] for node in names.values()], lambda remote: cgroup.look(remote, ids[names[remote.name]]))
-    held: dict[str, Held] = {}
+    held: dict[str, ContainerCgroup] = {}
     problems = []
     for answer in looked.values():
         if isinstance(answer, (ObservationError, RemoteError)):

@@ -3,12 +3,12 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from roles.engine.inputs import Boolean, Names
+from roles.engine.inputs import Boolean, Data, Names, read_common
 from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import RESOURCES_OF_KINDS, namespaced_name
 from roles.engine.timeouts import unless_set
@@ -211,7 +211,7 @@ class DriftOptions(BaseModel):
     kubeconfig: _Kubeconfig = None
 
 
-M = TypeVar("M", DesiredResources, ProbeOptions, DriftOptions)
+M = TypeVar("M", bound=BaseModel)
 
 
 def _consistent(desired: DesiredResources) -> list[str]:
@@ -236,7 +236,7 @@ def _consistent(desired: DesiredResources) -> list[str]:
     return problems
 
 
-def read_resize(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredResources:
+def read_resize(hosts: Iterable[tuple[str, Data]]) -> DesiredResources:
     """The desired resize, from the inventory data of all hosts. Raises Refusal with all problems."""
     host, desired = _read(hosts, DesiredResources)
     if problems := _consistent(desired):
@@ -244,42 +244,15 @@ def read_resize(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredRes
     return desired
 
 
-def read_probe(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> ProbeOptions:
+def read_probe(hosts: Iterable[tuple[str, Data]]) -> ProbeOptions:
     """Raises Refusal."""
     return _read(hosts, ProbeOptions)[1]
 
 
-def read_listed(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DriftOptions:
+def read_listed(hosts: Iterable[tuple[str, Data]]) -> DriftOptions:
     """Raises Refusal."""
     return _read(hosts, DriftOptions)[1]
 
 
-def _read(hosts: Iterable[tuple[str, Callable[[str], Any]]], model: type[M]) -> tuple[str, M]:
-    """The data; pods belong to the cluster, so all hosts that have a key must have the same value. Raises Refusal."""
-    values: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    problems: list[str] = []
-    first = ""
-    for host, data in hosts:
-        first = first or host
-        for key in model.model_fields:
-            value = data(key)
-            if value is None:
-                continue
-            if values.setdefault(key, value) != value:
-                problems.append(f"{key} differs between {host} and {origin[key]}; set it with --data {key}=...")
-            origin.setdefault(key, host)
-    where = next(iter(origin.values()), first)
-    if problems:
-        raise Refusal(where, "; ".join(problems))
-    try:
-        return where, model(**values)
-    except ValidationError as error:
-        raise Refusal(where, "; ".join(_sentence(item) for item in error.errors())) from None
-
-
-def _sentence(item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"][:1])
-    return f"{key}: {str(item['msg']).removeprefix('Value error, ')}" + (
-        "" if item["type"] == "value_error" else f", but the value is {item['input']!r}"
-    )
+def _read(hosts: Iterable[tuple[str, Data]], model: type[M]) -> tuple[str, M]:
+    return read_common(hosts, model, "pods belong to the cluster: set it with --data")

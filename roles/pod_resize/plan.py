@@ -8,7 +8,7 @@ from typing import Any
 
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability
-from roles.pod_resize.cgroup import Held, bare_id
+from roles.pod_resize.cgroup import ContainerCgroup, bare_id
 from roles.pod_resize.model import ALL, AMOUNTS, DesiredResources
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Object, Resources
 
@@ -97,7 +97,7 @@ class ResizeRefused(Exception):
 
 
 def plan_resize(
-    desired: DesiredResources, pods: Iterable[Object], ability: Ability, held: Mapping[str, Held], reachable: Collection[str]
+    desired: DesiredResources, pods: Iterable[Object], ability: Ability, held: Mapping[str, ContainerCgroup], reachable: Collection[str]
 ) -> ResizePlan:
     """The plan for the pods of a workload or selector. `held`: the cgroups of their containers by id, as far as they could be read;
     `reachable`: the nodes whose cgroups can be read."""
@@ -134,7 +134,7 @@ def plan_way_back(
     steps: Iterable[PodStep],
     pods: Iterable[Object],
     ability: Ability,
-    held: Mapping[str, Held],
+    held: Mapping[str, ContainerCgroup],
     reachable: Collection[str],
     desired: DesiredResources,
     outcomes: Mapping[str, str] | None = None,
@@ -275,7 +275,7 @@ def _check(
     pod: Object,
     changes: Mapping[str, ResourceChange],
     ability: Ability,
-    held: Mapping[str, Held],
+    held: Mapping[str, ContainerCgroup],
     reachable: Collection[str],
     desired: DesiredResources,
     *,
@@ -335,7 +335,7 @@ def _of_qos(qos: str) -> str:
     }[qos]
 
 
-def _check_memory(pod: Object, changes: Mapping[str, ResourceChange], ability: Ability, held: Mapping[str, Held]) -> None:
+def _check_memory(pod: Object, changes: Mapping[str, ResourceChange], ability: Ability, held: Mapping[str, ContainerCgroup]) -> None:
     for name, change in changes.items():
         old, new = ((one.get("limits") or {}).get("memory") for one in (change.before, change.after))
         spec = pod_resources.container(pod, name) or {}

@@ -134,7 +134,7 @@ def _run(fleet: Fleet, options: Options, goal: _Goal, wanted: Mapping[str, objec
         undoes=undoes,
         warnings=rolling.warnings,
     )
-    _show_plan(run, plan, goal, template, observed, abilities.unsure(ability, sorted(observed.wanted)))
+    _show_plan(run, plan, goal, template, observed, abilities.unknown_facts(ability, sorted(observed.wanted)))
     return run
 
 
@@ -183,7 +183,7 @@ def _template(goal: _Goal, observed: _Observed, plan: ResizePlan) -> Template | 
         return None
     kind, item = observed.workload
     found = templates.update(kind, item, _workload_path(goal)[1], wanted, goal.desired.rollout_seconds)
-    if found is not None and (why := next(iter(workload_rollout.not_rollable(kind, item)), None)):
+    if found is not None and (why := next(iter(workload_rollout.rollout_problems(kind, item)), None)):
         plan.refusals.append(f"{found.name}: {why}")
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from roles.engine.api import Conflict
 from roles.engine.bridge import show
-from roles.engine.object_changes import LOOK_AGAIN, Foreign, NotDone, Object, RevertFailed, RollOuts, Session, Undone, Unknown
+from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, NotDone, Object, RevertFailed, RollOuts, Session, Undone, Unknown
 from roles.engine.rollout import ClusterStep, Fields, Stage
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject, ObjectsRecord
@@ -80,8 +80,8 @@ class TemplateUpdate:
         show("  reverting the template")
         try:
             left = self._revert(template)
-        except Foreign as error:
-            raise Foreign(f"{why}; {error}") from error
+        except ChangedByOthers as error:
+            raise ChangedByOthers(f"{why}; {error}") from error
         except Exception as error:
             where = f"-n {template.namespace} {template.kind.lower()}/{template.name.rpartition('/')[2]}"
             raise RevertFailed(
@@ -109,11 +109,11 @@ class TemplateUpdate:
         while True:
             there = self.session.fetch(template.path)
             if there is None or not template.is_of(there):
-                raise Foreign("it was deleted meanwhile, so there is nothing to revert")
+                raise ChangedByOthers("it was deleted meanwhile, so there is nothing to revert")
             if not back.changed(there):
                 break
             if why := template.changed(there):
-                raise Foreign(f"{why}: left as it is now")
+                raise ChangedByOthers(f"{why}: left as it is now")
             try:
                 self._write(back, str(there["metadata"].get("resourceVersion") or ""))
                 break

@@ -24,7 +24,7 @@ from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import unless_set
 from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
 from roles.priority_classes import way_back
-from roles.priority_classes.class_facts import LiveClasses
+from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
 from roles.priority_classes.model import DesiredClasses, read_classes
 from roles.priority_classes.plan import Action, plan_classes
@@ -94,7 +94,7 @@ def _session(fleet: Fleet, kubeconfig: str | None) -> Session:
     return open_session(fleet, found, kubeconfig)
 
 
-def _live(api: Session) -> LiveClasses:
+def _live(api: Session) -> ObservedClasses:
     try:
         return api.asked(read_live)
     except (ApiError, NoApi) as error:
@@ -142,7 +142,7 @@ def _shown(action: Action, api: Api, *, force: bool) -> str:
 __all__ = [
     "CAPABILITY",
     "DesiredClasses",
-    "LiveClasses",
+    "ObservedClasses",
     "priority_classes",
     "read_classes",
     "read_live",

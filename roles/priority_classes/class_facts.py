@@ -6,7 +6,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from roles.engine.api import FIELD_MANAGER
-from roles.engine.object_changes import COLLECTIONS, Live, Object, class_of, controller, is_ending, is_over, managers, replicas, uid, where
+from roles.engine.object_changes import (
+    COLLECTIONS,
+    Object,
+    ObservedObjects,
+    class_of,
+    controller,
+    is_ending,
+    is_over,
+    managers,
+    namespace_and_name,
+    replicas,
+    uid,
+)
 from roles.priority_classes.model import PREEMPTS
 
 
@@ -35,7 +47,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class LiveClasses(Live):
+class ObservedClasses(ObservedObjects):
     """The observed objects, with the PriorityClasses by name."""
 
     classes: Mapping[str, Object] = field(default_factory=dict)
@@ -55,13 +67,13 @@ class LiveClasses(Live):
                     continue
                 if kind == "Job" and _finished(item):
                     continue
-                text = f"{kind} {'/'.join(where(item))}"
+                text = f"{kind} {'/'.join(namespace_and_name(item))}"
                 if kind == "ReplicaSet" and controller(item) and not replicas(kind, item):
                     old.append(text)
                 elif not controller(item):
                     workloads.append(text)
         pods = [
-            "/".join(where(pod))
+            "/".join(namespace_and_name(pod))
             for pod in self.of("Pod")
             if class_of("Pod", pod) == name and not is_over(pod) and not is_ending(pod) and self.top(pod) not in leaving
         ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from roles.engine.object_changes import Object, api_object
 from roles.priority_classes import class_facts
-from roles.priority_classes.class_facts import LiveClasses
+from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.model import PREEMPTS, PriorityClass, Workload
 
 
@@ -47,7 +47,7 @@ def unmet_class(item: PriorityClass, found: Object | None) -> UnmetClass | None:
     return UnmetClass(item, tuple(differ), class_facts.value_of(found)) if differ else None
 
 
-def unmet_workload(item: Workload, live: LiveClasses) -> UnmetWorkload | None:
+def unmet_workload(item: Workload, live: ObservedClasses) -> UnmetWorkload | None:
     """How the workload differs from the data; None if it does not."""
     found = live.find(item.kind, item.namespace, item.name)
     has = None if found is None else api_object.class_of(item.kind, found)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Names
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Names, read_common
 from roles.engine.object_changes import (
     KINDS,
     RESOURCES_OF_KINDS,
+    did_you_mean,
     is_subdomain,
     key_problem,
     kind_name,
-    meant,
     namespace_name,
     not_a_subdomain,
     object_name,
     value_problem,
 )
 from roles.engine.timeouts import unless_set
-from roles.engine.transaction import Refusal
 
 #: pkg/apis/scheduling/types.go: HighestUserDefinablePriority, SystemPriorityClassPrefix
 USER_MAXIMUM = 1_000_000_000
@@ -303,36 +302,19 @@ def workload_key(text: str) -> str:
     return f"{parts[0]}/{KINDS.get(parts[1].lower(), parts[1]).lower()}/{parts[2]}" if len(parts) == 3 else text
 
 
-def read_classes(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> DesiredClasses | None:
-    """The desired state, from the inventory data of all hosts: (name, data by key). None if no host has any.
-
-    Raises Refusal with all problems: the objects belong to the cluster, so all hosts that have a key must have the same value.
-    """
-    values: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    problems: list[str] = []
-    for host, data in hosts:
-        for key in DesiredClasses.model_fields:
-            value = data(key)
-            if value is None:
-                continue
-            if key not in values:
-                values[key], origin[key] = value, host
-            elif values[key] != value and not any(problem.startswith(f"{key} ") for problem in problems):
-                problems.append(f"{key} differs between {host} and {origin[key]}, but belongs to the cluster; set it in group_data/all.py")
-    if not {"priority_classes", "workloads"} & set(values):
-        return None
-    where = next(iter(origin.values()))
-    if problems:
-        raise Refusal(where, "; ".join(problems))
-    try:
-        return DesiredClasses(**values)
-    except ValidationError as error:
-        raise Refusal(where, "; ".join(_sentence(item, values) for item in error.errors())) from None
+def read_classes(hosts: Iterable[tuple[str, Data]]) -> DesiredClasses | None:
+    """The desired state, from the inventory data of all hosts; None if no host has any. Raises Refusal with all problems."""
+    way_out = "it belongs to the cluster: set it in group_data/all.py"
+    desired = read_common(hosts, DesiredClasses, way_out, _sentences)[1]
+    return desired if desired.model_fields_set & {"priority_classes", "workloads"} else None
 
 
 _FIELDS: dict[str, type[BaseModel]] = {"priority_classes": PriorityClass, "workloads": Workload}
 _SHOWN = {value: key for key, value in _SPELLINGS.items()}
+
+
+def _sentences(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
+    return [_sentence(item, values) for item in error.errors()]
 
 
 def _sentence(item: Any, values: Mapping[str, Any]) -> str:
@@ -349,9 +331,8 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
             return f"{place}: {str(item['msg']).removeprefix('Value error, ')}"
         case "extra_forbidden":
             known = [_SHOWN.get(name, name) for name in _FIELDS[key].model_fields]
-            return (
-                f"{place}: unknown field {field!r}{meant(field, [*known, *_FIELDS[key].model_fields]) or ','} fields are {', '.join(known)}"
-            )
+            near = did_you_mean(field, [*known, *_FIELDS[key].model_fields])
+            return f"{place}: unknown field {field!r}{near or ','} fields are {', '.join(known)}"
         case "missing":
             return f"{place}: {shown} is missing; set it"
         case "int_type":
@@ -361,7 +342,7 @@ def _sentence(item: Any, values: Mapping[str, Any]) -> str:
         case "string_type":
             return f"{place}: {inside} is {item['input']!r}, but must be text; put it in quotes"
         case "literal_error":
-            near = meant(str(item["input"]), (PREEMPTS, NEVER))
+            near = did_you_mean(str(item["input"]), (PREEMPTS, NEVER))
             return f"{place}: {inside} is {item['input']!r}, but must be {PREEMPTS} or {NEVER}{near}"
     return f"{': '.join(part for part in (place, inside) if part)}: {item['msg']}, but the value is {item['input']!r}"
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from roles.engine.object_changes import Object, ObjectPlan, api_object, class_of, managers, meant, workload_rollout
-from roles.priority_classes.class_facts import LiveClasses, Usage, is_default, is_ours, policy_of, value_of
+from roles.engine.object_changes import Object, ObjectPlan, api_object, class_of, did_you_mean, managers, workload_rollout
+from roles.priority_classes.class_facts import ObservedClasses, Usage, is_default, is_ours, policy_of, value_of
 from roles.priority_classes.compliance import default_after, immutable, unmet_class, unmet_workload
 from roles.priority_classes.model import CLASSES_PATH, SYSTEM_PREFIX, DesiredClasses, PriorityClass, Workload, workload_key
 
@@ -36,7 +36,7 @@ class Action:
     shown: str = ""
 
 
-def plan_classes(desired: DesiredClasses, live: LiveClasses) -> ObjectPlan[Action]:
+def plan_classes(desired: DesiredClasses, live: ObservedClasses) -> ObjectPlan[Action]:
     """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission)."""
     plan = ObjectPlan[Action]()
     _check_only(desired, live, plan)
@@ -53,7 +53,7 @@ def plan_classes(desired: DesiredClasses, live: LiveClasses) -> ObjectPlan[Actio
     return plan
 
 
-def _check_only(desired: DesiredClasses, live: LiveClasses, plan: ObjectPlan[Action]) -> None:
+def _check_only(desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[Action]) -> None:
     if desired.only is None:
         return
     known = [*(item.name for item in desired.priority_classes or ()), *(item.key for item in desired.workloads)]
@@ -61,7 +61,7 @@ def _check_only(desired: DesiredClasses, live: LiveClasses, plan: ObjectPlan[Act
     for name in desired.only:
         if not (workload_key(name) in chosen or (name in live.classes and desired.drops(name))):
             plan.refusals.append(
-                f"only: {name!r} is not a class or workload of the data{meant(name, known) or f'; the data has {_list(known)}'}"
+                f"only: {name!r} is not a class or workload of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
             )
 
 
@@ -72,7 +72,7 @@ def _list(names: Collection[str]) -> str:
 # ---- classes
 
 
-def _class(item: PriorityClass, desired: DesiredClasses, live: LiveClasses, plan: ObjectPlan[Action]) -> Action | None:
+def _class(item: PriorityClass, desired: DesiredClasses, live: ObservedClasses, plan: ObjectPlan[Action]) -> Action | None:
     found = live.classes.get(item.name)
     name = f"PriorityClass {item.name}"
     notes = _default_notes(item, found)
@@ -105,7 +105,7 @@ def _replace(
     found: Object,
     fixed: list[str],
     desired: DesiredClasses,
-    live: LiveClasses,
+    live: ObservedClasses,
     plan: ObjectPlan[Action],
     notes: tuple[str, ...],
 ) -> Action | None:
@@ -144,7 +144,7 @@ def _with(manifest: Mapping[str, Any], **metadata: str) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], **{key: value for key, value in metadata.items() if value}}}
 
 
-def _one_default(desired: DesiredClasses, live: LiveClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]) -> None:
+def _one_default(desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]) -> None:
     """Refuses a second globalDefault, and names the first. The API server refuses it too, except in a race."""
     wanted = {item.name: item for item in desired.classes}
     defaults = [item.name for item in desired.classes if default_after(item, live.classes.get(item.name))]
@@ -163,7 +163,7 @@ def _one_default(desired: DesiredClasses, live: LiveClasses, removed: Mapping[st
 # ---- dropped classes
 
 
-def _removals(desired: DesiredClasses, live: LiveClasses, moving: Collection[str], plan: ObjectPlan[Action]) -> dict[str, Action]:
+def _removals(desired: DesiredClasses, live: ObservedClasses, moving: Collection[str], plan: ObjectPlan[Action]) -> dict[str, Action]:
     removed = {}
     for name, found in sorted(live.classes.items()):
         if not desired.drops(name) or name.startswith(SYSTEM_PREFIX):
@@ -207,13 +207,13 @@ def removal_notes(found: Object, now: Usage) -> tuple[str, ...]:
 
 
 def _workload(
-    item: Workload, desired: DesiredClasses, live: LiveClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]
+    item: Workload, desired: DesiredClasses, live: ObservedClasses, removed: Mapping[str, Action], plan: ObjectPlan[Action]
 ) -> Action | None:
     name = f"{item.kind} {item.namespace}/{item.name}"
     found = live.find(item.kind, item.namespace, item.name)
     if found is None:
         there = [str(other["metadata"]["name"]) for other in live.of(item.kind) if other["metadata"].get("namespace") == item.namespace]
-        near = meant(item.name, there) or f"; that namespace has {_list(sorted(there))}"
+        near = did_you_mean(item.name, there) or f"; that namespace has {_list(sorted(there))}"
         plan.refusals.append(f"{name}: it does not exist{near}")
         return None
     wanted = next((other for other in desired.classes if other.name == item.priority_class), None)
@@ -221,7 +221,7 @@ def _workload(
     problems = []
     if item.priority_class in removed or (wanted is None and in_cluster is None):
         known = [*(other.name for other in desired.classes), *(key for key in live.classes if key not in removed)]
-        why = "this run removes it" if item.priority_class in removed else f"it does not exist{meant(item.priority_class, known)}"
+        why = "this run removes it" if item.priority_class in removed else f"it does not exist{did_you_mean(item.priority_class, known)}"
         problems.append(f"PriorityClass {item.priority_class!r}: {why}; add it to priority_classes, or use one of {_list(sorted(known))}")
     current = class_of(item.kind, found)
     if not problems and unmet_workload(item, live) is None:
@@ -231,14 +231,14 @@ def _workload(
     spec = api_object.template(item.kind, found)
     if spec.get("priority") not in (None, value):
         problems.append(f"its template sets priority {spec['priority']} itself, and the API refuses such pods; remove that first")
-    problems += workload_rollout.not_rollable(item.kind, found)
+    problems += workload_rollout.rollout_problems(item.kind, found)
     if problems:
         plan.refusals += [f"{name}: {problem}" for problem in problems]
         return None
     return assign(item, found, live, f"{item.priority_class} ({value})", desired.rollout_seconds)
 
 
-def assign(item: Workload, found: Object, live: LiveClasses, becomes: str, rollout_seconds: float) -> Action:
+def assign(item: Workload, found: Object, live: ObservedClasses, becomes: str, rollout_seconds: float) -> Action:
     """The action that gives a workload its class, or none if `item` has none. `becomes` is that class as text."""
     count, current = api_object.replicas(item.kind, found), class_of(item.kind, found)
     old = live.classes.get(current)

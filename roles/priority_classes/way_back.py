@@ -13,13 +13,13 @@ from typing import Any
 from roles.engine.object_changes import NotUndone, Object, ObjectPath, ObjectPlan, api_object, judged, refuse_foreign, workload_rollout
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 from roles.priority_classes import class_facts, fields
-from roles.priority_classes.class_facts import LiveClasses
+from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.fields import CLASS_OF_PODS
 from roles.priority_classes.model import Workload
 from roles.priority_classes.plan import Action, assign, ordered, removal_notes
 
 
-def plan_way_back(record: ObjectsRecord, live: LiveClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[Action]:
+def plan_way_back(record: ObjectsRecord, live: ObservedClasses, *, force: bool, rollout_seconds: float) -> ObjectPlan[Action]:
     """The plan that undoes a run. `rollout_seconds`: the time limit of each roll-out."""
     plan, changing, assigning, removing = ObjectPlan[Action](), list[Action](), list[Action](), list[Action]()
     workloads = [one for one in record.objects if one.action == "assign"]
@@ -49,7 +49,7 @@ def _foreign(one: ChangedObject, now: Mapping[ObjectPath, Any], found: Object, f
 # ---- classes
 
 
-def _class(one: ChangedObject, live: LiveClasses, leaving: Collection[str], force: bool) -> Action | str:
+def _class(one: ChangedObject, live: ObservedClasses, leaving: Collection[str], force: bool) -> Action | str:
     """Raises NotUndone."""
     found = live.classes.get(_name(one))
     if one.action == "create":
@@ -76,7 +76,7 @@ def _class(one: ChangedObject, live: LiveClasses, leaving: Collection[str], forc
     return Action("replace", one.name, one.path, found, wanted.manifest(), summary, notes, wanted)
 
 
-def _uncreate(one: ChangedObject, found: Object | None, live: LiveClasses, leaving: Collection[str], force: bool) -> Action | str:
+def _uncreate(one: ChangedObject, found: Object | None, live: ObservedClasses, leaving: Collection[str], force: bool) -> Action | str:
     """Raises NotUndone."""
     if found is None:
         return "is gone already"
@@ -118,7 +118,7 @@ def _restore(one: ChangedObject, found: Object) -> Action:
 # ---- workloads
 
 
-def _workload(one: ChangedObject, live: LiveClasses, coming: Collection[str], force: bool, rollout_seconds: float) -> Action | str:
+def _workload(one: ChangedObject, live: ObservedClasses, coming: Collection[str], force: bool, rollout_seconds: float) -> Action | str:
     """Raises NotUndone."""
     kind, namespace, name = (str(one.about.get(key)) for key in ("kind", "namespace", "name"))
     found = live.find(kind, namespace, name)
@@ -138,7 +138,7 @@ def _workload(one: ChangedObject, live: LiveClasses, coming: Collection[str], fo
         owners = ", ".join(fields.owners(found, CLASS_OF_PODS)) or "an unknown manager"
         problems.append(f"it had no class, but the field is also owned by {owners}, so daytwo cannot remove it; remove it there")
     # Health is not required here: that run may be the cause of a bad state.
-    if (why := workload_rollout.not_rolling(kind, found)) is not None:
+    if (why := workload_rollout.why_no_rollout(kind, found)) is not None:
         problems.append(why)
     if problems:
         raise NotUndone("; ".join(problems))

@@ -16,7 +16,7 @@ from roles.engine.object_changes import (
     COLLECTIONS,
     LOOK_AGAIN,
     REFUSED,
-    Foreign,
+    ChangedByOthers,
     NotDone,
     Object,
     RevertFailed,
@@ -34,7 +34,7 @@ from roles.engine.object_changes import (
 from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
 from roles.priority_classes import class_facts, plan
-from roles.priority_classes.class_facts import LiveClasses, is_default, policy_of, value_of
+from roles.priority_classes.class_facts import ObservedClasses, is_default, policy_of, value_of
 from roles.priority_classes.compliance import unmet_class
 from roles.priority_classes.fields import CLASS_OF_PODS, changed
 from roles.priority_classes.model import CLASSES_PATH, PriorityClass, Workload
@@ -47,10 +47,10 @@ CONFLICTS = 30.0
 _FIELD = tuple(f"f:{part}" for part in CLASS_OF_PODS)
 
 
-def read_live(api: Api) -> LiveClasses:
+def read_live(api: Api) -> ObservedClasses:
     """The classes, and all objects that may name one. Raises ApiError."""
     classes = {str(item["metadata"]["name"]): item for item in list_objects(api, CLASSES_PATH, wait=API_WAIT)}
-    return LiveClasses(classes=classes, objects={kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
+    return ObservedClasses(classes=classes, objects={kind: list_objects(api, path, wait=API_WAIT) for kind, path in COLLECTIONS.items()})
 
 
 class Writer:
@@ -237,8 +237,8 @@ class Writer:
         show(f"  reverting to the class {old or 'none'}")
         try:
             proof = self._undo(item, action.before, old)
-        except Foreign as error:
-            raise Foreign(f"{why}; {error}") from error
+        except ChangedByOthers as error:
+            raise ChangedByOthers(f"{why}; {error}") from error
         except Exception as error:
             raise RevertFailed(
                 f"{why}; and the revert is not proven: {str(error) or repr(error)}; STATE UNKNOWN, check: {_look(action)}; REPAIR BY HAND: "
@@ -266,13 +266,13 @@ class Writer:
         while True:
             there = self.session.fetch(item.path)
             if there is None or api_object.uid(there) != api_object.uid(before):
-                raise Foreign("it was deleted meanwhile, so there is nothing to revert")
+                raise ChangedByOthers("it was deleted meanwhile, so there is nothing to revert")
             has = class_of(item.kind, there)
             if has == old:
                 return there
             if has != item.priority_class:
                 owners = ", ".join(managers(there, *_FIELD)) or "an unknown manager"
-                raise Foreign(f"someone else gave it the class {has or 'none'} meanwhile (owned by {owners}): left as it is now")
+                raise ChangedByOthers(f"someone else gave it the class {has or 'none'} meanwhile (owned by {owners}): left as it is now")
             # With `force`, the previous owner lost the field; its value returns, but daytwo owns it then.
             manifest = plan.assignment(item, before, old or None)
             manifest["metadata"]["resourceVersion"] = api_object.version(there)
@@ -353,9 +353,9 @@ def _is_own(found: Object, created: str) -> bool:
     return api_object.uid(found) == created if created else class_facts.is_ours(found)
 
 
-def _created_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> Foreign:
+def _created_by_others(found: Object, manifest: Mapping[str, Any], why: str) -> ChangedByOthers:
     owners = ", ".join(managers(found, "f:value")) or "someone else"
-    return Foreign(
+    return ChangedByOthers(
         f"{why}; and {owners} created a class of that name meanwhile (value {value_of(found)}, {policy_of(found)}): left as it is now; "
         f"to restore the old class, delete the new one, then: {_create_by_hand(manifest)}"
     )

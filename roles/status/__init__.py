@@ -12,7 +12,7 @@ from roles.engine.control_plane import Component
 from roles.engine.editing import kubelet_config
 from roles.engine.kubelet import Kubelet, shown
 from roles.engine.node import Observation, Process, look
-from roles.engine.proof import API_WAIT_SECONDS, Cluster, Looked, NoApi, unmet_gates, with_versions
+from roles.engine.proof import API_WAIT_SECONDS, Cluster, NoApi, ObservedNode, unmet_gates, with_versions
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
 from roles.feature_gates import sourced
@@ -78,7 +78,7 @@ def status(fleet: Fleet, _: None) -> None:
 def _versions(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> None:
     """Fill in the versions of the processes."""
     remotes = {remote.name: remote for remote in fleet.targets}
-    looked = [Looked(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
+    looked = [ObservedNode(remotes[node.seen.host], node.seen, node.kubelet, node.components) for node in nodes]
     known = with_versions(cluster, looked, fleet.each)
     for node in nodes:
         node.seen = known[node.seen.host]
@@ -90,7 +90,7 @@ def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode])
     """Sentences about processes that have a component's name and that daytwo ignores or does not change."""
     node = next((node for node in nodes if node.seen.host == host), None)
     if node is not None:
-        found = control_plane.left_alone(node.kubelet, node.components)
+        found = control_plane.ignored_files(node.kubelet, node.components)
     else:
         found = [] if isinstance(seen, Exception) else seen.ignored
     return [f"{host}: {sentence}" for sentence in found]
@@ -163,7 +163,7 @@ def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], 
 def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> str:
     """Differences between kubeadm's ConfigMaps, the files of the nodes that it set up, and the running processes."""
     try:
-        lasting = kubeadm_config.read(cluster.api(), wait=API_WAIT_SECONDS)
+        lasting = kubeadm_config.read_stored(cluster.api(), wait=API_WAIT_SECONDS)
     except (ApiError, NoApi) as error:
         notes.append(f"kubeadm's ConfigMaps: {error}")
         return "not known"

@@ -53,7 +53,7 @@ class _Connection:
     """A host as testinfra reaches it, in place of a roles.engine.bridge.hosts.Remote. It has no tunnel."""
 
     transport = None
-    by_ssh = False
+    uses_ssh = False
 
     def __init__(self, host: Host) -> None:
         self._host = host

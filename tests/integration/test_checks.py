@@ -85,7 +85,7 @@ def inventory(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def declared(lab: Lab) -> Iterator[None]:
-    """The class that the wishes declare is there."""
+    """The class that the desired declare is there."""
     lab.kubectl("delete", "priorityclass", "planted-web")  # of a run that was killed
     lab.kubectl("create", "priorityclass", "planted-web", "--value=1000")
     yield

@@ -201,12 +201,12 @@ def manifest(scenario: Scenario, pod: Wanted, node: str, static: bool = False) -
 @dataclass
 class Result:
     """What was predicted of a scenario and what became of it. `ranked`: each of the kubelet's lines; `evicted` as it logged them,
-    `put_out` as the API has them."""
+    `was_evicted` as the API has them."""
 
     prediction: Prediction
     ranked: list[list[str]] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
-    put_out: set[str] = field(default_factory=set)
+    was_evicted: set[str] = field(default_factory=set)
     log: str = ""
 
 
@@ -407,7 +407,7 @@ def play(node: Node, scenario: Scenario) -> Result:
         found.ranked = [re.findall(r'"([^"]+)"', line) for line in RANKED.findall(found.log)]
         found.evicted = EVICTED.findall(found.log)
         wait_for(lambda: len(_put_out(node)) >= len(found.evicted), f"the API to know of the evictions of {scenario.name}")
-        found.put_out = _put_out(node)
+        found.was_evicted = _put_out(node)
         return found
     finally:
         no_ballast(node)
@@ -419,12 +419,12 @@ def play(node: Node, scenario: Scenario) -> Result:
 def _put_out(node: Node) -> set[str]:
     """By the condition: these pods end with 0, and are then Succeeded."""
 
-    def put_out(pod: dict[str, Any]) -> bool:
+    def was_evicted(pod: dict[str, Any]) -> bool:
         return any(
             (one["type"], one.get("reason")) == ("DisruptionTarget", "TerminationByKubelet") for one in pod["status"].get("conditions", ())
         )
 
-    return {predict.name(pod) for pod in node.pods() if put_out(pod)}
+    return {predict.name(pod) for pod in node.pods() if was_evicted(pod)}
 
 
 def enough_for(node: Node, scenario: Scenario, saved: dict[str, Any]) -> int:
@@ -532,7 +532,7 @@ def test_prediction_equals_reality(results: dict[str, Result | Exception], name:
         assert set(line) == set(predicted) - set(result.evicted[:number])
         assert [ranks[pod] for pod in line] == sorted(ranks[pod] for pod in line), line
     assert result.evicted == list(result.prediction.victims)
-    assert result.put_out == set(result.evicted)
+    assert result.was_evicted == set(result.evicted)
     assert len(result.evicted) == scenario.victims and pressure.enough and pressure.victims[0].certain
     assert not protected & set(result.evicted) and bool(protected) == (scenario.critical or scenario.static)
 

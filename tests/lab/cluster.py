@@ -708,7 +708,7 @@ def remove(site: Site, nodes: Sequence[str] = ()) -> None:
     Network(site, "").down()
     unmount_below(site.folder)
     remove_tree(site.sockets)
-    registry.give_back(site)
+    registry.release_or_warn(site)
 
 
 def down_all(checkout: Path = REPOSITORY_ROOT) -> list[str]:

@@ -78,7 +78,7 @@ def take(plan: dict[str, Any]) -> Entry:
     raise LabError(f"all {len(NUMBERS)} numbers for labs are in use on this machine; `python -m tests.lab list` names them")
 
 
-def give_back(site: Site) -> None:
+def release_or_warn(site: Site) -> None:
     """The lab of this number is gone; with the last one goes what all of them shared."""
     with _whole():
         remove_tree(site.folder)

@@ -249,7 +249,7 @@ def test_priority_classes_of_a_group_alone_are_refused(project: Path) -> None:
     uncommented(project)
     with (project / "inventories/group_data/workers.py").open("a") as file:
         file.write('priority_classes = {"web": 5}\n')
-    with pytest.raises(Refusal, match=r"priority_classes differs between .* belongs to the cluster; .*group_data/all\.py"):
+    with pytest.raises(Refusal, match=r"priority_classes differs between .* belongs to the cluster: .*group_data/all\.py"):
         of_the_cluster(load(project, "prod"))
 
 

@@ -60,7 +60,7 @@ class ContainerStatus:
 class PodStatus:
     """One pod of a node. `reason` is why it is Failed (Evicted, OutOfcpu...); `config_hash` is a static pod's UID.
 
-    `put_out`: its kubelet ended it. Such a pod is not always Failed: if its containers exit with 0, it is Succeeded, without a reason.
+    `was_evicted`: its kubelet ended it. Such a pod is not always Failed: if its containers exit with 0, it is Succeeded, without a reason.
     Eviction, preemption and shutdown leave a condition (DisruptionTarget, reason TerminationByKubelet: KEP-3329, 1.26 and later). A
     starting kubelet that rejects a pod leaves none; but nothing else brings a pod with restartPolicy Always to this phase, unless it was
     deleted: then its last status comes before it is gone.
@@ -77,7 +77,7 @@ class PodStatus:
     mirror: bool
     config_hash: str
     containers: tuple[ContainerStatus, ...]
-    put_out: bool = False
+    was_evicted: bool = False
     controller: str = ""
     controller_uid: str = ""
 
@@ -196,7 +196,7 @@ def _pod(item: dict[str, Any]) -> PodStatus:
             for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
             for entry in status.get(kind) or []
         ),
-        put_out=disrupted or (restarted and status.get("phase") == "Succeeded" and not meta.get("deletionTimestamp")),
+        was_evicted=disrupted or (restarted and status.get("phase") == "Succeeded" and not meta.get("deletionTimestamp")),
         controller=f"{owner['kind']}/{owner['name']}" if owner else "",
         controller_uid=owner.get("uid") or "",
     )

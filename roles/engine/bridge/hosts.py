@@ -46,7 +46,7 @@ from roles.engine import timeouts
 from roles.engine.bridge import host_keys, terminal
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.tasks import AsyncResult, Lock, Pool, Queue, Task, Timeout, sleep, spawn
-from roles.engine.harmless import one_line, within
+from roles.engine.harmless import in_list, one_line
 from roles.engine.inputs import names
 from roles.engine.transaction import mask_text
 
@@ -142,7 +142,7 @@ class Remote:
     def alive(self) -> bool:
         """Connected, and the connection is not known to be lost."""
         transport = self.transport
-        return self.connected and (not self.by_ssh or (transport is not None and transport.is_active()))
+        return self.connected and (not self.uses_ssh or (transport is not None and transport.is_active()))
 
     def ensure_connected(self, within: float = 0.0) -> None:
         """Connect unless there is a live connection. Tries at least once, and retries for `within` seconds; then raises ConnectionLost."""
@@ -173,7 +173,7 @@ class Remote:
             raise ConnectionLost(f"{self.name}: {error}") from error
 
     @property
-    def by_ssh(self) -> bool:
+    def uses_ssh(self) -> bool:
         """True if the host is reached over SSH, not with @local, @docker or the like."""
         return isinstance(self._host.connector, SSHConnector)
 
@@ -372,7 +372,7 @@ def _fleet(state: State) -> Fleet:
             "start pyinfra in daytwo's folder, without another --config"
         )
     try:
-        timeouts.take(remote.data(timeouts.KEY) for remote in remotes.values())
+        timeouts.set_factor(remote.data(timeouts.KEY) for remote in remotes.values())
     except ValueError as error:
         raise refusals([error]) from None
     return Fleet(
@@ -383,7 +383,7 @@ def _fleet(state: State) -> Fleet:
     )
 
 
-def once(key: str, work: Callable[[Fleet], T]) -> T:
+def run_once(key: str, work: Callable[[Fleet], T]) -> T:
     """Call `work` once for the whole run, whichever host's deploy code comes first; all hosts get its result or its error.
 
     It runs in its own greenlet, outside pyinfra's bounded host pool, so that it can wait for hosts that have not entered the
@@ -421,7 +421,7 @@ class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line."""
-    return RunRefused("\n".join([one_line(message), *(f"  - {within(str(reason))}" for reason in reasons)]))
+    return RunRefused("\n".join([one_line(message), *(f"  - {in_list(str(reason))}" for reason in reasons)]))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:
@@ -435,7 +435,7 @@ def stop(reasons: Iterable[object]) -> None:
         raise refusals(found)
 
 
-def leave(code: int) -> None:
+def exit_with(code: int) -> None:
     """End pyinfra in its prepare phase with an exit status of daytwo: that of pyinfra says only whether a host failed.
 
     Called by the deploy code of each host; the first call raises SystemExit. gevent's hub passes that to pyinfra's main greenlet, which
@@ -474,7 +474,7 @@ def on_interrupt(handle: Callable[[], None]) -> None:
 
 
 @operation(is_idempotent=True)  # type: ignore[untyped-decorator]
-def drive(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
+def run_on_host(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
     """One operation for one host: it waits for `work(host name)`; True is success, False fails the host.
 
     Without `changes` there is nothing to do, and pyinfra reports no change.

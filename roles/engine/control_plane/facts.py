@@ -337,7 +337,7 @@ def _stem(path: str) -> str:
     return name if extension in (".yaml", ".yml", ".json", ".manifest") else ""
 
 
-def left_alone(kubelet: Kubelet, components: Mapping[str, Component]) -> list[str]:
+def ignored_files(kubelet: Kubelet, components: Mapping[str, Component]) -> list[str]:
     """The processes with a component's name on a node that are not changed or asked, as sentences."""
     chosen = {component.process.pid for component in components.values()}
     sentences = list(kubelet.seen.ignored)

@@ -1,7 +1,24 @@
 """Data keys: values as operators write them, the registry of all keys, the reference."""
 
 from roles.engine.inputs import registry
+from roles.engine.inputs.reading import Data, read_common, read_host, read_model
 from roles.engine.inputs.unknown_keys import WAY_OUT, unknown
 from roles.engine.inputs.values import LIST_OR_TEXT, MAP_OR_TEXT, Boolean, Names, chosen, names, sentences, written
 
-__all__ = ["LIST_OR_TEXT", "MAP_OR_TEXT", "WAY_OUT", "Boolean", "Names", "chosen", "names", "registry", "sentences", "unknown", "written"]
+__all__ = [
+    "LIST_OR_TEXT",
+    "MAP_OR_TEXT",
+    "WAY_OUT",
+    "Boolean",
+    "Data",
+    "Names",
+    "chosen",
+    "names",
+    "read_common",
+    "read_host",
+    "read_model",
+    "registry",
+    "sentences",
+    "unknown",
+    "written",
+]

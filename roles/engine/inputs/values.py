@@ -43,13 +43,13 @@ Boolean = Annotated[bool, BeforeValidator(boolean), WithJsonSchema({"type": "boo
 MAP_OR_TEXT = WithJsonSchema({"type": ["object", "string"]})
 
 
-def sentences(error: ValidationError, given: bool = False) -> list[str]:
-    """Each error in a model's data as one sentence that names the key and, with `given`, its value."""
+def sentences(error: ValidationError) -> list[str]:
+    """Each error in a model's data as one sentence that names the key and its value (the errors of this project name it themselves)."""
     found = []
     for item in error.errors():
         message = str(item["msg"]).removeprefix("Value error, ")
         place = ".".join(str(part) for part in item["loc"])
-        sentence = f"{place}: {message}" + (f" (given: {item['input']!r})" if given else "")
+        sentence = f"{place}: {message}" + ("" if item["type"] == "value_error" else f" (given: {item['input']!r})")
         found.append(message if message.startswith(place) else sentence)
     return found
 

@@ -1,7 +1,7 @@
 """What survives an upgrade on clusters that kubeadm made: its ConfigMaps, from which `kubeadm upgrade` rewrites a node's files."""
 
 from roles.engine.kubeadm_config.plan import GATES, ComponentDesired, ConfigMapPath, as_given
-from roles.engine.kubeadm_config.steps import ClusterWrites, last, undo
+from roles.engine.kubeadm_config.steps import ClusterWrites, plan_undo, plan_writes
 from roles.engine.kubeadm_config.stored import (
     CLUSTER,
     KEYS,
@@ -9,10 +9,10 @@ from roles.engine.kubeadm_config.stored import (
     NAMESPACE,
     Difference,
     Found,
-    Lasting,
+    StoredSettings,
     gate_differences,
     kubelet_differences,
-    read,
+    read_stored,
 )
 
 __all__ = [
@@ -26,11 +26,11 @@ __all__ = [
     "ConfigMapPath",
     "Difference",
     "Found",
-    "Lasting",
+    "StoredSettings",
     "as_given",
     "gate_differences",
     "kubelet_differences",
-    "last",
-    "read",
-    "undo",
+    "plan_undo",
+    "plan_writes",
+    "read_stored",
 ]

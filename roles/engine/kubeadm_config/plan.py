@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.editing import ABSENT, FormatError, cluster_configuration, kubelet_config
-from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting
+from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings
 from roles.engine.kubelet import same_setting
 from roles.engine.transaction import Refusal, mask_manifest
 
@@ -90,7 +90,7 @@ def shown(value: Any) -> str:
 # ---- shared settings
 
 
-def share(members: Sequence[ComponentDesired], nodes: Mapping[str, bool], lasting: Lasting) -> Shared:
+def share(members: Sequence[ComponentDesired], nodes: Mapping[str, bool], lasting: StoredSettings) -> Shared:
     """The settings that all nodes of a component share. `nodes` are the cluster's, by name: True for a control-plane node.
 
     If a node with the component is not in the run, no setting counts as shared: daytwo has not read that node. Nodes that kubeadm did not
@@ -125,7 +125,7 @@ def _same(one: Any, other: Any) -> bool:
     return one is other if one is None or other is None else same_setting(one, other)
 
 
-def _kept(lasting: Lasting, component: str, path: ConfigMapPath, value: Any) -> bool:
+def _kept(lasting: StoredSettings, component: str, path: ConfigMapPath, value: Any) -> bool:
     """The ConfigMap has this value already."""
     if path[0] == GATES and len(path) == 2:
         return _same(lasting.gates.get(component, {}).get(path[1]), value)
@@ -150,7 +150,7 @@ def _narrow(component: str, made: Sequence[ComponentDesired], paths: Sequence[Co
     )
 
 
-def _per_node(component: str, made: Sequence[ComponentDesired], paths: Sequence[ConfigMapPath], lasting: Lasting) -> Iterator[str]:
+def _per_node(component: str, made: Sequence[ComponentDesired], paths: Sequence[ConfigMapPath], lasting: StoredSettings) -> Iterator[str]:
     """Each different patch once, with its hosts."""
     patches: dict[tuple[str, str], list[str]] = {}
     for member in made:

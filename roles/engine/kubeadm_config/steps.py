@@ -13,7 +13,7 @@ from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.editing import FormatError
 from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
-from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, Lasting, read
+from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings, read_stored
 from roles.engine.kubeadm_config.write import API_WAIT, write
 from roles.engine.kubelet import ask
 from roles.engine.object_changes import Session
@@ -35,7 +35,7 @@ class ClusterWrites:
 
     steps: list[ClusterStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    lasting: Lasting = field(default_factory=Lasting)
+    lasting: StoredSettings = field(default_factory=StoredSettings)
     settled: dict[str, str] = field(default_factory=dict)
     edited: dict[str, Edited] = field(default_factory=dict)
 
@@ -56,13 +56,13 @@ class ClusterWrites:
         return rows
 
 
-def last(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], options: Options) -> ClusterWrites:
+def plan_writes(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired], options: Options) -> ClusterWrites:
     """The writes that keep the settings of a run across upgrades. Raises DeployError, with the way out, if the ConfigMaps cannot be read or
     edited."""
     connect = found.cluster.api
     try:
         api = connect()
-        lasting = read(api, wait=API_WAIT)
+        lasting = read_stored(api, wait=API_WAIT)
         nodes = {str(item["metadata"]["name"]): _is_control_plane(item) for item in list_objects(api, "/api/v1/nodes", wait=API_WAIT)}
     except (ApiError, NoApi) as error:
         why = f"kubeadm's ConfigMaps {CLUSTER} and {KUBELET} cannot be read, so it is unknown what survives an upgrade: {error}"
@@ -139,7 +139,7 @@ def _is_control_plane(node: Mapping[str, Any]) -> bool:
     return any(label in (node["metadata"].get("labels") or {}) for label in _CONTROL_PLANE)
 
 
-def _step(name: str, edited: Edited, lasting: Lasting, carry_out: Callable[..., str]) -> ClusterStep:
+def _step(name: str, edited: Edited, lasting: StoredSettings, carry_out: Callable[..., str]) -> ClusterStep:
     fields = ", ".join(map(str, edited.fields))
     return ClusterStep(
         name,
@@ -151,7 +151,7 @@ def _step(name: str, edited: Edited, lasting: Lasting, carry_out: Callable[..., 
     )
 
 
-def undo(
+def plan_undo(
     found: Survey, fleet: Fleet, records: Mapping[str, Sequence[tuple[str, Sequence[Mapping[str, Any]]]]], force: bool
 ) -> ClusterWrites:
     """The steps that restore values of kubeadm's ConfigMaps, and notes on ConfigMaps that have them already. `records`: by ConfigMap the
@@ -162,7 +162,7 @@ def undo(
     reasons: list[object] = []
     for name, changes in records.items():
         try:
-            lasting = read(connect(), wait=API_WAIT)
+            lasting = read_stored(connect(), wait=API_WAIT)
             if name not in lasting.maps:
                 raise Refusal(f"{NAMESPACE}/{name}", "it does not exist", "skip it with --data persist=false")
             edit = plan.undo(name, plan.undoing([fields for _, fields in changes]), force)

@@ -47,7 +47,7 @@ def path_of(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Lasting:
+class StoredSettings:
     """The settings that kubeadm keeps: `gates` by component (kube-apiserver, ..., kubelet), `kubelet` the fields of its
     KubeletConfiguration; `maps`: the existing ConfigMaps by name; `problems`: by name, why a ConfigMap cannot be read."""
 
@@ -96,7 +96,7 @@ class Difference:
         return text
 
 
-def read(api: Api, wait: float = 0.0) -> Lasting:
+def read_stored(api: Api, wait: float = 0.0) -> StoredSettings:
     """Read both ConfigMaps. Raises ApiError."""
     found = {name: find_object(api, path_of(name), wait=wait) for name in KEYS}
     return parse([item for item in found.values() if item is not None])
@@ -110,7 +110,7 @@ def config_map(item: Mapping[str, Any]) -> ConfigMap:
     return ConfigMap(name, None if text is None else str(text), str(meta.get("uid", "")), str(meta.get("resourceVersion", "")))
 
 
-def parse(items: Iterable[Mapping[str, Any]]) -> Lasting:
+def parse(items: Iterable[Mapping[str, Any]]) -> StoredSettings:
     """The settings in ConfigMaps, from the API's JSON. Pure."""
     maps = {found.name: found for found in map(config_map, items)}
     gates: dict[str, Mapping[str, bool]] = {}
@@ -127,10 +127,10 @@ def parse(items: Iterable[Mapping[str, Any]]) -> Lasting:
                 kubelet = kubelet_config.read(found.data)
         except FormatError as error:
             problems[name] = str(error.in_file(f"ConfigMap {NAMESPACE}/{name}"))
-    return Lasting(maps, gates, kubelet, problems)
+    return StoredSettings(maps, gates, kubelet, problems)
 
 
-def gate_differences(lasting: Lasting, found: Iterable[Found]) -> list[Difference]:
+def gate_differences(lasting: StoredSettings, found: Iterable[Found]) -> list[Difference]:
     """The gates that differ between ConfigMap, files and process. `files` and `process` are gates by name; a process reports all its gates,
     so only those count that the ConfigMap or the files set."""
     return [difference for one in found if one.component in lasting.gates for difference in _gates(lasting.gates[one.component], one)]
@@ -144,7 +144,7 @@ def _gates(lasting: Mapping[str, bool], found: Found) -> Iterator[Difference]:
             yield Difference(found.host, found.component, name, kept, filed, running)
 
 
-def kubelet_differences(lasting: Lasting, found: Iterable[Found]) -> list[Difference]:
+def kubelet_differences(lasting: StoredSettings, found: Iterable[Found]) -> list[Difference]:
     """The fields that differ between kubelet-config and the files of kubelets; `files` are the merged fields of their configuration.
 
     Not compared: gates (see above), and fields that kubeadm sets for each node separately. A field that is 0 or empty counts as not set.

@@ -19,7 +19,7 @@ from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
-from roles.engine.proof import Owed, Prover, Survey, SurveyedNode, survey
+from roles.engine.proof import Prover, RequiredProof, Survey, SurveyedNode, survey
 from roles.engine.rollout import Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal, new_run_id, this_run
@@ -100,7 +100,7 @@ class Capability(ABC, Generic[W, N]):
     the cluster's own objects come before any node is touched, not last.
     """
 
-    wishes: DesiredByHost[W]
+    desired: DesiredByHost[W]
     columns: ClassVar[tuple[str, ...]]
     writes_first: ClassVar[bool] = False
 
@@ -128,7 +128,7 @@ class Capability(ABC, Generic[W, N]):
         """The changes in order, and whether control-plane components come before the kubelets. Raises DeployError."""
         return [planned for plan in plans for planned in plan.changing], True
 
-    def still(self, basis: Basis, plan: N, planned: ComponentPlan) -> str | None:
+    def recheck(self, basis: Basis, plan: N, planned: ComponentPlan) -> str | None:
         """Checks a change right before it begins, maybe hours after the plan. Returns a text if it must no longer begin."""
         return None
 
@@ -141,7 +141,7 @@ class Capability(ABC, Generic[W, N]):
             for plan in plans
             for planned in plan.planned
         ]
-        return kubeadm_config.last(basis.found, basis.fleet, members, basis.options)
+        return kubeadm_config.plan_writes(basis.found, basis.fleet, members, basis.options)
 
     def notes(self, basis: Basis, plans: Sequence[N]) -> list[str]:
         """Further notes for the plan."""
@@ -171,7 +171,7 @@ def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name
 def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:
     """The run, with its plan shown. Raises DeployError."""
     run_options = options.read_options(fleet.targets)
-    desired = capability.wishes
+    desired = capability.desired
     run_id = new_run_id()
     targets = [remote for remote in fleet.targets if remote.name in desired.by_host]
     basis = Basis(run_id, fleet, run_options, survey(fleet, targets, desired.wanted))
@@ -185,7 +185,7 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
     plans: list[N] = []
     for host, node in found.nodes.items():
         try:
-            plans.append(plan := capability.plan(basis, node, capability.wishes.by_host[host]))
+            plans.append(plan := capability.plan(basis, node, capability.desired.by_host[host]))
             refusals += plan.refusals
         except Refusal as refusal:
             refusals.append(refusal)
@@ -230,7 +230,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
-    info = this_run(basis.run_id, capability.wishes.recorded)
+    info = this_run(basis.run_id, capability.desired.recorded)
     writes = capability.writes(basis, plans)
 
     def finish(run: NodeRun) -> None:
@@ -245,8 +245,8 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     if any(planned.component != KUBELET for planned in changing):
         notes.append(found.cluster.etcd_summary())
     notes += writes.notes + [one_line(sentence) for sentence in found.ignored]
-    if capability.wishes.heading:
-        show(f"\n{capability.wishes.heading}")
+    if capability.desired.heading:
+        show(f"\n{capability.desired.heading}")
     node_report.show_plan(run, found.cluster.apiservers, notes)
     if not (run.steps or run.cluster_steps):
         _show_results(capability, basis, plans, writes, run)
@@ -255,7 +255,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
 
 def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: ComponentPlan, apiservers: bool) -> NodeStep:
     assert planned.change is not None
-    owed = Owed(
+    owed = RequiredProof(
         plan.host,
         plan.kubelet.node_name,
         planned.component,
@@ -264,13 +264,13 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         plan.components,
         apiservers,
         basis.options.allow_unproven,
-        planned.may_go,
+        planned.may_be_evicted,
     )
     prover = Prover(basis.found.cluster, owed)
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:
-        return prover.ready() or capability.still(basis, plan, planned)
+        return prover.ready() or capability.recheck(basis, plan, planned)
 
     return NodeStep(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
 

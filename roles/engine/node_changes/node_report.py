@@ -90,11 +90,11 @@ def _show_failure(step: NodeStep) -> None:
     change, status = step.change, step.status
     if not step.touched:
         return
-    if status is not None and status.last_words:
+    if status is not None and status.evidence_lines:
         show(f"Evidence from {change.node} (the last lines):")
-        show_lines("\n".join(f"  | {line}" for line in status.last_words))
+        show_lines("\n".join(f"  | {line}" for line in status.evidence_lines))
     if step.outcome != "refused":
-        evidence = "evidence, " if status is not None and status.last_words else ""
+        evidence = "evidence, " if status is not None and status.evidence_lines else ""
         show(f"All details are on {change.node} in {directory(change.id)}/ (log, {evidence}before/, after/).")
     if step.outcome == "unknown":
         show(

@@ -233,7 +233,7 @@ class NodeRun(LockedRun):
         if step.outcome == "confirmed":
             return
         # If there is a proof, the new process was healthy: then the proof has the cause, not a line of its output.
-        telling = "" if proof else status.telling_line
+        telling = "" if proof else status.error_line
         if status.state == "staged":
             step.why = "the node ended it before it touched anything; nothing was changed"
             return

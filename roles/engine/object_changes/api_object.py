@@ -35,7 +35,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
-class Live:
+class ObservedObjects:
     """The observed objects of the cluster, by kind (COLLECTIONS)."""
 
     objects: Mapping[str, Collection[Object]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Live:
         return self.objects.get(kind, ())
 
     def find(self, kind: str, namespace: str, name: str) -> Object | None:
-        return next((item for item in self.of(kind) if where(item) == (namespace, name)), None)
+        return next((item for item in self.of(kind) if namespace_and_name(item) == (namespace, name)), None)
 
     def pods_of(self, kind: str, workload_uid: str) -> list[Object]:
         """The pods that belong to a workload, including finished pods and pods that are being deleted.
@@ -75,7 +75,7 @@ def version(item: Object) -> str:
     return str(item["metadata"].get("resourceVersion", ""))
 
 
-def where(item: Object) -> tuple[str, str]:
+def namespace_and_name(item: Object) -> tuple[str, str]:
     return str(item["metadata"].get("namespace", "")), str(item["metadata"]["name"])
 
 

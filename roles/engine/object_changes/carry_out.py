@@ -17,7 +17,7 @@ from roles.engine.bridge import show, show_lines
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import api_object, object_report
 from roles.engine.object_changes.api_object import Object
-from roles.engine.object_changes.outcome import Foreign, Gone, NotDone, RevertFailed, Undone, Unknown
+from roles.engine.object_changes.outcome import ChangedByOthers, Gone, NotDone, RevertFailed, Undone, Unknown
 from roles.engine.object_changes.planned import FieldChange, ObjectPath, ObjectPlan, W, changes_text
 from roles.engine.object_changes.rolling import LOOK_AGAIN
 from roles.engine.object_changes.run import ObjectRun
@@ -165,14 +165,14 @@ class FieldWriter(ABC, Generic[C]):
             now = self.values(found) if found is not None else {}
             back = [replace(one, before=one.after, after=one.before) for one in change.fields if now.get(one.path) == one.after]
             proof = self._written(change, back) if back else "read back: it has nothing that this run wrote"
-        except (Foreign, Gone) as other:
+        except (ChangedByOthers, Gone) as other:
             return type(other)(f"{why}; {other}")
         except Exception as other:
             return RevertFailed(
                 f"{why}; and the revert is not proven: {str(other) or repr(other)}; STATE UNKNOWN, check: {self.look(change)}; "
                 f"REPAIR BY HAND: if it has what this run set, undo it: {changes_text(change.fields)}"
             )
-        ended = Foreign if isinstance(error, Foreign) else Undone
+        ended = ChangedByOthers if isinstance(error, ChangedByOthers) else Undone
         return ended(f"{why}; what this run wrote is reverted: {proof}")
 
     def _written(self, change: C, fields: Sequence[ChangedField]) -> str:
@@ -208,7 +208,7 @@ class FieldWriter(ABC, Generic[C]):
         now = self.values(found)
         if other := [one for one in fields if now.get(one.path) not in (one.before, one.after)]:
             seen = changes_text([replace(one, after=now.get(one.path)) for one in other])
-            raise Foreign(f"changed by someone else meanwhile ({seen}): left as it is now")
+            raise ChangedByOthers(f"changed by someone else meanwhile ({seen}): left as it is now")
         return found
 
     def _send(self, change: C, request: Request, there: Object, wanted: Mapping[ObjectPath, Any]) -> Object:

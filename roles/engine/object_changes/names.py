@@ -22,7 +22,7 @@ KINDS = {
 RESOURCES_OF_KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` if a known name is similar, else ""."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f", did you mean {near[0]!r}?" if near else ""
@@ -74,7 +74,7 @@ def kind_name(kind: str) -> str:
     found = KINDS.get(kind.lower())
     if found is None:
         raise ValueError(
-            f"{kind!r} is not one of {', '.join(RESOURCES_OF_KINDS)}{meant(kind.lower(), KINDS)}; "
+            f"{kind!r} is not one of {', '.join(RESOURCES_OF_KINDS)}{did_you_mean(kind.lower(), KINDS)}; "
             "only these recreate their pods from a template"
         )
     return found

@@ -35,7 +35,7 @@ class Undone(NotDone):
     outcome = "reverted"
 
 
-class Foreign(NotDone):
+class ChangedByOthers(NotDone):
     """Someone else has changed the object since, and daytwo leaves it; says how it is now."""
 
     outcome = "foreign"

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from roles.engine.api import ApiError, Forbidden
 from roles.engine.bridge import show
 from roles.engine.object_changes import workload_rollout
-from roles.engine.object_changes.api_object import COLLECTIONS, Live, Object, uid
+from roles.engine.object_changes.api_object import COLLECTIONS, Object, ObservedObjects, uid
 from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.session import Session
 from roles.engine.proof import NoApi
@@ -37,7 +37,7 @@ class RollOuts:
         for one in ("Pod", "ReplicaSet") if kind == "Deployment" else ("Pod",):
             path = COLLECTIONS[one].rpartition("/")
             there[one] = self.session.fetch_all(f"{path[0]}/namespaces/{namespace}/{path[2]}")
-        return Live(there).pods_of(kind, workload_uid)
+        return ObservedObjects(there).pods_of(kind, workload_uid)
 
     def wait(
         self,

@@ -192,7 +192,7 @@ def conditions(item: Object) -> list[Mapping[str, Any]]:
     return list((item.get("status") or {}).get("conditions") or ())
 
 
-def not_rolling(kind: str, item: Object) -> str | None:
+def why_no_rollout(kind: str, item: Object) -> str | None:
     """Why a change of the template would not recreate the pods, with the way out; None if it would."""
     spec = item.get("spec") or {}
     if kind == "Deployment":
@@ -206,9 +206,9 @@ def not_rolling(kind: str, item: Object) -> str | None:
     return None
 
 
-def not_rollable(kind: str, item: Object) -> list[str]:
+def rollout_problems(kind: str, item: Object) -> list[str]:
     """Why a roll-out of the workload would not happen, or its result could not be judged."""
-    problems = [reason] if (reason := not_rolling(kind, item)) else []
+    problems = [reason] if (reason := why_no_rollout(kind, item)) else []
     state = progress(kind, item)
     if not state.done:
         problems.append(f"it is not healthy now ({state.failed or state.summary}), so a roll-out could not be judged; fix that first")

@@ -2,18 +2,18 @@
 
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates
-from roles.engine.proof.prover import Owed, Proof, Prover
+from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.survey import Survey, SurveyedNode, survey
-from roles.engine.proof.versions import Looked, with_versions
+from roles.engine.proof.versions import ObservedNode, with_versions
 
 __all__ = [
     "API_WAIT_SECONDS",
     "Cluster",
-    "Looked",
     "NoApi",
-    "Owed",
+    "ObservedNode",
     "Proof",
     "Prover",
+    "RequiredProof",
     "Survey",
     "SurveyedNode",
     "UnmetField",

@@ -147,7 +147,7 @@ class Cluster:
             raise ApiConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "connect to the node again") from error
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
-            if transport is None and verify and not node.remote.by_ssh:
+            if transport is None and verify and not node.remote.uses_ssh:
                 return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None or not transport.is_active():
                 raise ApiConnectionLost(host, "/", "there is no SSH connection to it", "connect to the node again")

@@ -12,7 +12,7 @@ from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.effective import unmet_fields, unmet_gates
-from roles.engine.proof.workload import count, gone, hurt
+from roles.engine.proof.workload import count, evicted_pods, harmed_pods
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Status
 
@@ -34,10 +34,10 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Owed:
+class RequiredProof:
     """What must be proven for one component of one node. `gates` and `settings` (fields of a KubeletConfiguration, dots between
     their parts; None: not set) are the values it must run with; `components` are those of the node's control plane;
-    `apiserver_changes` says whether this run changes an API server; `may_go` are the pods (NAMESPACE/NAME) that may be evicted, as
+    `apiserver_changes` says whether this run changes an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as
     announced in the plan and with consent."""
 
     host: str
@@ -48,13 +48,13 @@ class Owed:
     components: Mapping[str, Component]
     apiserver_changes: bool
     allow_unproven: bool = False
-    may_go: frozenset[str] = frozenset()
+    may_be_evicted: frozenset[str] = frozenset()
 
 
 class Prover:
     """Watches one change and proves it once it is applied."""
 
-    def __init__(self, cluster: Cluster, owed: Owed) -> None:
+    def __init__(self, cluster: Cluster, owed: RequiredProof) -> None:
         self._cluster = cluster
         self._owed = owed
         self._pods: list[PodStatus] | None = None
@@ -148,16 +148,16 @@ class Prover:
             return "", []
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
         after = self._cluster.pods(self._owed.node_name)
-        problems = hurt(self._pods, after, announced, self._owed.may_go)
-        counted = count(self._pods, after, announced, self._owed.may_go)
+        problems = harmed_pods(self._pods, after, announced, self._owed.may_be_evicted)
+        counted = count(self._pods, after, announced, self._owed.may_be_evicted)
         new_kubelet = self._owed.component == "kubelet" and bool(self._owed.settings or counted.missing)
-        if new_kubelet and not self._owed.may_go and (evicted := self._cluster.evictions(self._owed.node_name)):
+        if new_kubelet and not self._owed.may_be_evicted and (evicted := self._cluster.evictions(self._owed.node_name)):
             # An evicted pod that its controller has deleted is no longer listed; but the new kubelet has counted its eviction.
             counts = ", ".join(f"{number} for {signal}" for signal, number in evicted.items())
             problems.append(f"the new kubelet has evicted or preempted pods: {counts}")
         if problems:
             return "", problems
-        ended = gone(self._pods, after, self._owed.may_go)
+        ended = evicted_pods(self._pods, after, self._owed.may_be_evicted)
         return f"{counted}; gone, as announced: {', '.join(ended)}" if ended else str(counted), []
 
     def _announced(self) -> list[Component]:

@@ -11,7 +11,7 @@ from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet
 from roles.engine.node import FilesWanted, Observation, look
 from roles.engine.proof.cluster import Cluster
-from roles.engine.proof.versions import Looked, with_versions
+from roles.engine.proof.versions import ObservedNode, with_versions
 from roles.engine.transaction import Refusal, in_flight
 
 
@@ -31,7 +31,7 @@ class Survey:
     ignored."""
 
     nodes: dict[str, SurveyedNode] = field(default_factory=dict)
-    looked_at: dict[str, SurveyedNode] = field(default_factory=dict)
+    observed: dict[str, SurveyedNode] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
     refusals: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
     )
     seen = fleet.each([*targets, *control_planes], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
     found = Survey()
-    looked: list[Looked] = []
+    looked: list[ObservedNode] = []
     for remote in (*targets, *control_planes):
         observation = seen[remote.name]
         try:
@@ -61,8 +61,8 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet)
             found.cluster.add(remote, observation, components)
-            found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.left_alone(its_kubelet, components)]
-            looked.append(Looked(remote, observation, its_kubelet, components))
+            found.ignored += [f"{remote.name}: {sentence}" for sentence in control_plane.ignored_files(its_kubelet, components)]
+            looked.append(ObservedNode(remote, observation, its_kubelet, components))
         except Refusal as refusal:
             found.refusals.append(str(refusal))
             if not isinstance(observation, Exception):
@@ -72,7 +72,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
         # The same as before, now with the versions.
         its_kubelet = kubelet.find(known[one.remote.name])
         components = control_plane.find(its_kubelet)
-        found.looked_at[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet.seen, its_kubelet, components)
+        found.observed[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet.seen, its_kubelet, components)
         if one.remote in targets:
             found.nodes[one.remote.name] = node
     return found

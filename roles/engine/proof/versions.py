@@ -29,7 +29,7 @@ class VersionSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Looked:
+class ObservedNode:
     """An observed node, with its kubelet and components as far as they could be parsed."""
 
     remote: Remote
@@ -41,7 +41,7 @@ class Looked:
 AskEach = Callable[[Sequence[Remote], Callable[[Remote], dict[int, str]]], Mapping[str, dict[int, str] | Exception]]
 
 
-def with_versions(cluster: VersionSource, looked: Sequence[Looked], each: AskEach) -> dict[str, Observation]:
+def with_versions(cluster: VersionSource, looked: Sequence[ObservedNode], each: AskEach) -> dict[str, Observation]:
     """The observations, by host, with the versions of the kubelet and the components; None if a version is unknown.
 
     `each` runs a function on many nodes at once. Only if the API does not know a version, its binary is asked
@@ -88,7 +88,7 @@ def _certain(answer: dict[int, str] | Exception) -> dict[int, str]:
     return answer
 
 
-def _by_api(cluster: VersionSource, one: Looked) -> dict[int, str]:
+def _by_api(cluster: VersionSource, one: ObservedNode) -> dict[int, str]:
     found: dict[int, str] = {}
     for name, component in one.components.items():
         try:
@@ -99,7 +99,7 @@ def _by_api(cluster: VersionSource, one: Looked) -> dict[int, str]:
     return found
 
 
-def _questions(one: Looked, known: Mapping[int, str]) -> list[str]:
+def _questions(one: ObservedNode, known: Mapping[int, str]) -> list[str]:
     left = []
     if one.kubelet is not None and one.kubelet.process.pid not in known:
         left.append(ask.ask_version(KUBELET, one.kubelet.process, ""))

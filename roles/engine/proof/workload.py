@@ -15,18 +15,20 @@ _NO_ROOM = "OutOf"
 _OVER = ("Succeeded", "Failed")
 
 
-def hurt(before: Iterable[PodStatus], after: Iterable[PodStatus], announced: Collection[str], may_go: Collection[str] = ()) -> list[str]:
+def harmed_pods(
+    before: Iterable[PodStatus], after: Iterable[PodStatus], announced: Collection[str], may_be_evicted: Collection[str] = ()
+) -> list[str]:
     """The harm to pods that the plan did not announce.
 
-    `announced` are the names of pods that may be restarted; `may_go` those (as NAMESPACE/NAME) that may be evicted, as announced in the
-    plan and with consent. If there are any, a new pod that does not fit is not harm: it was created to replace an evicted one.
+    `announced` are the names of pods that may be restarted; `may_be_evicted` those (as NAMESPACE/NAME) that may be evicted, as
+    announced in the plan and with consent. If there are any, a new pod that does not fit is not harm: it replaces an evicted one.
     """
     known = {_key(pod): pod for pod in before}
     problems = []
     for pod in after:
         old = known.get(_key(pod))
         where = _where(pod)
-        if pod.name in announced or where in may_go or (may_go and old is None and _did_not_fit(pod)):
+        if pod.name in announced or where in may_be_evicted or (may_be_evicted and old is None and _did_not_fit(pod)):
             continue
         if _ended(pod) and (old is None or not _ended(old)):
             problems.append(f"pod {where} {_how(pod)}")
@@ -37,16 +39,16 @@ def hurt(before: Iterable[PodStatus], after: Iterable[PodStatus], announced: Col
     return problems
 
 
-def gone(before: Iterable[PodStatus], after: Iterable[PodStatus], may_go: Collection[str] = ()) -> list[str]:
+def evicted_pods(before: Iterable[PodStatus], after: Iterable[PodStatus], may_be_evicted: Collection[str] = ()) -> list[str]:
     """Pods that failed in between, or that their kubelet evicted, as NAMESPACE/NAME (REASON).
 
-    A pod of `may_go` that ended with 0 is included, although a job's pod may have completed by itself.
+    A pod of `may_be_evicted` that ended with 0 is included, although a job's pod may have completed by itself.
     """
     lived = {_key(pod): not _ended(pod) and pod.phase != "Succeeded" for pod in before}
     return [
         f"{_where(pod)} ({_reason(pod)})"
         for pod in after
-        if lived.get(_key(pod), True) and (_ended(pod) or (pod.phase == "Succeeded" and _where(pod) in may_go))
+        if lived.get(_key(pod), True) and (_ended(pod) or (pod.phase == "Succeeded" and _where(pod) in may_be_evicted))
     ]
 
 
@@ -68,9 +70,11 @@ class Count:
         return "; ".join(parts)
 
 
-def count(before: Iterable[PodStatus], after: Collection[PodStatus], announced: Collection[str], may_go: Collection[str] = ()) -> Count:
+def count(
+    before: Iterable[PodStatus], after: Collection[PodStatus], announced: Collection[str], may_be_evicted: Collection[str] = ()
+) -> Count:
     """Count the pods that ran before. A missing pod does not count as harmed, since anybody may delete a pod at any time; but it does not
-    count as unharmed either. `announced` and `may_go` as for `hurt`; restarted and evicted pods are named elsewhere.
+    count as unharmed either. `announced` and `may_be_evicted` as for `hurt`; restarted and evicted pods are named elsewhere.
     """
     before = list(before)
     now, known = {_key(pod): pod for pod in after}, {_key(pod) for pod in before}
@@ -81,9 +85,9 @@ def count(before: Iterable[PodStatus], after: Collection[PodStatus], announced: 
         if pod.phase in _OVER or (pod.name in announced and any(_where(one) == _where(pod) for one in after)):
             continue
         if found is None:
-            expected = pod.name in announced or _where(pod) in may_go
+            expected = pod.name in announced or _where(pod) in may_be_evicted
             missing.append(f"{_where(pod)} ({'as announced' if expected else _why_missing(pod, new)})")
-        elif _where(pod) in may_go and (found.phase in _OVER or found.put_out):
+        elif _where(pod) in may_be_evicted and (found.phase in _OVER or found.was_evicted):
             continue
         elif found.deleted:
             missing.append(f"{_where(pod)} (being deleted, {_by_whom(pod, new)})")
@@ -122,7 +126,7 @@ def _ended(pod: PodStatus) -> bool:
     """True if the kubelet ended the pod; not if it ended by itself or was deleted: a pod of an old roll-out, or after a scale-down, reports
     its last phase before it is gone. A kubelet that fails a pod sets a reason (pkg/kubelet: rejectPod, eviction); a pod that is over is
     deleted at once."""
-    return pod.put_out or (pod.phase == "Failed" and not (pod.deleted and not pod.reason))
+    return pod.was_evicted or (pod.phase == "Failed" and not (pod.deleted and not pod.reason))
 
 
 def _how(pod: PodStatus) -> str:
@@ -130,7 +134,7 @@ def _how(pod: PodStatus) -> str:
 
 
 def _reason(pod: PodStatus) -> str:
-    return pod.reason or ("evicted by its kubelet" if pod.put_out else "ended" if pod.phase == "Succeeded" else "no reason given")
+    return pod.reason or ("evicted by its kubelet" if pod.was_evicted else "ended" if pod.phase == "Succeeded" else "no reason given")
 
 
 def _where(pod: PodStatus) -> str:
@@ -138,7 +142,7 @@ def _where(pod: PodStatus) -> str:
 
 
 def _did_not_fit(pod: PodStatus) -> bool:
-    return pod.put_out or (pod.phase == "Failed" and (pod.reason in _EVICTION_REASONS or pod.reason.startswith(_NO_ROOM)))
+    return pod.was_evicted or (pod.phase == "Failed" and (pod.reason in _EVICTION_REASONS or pod.reason.startswith(_NO_ROOM)))
 
 
 def _ran(container: ContainerStatus) -> bool:

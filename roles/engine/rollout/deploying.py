@@ -18,13 +18,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from roles.engine import bridge
 from roles.engine.bridge import Fleet, Remote
-from roles.engine.inputs import sentences
+from roles.engine.inputs import read_common
 from roles.engine.rollout.data_keys import unknown_key_refusals
 from roles.engine.rollout.locked_run import LockedRun
+from roles.engine.transaction import Refusal
 
 W = TypeVar("W")
 M = TypeVar("M", bound=BaseModel)
@@ -72,11 +73,11 @@ def deploying(
 
         @functools.wraps(work)
         def face() -> None:
-            outcome = bridge.once(title, prepare)
+            outcome = bridge.run_once(title, prepare)
             if isinstance(outcome, Turns):
-                bridge.drive(outcome.what, bridge.current_host() in outcome.hosts, outcome.work, name=outcome.name)
+                bridge.run_on_host(outcome.what, bridge.current_host() in outcome.hosts, outcome.work, name=outcome.name)
             elif outcome is not None:
-                bridge.leave(outcome)
+                bridge.exit_with(outcome)
 
         return bridge.as_deploy(title, face)
 
@@ -89,24 +90,17 @@ def unreachable(fleet: Fleet) -> list[str]:
 
 
 def one(model: type[M]) -> Callable[[Fleet], M]:
-    """Reads the data keys of a model that apply to the whole run."""
+    """Reads the data keys of a model that apply to the whole run: hosts that have a key must have the same value."""
 
     def read(fleet: Fleet) -> M:
         try:
             return same(fleet.targets, model)
-        except ValueError as error:
-            raise bridge.refuse(str(error)) from None
+        except Refusal as refusal:
+            raise bridge.refusals([refusal]) from None
 
     return read
 
 
 def same(remotes: Iterable[Remote], model: type[M]) -> M:
-    """The data keys of a model, which must have the same value on all hosts. Raises ValueError."""
-    given = {key: {remote.data(key) for remote in remotes} for key in model.model_fields}
-    for key, values in given.items():
-        if len(values) > 1:
-            raise ValueError(f"{key} is not the same on all hosts: {', '.join(sorted(map(str, values)))}; set it with --data")
-    try:
-        return model(**{key: value for key, values in given.items() for value in values if value is not None})
-    except ValidationError as error:
-        raise ValueError("; ".join(sentences(error))) from None
+    """The data keys of a model that apply to the whole run. Raises Refusal."""
+    return read_common([(remote.name, remote.data) for remote in remotes], model, "set it with --data")[1]

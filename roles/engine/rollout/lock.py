@@ -93,7 +93,7 @@ class ClusterLock:
             self._answered.wait(patient(ANSWER_SECONDS))
             self.generation = ""
 
-    def give_back(self) -> None:
+    def release_or_warn(self) -> None:
         """`release` at the end of a run: an error is only shown."""
         try:
             self.release()

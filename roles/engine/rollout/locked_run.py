@@ -158,7 +158,7 @@ class LockedRun:
             show(f"\nthe run ended with an internal error: {error!r}")
             raise
         finally:
-            self._lock.give_back()
+            self._lock.release_or_warn()
             self._over()
 
     def _over(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from roles.engine.bridge import Remote, refusals
-from roles.engine.inputs import Boolean, sentences
+from roles.engine.inputs import Boolean, read_model
 from roles.engine.rollout.pace import Pace, parse_max_unavailable
 from roles.engine.timeouts import LEAST, MOST, parse
 from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
@@ -89,11 +89,7 @@ def read_options(remotes: list[Remote]) -> Options:
 def _read(remotes: list[Remote]) -> Options:
     found: dict[Options, str] = {}
     for remote in remotes:
-        values = {key: remote.data(key) for key in Options.model_fields}
-        try:
-            found.setdefault(Options(**{key: value for key, value in values.items() if value is not None}), remote.name)
-        except ValidationError as error:
-            raise Refusal(remote.name, sentences(error, given=True)[0]) from None
+        found.setdefault(read_model(remote.name, remote.data, Options), remote.name)
     if len(found) > 1:
         (one, first_host), (other, second_host) = list(found.items())[:2]
         keys = [key for key in Options.model_fields if getattr(one, key) != getattr(other, key)]

@@ -35,7 +35,7 @@ class Status:
     steps: tuple[tuple[int, str], ...] = field(default=())
 
     @property
-    def telling_line(self) -> str:
+    def error_line(self) -> str:
         """The line of the component's own output that shows the cause, or "" if there is none. If no line of the new process looks like an
         error (a unit's own ExecStartPre has its own words), its last line."""
         journal = [line for line in self.evidence if line.startswith("journal: ")]
@@ -46,7 +46,7 @@ class Status:
         return _bare((found or [""])[-1])
 
     @property
-    def last_words(self) -> list[str]:
+    def evidence_lines(self) -> list[str]:
         """The evidence to show: the container's last lines, and those of the journal that name it; without a container, the journal's last
         lines."""
         lines = [line for line in self.evidence if line.strip()]

@@ -304,11 +304,11 @@ def test_with_patience_a_slow_answer_is_waited_for(api: Api, server: ApiServer) 
     server.answer = lambda path, who: (threading.Event().wait(1.5), (200, b"late"))[1]
     with pytest.raises(Timeout):
         api.get_raw("/", timeout=1)
-    timeouts.take([30])
+    timeouts.set_factor([30])
     try:
         assert api.get_raw("/", timeout=1) == b"late"
     finally:
-        timeouts.take([])
+        timeouts.set_factor([])
 
 
 def test_a_lost_ssh_connection_is_not_waited_on(api: Api, ssh: SshServer, clock: Clock) -> None:

@@ -51,7 +51,7 @@ class Node:
     def transport(self) -> paramiko.Transport:
         return self.ssh.transport
 
-    by_ssh = True
+    uses_ssh = True
 
     def ensure_connected(self, within: float = 0) -> None:
         if self.transport.is_active():

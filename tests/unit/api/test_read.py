@@ -137,27 +137,27 @@ def test_results() -> None:
     assert lease == NodeLease("w1", datetime(2026, 11, 21, 7, 24, 10, 59772, UTC), 40)
     failed, running = node_pods(api, "w1")
     assert (failed.phase, failed.reason, failed.containers) == ("Failed", "Evicted", ())
-    assert failed.put_out and not running.put_out
+    assert failed.was_evicted and not running.was_evicted
     assert running.config_hash == "h"
     assert running.containers == (ContainerStatus("c", "x", True, 2, datetime(2026, 11, 21, 7, 6, 42, tzinfo=UTC)),)
 
 
 @pytest.mark.parametrize(
-    ("policy", "phase", "put_out"), [("Always", "Succeeded", True), ("Always", "Running", False), ("Never", "Succeeded", False)]
+    ("policy", "phase", "was_evicted"), [("Always", "Succeeded", True), ("Always", "Running", False), ("Never", "Succeeded", False)]
 )
-def test_a_pod_that_is_always_restarted_does_not_end_by_itself(policy: str, phase: str, put_out: bool) -> None:
+def test_a_pod_that_is_always_restarted_does_not_end_by_itself(policy: str, phase: str, was_evicted: bool) -> None:
     item = {"metadata": {"namespace": "a", "name": "b", "uid": "v"}, "spec": {"restartPolicy": policy}, "status": {"phase": phase}}
     [pod] = node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
-    assert pod.put_out is put_out
+    assert pod.was_evicted is was_evicted
 
 
 def test_a_pod_that_was_deleted_ends_by_that() -> None:
     deleted = {"namespace": "a", "name": "b", "uid": "v", "deletionTimestamp": "2026-11-21T07:24:10Z"}
     by_kubelet = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-    for conditions, put_out in (([], False), ([by_kubelet], True)):
+    for conditions, was_evicted in (([], False), ([by_kubelet], True)):
         item = {"metadata": deleted, "spec": {"restartPolicy": "Always"}, "status": {"phase": "Succeeded", "conditions": conditions}}
         [pod] = node_pods(Told({"/api/v1/pods?fieldSelector=spec.nodeName%3Dw1": {"items": [item]}}), "w1")
-        assert pod.deleted and pod.put_out is put_out
+        assert pod.deleted and pod.was_evicted is was_evicted
 
 
 def test_an_odd_answer_is_an_api_error() -> None:

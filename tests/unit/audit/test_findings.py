@@ -428,7 +428,7 @@ apiServer:
 """
 
 
-def _lasting(cluster: str = CLUSTER, kubelet: bytes | None = None) -> stored.Lasting:
+def _lasting(cluster: str = CLUSTER, kubelet: bytes | None = None) -> stored.StoredSettings:
     maps = {"kubeadm-config": ("ClusterConfiguration", cluster), "kubelet-config": ("kubelet", (kubelet or node.CONFIG).decode())}
     return stored.parse({"metadata": {"name": name}, "data": {key: text}} for name, (key, text) in maps.items())
 

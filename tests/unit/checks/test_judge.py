@@ -16,7 +16,7 @@ from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
 from roles.checks.model import NodeDesired, of_the_cluster, read_desired
 from roles.engine.api.metrics import GateMetric
 from roles.engine.control_plane.facts import COMPONENTS
-from roles.priority_classes.class_facts import LiveClasses
+from roles.priority_classes.class_facts import ObservedClasses
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
 from tests.unit.node import node
 from tests.unit.node.node import parse
@@ -230,7 +230,7 @@ CLASS = {"metadata": {"name": "web", "managedFields": []}, "value": 1000}
 )
 def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
     data = {"priority_classes": {"web": {"value": 1000, "globalDefault": False}}}
-    found = judge.cluster(of_the_cluster([("w1", data.get)]), LiveClasses(classes=live))
+    found = judge.cluster(of_the_cluster([("w1", data.get)]), ObservedClasses(classes=live))
     assert [(one.check, one.outcome) for one in found] == [("priority-classes", "fail" if why else "pass"), ("workload-classes", "skip")]
     assert why is None or found[0].why == why
 
@@ -238,7 +238,7 @@ def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
 def test_workloads_and_their_class() -> None:
     data = {"workloads": {"shop/deployment/web": "web", "shop/deployment/db": "web"}}
     web = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"template": {"spec": {"priorityClassName": "batch"}}}}
-    told = judge.cluster(of_the_cluster([("w1", data.get)]), LiveClasses({"Deployment": [web]}))[1]
+    told = judge.cluster(of_the_cluster([("w1", data.get)]), ObservedClasses({"Deployment": [web]}))[1]
     assert (told.outcome, told.why) == ("fail", "shop/deployment/web: its class is batch, wanted web; shop/deployment/db: does not exist")
 
 
@@ -246,7 +246,7 @@ def test_the_cluster_without_an_api_or_without_desired_objects() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
     assert isinstance(desired, priority_classes.DesiredClasses)
     assert [one.outcome for one in judge.cluster(desired, "the API is away")] == ["unknown", "skip"]
-    assert {one.outcome for one in judge.cluster(None, LiveClasses())} == {"skip"}
+    assert {one.outcome for one in judge.cluster(None, ObservedClasses())} == {"skip"}
 
 
 @pytest.mark.parametrize(

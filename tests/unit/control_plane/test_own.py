@@ -40,7 +40,7 @@ def test_a_second_scheduler_in_a_static_pod_of_its_own_is_left_as_it_is(name: st
     its_kubelet, components = found(manifests, sorted([*its_own, *other], key=lambda line: int(line.split()[1 if "static" in line else 2])))
     scheduler = components["kube-scheduler"]
     assert (scheduler.process.pid, scheduler.file.path) == (first, "/etc/kubernetes/manifests/kube-scheduler.yaml")
-    assert control_plane.left_alone(its_kubelet, components) == [
+    assert control_plane.ignored_files(its_kubelet, components) == [
         "process 350 is a kube-scheduler of another static pod (kube-system_second-node), not the control plane's: left as it is"
     ]
 

@@ -46,8 +46,8 @@ class Versions:
 def survey(others: dict[str, str] | None) -> Survey:
     seen = parse("cp1", node.answer(manifests=MANIFESTS, components=CONTROL_PLANE))
     found = kubelet.find(seen)
-    looked_at = {"cp1": SurveyedNode(cast(Any, None), seen, found, control_plane.find(found))}
-    return Survey(looked_at=looked_at, cluster=cast(Cluster, Versions(others)))
+    observed = {"cp1": SurveyedNode(cast(Any, None), seen, found, control_plane.find(found))}
+    return Survey(observed=observed, cluster=cast(Cluster, Versions(others)))
 
 
 @pytest.mark.parametrize(

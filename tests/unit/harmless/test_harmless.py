@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from roles.engine.harmless import as_json, coloured, harmless, one_line, within
+from roles.engine.harmless import as_json, coloured, harmless, in_list, one_line
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 
@@ -47,7 +47,7 @@ def test_no_character_at_all_that_controls_or_hides_comes_through() -> None:
 def test_a_value_has_no_line_of_its_own() -> None:
     assert one_line("pod\nHALTED: w1\tdone") == "pod\\nHALTED: w1\\tdone"
     assert harmless("one\n\ttwo") == "one\n\ttwo"
-    assert within("first\nrefused\x1b") == "first\n    | refused\\x1b"
+    assert in_list("first\nrefused\x1b") == "first\n    | refused\\x1b"
 
 
 def test_colours_of_pyinfra_stay_and_no_other_sequence() -> None:

@@ -256,7 +256,7 @@ def test_an_end_that_a_power_cut_left_incomplete_is_reported_and_the_plan_counts
     record = base64.b64encode(plan + b'\n{"event": "end", "outc').decode()
     state = base64.b64encode(b"state=confirmed\n").decode()
     (found,) = parse("w1", ["daytwo 1", f"change {made.id} {state}= = {record}= 3", "end"])
-    assert found.why_unusable is None and found.end is None and found.plan["order"] == 1
+    assert found.problem is None and found.end is None and found.plan["order"] == 1
     (warning,) = history_role._cut([found])
     assert warning == f"w1: the record of {made.id}: line 2 is incomplete; the others were read" and history_role._cut([recorded()]) == []
 
@@ -326,13 +326,13 @@ def predicted(
 
 def test_undoing_that_would_evict_needs_consent() -> None:
     harmless = predicted({"memory.available": "50Mi"})
-    assert "EVICTS" not in harmless.outlook and harmless.planned[0].may_go == frozenset()
+    assert "EVICTS" not in harmless.outlook and harmless.planned[0].may_be_evicted == frozenset()
     with pytest.raises(Refusal) as refused:
         predicted({"memory.available": "2Gi"})
     text = str(refused.value)
     assert "w1: undoing r20260101-000000-aaaa-w1-kubelet would evict: memory.available" in text and "allow_evictions=true" in text
     consented = predicted({"memory.available": "2Gi"}, allow_evictions=True)
-    assert consented.planned[0].may_go == {"default/app"} and "EVICTS" in consented.outlook
+    assert consented.planned[0].may_be_evicted == {"default/app"} and "EVICTS" in consented.outlook
 
 
 def test_undoing_reports_what_a_restart_applies_in_addition() -> None:

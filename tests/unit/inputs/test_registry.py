@@ -130,8 +130,11 @@ def test_each_key_that_code_reads_by_its_name_is_registered() -> None:
     assert {(path, key) for path, key in read if key not in registry.names()} == set()
 
 
-def read_for_others() -> Iterator[tuple[str, str]]:
-    """Module and name of the models that are read by `one` and `same`."""
+READERS = ("read_host", "read_model", "read_common", "one", "same", "_read")
+
+
+def models_read() -> Iterator[tuple[str, str]]:
+    """Module and name of each model that is given to a reader of data (roles/engine/inputs/reading.py, rollout/deploying.py)."""
     origins = {
         (path, alias.name): node.module
         for path, node in sources()
@@ -139,39 +142,13 @@ def read_for_others() -> Iterator[tuple[str, str]]:
         for alias in node.names
     }
     for path, node in sources():
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("one", "same") and isinstance(node.args[-1], ast.Name):
-            name = node.args[-1].id
-            if name[0].isupper():
-                yield origins.get((path, name)) or str(path).removesuffix(".py").replace("/", "."), name
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in READERS:
+            for name in (found.id for found in node.args if isinstance(found, ast.Name) and found.id[0].isupper() and not found.id.isupper()):
+                yield origins.get((path, name)) or str(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__"), name
 
 
 def test_each_model_that_reads_data_is_registered() -> None:
-    """`{key: data(key) for key in Model.model_fields}` is how a model reads."""
-    reading = {
-        (str(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__"), node.iter.value.id)
-        for path, parent in sources()
-        if isinstance(parent, (ast.DictComp, ast.SetComp, ast.ListComp, ast.For, ast.GeneratorExp))
-        and any(
-            isinstance(inner, ast.Call) and (getattr(inner.func, "attr", "") or getattr(inner.func, "id", "")) == "data"
-            for inner in ast.walk(parent)
-        )
-        for node in ([parent] if isinstance(parent, ast.For) else parent.generators)
-        if isinstance(node.iter, ast.Attribute) and node.iter.attr == "model_fields" and isinstance(node.iter.value, ast.Name)
-    }
-    # A reader of several models takes the one of its call, and its type variable has them all.
-    generic = {module for module, name in reading if name.islower()}
-    variables = {
-        (module, name.id)
-        for path, node in sources()
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", "") == "TypeVar"
-        and (module := str(path).removesuffix(".py").replace("/", ".")) in generic
-        for name in node.args[1:]
-        if isinstance(name, ast.Name)
-    }
-    # `one(Model)` and `same(remotes, Model)` read for others (roles/engine/rollout/deploying.py).
-    assert {module for module, _ in variables} == generic - {"roles.engine.rollout.deploying"}
-    reading = {(module, name) for module, name in reading if module not in generic} | variables | set(read_for_others())
+    reading = set(models_read())
     assert {module for module, _ in reading} >= {
         "roles.feature_gates.model",
         "roles.engine.rollout.options",

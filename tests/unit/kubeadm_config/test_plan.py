@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from roles.engine.editing import cluster_configuration, kubelet_config
 from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import GATES, ComponentDesired, as_given
-from roles.engine.kubeadm_config.stored import CLUSTER, KUBELET, Lasting
+from roles.engine.kubeadm_config.stored import CLUSTER, KUBELET, StoredSettings
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.transaction.refusal import Refusal
 from roles.eviction import wanted
@@ -95,7 +95,7 @@ def test_one_gate_is_shared_and_another_is_not() -> None:
 def test_a_patch_for_thresholds_has_those_that_it_would_drop() -> None:
     own = {("evictionHard", "memory.available"): "200Mi"}
     members = [member("cp1", {}), member("w1", own, write=wanted.lasting), member("w2", {})]
-    (text,) = plan.share(members, NODES, Lasting()).notes
+    (text,) = plan.share(members, NODES, StoredSettings()).notes
     assert "memory.available: 200Mi" in text and 'nodefs.available: "10%"' in text
 
 

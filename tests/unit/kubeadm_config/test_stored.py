@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, Found, Lasting, gate_differences, kubelet_differences, parse
+from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, Found, StoredSettings, gate_differences, kubelet_differences, parse
 
 CLUSTER_TEXT = """\
 apiServer:
@@ -32,7 +32,7 @@ def item(name: str, text: str | None) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"}, "data": {} if text is None else {KEYS[name]: text}}
 
 
-def lasting(cluster: str | None = CLUSTER_TEXT, kubelet: str | None = KUBELET_TEXT) -> Lasting:
+def lasting(cluster: str | None = CLUSTER_TEXT, kubelet: str | None = KUBELET_TEXT) -> StoredSettings:
     return parse([item(CLUSTER, cluster), item(KUBELET, kubelet)])
 
 

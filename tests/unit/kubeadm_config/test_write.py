@@ -77,7 +77,7 @@ class Server:
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(timeouts, "time", Clock())
     yield
-    timeouts.take([])
+    timeouts.set_factor([])
 
 
 def edit(data: bytes) -> plan.Edited:
@@ -158,7 +158,7 @@ def test_others_that_keep_writing() -> None:
 def test_a_slow_cluster_gets_more_time_for_writes_of_others() -> None:
     tries = []
     for factor in (1, 4):
-        timeouts.take([factor])
+        timeouts.set_factor([factor])
         server = Server()
         server.before = lambda server=server: server.change(server.text)  # type: ignore[misc]
         with pytest.raises(NotWritten, match="others keep changing it"):

@@ -22,7 +22,7 @@ from roles.engine.transaction.refusal import Refusal
 from roles.eviction.impact import eviction_impact
 from roles.kubelet_config import carry_out
 from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest, KubeletFields, Settled
-from roles.kubelet_config.impact import allocatable_outlook, restart_outlook
+from roles.kubelet_config.impact import allocatable_impact, restart_impact
 from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
 from roles.kubelet_config.state import KubeletState
@@ -65,7 +65,7 @@ def state(
 
 def node_plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
     expected = {name: None if value is ABSENT else value for name, value in fields.items()}
-    desired = FieldsRequest({}, lambda _: Settled(fields, expected, "as desired"), restart_outlook, allow_evictions=allow_evictions)
+    desired = FieldsRequest({}, lambda _: Settled(fields, expected, "as desired"), restart_impact, allow_evictions=allow_evictions)
     return carry_out.plan_node("r1", given, desired)
 
 
@@ -87,7 +87,7 @@ def test_a_restart_that_applies_an_earlier_edit_is_warned_of_and_predicted() -> 
     # What the edit would do to pods needs the same consent as the change itself.
     with pytest.raises(Refusal, match="no longer fits: default/bb"):
         plan(state("maxPods: 1\n"), {"podPidsLimit": 500})
-    assert plan(state("maxPods: 1\n"), {"podPidsLimit": 500}, allow_evictions=True).outlook.may_go == {"default/bb"}
+    assert plan(state("maxPods: 1\n"), {"podPidsLimit": 500}, allow_evictions=True).outlook.may_be_evicted == {"default/bb"}
 
 
 def test_an_edit_of_a_field_that_the_change_names_needs_no_warning() -> None:
@@ -113,7 +113,7 @@ def test_the_other_keys_of_a_map_stay_as_in_the_files() -> None:
     """A map is written in full: that must not silently revert somebody's edit which is not in effect yet."""
     given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
     desired = DesiredFields(kubelet_config={"systemReserved.memory": "2Gi"})
-    whole = carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, desired), restart_outlook))
+    whole = carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, desired), restart_impact))
     (made,) = whole.planned
     assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
     (warning,) = whole.warnings
@@ -136,30 +136,30 @@ def test_a_restart_under_pressure_needs_consent() -> None:
     with pytest.raises(Refusal, match=r"the node has DiskPressure now: a kubelet that starts under it.*allow_evictions=true"):
         plan(short, {"podPidsLimit": 500})
     made = plan(short, {"podPidsLimit": 500}, allow_evictions=True)
-    assert made.outlook.may_go == {"default/a", "default/bb"}
+    assert made.outlook.may_be_evicted == {"default/a", "default/bb"}
 
 
 def test_pods_that_no_longer_fit_may_be_evicted() -> None:
     with pytest.raises(Refusal, match="no longer fits: default/bb"):
         plan(state(), {"maxPods": 1})
-    assert plan(state(), {"maxPods": 1}, allow_evictions=True).outlook.may_go == {"default/bb"}
+    assert plan(state(), {"maxPods": 1}, allow_evictions=True).outlook.may_be_evicted == {"default/bb"}
 
 
 @pytest.mark.parametrize(("reserved", "evicts"), [("1Gi", False), ("3Gi", True)])
 def test_pods_that_would_use_more_than_allowed_are_reported(reserved: str, evicts: bool) -> None:
     """Their requests fit; but the kernel limits the usage of all of them to the capacity minus reservations."""
     given = state(pods_use=6 * GIB)
-    made = allocatable_outlook(given, {**given.configuration, "systemReserved": {"memory": reserved}})
-    assert bool(made.evicts) is evicts and made.may_go == ({"default/a", "default/bb"} if evicts else frozenset())
+    made = allocatable_impact(given, {**given.configuration, "systemReserved": {"memory": reserved}})
+    assert bool(made.evicts) is evicts and made.may_be_evicted == ({"default/a", "default/bb"} if evicts else frozenset())
     assert not evicts or "pods use 6144.0Mi of memory, but then all of them together may use 5120.0Mi" in made.evicts[0]
     free = {**given.configuration, "systemReserved": {"memory": reserved}, "enforceNodeAllocatable": ["none"]}
-    assert allocatable_outlook(given, free).evicts == ()
+    assert allocatable_impact(given, free).evicts == ()
 
 
 def test_a_node_that_has_not_reported_its_capacity_is_refused() -> None:
     given = state()
     bare = replace(given, node={"metadata": {"name": "n1"}, "status": {}})
-    for outlook in (allocatable_outlook, eviction_impact):
+    for outlook in (allocatable_impact, eviction_impact):
         with pytest.raises(Refusal, match=r"no capacity of cpu, memory, pods.*kubectl describe node n1"):
             outlook(bare, given.configuration)
 
@@ -167,7 +167,7 @@ def test_a_node_that_has_not_reported_its_capacity_is_refused() -> None:
 def test_thresholds_that_evict_name_the_pods() -> None:
     given = state(pods_use=7 * GIB)
     outlook = eviction_impact(given, {**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
-    assert outlook.evicts and outlook.may_go == {"default/a", "default/bb"}
+    assert outlook.evicts and outlook.may_be_evicted == {"default/a", "default/bb"}
     # Under an existing pressure, the restarted kubelet may not re-admit pods.
     pressed = replace(given, configuration={**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
     best_effort = [
@@ -180,9 +180,9 @@ def test_thresholds_that_evict_name_the_pods() -> None:
 
 def test_a_node_that_the_api_does_not_know_is_reported_by_its_name() -> None:
     error = NotFound("cp1", "/api/v1/nodes/n1/proxy/configz", '404 Not Found (nodes "n1" not found)', "check the name")
-    text = str(carry_out.unreadable("host", "n1", error))
+    text = str(carry_out.unreadable_node("host", "n1", error))
     assert text.startswith("host: ") and "the API has no node n1" in text and "--hostname-override" in text and "kubectl get nodes" in text
-    assert "without the API no change can be proven" in str(carry_out.unreadable("host", "n1", NoApi("no control plane")))
+    assert "without the API no change can be proven" in str(carry_out.unreadable_node("host", "n1", NoApi("no control plane")))
 
 
 def test_present_files_that_are_refused_are_named_and_the_change_is_not_blamed() -> None:
@@ -224,7 +224,7 @@ def test_the_prediction_is_repeated_when_the_nodes_turn_comes() -> None:
 
     def why(given: KubeletState, desired: FieldsRequest = request) -> str | None:
         basis = Basis("r1", cast(Fleet, None), Options(), Survey(cluster=Now(given)))
-        return KubeletFields(DesiredByHost({"n1": desired}, {})).still(basis, made, made.planned[0])
+        return KubeletFields(DesiredByHost({"n1": desired}, {})).recheck(basis, made, made.planned[0])
 
     assert why(state()) is None
     fuller = state(pods_use=8 * GIB - GIB // 2)

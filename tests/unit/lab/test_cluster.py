@@ -257,7 +257,7 @@ def test_down_takes_all_labs_of_one_checkout(monkeypatch: pytest.MonkeyPatch, tm
 
     def remove(site: Site, nodes: object = ()) -> None:
         removed.append(site.number)
-        registry.give_back(site)
+        registry.release_or_warn(site)
 
     monkeypatch.setattr(cluster, "remove", remove)
     monkeypatch.setattr(registry, "orphans", lambda checkout: [])
@@ -270,10 +270,10 @@ def test_down_takes_all_labs_of_one_checkout(monkeypatch: pytest.MonkeyPatch, tm
 def test_what_all_labs_share_goes_with_the_last(lab: Lab, state: Path) -> None:
     second = planned(1, "a", cp1=11)
     (state / "layers").mkdir()
-    registry.give_back(Site(0))
+    registry.release_or_warn(Site(0))
     assert (state / "layers").exists()
     assert second.name == "a"
-    registry.give_back(Site(1))
+    registry.release_or_warn(Site(1))
     assert not state.exists()
 
 

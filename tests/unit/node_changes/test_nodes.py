@@ -76,16 +76,16 @@ class Texts(Capability[Text, Plan]):
     not_any_more: str | None = None
     columns = ("node", "component", "text")
 
-    def plan(self, basis: Basis, node: SurveyedNode, wish: Text) -> Plan:
+    def plan(self, basis: Basis, node: SurveyedNode, request: Text) -> Plan:
         self.said.append(f"plan {node.seen.host}")
-        if wish.text == "never":
+        if request.text == "never":
             raise Refusal(node.seen.host, "never")
-        data: dict[str, bytes | None] = {PATH: f"KUBELET_EXTRA_ARGS=--v={wish.text}\n".encode()}
-        change = kubelet_plan.change(node.kubelet, data, basis.run_id, wish.text) if wish.text != "done" else None
-        question = ask.ask_kubelet(node.kubelet, ("kubelet", f"--v={wish.text}"), {}) if change else ""
+        data: dict[str, bytes | None] = {PATH: f"KUBELET_EXTRA_ARGS=--v={request.text}\n".encode()}
+        change = kubelet_plan.change(node.kubelet, data, basis.run_id, request.text) if request.text != "done" else None
+        question = ask.ask_kubelet(node.kubelet, ("kubelet", f"--v={request.text}"), {}) if change else ""
         present = ask.ask_kubelet(node.kubelet, ("kubelet", "--v=present"), {})
-        planned = ComponentPlan(KUBELET, change, question=question, question_present=present, settings={"text": wish.text})
-        return NodePlan(node.seen.host, node.kubelet, node.components, (planned,), ("beware",), f"    {wish.text} is near")
+        planned = ComponentPlan(KUBELET, change, question=question, question_present=present, settings={"text": request.text})
+        return NodePlan(node.seen.host, node.kubelet, node.components, (planned,), ("beware",), f"    {request.text} is near")
 
     def against_nodes(self, basis: Basis) -> Iterable[object]:
         self.said.append("against nodes")
@@ -99,7 +99,7 @@ class Texts(Capability[Text, Plan]):
         self.said.append(f"against {len(plans)} plans")
         return ()
 
-    def still(self, basis: Basis, plan: Plan, planned: ComponentPlan) -> str | None:
+    def recheck(self, basis: Basis, plan: Plan, planned: ComponentPlan) -> str | None:
         return self.not_any_more
 
     def writes(self, basis: Basis, plans: Sequence[Plan]) -> ClusterWrites:
@@ -107,7 +107,7 @@ class Texts(Capability[Text, Plan]):
 
     def rows(self, basis: Basis, plans: Sequence[Plan], steps: Steps) -> list[list[str]]:
         return [
-            [plan.host, KUBELET, self.wishes.by_host[plan.host].text, *ended(steps.get((plan.host, KUBELET)), "seen")] for plan in plans
+            [plan.host, KUBELET, self.desired.by_host[plan.host].text, *ended(steps.get((plan.host, KUBELET)), "seen")] for plan in plans
         ]
 
 

@@ -114,7 +114,7 @@ def test_the_node_and_the_operator_have_the_same_record(host: Host) -> None:
     run = one(host, step("a"), step("b"))
     (found,) = host.history()
     assert (found.run, found.state, found.component, found.number) == (run.info.id, "confirmed", "x", 1)
-    assert found.of_objects and found.of_cluster and found.why_unusable is None and not found.in_flight
+    assert found.of_objects and found.of_cluster and found.problem is None and not found.in_flight
     assert found.plan["summary"] == "create a, create b" and found.run_number == (COUNT, 7)
     record = parse(run.info.id, found.events)
     assert record is not None and record.about == {"pace": 1} and record.change == found.id

@@ -33,7 +33,7 @@ def test_the_gate_is_off_and_every_component_is_named() -> None:
     (sentence,) = abilities.missing(seen, ["w1", "w2"])
     assert f"{GATE} is off (alpha and off by default before 1.33) on cp1 kube-apiserver, w1 kubelet;" in sentence
     assert f"deploys/feature_gates.py --data feature_gates={GATE}=true" in sentence and "w3" not in sentence
-    assert abilities.unsure(seen, ["w1"]) == [f"cp2 kube-apiserver: it is unknown whether {GATE} is on"]
+    assert abilities.unknown_facts(seen, ["w1"]) == [f"cp2 kube-apiserver: it is unknown whether {GATE} is on"]
 
 
 def test_a_gate_that_was_turned_off_by_hand() -> None:

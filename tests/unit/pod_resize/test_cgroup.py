@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from roles.engine.node.parse import ObservationError
 from roles.pod_resize import cgroup
-from roles.pod_resize.cgroup import Held
+from roles.pod_resize.cgroup import ContainerCgroup
 from tests.unit.pod_resize.world import ID, MI, SMALL
 
 OTHER = "b" * 64
@@ -28,12 +28,12 @@ V2 = {"cpu.weight": "4", "cpu.max": "max,100000", "memory.max": str(200 * MI)}
 BOTH = {"requests": {"cpu": "250m", "memory": "200Mi"}, "limits": {"cpu": "500m", "memory": "300Mi"}}
 
 
-def v1(**files: str) -> Held:
-    return Held(ID, 7, 99, "v1", V1 | {key.replace("__", "."): value for key, value in files.items()})
+def v1(**files: str) -> ContainerCgroup:
+    return ContainerCgroup(ID, 7, 99, "v1", V1 | {key.replace("__", "."): value for key, value in files.items()})
 
 
-def v2(**files: str) -> Held:
-    return Held(ID, 7, 99, "v2", V2 | {key.replace("__", "."): value for key, value in files.items()})
+def v2(**files: str) -> ContainerCgroup:
+    return ContainerCgroup(ID, 7, 99, "v2", V2 | {key.replace("__", "."): value for key, value in files.items()})
 
 
 def test_as_wanted() -> None:
@@ -58,8 +58,8 @@ def test_each_file_that_is_not() -> None:
 
 
 def test_missing_files_are_no_proof() -> None:
-    assert len(cgroup.problems(Held(ID, 7, 99, "v1", {}), BOTH)) == 3
-    assert len(cgroup.problems(Held(ID, 7, 99, "v2", {}), {})) == 3
+    assert len(cgroup.problems(ContainerCgroup(ID, 7, 99, "v1", {}), BOTH)) == 3
+    assert len(cgroup.problems(ContainerCgroup(ID, 7, 99, "v2", {}), {})) == 3
 
 
 def test_no_limit() -> None:
@@ -100,10 +100,10 @@ def test_weights_are_in_range(shares: int) -> None:
 
 def test_memory_that_cannot_be_reclaimed() -> None:
     files = {"memory.usage_in_bytes": "100", "inactive_file": "30"}
-    assert Held(ID, 7, 99, "v1", files).usage == 70
-    assert Held(ID, 7, 99, "v2", {"memory.current": "100", "inactive_file": "-"}).usage == 100
-    assert Held(ID, 7, 99, "v1", {"memory.usage_in_bytes": "10", "inactive_file": "30"}).usage == 0
-    assert Held(ID, 7, 99, "v1", {"memory.usage_in_bytes": "-"}).usage is None
+    assert ContainerCgroup(ID, 7, 99, "v1", files).usage == 70
+    assert ContainerCgroup(ID, 7, 99, "v2", {"memory.current": "100", "inactive_file": "-"}).usage == 100
+    assert ContainerCgroup(ID, 7, 99, "v1", {"memory.usage_in_bytes": "10", "inactive_file": "30"}).usage == 0
+    assert ContainerCgroup(ID, 7, 99, "v1", {"memory.usage_in_bytes": "-"}).usage is None
 
 
 # ---- the script and its answer
@@ -111,7 +111,7 @@ def test_memory_that_cannot_be_reclaimed() -> None:
 
 def test_an_answer() -> None:
     lines = [f"container {ID} 7 99 v1 cpu.shares=102 cpu.max=-", "end"]
-    assert cgroup.parse("w1", lines) == {ID: Held(ID, 7, 99, "v1", {"cpu.shares": "102", "cpu.max": "-"})}
+    assert cgroup.parse("w1", lines) == {ID: ContainerCgroup(ID, 7, 99, "v1", {"cpu.shares": "102", "cpu.max": "-"})}
     assert cgroup.parse("w1", ["end"]) == {}
 
 

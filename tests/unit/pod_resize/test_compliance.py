@@ -113,6 +113,6 @@ def test_the_revert_removes_what_was_added() -> None:
 
 
 def test_what_cannot_roll_out() -> None:
-    assert workload_rollout.not_rollable("Deployment", workload()) == []
-    assert "paused" in workload_rollout.not_rollable("Deployment", workload(spec={"paused": True}))[0]
-    assert "not healthy now" in workload_rollout.not_rollable("Deployment", workload(status={"availableReplicas": 0}))[0]
+    assert workload_rollout.rollout_problems("Deployment", workload()) == []
+    assert "paused" in workload_rollout.rollout_problems("Deployment", workload(spec={"paused": True}))[0]
+    assert "not healthy now" in workload_rollout.rollout_problems("Deployment", workload(status={"availableReplicas": 0}))[0]

@@ -12,7 +12,7 @@ from roles.engine import timeouts
 from roles.engine.api.client import Api
 from roles.engine.api.errors import Conflict, Forbidden, Invalid, NotFound, Timeout, Unusable
 from roles.engine.bridge.hosts import Answer, Remote, RemoteError
-from roles.engine.object_changes.outcome import Foreign, Gone, RevertFailed, Undone, WriteRefused
+from roles.engine.object_changes.outcome import ChangedByOthers, Gone, RevertFailed, Undone, WriteRefused
 from roles.engine.object_changes.session import Session
 from roles.pod_resize import engine, pod_resources
 from roles.pod_resize.engine import Engine, Watcher
@@ -410,7 +410,7 @@ def test_what_somebody_else_has_set_meanwhile_stays() -> None:
         world.pod["spec"]["containers"][0]["resources"] = theirs
 
     world = World(act)
-    with pytest.raises(Foreign, match=r"someone else changed its resources meanwhile \(app: .*700m.*left as they are now"):
+    with pytest.raises(ChangedByOthers, match=r"someone else changed its resources meanwhile \(app: .*700m.*left as they are now"):
         world.engine().resize(STEP)
     assert asked(world) == theirs and len(world.patches) == 1
 
@@ -429,7 +429,7 @@ def test_a_change_by_others_just_before_the_revert() -> None:
             world.pod["metadata"]["resourceVersion"] = "2"
 
     world.meddle = meddle
-    with pytest.raises(Foreign):
+    with pytest.raises(ChangedByOthers):
         world.engine().resize(STEP)
     assert asked(world) == theirs
 

@@ -51,7 +51,7 @@ def test_values_from_the_command_line() -> None:
         ({"deployment": "a/b", "cpu": "1", "max_in_flight": "10%"}, "is not a number of pods"),
         (
             {"deployment": "a/b", "cpu": "1", "template": "change"},
-            "template: Input should be 'keep' or 'update', but the value is 'change'",
+            "template: Input should be 'keep' or 'update' (given: 'change')",
         ),
         ({"selector": "a/x=y", "cpu": "1", "template": "update"}, "a selector has no template"),
         ({"deployment": "a/b", "cpu": "1", "resize_timeout": 1}, "resize_timeout: Input should be greater than or equal to 5"),
@@ -64,7 +64,7 @@ def test_what_is_refused(values: dict[str, Any], words: str) -> None:
 
 
 def test_hosts_have_the_same_values() -> None:
-    with pytest.raises(Refusal, match="cpu differs between w2 and w1"):
+    with pytest.raises(Refusal, match=r"cpu differs between w1 \(1\) and w2 \(2\)"):
         read({"deployment": "a/b", "cpu": "1"}, {"cpu": "2"})
     assert read({"deployment": "a/b", "cpu": "1"}, {"cpu": "1"}).cpu == "1"
 

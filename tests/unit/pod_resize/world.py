@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from roles.pod_resize.abilities import GATE, Ability, NodeAbility
-from roles.pod_resize.cgroup import Held
+from roles.pod_resize.cgroup import ContainerCgroup
 from roles.pod_resize.model import DesiredResources
 
 ID = "a" * 64
@@ -76,8 +76,8 @@ def ability(version: str = "v1.36.3", components: Mapping[str, bool | None] | No
     return Ability(version, components or {}, {one.name: one for one in nodes or (node(version=version),)})
 
 
-def held(usage: int = 10 * MI, identifier: str = ID) -> dict[str, Held]:
-    return {identifier: Held(identifier, 7, 99, "v1", {"memory.usage_in_bytes": str(usage), "inactive_file": "0"})}
+def held(usage: int = 10 * MI, identifier: str = ID) -> dict[str, ContainerCgroup]:
+    return {identifier: ContainerCgroup(identifier, 7, 99, "v1", {"memory.usage_in_bytes": str(usage), "inactive_file": "0"})}
 
 
 def desired(**values: Any) -> DesiredResources:

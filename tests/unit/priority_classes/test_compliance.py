@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.engine.object_changes.api_object import Live
+from roles.engine.object_changes.api_object import ObservedObjects
 from roles.priority_classes.compliance import unmet_class, unmet_workload
 from tests.unit.priority_classes.world import applied, priority_class, wanted, workload
 
@@ -46,5 +46,5 @@ def test_a_class_that_was_just_applied_is_as_wanted() -> None:
 def test_a_workload(has: str | None, message: str | None) -> None:
     (item,) = wanted(workloads={"default/deployment/shop": "web"}).workloads
     there = [] if has is None else [workload("Deployment", "shop", has)]
-    unmet = unmet_workload(item, Live({"Deployment": there}))
+    unmet = unmet_workload(item, ObservedObjects({"Deployment": there}))
     assert (str(unmet) if unmet else None) == message

@@ -161,7 +161,7 @@ def test_hosts_have_the_same_values_or_none() -> None:
     other: dict[str, Any] = {"priority_classes": {"a": 2}}
     assert read_classes([("w1", none.get), ("cp1", some.get), ("cp2", some.get)]) == wanted(priority_classes={"a": 1})
     assert read_classes([("w1", none.get), ("cp1", {"prune": True}.get)]) is None
-    with pytest.raises(Refusal, match=r"priority_classes differs between w2 and cp1, but belongs to the cluster; .*group_data/all.py"):
+    with pytest.raises(Refusal, match=r"priority_classes differs between cp1 and w2; it belongs to the cluster: .*group_data/all.py"):
         read_classes([("cp1", some.get), ("w2", other.get)])
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from roles.engine.object_changes.api_object import class_of, diff, managers
 from roles.engine.object_changes.planned import ObjectPlan
-from roles.priority_classes.class_facts import LiveClasses, is_ours
+from roles.priority_classes.class_facts import ObservedClasses, is_ours
 from roles.priority_classes.plan import Action, assignment, plan_classes
 from tests.unit.priority_classes.world import applied, cluster, entry, owned, pod, priority_class, wanted, workload
 
@@ -29,7 +29,7 @@ fields = st.fixed_dictionaries(
 data = st.dictionaries(names, fields, max_size=4)
 
 
-def planned(live: LiveClasses, **values: Any) -> ObjectPlan[Action]:
+def planned(live: ObservedClasses, **values: Any) -> ObjectPlan[Action]:
     return plan_classes(wanted(**values), live)
 
 
@@ -100,7 +100,7 @@ def test_other_fields_that_others_set_stay() -> None:
     assert whats(planned(cluster(found), priority_classes={"high": 5})) == []
 
 
-def web(priority: str = "high") -> tuple[LiveClasses, dict[str, Any]]:
+def web(priority: str = "high") -> tuple[ObservedClasses, dict[str, Any]]:
     """A Deployment with its ReplicaSets, a job that is over, a CronJob, and a pod that stands alone."""
     deployment = workload("Deployment", "web", priority)
     new, old = workload("ReplicaSet", "web-2", priority), workload("ReplicaSet", "web-1", "high", replicas=0)

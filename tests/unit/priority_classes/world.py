@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from roles.priority_classes.class_facts import LiveClasses
+from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.model import DesiredClasses, PriorityClass, read_classes
 
 
@@ -100,5 +100,5 @@ def ending(item: dict[str, Any], grace: int = 30, **metadata: Any) -> dict[str, 
     return item
 
 
-def cluster(*classes: dict[str, Any], **objects: list[dict[str, Any]]) -> LiveClasses:
-    return LiveClasses(objects, {item["metadata"]["name"]: item for item in classes})
+def cluster(*classes: dict[str, Any], **objects: list[dict[str, Any]]) -> ObservedClasses:
+    return ObservedClasses(objects, {item["metadata"]["name"]: item for item in classes})

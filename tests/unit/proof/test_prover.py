@@ -10,7 +10,7 @@ import pytest
 from roles.engine.api.read import ContainerStatus, PodStatus
 from roles.engine.proof.cluster import Cluster, evictions
 from roles.engine.proof.effective import unmet_fields
-from roles.engine.proof.prover import Owed, Prover
+from roles.engine.proof.prover import Prover, RequiredProof
 from roles.engine.transaction.report import Status
 
 APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
@@ -46,8 +46,8 @@ class Node(Cluster):
         return self.went
 
 
-def problems(cluster: Node, may_go: frozenset[str] = frozenset(), **settings: Any) -> tuple[str, ...]:
-    prover = Prover(cluster, Owed("w1", "w1", "kubelet", {}, settings or {"maxPods": 5}, {}, False, may_go=may_go))
+def problems(cluster: Node, may_be_evicted: frozenset[str] = frozenset(), **settings: Any) -> tuple[str, ...]:
+    prover = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, settings or {"maxPods": 5}, {}, False, may_be_evicted=may_be_evicted))
     assert prover.ready() is None
     return prover.prove(APPLIED).problems
 
@@ -58,7 +58,7 @@ def test_a_change_that_hurt_nobody() -> None:
 
 def test_a_pod_that_vanished_is_told_and_not_counted_as_unharmed() -> None:
     """Nobody is hurt by it, so the change is confirmed; but it was not seen unharmed."""
-    prover = Prover(Node({"maxPods": 5}, [APP, OTHER], [OTHER]), Owed("w1", "w1", "kubelet", {}, {"maxPods": 5}, {}, False))
+    prover = Prover(Node({"maxPods": 5}, [APP, OTHER], [OTHER]), RequiredProof("w1", "w1", "kubelet", {}, {"maxPods": 5}, {}, False))
     assert prover.ready() is None
     found = prover.prove(APPLIED)
     assert found.problems == ()

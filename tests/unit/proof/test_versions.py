@@ -15,7 +15,7 @@ from roles.engine.bridge.hosts import Answer, Remote
 from roles.engine.node import parse
 from roles.engine.node.model import Observation
 from roles.engine.proof.cluster import NoApi
-from roles.engine.proof.versions import Looked, of_kubelet, with_versions
+from roles.engine.proof.versions import ObservedNode, of_kubelet, with_versions
 from tests.unit.node import node
 
 COMPONENTS = {name: (name,) for name in control_plane.COMPONENTS}
@@ -70,7 +70,7 @@ def told(pid: int, text: str) -> str:
 def versions(api: Api, host: Host) -> dict[str, str | None]:
     look = seen()
     found = kubelet.find(look)
-    one = Looked(cast(Remote, host), look, found, control_plane.find(found))
+    one = ObservedNode(cast(Remote, host), look, found, control_plane.find(found))
 
     def each(remotes: Sequence[Remote], work: Callable[[Remote], Any]) -> dict[str, Any]:
         return {remote.name: work(remote) for remote in remotes}

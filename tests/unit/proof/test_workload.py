@@ -5,77 +5,79 @@ from __future__ import annotations
 from dataclasses import replace
 
 from roles.engine.api.read import ContainerStatus, PodStatus
-from roles.engine.proof.workload import Count, count, gone, hurt
+from roles.engine.proof.workload import Count, count, evicted_pods, harmed_pods
 
 APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
 
 
 def test_nothing_happened() -> None:
-    assert hurt([APP], [APP], ()) == []
+    assert harmed_pods([APP], [APP], ()) == []
 
 
 def test_a_restart_is_seen_by_its_count_and_by_its_container() -> None:
     counted = replace(APP, containers=(replace(APP.containers[0], restarts=1),))
     other = replace(APP, containers=(replace(APP.containers[0], id="id2"),))
     for after in (counted, other):
-        assert hurt([APP], [after], ()) == ["pod default/app: container c was restarted"]
-        assert hurt([APP], [after], ("app",)) == []
+        assert harmed_pods([APP], [after], ()) == ["pod default/app: container c was restarted"]
+        assert harmed_pods([APP], [after], ("app",)) == []
 
 
 def test_a_pod_that_failed_newly() -> None:
     failed = replace(APP, phase="Failed", reason="OutOfcpu")
-    assert hurt([APP], [failed], ()) == ["pod default/app failed (OutOfcpu)"]
-    assert hurt([failed], [failed], ()) == []
-    assert hurt([], [failed], ()) == ["pod default/app failed (OutOfcpu)"]
+    assert harmed_pods([APP], [failed], ()) == ["pod default/app failed (OutOfcpu)"]
+    assert harmed_pods([failed], [failed], ()) == []
+    assert harmed_pods([], [failed], ()) == ["pod default/app failed (OutOfcpu)"]
 
 
 def test_another_pod_of_the_name_is_its_controller_s_doing() -> None:
-    assert hurt([APP], [replace(APP, uid="u2", containers=(replace(APP.containers[0], id="id2"),))], ()) == []
+    assert harmed_pods([APP], [replace(APP, uid="u2", containers=(replace(APP.containers[0], id="id2"),))], ()) == []
 
 
 def test_one_that_was_waiting_to_be_started_again_is_not_hurt_by_it() -> None:
     crashing = replace(APP, containers=(ContainerStatus("c", "id1", False, 7, None),))
-    assert hurt([crashing], [replace(APP, containers=(ContainerStatus("c", "id2", False, 8, None),))], ()) == []
+    assert harmed_pods([crashing], [replace(APP, containers=(ContainerStatus("c", "id2", False, 8, None),))], ()) == []
 
 
 def test_only_who_was_announced_may_go() -> None:
     for reason in ("Evicted", "OutOfpods", "OutOfcpu", "Preempting", "NodeAffinity", "UnexpectedAdmissionError"):
         failed = replace(APP, phase="Failed", reason=reason, containers=())
-        assert hurt([APP], [failed], (), {"default/app"}) == []
-        assert hurt([APP], [failed], (), {"default/other"}) == [f"pod default/app failed ({reason})"]
-        assert hurt([APP], [failed], ()) == [f"pod default/app failed ({reason})"]
-        assert gone([APP], [failed]) == [f"default/app ({reason})"] and gone([failed], [failed]) == []
+        assert harmed_pods([APP], [failed], (), {"default/app"}) == []
+        assert harmed_pods([APP], [failed], (), {"default/other"}) == [f"pod default/app failed ({reason})"]
+        assert harmed_pods([APP], [failed], ()) == [f"pod default/app failed ({reason})"]
+        assert evicted_pods([APP], [failed]) == [f"default/app ({reason})"] and evicted_pods([failed], [failed]) == []
 
 
 def test_one_that_its_kubelet_put_out_is_hurt_though_it_ended_well() -> None:
     """Its containers ended with 0: Succeeded, and no reason."""
-    evicted = replace(APP, phase="Succeeded", put_out=True)
-    assert hurt([APP], [evicted], ()) == ["pod default/app was evicted by its kubelet"]
-    assert hurt([APP], [evicted], (), {"default/app"}) == [] and hurt([evicted], [evicted], ()) == []
-    assert hurt([APP], [replace(APP, phase="Succeeded")], ()) == []
-    assert gone([APP], [evicted]) == ["default/app (evicted by its kubelet)"] and gone([evicted], [evicted]) == []
+    evicted = replace(APP, phase="Succeeded", was_evicted=True)
+    assert harmed_pods([APP], [evicted], ()) == ["pod default/app was evicted by its kubelet"]
+    assert harmed_pods([APP], [evicted], (), {"default/app"}) == [] and harmed_pods([evicted], [evicted], ()) == []
+    assert harmed_pods([APP], [replace(APP, phase="Succeeded")], ()) == []
+    assert evicted_pods([APP], [evicted]) == ["default/app (evicted by its kubelet)"] and evicted_pods([evicted], [evicted]) == []
 
 
 def test_one_that_may_go_and_ended_has_gone() -> None:
     ended = replace(APP, phase="Succeeded")
-    assert gone([APP], [ended]) == [] and gone([APP], [ended], {"default/other"}) == []
-    assert gone([APP], [ended], {"default/app"}) == ["default/app (ended)"] and gone([ended], [ended], {"default/app"}) == []
+    assert evicted_pods([APP], [ended]) == [] and evicted_pods([APP], [ended], {"default/other"}) == []
+    assert (
+        evicted_pods([APP], [ended], {"default/app"}) == ["default/app (ended)"] and evicted_pods([ended], [ended], {"default/app"}) == []
+    )
 
 
 def test_one_made_anew_that_finds_no_room_is_no_harm_where_others_may_go() -> None:
     new = replace(APP, name="app-2", uid="u2", phase="Failed", reason="OutOfpods")
-    assert hurt([APP], [new], (), {"default/app"}) == []
-    assert hurt([APP], [new], ()) == ["pod default/app-2 failed (OutOfpods)"]
-    assert hurt([APP], [replace(new, reason="UnexpectedAdmissionError")], (), {"default/app"}) != []
+    assert harmed_pods([APP], [new], (), {"default/app"}) == []
+    assert harmed_pods([APP], [new], ()) == ["pod default/app-2 failed (OutOfpods)"]
+    assert harmed_pods([APP], [replace(new, reason="UnexpectedAdmissionError")], (), {"default/app"}) != []
 
 
 def test_one_that_was_deleted_ends_by_that() -> None:
     """A roll-out or a scale-down of somebody else's, caught between the end of its containers and its own."""
     for before in (APP, replace(APP, deleted=True)):
-        assert hurt([before], [replace(APP, deleted=True, phase="Failed")], ()) == []
+        assert harmed_pods([before], [replace(APP, deleted=True, phase="Failed")], ()) == []
         evicted = replace(APP, deleted=True, phase="Failed", reason="Evicted")
-        assert hurt([before], [evicted], ()) == ["pod default/app failed (Evicted)"], "deleted afterwards, by its controller"
-    assert gone([APP], [replace(APP, deleted=True, phase="Failed")]) == []
+        assert harmed_pods([before], [evicted], ()) == ["pod default/app failed (Evicted)"], "deleted afterwards, by its controller"
+    assert evicted_pods([APP], [replace(APP, deleted=True, phase="Failed")]) == []
 
 
 STATIC = replace(APP, namespace="kube-system", name="etcd-cp1", uid="m1", mirror=True, config_hash="h1")
@@ -93,7 +95,7 @@ def test_a_pod_that_vanished_is_named_and_is_not_unharmed() -> None:
     assert str(found) == "1 pods unharmed; GONE: default/app (nothing replaces it)"
     assert count([APP], [], ()) == Count(0, (), ("default/app (nothing replaces it)",))
     assert count([replace(APP, deleted=True)], [], ()).missing == ("default/app (its deletion had begun before)",)
-    assert hurt([APP], [], ()) == [], "anybody may delete a pod at any time"
+    assert harmed_pods([APP], [], ()) == [], "anybody may delete a pod at any time"
 
 
 def test_one_that_its_controller_replaced_is_said_so() -> None:
@@ -137,9 +139,9 @@ def test_what_is_named_elsewhere_is_neither_unharmed_nor_missing() -> None:
 def test_a_static_pod_is_known_by_its_config_hash() -> None:
     """Its kubelet creates its picture in the API again, with another UID; that is no restart, and no other pod."""
     again = replace(STATIC, uid="m2")
-    assert count([STATIC], [again], ()) == Count(1) and hurt([STATIC], [again], ()) == []
+    assert count([STATIC], [again], ()) == Count(1) and harmed_pods([STATIC], [again], ()) == []
     restarted = replace(again, containers=(replace(again.containers[0], restarts=1),))
-    assert hurt([STATIC], [restarted], ()) == ["pod kube-system/etcd-cp1: container c was restarted"]
+    assert harmed_pods([STATIC], [restarted], ()) == ["pod kube-system/etcd-cp1: container c was restarted"]
     changed = replace(STATIC, uid="m3", config_hash="h2")
     assert count([STATIC], [changed], ()).missing == ("kube-system/etcd-cp1 (a static pod, whose manifest was changed meanwhile)",)
     assert count([STATIC], [], ()).missing == ("kube-system/etcd-cp1 (a static pod, whose manifest is gone)",)

@@ -146,7 +146,7 @@ def test_a_lock_that_cannot_be_given_back_is_said_with_the_way_out(node: Node, m
     held.ensure()
     node.cut()
     node.away = True
-    held.give_back()
+    held.release_or_warn()
     assert "reconnecting" in said[0]
     assert "could not be released" in said[1] and "--data take_over=r1" in said[1]
 

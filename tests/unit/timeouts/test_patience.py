@@ -22,7 +22,7 @@ from roles.engine.transaction.model import Change, FileEdit
 @pytest.fixture(autouse=True)
 def as_usual() -> Iterator[None]:
     yield
-    timeouts.take([])
+    timeouts.set_factor([])
 
 
 class Host:
@@ -57,9 +57,9 @@ def test_anything_else_is_refused_with_the_rule(given: object) -> None:
 
 def test_the_most_patient_host_counts_and_the_next_run_begins_anew() -> None:
     assert patient(30) == 30
-    timeouts.take([None, 2, "8"])
+    timeouts.set_factor([None, 2, "8"])
     assert patient(30) == 240
-    timeouts.take([None])
+    timeouts.set_factor([None])
     assert patient(30) == 30
 
 

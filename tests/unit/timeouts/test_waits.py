@@ -71,9 +71,9 @@ def is_constant(found: ast.AST) -> bool:
 
 @pytest.fixture
 def slow() -> Iterator[None]:
-    timeouts.take([4])
+    timeouts.set_factor([4])
     yield
-    timeouts.take([])
+    timeouts.set_factor([])
 
 
 @pytest.mark.usefixtures("slow")

@@ -151,8 +151,8 @@ def test_a_status_is_read_back() -> None:
     assert status.argv == ("/usr/bin/kubelet", "--v=2")
     assert status.files == ("absent",)
     assert status.steps == ((100, "step: place 1"), (101, "process: kubelet is PID 7"))
-    assert status.telling_line == '"command failed" err="unknown"'
-    assert status.last_words == [status.evidence[0]]
+    assert status.error_line == '"command failed" err="unknown"'
+    assert status.evidence_lines == [status.evidence[0]]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_line_that_tells_why_is_not_one_of_the_old_process(new: list[str], w
     old = ['E0101 00:00:00.1  1 kubelet.go:2] "Skipping pod synchronization" err="old"', "Stopping kubelet.service - Kubernetes kubelet..."]
     lines = [*old, "Stopped kubelet.service - Kubernetes kubelet.", "Starting kubelet.service - Kubernetes kubelet...", *new]
     status = report.Status("reverted", evidence=tuple(f"journal: {line}" for line in lines))
-    assert status.telling_line == why
+    assert status.error_line == why
 
 
 def test_no_answer_is_no_status() -> None:

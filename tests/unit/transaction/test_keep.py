@@ -46,7 +46,7 @@ def test_it_is_kept_and_read_back(tmp_path: Path) -> None:
     told = subprocess.run(["sh", "-s"], input=asked, text=True, capture_output=True, check=True).stdout
     (found,) = parse("cp1", told.splitlines())
     assert found.of_cluster and (found.state, found.run, found.order, found.component) == ("confirmed", INFO.id, 7, "kubelet-config")
-    assert found.number == 1 and found.why_unusable is None
+    assert found.number == 1 and found.problem is None
     assert found.plan["fields"] == FIELDS and found.plan["command"] == INFO.command and found.end is not None
     assert plan.of_cluster([found]) == {"kubelet-config": [(NAME, FIELDS)]}
     assert plan.newest({"cp1": [found]}) == (INFO.id,)

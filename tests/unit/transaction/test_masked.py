@@ -23,9 +23,9 @@ def test_the_telling_line_of_a_component() -> None:
     said = f'kubelet: E0101 12:00:00.0 1 run.go:74] "command failed" err="cannot log in: password={SECRET}, token {TOKEN}"'
     key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAxwqJ\nMIIEowIBAAKCAQEAxwqK\n-----END RSA PRIVATE KEY-----"
     status = report.parse(["state=reverted", f"reason=kubelet ended [password={SECRET}]", "evidence=" + _b64(key + "\n" + said)])
-    for text in (status.telling_line, *status.last_words, status.reason):
+    for text in (status.error_line, *status.evidence_lines, status.reason):
         assert SECRET not in text and TOKEN not in text and "MIIE" not in text
-    assert "cannot log in: password=<masked sha256:" in status.telling_line
+    assert "cannot log in: password=<masked sha256:" in status.error_line
 
 
 def test_a_line_of_the_log() -> None:
