@@ -222,7 +222,7 @@ def _conflict(host: str, path: str, said: str, body: bytes) -> Conflict:
         host,
         path,
         f"409 Conflict: the object was changed or replaced since it was read ({said})",
-        "run it again; it reads the object again",
+        "run it again",
     )
 
 

@@ -327,7 +327,7 @@ def _check_not_hidden(kubelet: Kubelet, name: str, entries: Sequence[_Entry], ru
         host,
         f"{name} {'runs as a static pod' if running else 'does not run'}, and no manifest in {folder} has such a container"
         + (f" ({why})" if why else ""),
-        "make its manifest readable first",
+        "give it a manifest that daytwo can read first",
     )
 
 

@@ -341,9 +341,9 @@ class _Ignored:
         self._reset: dict[str, tuple[UnitVariable, UnitFile, Entry]] = {}
         self._whole: list[IgnoredVariable] = []
 
-    def word(self, unit: UnitFile, entry: Entry, text: bytes, why: str, beside: frozenset[str]) -> None:
-        """One word of an Environment=; `beside`: the variables that the same line does set."""
-        self._words.append((unit, entry, text, why, beside))
+    def word(self, unit: UnitFile, entry: Entry, text: bytes, why: str, also_set: frozenset[str]) -> None:
+        """One word of an Environment=; `also_set`: the variables that the same line does set."""
+        self._words.append((unit, entry, text, why, also_set))
 
     def reset(self, variables: Sequence[tuple[str, UnitVariable]], unit: UnitFile, entry: Entry) -> None:
         self._reset |= {name: (setting, unit, entry) for name, setting in variables}
@@ -367,8 +367,8 @@ class _Ignored:
         found = list(self._whole)
         unread = {one.path for one in self._whole}
         for variable in used:
-            for unit, entry, text, why, beside in self._words:
-                if variable in beside:
+            for unit, entry, text, why, also_set in self._words:
+                if variable in also_set:
                     found.append(
                         IgnoredVariable(unit.path, entry.line, f"all of {variable}", f"{why}; quotes are missing around the assignment")
                     )

@@ -31,7 +31,7 @@ def places(kubelet: Kubelet, said: str) -> list[str]:
 
 
 def refuses(said: str | None) -> bool:
-    """True if a binary has named an error in its files. An exit without output is no proof: the time limit may have caused it."""
+    """True if a binary has named an error in its files. An exit without output proves nothing: the time limit may have caused it."""
     return bool(said) and not (said or "").startswith("it ended with exit status")
 
 

@@ -15,7 +15,7 @@ DROPIN = "90-daytwo-feature-gates.conf"
 def edits(kubelet: Kubelet, wanted: GateChanges) -> dict[str, bytes | None]:
     """The new content of each file that must change so that the kubelet's sources set the desired gates.
 
-    A gate is changed where it takes effect: flags beat drop-ins beat the config file. A new one goes to the config file on
+    A gate is changed where it takes effect: flags override drop-ins, drop-ins the config file. A new one goes to the config file on
     kubeadm nodes, to the operator's variable on others. Raises Refusal.
     """
     try:

@@ -29,7 +29,7 @@ SIGNALS = (MEMORY, NODEFS, NODEFS_INODES, IMAGEFS, IMAGEFS_INODES, PID)
 # The kubelet accepts these too, but derives their thresholds from those of the signals above.
 DERIVED = (ALLOCATABLE_MEMORY, CONTAINERFS, CONTAINERFS_INODES)
 
-# What a Linux kubelet uses where its --config file has no evictionHard.
+# What a Linux kubelet uses if its --config file has no evictionHard.
 DEFAULT_HARD: Mapping[str, str] = {MEMORY: "100Mi", NODEFS: "10%", NODEFS_INODES: "5%", IMAGEFS: "15%", IMAGEFS_INODES: "5%"}
 
 # The percentages that disable a signal. Only these texts do: 0.0% and 100.0% are thresholds.
@@ -111,7 +111,7 @@ def whole(quantity: Fraction) -> int:
 
 
 def parse_fraction(text: str) -> Fraction:
-    """A percentage as the kubelet holds it, a float32: "10%" is not quite a tenth. Raises ValueError; the range is the caller's."""
+    """A percentage as the kubelet stores it, a float32: "10%" is not quite a tenth. Raises ValueError; the range is the caller's."""
     number = text.rstrip("%")
     if not text.endswith("%") or _PERCENTAGE.fullmatch(number) is None or abs(Fraction(number)) > _FLOAT32_MAX:
         raise ValueError(f"{text!r} is not a percentage; write a number and a percent sign: 10%")
