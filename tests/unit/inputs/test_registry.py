@@ -143,7 +143,9 @@ def models_read() -> Iterator[tuple[str, str]]:
     }
     for path, node in sources():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in READERS:
-            for name in (found.id for found in node.args if isinstance(found, ast.Name) and found.id[0].isupper() and not found.id.isupper()):
+            for name in (
+                found.id for found in node.args if isinstance(found, ast.Name) and found.id[0].isupper() and not found.id.isupper()
+            ):
                 yield origins.get((path, name)) or str(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__"), name
 
 
