@@ -41,6 +41,7 @@ _UNIT_COMMENT = re.compile(r"^([ \t]*[#;][#; \t]*)((?:Default|Manager)?Environme
 _SERVICE = "[Service]\n"
 # The value of an environment variable in YAML or JSON text; not `--x=value:y`.
 _ENV_VALUE = re.compile(r"""(?:^[ \t#;+?-]*|[{,]\s*)\\*["']?value(?:\\*["']\s*:|[ \t]*:(?=\s|$)|[ \t]+:)""", re.MULTILINE)
+_ESCAPED_JSON = re.compile(r"\s*[\[{][^\\]*\\")
 _YAML_COMMENT = re.compile(r"(#[#; \t]*)(?=[^\n]*value)([^\n]*)")
 _COMMENT_BEHIND = re.compile(r"[ \t]+#[^\n]*")
 _ONLY_COMMENT = re.compile(r"\s*:[ \t]+(#[^\n]*)")
@@ -196,15 +197,17 @@ def _manifest(text: str) -> str:
 
 
 def _within(text: str) -> str:
-    """A comment or a value, which may be YAML or JSON itself; masked completely if it looks like that and cannot be parsed."""
-    if not _ENV_VALUE.search(text):
+    """A comment or a value, which may be YAML or JSON itself; masked completely if it has `value:` and cannot be parsed."""
+    has_values = _ENV_VALUE.search(text) is not None
+    # In JSON with escapes the lines of a text are not lines, so only its structure shows where they end.
+    if not has_values and not _ESCAPED_JSON.match(text):
         return mask_text(text)
     try:
         if all(top.kind != "scalar" for top in yaml_text.tops(_readable(text))):
             return _manifest(text)
     except FormatError:
         pass
-    return _whole(text)
+    return _whole(text) if has_values else mask_text(text)
 
 
 def _last_word(name: str) -> str:
