@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from roles.engine.kubelet import parse_quantity
+from roles.engine.object_changes import Object
 
-Object = Mapping[str, Any]
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
 #: The resources of a container, by kind (requests, limits) and resource: quantities as written.
 Resources = Mapping[str, Mapping[str, str]]
