@@ -381,6 +381,10 @@ func (h *Host) object(w http.ResponseWriter, r *http.Request, path string) {
 			return
 		}
 		merged := merge(found, changes)
+		meta := merge(merged["metadata"].(map[string]any), nil)
+		managers, _ := meta["managedFields"].([]any)
+		meta["managedFields"] = append(append([]any(nil), managers...), map[string]any{"manager": r.URL.Query().Get("fieldManager"), "operation": "Apply"})
+		merged["metadata"] = meta
 		if r.URL.Query().Get("dryRun") == "" {
 			merged["metadata"].(map[string]any)["resourceVersion"] = strconv.FormatInt(atomic.AddInt64(&version, 1), 10)
 			objects[path] = merged
