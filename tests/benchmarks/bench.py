@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import jobs
+from tests.benchmarks import jobs, plot
 from tests.benchmarks.measure import processor_seconds
 from tests.benchmarks.world import BenchError, World, say
 
@@ -128,12 +128,15 @@ def once(world: World, tool: str, job: jobs.Job) -> dict[str, float]:
 
 
 def _write(path: Path, results: Sequence[Result]) -> None:
-    whole = {"measures": MEASURES, "results": [{**asdict(result), "summary": result.summary()} for result in results]}
-    path.write_text(json.dumps(whole, indent=1) + "\n")
-    (path.parent / "latest.json").write_text(path.read_text())
-    (path.parent / "summary.json").write_text(
-        json.dumps({"measures": MEASURES, "results": [one.summary() for one in results]}, indent=1) + "\n"
-    )
+    """All runs, and beside them the medians and the plot of the latest measurement."""
+    medians = [one.summary() for one in results]
+    _json(path, [{**asdict(result), "summary": median} for result, median in zip(results, medians, strict=True)])
+    _json(path.with_name("summary.json"), medians)
+    path.with_name("plot.svg").write_text(plot.svg(medians))
+
+
+def _json(path: Path, results: Sequence[dict[str, Any]]) -> None:
+    path.write_text(json.dumps({"measures": MEASURES, "results": results}, indent=1) + "\n")
 
 
 def table(results: Sequence[Result]) -> str:

@@ -26,7 +26,7 @@ LIMIT_SECONDS = 3600
 @dataclass(frozen=True)
 class Job:
     """One thing that an operator does. `daytwo` is what follows pyinfra's inventory, `play` a file in ansible/ with its arguments; empty:
-    there is no such play. `again` leads back to where the job began, and is not measured."""
+    there is no such play. `back` is the job that leads back to where this one began; it is not measured."""
 
     name: str
     daytwo: tuple[str, ...]
