@@ -22,6 +22,8 @@ LATENCY ?= 10
 JOBS ?= status,plan
 WITH ?= daytwo,ansible
 RUNS ?= 5
+# 1: nodes answer reading jobs as recorded, so that they need little of the shared processor.
+REPLAY ?= 1
 # What test-changed compares with.
 BASE ?= origin/main
 # What test-changed may take.
@@ -97,7 +99,7 @@ lab-down: $(READY) ## remove everything that the labs of this checkout made
 	@$(PYTHON) -m tests.lab down --all
 
 bench: $(READY) ## daytwo and Ansible with many simulated hosts on this machine (tests/benchmarks/README.md)
-	@$(PYTHON) -m tests.benchmarks run --hosts $(HOSTS) --latency $(LATENCY) --jobs $(JOBS) --with $(WITH) --runs $(RUNS)
+	@$(PYTHON) -m tests.benchmarks run --hosts $(HOSTS) --latency $(LATENCY) --jobs $(JOBS) --with $(WITH) --runs $(RUNS) --replay $(REPLAY)
 
 vagrant-up: $(READY) ## real virtual machines, cp1 and w1, with their own kernels (tests/vagrant/README.md)
 	@$(PYTHON) -m tests.vagrant up

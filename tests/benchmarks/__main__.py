@@ -28,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--with", dest="tools", type=lambda text: text.split(","), default=["daytwo", "ansible"])
     run.add_argument("--runs", type=int, default=5)
     run.add_argument("--pods", type=int, default=5, help="pods on each worker")
+    run.add_argument("--replay", type=int, choices=(0, 1), default=1, help="nodes answer reading jobs as recorded")
     up = verbs.add_parser("up", help="make hosts, and leave them there")
     up.add_argument("count", type=int)
     up.add_argument("--latency", type=float, default=0.0)
@@ -46,7 +47,7 @@ def main() -> int:
                 if unknown := [name for name in given.jobs if name not in JOBS]:
                     raise BenchError(f"no such job: {', '.join(unknown)}; there are {', '.join(JOBS)}")
                 try:
-                    wanted = bench.Wanted(given.hosts, given.latency, given.jobs, given.tools, given.runs)
+                    wanted = bench.Wanted(given.hosts, given.latency, given.jobs, given.tools, given.runs, bool(given.replay))
                     print(bench.table(bench.measure(world, wanted, world.state / "results", given.pods)))
                 finally:
                     world.down()

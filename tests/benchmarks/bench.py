@@ -31,13 +31,15 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be measured. `latency` in milliseconds of round trip; `runs` of each combination."""
+    """What is to be measured. `latency` in milliseconds of round trip; `runs` of each combination. With
+    `replay` nodes answer in measured runs as they did in the one before (README.md)."""
 
     hosts: Sequence[int]
     latency: Sequence[float]
     jobs: Sequence[str]
     tools: Sequence[str]
     runs: int
+    replay: bool = True
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Result:
     latency: float
     job: str
     tool: str
+    replay: bool = False
     runs: list[dict[str, float]] = field(default_factory=list)
 
     def median(self, measure: str) -> float:
@@ -62,7 +65,15 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """For JSON: the medians, with smallest and largest values."""
         measures = {name: [round(self.median(name), 3), *(round(value, 3) for value in self.between(name))] for name in MEASURES}
-        return {"hosts": self.hosts, "latency_ms": self.latency, "job": self.job, "tool": self.tool, "runs": len(self.runs), **measures}
+        return {
+            "hosts": self.hosts,
+            "latency_ms": self.latency,
+            "job": self.job,
+            "tool": self.tool,
+            "replay": self.replay,
+            "runs": len(self.runs),
+            **measures,
+        }
 
 
 def measure(world: World, wanted: Wanted, folder: Path, pods: int = 5) -> list[Result]:
@@ -81,12 +92,19 @@ def measure(world: World, wanted: Wanted, folder: Path, pods: int = 5) -> list[R
 
 def _compare(world: World, count: int, latency: float, job: jobs.Job, wanted: Wanted) -> list[Result]:
     tools = [tool for tool in wanted.tools if tool == "daytwo" or job.play]
-    found = {tool: Result(count, latency, job.name, tool) for tool in tools}
+    found = {tool: Result(count, latency, job.name, tool, wanted.replay and job.replay) for tool in tools}
+    seen: dict[str, dict[str, float]] = {}
     # The first run of each tool compiles and caches; it does not count.
     for number in range(wanted.runs + 1):
         for tool in tools:
             world.delay(latency)
+            replay = wanted.replay and job.replay
+            world.mode(f"{'play' if number else 'record'} {tool}" if replay else "")
             run = once(world, tool, job)
+            if replay:
+                # Requests that a node itself sent are not sent again in a replay.
+                seen.setdefault(tool, run)
+                run |= {name: seen[tool][name] for name in ("api_requests", "api_kib", "tls_handshakes")}
             if number:
                 found[tool].runs.append(run)
             kind = f"run {number} of {wanted.runs}" if number else "warm-up"
@@ -94,6 +112,7 @@ def _compare(world: World, count: int, latency: float, job: jobs.Job, wanted: Wa
                 f"{run['memory']:.0f} MiB, the hosts {run['hosts_cpu']:.1f} s CPU")  # fmt: skip
             if job.back:
                 world.delay(0)
+                world.mode("")
                 once(world, tool, jobs.JOBS[job.back])
     return list(found.values())
 

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlencode
 
 from tests.lab import rootfs
 from tests.lab.tools import CACHE
@@ -161,6 +162,10 @@ class World:
         """The round-trip time that is added between controller and hosts."""
         self.ask("POST", f"/delay?ms={milliseconds:g}")
 
+    def mode(self, mode: str) -> None:
+        """What becomes of the commands of SSH sessions: `record NAME`, `play NAME`, or "" to run them (README.md, replay)."""
+        self.ask("POST", f"/mode?{urlencode({'mode': mode})}")
+
     def reset(self) -> None:
         """Set all counts to 0."""
         self.ask("POST", "/reset")
@@ -203,6 +208,7 @@ class World:
             _place(node / name, layer / "usr/bin" / name, 0o755)
         for path in ("usr/bin/kubelet", *(f"usr/local/bin/{name}" for name in COMPONENTS)):
             _place(init, layer / path, 0o755)
+        _place(init, layer / "opt/bench/bench-shell", 0o755)
         _place(node / "boot.sh", layer / "opt/bench/boot.sh", 0o755)
         _place(node / "kubelet-help.txt", layer / "opt/bench/kubelet-help.txt")
         _place(node / "sshd_config", layer / "etc/ssh/sshd_config")

@@ -178,6 +178,16 @@ func (h *Host) ready() error {
 	}
 }
 
+// setMode says what becomes of the commands of SSH sessions: "record NAME", "play NAME", or "" to run them. A host's files are changed through
+// its own root: its overlay does not notice what is written below it.
+func (h *Host) setMode(mode string) error {
+	folder := fmt.Sprintf("/proc/%d/root/run/bench/", h.pid)
+	if err := os.WriteFile(folder+"sequence", []byte("0\n"), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(folder+"mode", []byte(mode), 0o600)
+}
+
 func first() *Host { return config.Hosts[0] }
 
 func main() {
@@ -241,7 +251,7 @@ func main() {
 	<-stop
 }
 
-// control serves the caller at a socket: GET /counts, POST /reset, POST /delay?ms=N (round trip).
+// control serves the caller at a socket: GET /counts, POST /reset, POST /delay?ms=N (round trip), POST /mode?mode=...
 func control() {
 	path := filepath.Join(config.State, "control.sock")
 	os.Remove(path)
@@ -257,6 +267,14 @@ func control() {
 			return
 		}
 		halfDelay.Store(int64(rtt / 2))
+	})
+	mux.HandleFunc("/mode", func(w http.ResponseWriter, r *http.Request) {
+		for _, host := range config.Hosts {
+			if err := host.setMode(r.FormValue("mode")); err != nil {
+				http.Error(w, host.Name+": "+err.Error(), http.StatusInternalServerError)
+				return
+			}
+		}
 	})
 	go func() { log.Fatal(http.Serve(listener, mux)) }()
 }

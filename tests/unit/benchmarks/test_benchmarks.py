@@ -21,7 +21,7 @@ def test_shape(count: int, planes: int) -> None:
 
 
 def _result(hosts: int, tool: str, *walls: float) -> bench.Result:
-    return bench.Result(hosts, 10, "status", tool, [{**dict.fromkeys(bench.MEASURES, 1.0), "wall": wall} for wall in walls])
+    return bench.Result(hosts, 10, "status", tool, False, [{**dict.fromkeys(bench.MEASURES, 1.0), "wall": wall} for wall in walls])
 
 
 def test_medians_and_spread() -> None:
