@@ -36,11 +36,17 @@ def measured(words: Sequence[str], cwd: Path, environment: Mapping[str, str], ou
     """Run a command, its output in a file. What it leaves behind (such as SSH masters) is ended afterwards, and its processor time counts
     too. A command that takes longer than `limit` seconds is killed."""
     with output.open("wb") as out:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, __file__, str(limit), *words], cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out,
-            stderr=subprocess.PIPE, text=True, check=False,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-    return Usage(**json.loads(done.stderr.splitlines()[-1]))
+        try:
+            told = process.communicate()[1]
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    return Usage(**json.loads(told.splitlines()[-1]))
 
 
 def processor_seconds(ancestor: int) -> float:
@@ -79,6 +85,17 @@ def _memory(ancestor: int) -> float:
     return total / 1024
 
 
+def _end_all(own: int) -> None:
+    """End all that this process has started, and wait for it."""
+    parents, _ = _processes()
+    for pid in [pid for pid in parents if pid != own and _descends(pid, own, parents)]:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
 def _main(limit: float, words: list[str]) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     own, peak, over = os.getpid(), [0.0], threading.Event()
@@ -89,6 +106,7 @@ def _main(limit: float, words: list[str]) -> None:
                 peak[0] = max(peak[0], _memory(own))
 
     threading.Thread(target=sample, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     begun = time.monotonic()
     process = subprocess.Popen(words, stderr=subprocess.STDOUT)
     try:
@@ -97,15 +115,12 @@ def _main(limit: float, words: list[str]) -> None:
         process.kill()
         process.wait()
         status = 124
+    except SystemExit:
+        _end_all(own)
+        raise
     wall = time.monotonic() - begun
     over.set()
-    parents, _ = _processes()
-    for pid in [pid for pid in parents if pid != own and _descends(pid, own, parents)]:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGTERM)
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
+    _end_all(own)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(json.dumps(asdict(Usage(status, wall, used.ru_utime, used.ru_stime, max(peak[0], used.ru_maxrss / 1024)))), file=sys.stderr)
 
