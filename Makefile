@@ -16,12 +16,20 @@ SMALL ?= w:wide+older+small,u:none
 LANES ?= $(ALL)
 # make test DURATIONS=record: tests/durations.json says from then on how long tests take.
 RECORD = $(if $(filter record,$(DURATIONS)),--durations-record)
+# What `make bench` measures: numbers of hosts, round trips in ms, jobs, tools, runs of each (tests/benchmarks/README.md).
+HOSTS ?= 10,100
+LATENCY ?= 10
+JOBS ?= status,plan
+WITH ?= daytwo,ansible
+RUNS ?= 5
+# 1: nodes answer reading jobs as recorded, so that they need little of the shared processor.
+REPLAY ?= 1
 # What test-changed compares with.
 BASE ?= origin/main
 # What test-changed may take.
 MINUTES ?= 8
 
-.PHONY: help demo picture test fetch tools test-changed test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down
+.PHONY: help demo picture test fetch tools test-changed test-full lint test-unit test-binaries test-lab test-wide test-older lab lab-down wide-lab vagrant-up vagrant-test vagrant-down bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -89,6 +97,9 @@ lab: $(READY) ## a running cluster on this machine: cp1, w1, w2 (more: CONTROL_P
 
 lab-down: $(READY) ## remove everything that the labs of this checkout made
 	@$(PYTHON) -m tests.lab down --all
+
+bench: $(READY) ## daytwo and Ansible with many simulated hosts on this machine (tests/benchmarks/README.md)
+	@$(PYTHON) -m tests.benchmarks run --hosts $(HOSTS) --latency $(LATENCY) --jobs $(JOBS) --with $(WITH) --runs $(RUNS) --replay $(REPLAY)
 
 vagrant-up: $(READY) ## real virtual machines, cp1 and w1, with their own kernels (tests/vagrant/README.md)
 	@$(PYTHON) -m tests.vagrant up

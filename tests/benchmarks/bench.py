@@ -1,0 +1,173 @@
+"""The measurement: sizes, latencies, jobs and tools; alternating runs; medians."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import jobs, plot
+from tests.benchmarks.measure import processor_seconds
+from tests.benchmarks.world import BenchError, World, say
+
+#: What is kept of each run, and its unit.
+MEASURES = {
+    "wall": "s",
+    "cpu": "s",
+    "memory": "MiB",
+    "hosts_cpu": "s",
+    "ssh_connections": "per host",
+    "ssh_sessions": "per host",
+    "ssh_kib": "KiB per host",
+    "api_requests": "per host",
+    "api_kib": "KiB per host",
+    "tls_handshakes": "per host",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be measured. `latency` in milliseconds of round trip; `runs` of each combination. With
+    `replay` nodes answer in measured runs as they did in the one before (README.md)."""
+
+    hosts: Sequence[int]
+    latency: Sequence[float]
+    jobs: Sequence[str]
+    tools: Sequence[str]
+    runs: int
+    replay: bool = True
+
+
+@dataclass
+class Result:
+    """One combination, and what each of its runs took."""
+
+    hosts: int
+    latency: float
+    job: str
+    tool: str
+    replay: bool = False
+    runs: list[dict[str, float]] = field(default_factory=list)
+
+    def median(self, measure: str) -> float:
+        """The median over the runs."""
+        return statistics.median(run[measure] for run in self.runs)
+
+    def between(self, measure: str) -> tuple[float, float]:
+        """The smallest and the largest value of the runs."""
+        values = [run[measure] for run in self.runs]
+        return min(values), max(values)
+
+    def summary(self) -> dict[str, Any]:
+        """For JSON: the medians, with smallest and largest values."""
+        measures = {name: [round(self.median(name), 3), *(round(value, 3) for value in self.between(name))] for name in MEASURES}
+        return {
+            "hosts": self.hosts,
+            "latency_ms": self.latency,
+            "job": self.job,
+            "tool": self.tool,
+            "replay": self.replay,
+            "runs": len(self.runs),
+            **measures,
+        }
+
+
+def measure(world: World, wanted: Wanted, folder: Path, pods: int = 5) -> list[Result]:
+    """Measure all combinations. Each result is written to `folder` as soon as it is there. Raises BenchError."""
+    results: list[Result] = []
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for count in wanted.hosts:
+        world.up(count, pods)
+        for latency in wanted.latency:
+            for name in wanted.jobs:
+                results += _compare(world, count, latency, jobs.JOBS[name], wanted)
+                _write(folder / f"{stamp}.json", results)
+    return results
+
+
+def _compare(world: World, count: int, latency: float, job: jobs.Job, wanted: Wanted) -> list[Result]:
+    tools = [tool for tool in wanted.tools if tool == "daytwo" or job.play]
+    found = {tool: Result(count, latency, job.name, tool, wanted.replay and job.replay) for tool in tools}
+    seen: dict[str, dict[str, float]] = {}
+    # The first run of each tool compiles and caches; it does not count.
+    for number in range(wanted.runs + 1):
+        for tool in tools:
+            world.delay(latency)
+            replay = wanted.replay and job.replay
+            world.mode(f"{'play' if number else 'record'} {tool}" if replay else "")
+            run = once(world, tool, job)
+            if replay:
+                # Requests that a node itself sent are not sent again in a replay.
+                seen.setdefault(tool, run)
+                run |= {name: seen[tool][name] for name in ("api_requests", "api_kib", "tls_handshakes")}
+            if number:
+                found[tool].runs.append(run)
+            kind = f"run {number} of {wanted.runs}" if number else "warm-up"
+            say(f"{count} hosts, {latency:g} ms, {job.name}, {tool}, {kind}: {run['wall']:.1f} s, {run['cpu']:.1f} s CPU, "
+                f"{run['memory']:.0f} MiB, the hosts {run['hosts_cpu']:.1f} s CPU")  # fmt: skip
+            if job.back:
+                world.delay(0)
+                world.mode("")
+                once(world, tool, jobs.JOBS[job.back])
+    return list(found.values())
+
+
+def once(world: World, tool: str, job: jobs.Job) -> dict[str, float]:
+    """One run of a job. Raises BenchError."""
+    pid = world.pid()
+    if pid is None:
+        raise BenchError("the hosts are not up")
+    world.reset()
+    before = processor_seconds(pid)
+    usage = jobs.run(world, tool, job)
+    after = processor_seconds(pid)
+    counts = world.counts()
+    number = len(counts) - 1
+
+    def each(*names: str) -> float:
+        return sum(one[name] for one in counts.values() for name in names) / number
+
+    return {
+        "wall": usage.wall,
+        "cpu": usage.user + usage.system,
+        "memory": usage.memory,
+        "hosts_cpu": after - before,
+        "ssh_connections": each("ssh_connections"),
+        "ssh_sessions": each("ssh_sessions"),
+        "ssh_kib": each("bytes_to_host", "bytes_from_host") / 1024,
+        "api_requests": each("api_requests"),
+        "api_kib": each("api_bytes") / 1024,
+        "tls_handshakes": each("tls_handshakes"),
+    }
+
+
+def _write(path: Path, results: Sequence[Result]) -> None:
+    """All runs, and beside them the medians and the plot of the latest measurement."""
+    medians = [one.summary() for one in results]
+    _json(path, [{**asdict(result), "summary": median} for result, median in zip(results, medians, strict=True)])
+    _json(path.with_name("summary.json"), medians)
+    path.with_name("plot.svg").write_text(plot.svg(medians))
+
+
+def _json(path: Path, results: Sequence[dict[str, Any]]) -> None:
+    path.write_text(json.dumps({"measures": MEASURES, "results": results}, indent=1) + "\n")
+
+
+def table(results: Sequence[Result]) -> str:
+    """The medians as text, with the spread of the wall time."""
+    head = ["hosts", "ms", "job", "tool", "wall s", "(min-max)", "CPU s", "MiB", "hosts' CPU s", "SSH conn", "SSH exec", "SSH KiB",
+            "API req", "API KiB", "TLS"]  # fmt: skip
+    rows = [head]
+    for one in results:
+        low, high = one.between("wall")
+        rows.append([str(one.hosts), f"{one.latency:g}", one.job, one.tool, f"{one.median('wall'):.2f}", f"{low:.2f}-{high:.2f}",
+                     f"{one.median('cpu'):.2f}", f"{one.median('memory'):.0f}", f"{one.median('hosts_cpu'):.1f}",
+                     *(f"{one.median(name):.2f}" for name in ("ssh_connections", "ssh_sessions", "ssh_kib", "api_requests", "api_kib",
+                                                              "tls_handshakes"))])  # fmt: skip
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

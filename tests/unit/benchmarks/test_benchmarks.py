@@ -1,0 +1,61 @@
+"""The pure parts of the benchmarks: shapes, medians, what counts as a failure, and the plot."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.benchmarks import bench, plot
+from tests.benchmarks.jobs import JOBS, wrong
+from tests.benchmarks.world import shape
+
+
+@pytest.mark.parametrize(("count", "planes"), [(1, 1), (9, 1), (10, 3), (1000, 3)])
+def test_shape(count: int, planes: int) -> None:
+    made = shape(count)
+    assert [host.role for host in made].count("control-plane") == planes
+    for names in ([host.name for host in made], [host.address for host in made], [host.listen for host in made]):
+        assert len(set(names)) == count
+    assert all(int(part) < 255 for host in made for part in host.listen.split("."))
+
+
+def _result(hosts: int, tool: str, *walls: float) -> bench.Result:
+    return bench.Result(hosts, 10, "status", tool, False, [{**dict.fromkeys(bench.MEASURES, 1.0), "wall": wall} for wall in walls])
+
+
+def test_medians_and_spread() -> None:
+    result = _result(10, "daytwo", 3.0, 1.0, 2.0)
+    assert result.summary()["wall"] == [2.0, 1.0, 3.0]
+    assert "2.00" in bench.table([result]) and "1.00-3.00" in bench.table([result])
+
+
+@pytest.mark.parametrize(
+    ("tool", "job", "text", "status", "problem"),
+    [
+        ("daytwo", "audit", "Audit: nothing found on 2 nodes", 0, ""),
+        ("daytwo", "audit", "Audit: 1 finding on 2 nodes", 0, "cp1, w1"),
+        ("daytwo", "audit", "Audit: nothing found on 2 nodes", 1, "exit status 1"),
+        ("daytwo", "status", "cp1  kubeadm  kubelet  v1.36.3  6  2s  active, 0 restarts  /x\nw1  unreachable", 0, "of w1"),
+        ("ansible", "status", "cp1 : ok=8 changed=0 unreachable=0 failed=0\nw1 : ok=1 changed=0 unreachable=1 failed=0", 0, "not well: w1"),
+        ("ansible", "status", "cp1 : ok=8 changed=0 unreachable=0 failed=0\nw1  : ok=1 changed=0 unreachable=0    failed=0", 0, ""),
+    ],
+)
+def test_a_failure_is_no_number(tool: str, job: str, text: str, status: int, problem: str) -> None:
+    found = wrong(tool, JOBS[job], text, status, ["cp1", "w1"])
+    assert problem in found and bool(problem) == bool(found)
+
+
+def test_each_way_back_is_a_job() -> None:
+    assert all(not job.back or job.back in JOBS for job in JOBS.values())
+
+
+def test_plot_is_xml_with_a_point_for_each_result() -> None:
+    results = [one.summary() for one in (_result(10, "daytwo", 1.0), _result(100, "daytwo", 5.0), _result(10, "ansible", 4.0))]
+    drawn = ElementTree.fromstring(plot.svg(results))
+    assert len(drawn.findall(".//{http://www.w3.org/2000/svg}circle")) == 2 * len(results)
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [(3, 80, [1, 10, 100]), (1, 1, [1, 10]), (0.5, 0.7, [0.1, 1])])
+def test_ticks_hold_all_values(low: float, high: float, expected: list[float]) -> None:
+    assert plot.ticks(low, high) == expected
