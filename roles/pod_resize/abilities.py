@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.pod_resize.pod_resources import NO_RESTART, Object, Resources, changed, policy, qos_of
+from roles.engine.object_changes import Object
+from roles.pod_resize.pod_resources import NO_RESTART, Resources, changed, policy, qos_of
 
 GATE = "InPlacePodVerticalScaling"
 #: Exceptions to the restrictions of static policies (both alpha, 1.32 and 1.34 or later).

@@ -10,14 +10,25 @@ from urllib.parse import quote
 
 from roles.engine.api import Api, ApiError, Conflict, NotFound, list_objects, node_lease
 from roles.engine.bridge import Lock, Remote, RemoteError
-from roles.engine.object_changes import LOOK_AGAIN, REFUSED, ChangedByOthers, Gone, NotDone, RevertFailed, Session, Undone, WriteRefused
+from roles.engine.object_changes import (
+    LOOK_AGAIN,
+    REFUSED,
+    ChangedByOthers,
+    Gone,
+    NotDone,
+    Object,
+    RevertFailed,
+    Session,
+    Undone,
+    WriteRefused,
+)
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline, patient
 from roles.pod_resize import cgroup, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup
 from roles.pod_resize.plan import PodStep
-from roles.pod_resize.pod_resources import Identity, Object, Resources
+from roles.pod_resize.pod_resources import Identity, Resources
 
 # Seconds. For the cgroup files: a kubelet writes statuses within a second or two, and the files before that.
 FILES_SECONDS = 15.0

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from roles.engine.object_changes import Object
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup, bare_id
 from roles.pod_resize.model import ALL, AMOUNTS, DesiredResources
-from roles.pod_resize.pod_resources import KINDS, RESOURCES, Object, Resources
+from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
 _NAMED = 5
 #: Outcomes of a pod's resize in records that an undo must know.

@@ -7,10 +7,11 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from roles.engine.object_changes import Object
 from roles.engine.scripts import templates
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.plan import PodStep, ResourceChange
-from roles.pod_resize.pod_resources import NO_RESTART, RESTART, Object, Resources
+from roles.pod_resize.pod_resources import NO_RESTART, RESTART, Resources
 
 KEEP, RESTARTED = "keep", "restart"
 POLICIES = ((KEEP, NO_RESTART), (RESTARTED, RESTART))
