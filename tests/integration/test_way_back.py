@@ -158,7 +158,7 @@ def test_a_start_that_hangs_is_put_back_in_time(node: Node) -> None:
         told = pyinfra("feature_gates", *bad(node, confirm_timeout="45", soak="3600"))
         assert told.code == 1, told.all
         assert "not healthy after 35 s" in row(told, node, "reverted")
-        assert "hangs in kubelet.service: ended" in node.log(node.change())
+        assert "hangs in kubelet.service: killed" in node.log(node.change())
         assert node.files() == files and node.kubelet()[2:] == old[2:]
         assert node.run("systemctl is-active kubelet").strip() == "active"
 
