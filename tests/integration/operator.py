@@ -163,9 +163,11 @@ def files(lab: Lab, node: str) -> dict[str, str]:
 
 def processes(lab: Lab, node: str) -> dict[str, tuple[str, ...]]:
     """PID, start time and arguments of the kubelet and the control-plane components on a node."""
+    # systemd calls a unit active before its process has the program's name: it forks first.
+    started = "for i in $(seq 100); do pidof kubelet >/dev/null || ! systemctl -q is-active kubelet && break; sleep 0.1; done"
     told = lab.run(
         node,
-        "for name in kubelet kube-apiserver kube-controller-manager kube-scheduler; do for pid in $(pidof $name); do "
+        f"{started}; for name in kubelet kube-apiserver kube-controller-manager kube-scheduler; do for pid in $(pidof $name); do "
         "echo \"$name $pid $(sed 's/.*) //' /proc/$pid/stat | cut -d ' ' -f 20) $(tr '\\000' ' ' </proc/$pid/cmdline)\"; done; done",
     ).stdout
     return {words[0]: tuple(words[1:]) for words in (line.split() for line in told.splitlines())}
