@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from roles import priority_classes
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
-from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
+from roles.checks.judge import Result
 from roles.checks.model import CheckOptions, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge
 from roles.engine.api import ApiError
@@ -150,4 +150,4 @@ def _shown(result: Result) -> str:
     return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
 
 
-__all__ = ["CHECKS", "CLUSTER_CHECKS", "Gathered", "NodeDesired", "Result", "checks", "gather", "judge", "of_the_cluster", "read_desired"]
+__all__ = ["checks", "judge"]

@@ -10,7 +10,6 @@ import paramiko
 import pytest
 
 from roles.engine.api import (
-    ADMIN_CONF,
     Api,
     Forbidden,
     KubectlApi,
@@ -24,6 +23,7 @@ from roles.engine.api import (
     node_pods,
     parse_kubeconfig,
 )
+from roles.engine.api.kubectl import ADMIN_CONF
 from tests.lab import Lab
 
 pytestmark = pytest.mark.lab

@@ -1,6 +1,6 @@
 """The Kubernetes API, read and written without a kubeconfig on the operator's disk: through SSH, one control-plane node at a time."""
 
-from roles.engine.api.client import FIELD_MANAGER, TIMEOUT, TLS_SERVER_NAME, Api, RunCommand
+from roles.engine.api.client import FIELD_MANAGER, TIMEOUT, Api, RunCommand
 from roles.engine.api.errors import (
     TLS,
     ApiConnectionLost,
@@ -18,9 +18,9 @@ from roles.engine.api.errors import (
     Unreachable,
     Unusable,
 )
-from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, EtcdMember, Members, etcd_access
+from roles.engine.api.etcd import EtcdAccess, EtcdError, EtcdHealth, Members, etcd_access
 from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
-from roles.engine.api.kubectl import ADMIN_CONF, KubectlApi
+from roles.engine.api.kubectl import KubectlApi
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.api.read import (
     ContainerStatus,
@@ -39,11 +39,9 @@ from roles.engine.api.read import (
 from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
-    "ADMIN_CONF",
     "FIELD_MANAGER",
     "TIMEOUT",
     "TLS",
-    "TLS_SERVER_NAME",
     "Api",
     "ApiConnectionLost",
     "ApiError",
@@ -53,7 +51,6 @@ __all__ = [
     "EtcdAccess",
     "EtcdError",
     "EtcdHealth",
-    "EtcdMember",
     "Forbidden",
     "ForwardingForbidden",
     "GateMetric",

@@ -3,7 +3,7 @@
 If pyinfra moves to asyncio, only this package changes.
 """
 
-from roles.engine.bridge.channels import CHANNEL_ERRORS, Channel, ChannelException, SSHException, Transport
+from roles.engine.bridge.channels import Channel, ChannelException, SSHException, Transport
 from roles.engine.bridge.hosts import (
     Answer,
     ConnectionLost,
@@ -11,14 +11,11 @@ from roles.engine.bridge.hosts import (
     Fleet,
     Remote,
     RemoteError,
-    RunRefused,
     as_deploy,
-    current_fleet,
     current_host,
     exit_with,
     hosts_by_name,
     on_interrupt,
-    open_inventory,
     pyinfra_keys,
     refusals,
     refuse,
@@ -30,7 +27,6 @@ from roles.engine.bridge.tasks import Event, Lock, Pool, Task, Timeout, current_
 from roles.engine.bridge.terminal import show, show_lines
 
 __all__ = [
-    "CHANNEL_ERRORS",
     "Answer",
     "Channel",
     "ChannelException",
@@ -42,19 +38,16 @@ __all__ = [
     "Pool",
     "Remote",
     "RemoteError",
-    "RunRefused",
     "SSHException",
     "Task",
     "Timeout",
     "Transport",
     "as_deploy",
-    "current_fleet",
     "current_host",
     "current_task",
     "exit_with",
     "hosts_by_name",
     "on_interrupt",
-    "open_inventory",
     "pyinfra_keys",
     "refusals",
     "refuse",

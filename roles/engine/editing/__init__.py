@@ -1,17 +1,16 @@
 """Pure editors that change exactly what they own and keep every other byte. No host, no pyinfra, no clock."""
 
-from roles.engine.editing import cluster_configuration, envfile, flags, known_hosts, kubelet_config, manifest, unit, words, yaml_text
+from roles.engine.editing import cluster_configuration, envfile, flags, kubelet_config, manifest, unit, words, yaml_text
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import KUBE, GateChanges, flag_values, last_flag
 from roles.engine.editing.known_hosts import KnownKey, fingerprint, keys_of, lists_key, verdict
-from roles.engine.editing.kubelet_config import ABSENT, Absent
+from roles.engine.editing.kubelet_config import ABSENT
 from roles.engine.editing.mapped import Mapped, line_of
 from roles.engine.editing.yaml_text import YamlNode
 
 __all__ = [
     "ABSENT",
     "KUBE",
-    "Absent",
     "FormatError",
     "GateChanges",
     "KnownKey",
@@ -23,7 +22,6 @@ __all__ = [
     "flag_values",
     "flags",
     "keys_of",
-    "known_hosts",
     "kubelet_config",
     "last_flag",
     "line_of",

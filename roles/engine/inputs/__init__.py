@@ -3,7 +3,7 @@
 from roles.engine.inputs import registry
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
 from roles.engine.inputs.unknown_keys import WAY_OUT, unknown
-from roles.engine.inputs.values import LIST_OR_TEXT, MAP_OR_TEXT, Boolean, Names, chosen, names, sentences, written
+from roles.engine.inputs.values import LIST_OR_TEXT, MAP_OR_TEXT, Boolean, Names, chosen, names, written
 
 __all__ = [
     "LIST_OR_TEXT",
@@ -18,7 +18,6 @@ __all__ = [
     "read_host",
     "read_model",
     "registry",
-    "sentences",
     "unknown",
     "written",
 ]

@@ -2,7 +2,7 @@
 
 from roles.engine.node_changes.capability import Basis, Capability, DesiredByHost, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, refused_anyway
-from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
+from roles.engine.node_changes.run import NodeStep
 
 __all__ = [
     "KUBELET",
@@ -11,11 +11,9 @@ __all__ = [
     "ComponentPlan",
     "DesiredByHost",
     "NodePlan",
-    "NodeRun",
     "NodeStep",
     "Steps",
     "Verdicts",
-    "arrange",
     "change_nodes",
     "ended",
     "from_data",

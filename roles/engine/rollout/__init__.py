@@ -2,9 +2,7 @@
 
 from roles.engine.rollout import options, table
 from roles.engine.rollout.deploying import Turns, deploying, no_data, one, same, unreachable
-from roles.engine.rollout.lock import ClusterLock, Locked
 from roles.engine.rollout.locked_run import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome
-from roles.engine.rollout.number import run_number
 from roles.engine.rollout.options import Options
 from roles.engine.rollout.pace import Pace, Stage, stages
 from roles.engine.rollout.table import counted
@@ -12,10 +10,8 @@ from roles.engine.rollout.table import counted
 __all__ = [
     "CONFIRM_SECONDS",
     "RECONNECT_SECONDS",
-    "ClusterLock",
     "ClusterStep",
     "Fields",
-    "Locked",
     "LockedRun",
     "Options",
     "Outcome",
@@ -27,7 +23,6 @@ __all__ = [
     "no_data",
     "one",
     "options",
-    "run_number",
     "same",
     "stages",
     "table",

@@ -1,7 +1,7 @@
 """The transaction every role ends in: stage, apply, prove, confirm or revert."""
 
 from roles.engine.transaction import object_record, report
-from roles.engine.transaction.change_script import HOME, Holder, directory, keep_script, render, script, stage_script, uninstall_script
+from roles.engine.transaction.change_script import HOME, Holder, directory, keep_script, script, stage_script, uninstall_script
 from roles.engine.transaction.inflight import NOT_IN_FLIGHT, in_flight
 from roles.engine.transaction.mask import mask_text
 from roles.engine.transaction.mask_files import mask_manifest
@@ -21,14 +21,12 @@ from roles.engine.transaction.record import (
     FORMAT,
     OBJECTS_KIND,
     Effective,
-    Events,
     RunInfo,
     RunRecord,
     Unrecorded,
     cluster_record,
     end_record,
     new_run_id,
-    now,
     parse_events,
     plan_record,
     read_events,
@@ -51,7 +49,6 @@ __all__ = [
     "ChangedField",
     "ChangedObject",
     "Effective",
-    "Events",
     "FileEdit",
     "Holder",
     "ObjectsRecord",
@@ -70,12 +67,10 @@ __all__ = [
     "mask_manifest",
     "mask_text",
     "new_run_id",
-    "now",
     "object_record",
     "parse_events",
     "plan_record",
     "read_events",
-    "render",
     "report",
     "script",
     "stage_script",
