@@ -128,24 +128,37 @@ def _age(at: str) -> str:
 # ---- deploys/rollback.py
 
 
-def _to_undo(fleet: Fleet) -> Undoing:
+def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
     wanted = model.read_rollback(fleet.targets[0])
     runs: tuple[str, ...] = (wanted.run,) if wanted.run else ()
-    history, failures = _ask(fleet, fleet.targets, runs)
-    bridge.stop(failures)
+    # The host of the cluster's lock keeps the records of changes of the cluster itself, also if --limit excludes it.
+    keeper = fleet.lock_host
+    helpers = [keeper] if keeper not in fleet.targets and (keeper.connected or keeper.connect()) else []
+    history, failures = _ask(fleet, [*fleet.targets, *helpers], runs)
+    kept = {remote.name: history.pop(remote.name, []) for remote in helpers}
     if not runs:
+        bridge.stop(failures)
         try:
             runs = newest(history)
         except Unordered as error:
             raise bridge.refuse(_not_known(error)) from None
         if not runs:
             raise bridge.refuse("there is nothing to undo: no node has a confirmed change that is not undone")
-        history, failures = _ask(fleet, fleet.targets, runs)
-        bridge.stop(failures)
+    # Runs on objects are undone one by one.
+    if (run := objects.to_undo(fleet, wanted, runs[0], {**history, **kept})) is not None:
+        return run
+    bridge.stop(failures)
     chosen = changes_to_undo(history, runs)
+    if not wanted.run:
+        # Only now it is known of which runs the old files are needed.
+        changed = {change.host for change in chosen}
+        again, failures = _ask(fleet, [remote for remote in fleet.targets if remote.name in changed], runs)
+        bridge.stop(failures)
+        chosen = changes_to_undo(again, runs)
     if not chosen:
-        raise bridge.refuse(f"run {wanted.run} has no confirmed change on these nodes; deploys/changes.py lists the runs")
-    bridge.stop(_unusable(chosen))
+        raise bridge.refuse(f"run {' and '.join(runs)} has no confirmed change on these nodes; deploys/changes.py lists the runs")
+    of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster]
+    bridge.stop(_unusable([*chosen, *of_keeper]))
     by_host: dict[str, list[Recorded]] = {}
     for change in chosen:
         if not change.of_cluster:
@@ -157,11 +170,7 @@ def _to_undo(fleet: Fleet) -> Undoing:
         return [*usual, *sorted(path for path in changed if seen.file(path) is None)], directories
 
     names = " and ".join(runs)
-    return Undoing(DesiredByHost(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, tuple(chosen), wanted)
-
-
-def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
-    return objects.to_undo(fleet, _ask) or _to_undo(fleet)
+    return Undoing(DesiredByHost(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, (*chosen, *of_keeper), wanted)
 
 
 @deploying("Roll back", _run_to_undo, all_reachable=True)
@@ -179,7 +188,8 @@ def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
 
 @dataclass(frozen=True)
 class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
-    """Undoes runs with the engine for changes of nodes. `chosen`: the changes of these runs, the last one first."""
+    """Undoes runs with the engine for changes of nodes. `chosen`: the changes of these runs, the last one first;
+    then those of the cluster that a host outside of this run keeps."""
 
     runs: tuple[str, ...]
     chosen: tuple[Recorded, ...]
@@ -193,8 +203,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
         """The plan with what a restart applies in addition, and with the prediction of evictions, which needs the API."""
         try:
-            plan = _with_pending(basis.found.cluster, plan)
-            return _predicted(basis.found.cluster, plan, self.options.allow_evictions, basis.options.allow_unproven)
+            return _restarted(basis.found.cluster, plan, self.options.allow_evictions, basis.options.allow_unproven)
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
@@ -206,14 +215,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
 
     def writes(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> kubeadm_config.ClusterWrites:
         """The undo of what these runs wrote to kubeadm's ConfigMaps; not with a part of the nodes, since the ConfigMaps are for all."""
-        fleet, chosen = basis.fleet, [*self.chosen]
-        if fleet.lock_host not in fleet.targets and (fleet.lock_host.connected or fleet.lock_host.connect()):
-            history, failures = _ask(fleet, [fleet.lock_host])
-            bridge.stop(failures)
-            kept = changes_to_undo(history, self.runs)
-            bridge.stop(_unusable(kept))
-            chosen += kept
-        records = of_cluster(chosen)
+        fleet, records = basis.fleet, of_cluster(self.chosen)
         names = " and ".join(records)
         if not records:
             return kubeadm_config.ClusterWrites()
@@ -255,28 +257,26 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
     return NodePlan(node.seen.host, node.kubelet, node.components, tuple(undos), warnings, refusals=tuple(reasons))
 
 
-def _with_pending(cluster: Cluster, plan: NodePlan[Undo]) -> NodePlan[Undo]:
-    """The plan with the other pending edits that a restart of the kubelet applies, as in every other deploy. Raises Refusal."""
+def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool) -> NodePlan[Undo]:
+    """The plan with the other pending edits that a restart of the kubelet applies, as in every other deploy, and with what the old settings
+    would do to the node now: the undo can raise thresholds. Raises Refusal."""
     undo = next((one for one in plan.changing if one.component == KUBELET), None)
     if undo is None:
         return plan
+    state = None
+    if undo.settings:
+        try:
+            state = state_of(cluster, plan.host, plan.kubelet)
+        except (ApiError, NoApi) as error:
+            if not allow_unproven:
+                unread = unreadable_node(plan.host, plan.kubelet.node_name, error)
+                return replace(plan, refusals=(f"{unread} (--data allow_unproven=true continues without the prediction)",))
     named = [tuple(name.split(".")) for name in undo.settings] + [("featureGates", name) for name in undo.gates]
-    warnings = [*kubelet_plan.warnings(plan.kubelet), *restart_warnings(cluster, plan, eviction_impact, named)]
-    return replace(plan, warnings=(*plan.warnings, *warnings))
-
-
-def _predicted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool) -> NodePlan[Undo]:
-    """The plan with what the old settings would do to the node now: the undo can raise thresholds."""
-    undo = next((one for one in plan.changing if one.settings), None)
-    if undo is None:
+    warnings = [*kubelet_plan.warnings(plan.kubelet), *restart_warnings(cluster, plan, eviction_impact, named, state)]
+    plan = replace(plan, warnings=(*plan.warnings, *warnings))
+    if state is None:
         return plan
-    try:
-        outlook = predict_restart(state_of(cluster, plan.host, plan.kubelet), undo.settings, eviction_impact)
-    except (ApiError, NoApi) as error:
-        if allow_unproven:
-            return plan
-        why = f"{unreadable_node(plan.host, plan.kubelet.node_name, error)} (--data allow_unproven=true continues without the prediction)"
-        return replace(plan, refusals=(why,))
+    outlook = predict_restart(state, undo.settings, eviction_impact)
     if outlook.evicts and not allow_evictions:
         why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
         raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")

@@ -6,40 +6,23 @@ machine that started the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 from roles.engine import bridge
-from roles.engine.bridge import Fleet, Remote
+from roles.engine.bridge import Fleet
 from roles.engine.inputs import registry
 from roles.engine.object_changes import Consents, ObjectRun
 from roles.engine.rollout import options
 from roles.engine.transaction import ObjectsRecord, Refusal, RunInfo, RunRecord, object_record, read_events
-from roles.history import model, plan
 from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
-from roles.history.sequence import Unordered
-
-Ask = Callable[[Fleet, list[Remote]], tuple[dict[str, list[Recorded]], list[str]]]
 
 
-def to_undo(fleet: Fleet, ask: Ask) -> ObjectRun | None:
-    """The run that undoes the requested one; None if that is a run on nodes, or unknown. `ask` reads the nodes' records.
+def to_undo(fleet: Fleet, wanted: RollbackOptions, run: str, history: Mapping[str, Sequence[Recorded]]) -> ObjectRun | None:
+    """The run that undoes `run`; None if that is a run on nodes, or unknown. `history`: the nodes' records.
 
     Raises DeployError if a record cannot be used, or if someone else has changed an object since.
     """
-    wanted = model.read_rollback(fleet.targets[0])
-    keeper = fleet.lock_host
-    if wanted.run is None:
-        history, failures = ask(fleet, fleet.targets)
-        try:
-            # Runs on objects are undone one by one.
-            run = None if failures else next(iter(plan.newest(history)), None)
-        except Unordered:
-            run = None
-    else:
-        run, history = wanted.run, ask(fleet, [keeper])[0] if keeper.connected or keeper.connect() else {}
-    if run is None:
-        return None
     found = next((change for changes in history.values() for change in changes if change.run == run and change.of_objects), None)
     record = _of_node(found) if found is not None else _own(run)
     return _undone(fleet, record, wanted) if record is not None else None

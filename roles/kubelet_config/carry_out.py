@@ -116,10 +116,12 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
         return rows
 
 
-def state_of(cluster: Cluster, host: str, found: Kubelet) -> KubeletState:
-    """The present state of a node, read from the API. Raises ApiError or NoApi."""
+def state_of(cluster: Cluster, host: str, found: Kubelet, configuration: dict[str, Any] | None = None) -> KubeletState:
+    """The present state of a node, read from the API (also its `configuration`, if None). Raises ApiError or NoApi."""
     usage = cluster.usage(found.node_name)
-    return KubeletState(host, found, cluster.configuration(found.node_name), usage.node, usage.pods, usage.summary)
+    if configuration is None:
+        configuration = cluster.configuration(found.node_name)
+    return KubeletState(host, found, configuration, usage.node, usage.pods, usage.summary)
 
 
 def unreadable_node(host: str, node_name: str, error: ApiError | NoApi) -> Refusal:
@@ -226,17 +228,22 @@ def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Call
 
 
 def restart_warnings(
-    cluster: Cluster, plan: NodePlan[Any], impact: Callable[[KubeletState, Mapping[str, Any]], Impact], named: restart.Named = ()
+    cluster: Cluster,
+    plan: NodePlan[Any],
+    impact: Callable[[KubeletState, Mapping[str, Any]], Impact],
+    named: restart.Named = (),
+    state: KubeletState | None = None,
 ) -> list[str]:
-    """For a deploy that does not change the configuration: warnings about the fields that a restart of its kubelet applies anyway. Raises
-    Refusal if that would evict pods, or cannot be proven."""
+    """Warnings about the fields that a restart of its kubelet applies in addition to the change. `state`: that of the node, if it was read
+    already. Raises Refusal if that would evict pods, or cannot be proven."""
     found = plan.kubelet
     if not found.is_known or all(planned.component != KUBELET for planned in plan.changing):
         return []
     try:
-        if not pending_settings(found, cluster.configuration(found.node_name)):
+        configuration = state.configuration if state else cluster.configuration(found.node_name)
+        if not pending_settings(found, configuration):
             return []
-        state = state_of(cluster, plan.host, found)
+        state = state or state_of(cluster, plan.host, found, configuration)
     except (ApiError, NoApi) as error:
         return [f"it is unknown whether a restart of the kubelet applies more than this change: its /configz could not be read: {error}"]
     pending = restart.pending(state)

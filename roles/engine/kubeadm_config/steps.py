@@ -160,9 +160,12 @@ def plan_undo(
     steps: list[ClusterStep] = []
     notes: list[str] = []
     reasons: list[object] = []
+    try:
+        lasting = read_stored(connect(), wait=API_WAIT)
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([error]) from None
     for name, changes in records.items():
         try:
-            lasting = read_stored(connect(), wait=API_WAIT)
             if name not in lasting.maps:
                 raise Refusal(f"{NAMESPACE}/{name}", "it does not exist", "skip it with --data persist=false")
             edit = plan.undo(name, plan.undoing([fields for _, fields in changes]), force)
@@ -170,8 +173,8 @@ def plan_undo(
         except FormatError as error:
             reasons.append(f"{error.in_file(f'ConfigMap {NAMESPACE}/{name}')}; fix that, or skip it with --data persist=false")
             continue
-        except (ApiError, NoApi, Refusal) as error:
-            reasons.append(error)
+        except Refusal as refusal:
+            reasons.append(refusal)
             continue
         if not edited.fields:
             notes.append(f"{name} has the old values already")

@@ -287,11 +287,12 @@ class Asked(Cluster):
 
     def __init__(self, running: dict[str, Any], error: Exception | None = None) -> None:
         super().__init__()
-        self.running, self.error = running, error
+        self.running, self.error, self.reads = running, error, 0
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         if self.error:
             raise self.error
+        self.reads += 1
         return self.running
 
     def usage(self, node_name: str) -> NodeUsage:
@@ -321,7 +322,7 @@ def one_undo(before: dict[str, str], error: Exception | None = None, config: byt
 def predicted(
     before: dict[str, str], *, allow_evictions: bool = False, allow_unproven: bool = False, error: Exception | None = None
 ) -> NodePlan[Undo]:
-    return history_role._predicted(*one_undo(before, error), allow_evictions, allow_unproven)
+    return history_role._restarted(*one_undo(before, error), allow_evictions, allow_unproven)
 
 
 def test_undoing_that_would_evict_needs_consent() -> None:
@@ -336,11 +337,13 @@ def test_undoing_that_would_evict_needs_consent() -> None:
 
 
 def test_undoing_reports_what_a_restart_applies_in_addition() -> None:
-    plan = history_role._with_pending(*one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n"))
+    cluster, made = one_undo({"memory.available": "50Mi"}, config=b"podsPerCore: 5\n")
+    plan = history_role._restarted(cluster, made, allow_evictions=False, allow_unproven=False)
     assert [*by_warning([plan]).items()][-1] == (
         "a restart also applies: podsPerCore is 5 in its files, but the kubelet runs with (not set)",
         ["w1"],
     )
+    assert isinstance(cluster, Asked) and cluster.reads == 1
 
 
 def test_undoing_without_a_prediction_needs_consent_too() -> None:

@@ -1,0 +1,99 @@
+"""Which run deploys/rollback.py undoes, and how often it reads the records of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from pyinfra.api.exceptions import DeployError
+
+from roles import history
+from roles.engine.bridge.hosts import Fleet, Remote
+from roles.engine.transaction.record import CLUSTER_KIND
+from roles.history.facts import HistoryError, Recorded
+from tests.unit.history.test_history import INFO, change, numbered, recorded
+from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
+
+
+class Host:
+    """The part of a Remote that is used before there is a plan."""
+
+    connected = True
+
+    def __init__(self, name: str, **data: Any) -> None:
+        self.name, self.is_control_plane = name, name.startswith("cp")
+        self._data = data
+
+    def data(self, key: str) -> Any:
+        return self._data.get(key)
+
+
+class Nodes(Fleet):
+    """The nodes with these records, or errors. `reads`: the hosts of each read."""
+
+    def __init__(self, records: dict[str, list[Recorded] | Exception], limit: Sequence[str] = (), **data: Any) -> None:
+        hosts = {name: cast(Remote, Host(name, **data)) for name in records}
+        targets = [host for name, host in hosts.items() if name in (limit or hosts)]
+        super().__init__(targets, [host for host in hosts.values() if host not in targets], [], [*hosts.values()])
+        self.records, self.reads = records, list[list[str]]()
+
+    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], Any], parallel: int = 20) -> dict[str, Any]:
+        self.reads.append([remote.name for remote in remotes])
+        return {remote.name: self.records[remote.name] for remote in remotes}
+
+
+def undone(nodes: Nodes) -> history.Undoing:
+    found = history._run_to_undo(nodes)
+    assert isinstance(found, history.Undoing)
+    return found
+
+
+def of_cluster() -> Recorded:
+    return recorded(change("kubelet-config", "cp1", kind=CLUSTER_KIND, files=()))
+
+
+def test_the_newest_run_is_undone_as_a_run_on_objects_only_if_it_is_one() -> None:
+    older = numbered(3, recorded(change(run="r20260101-000000-aaaa")), run=3)
+    with pytest.raises(DeployError, match=NO_WAY):
+        undone(Nodes({"cp1": [of_objects()], "w1": [older]}))
+    newer = numbered(12, recorded(change(run="r20260103-000000-cccc")), run=12)
+    newer = replace(newer, plan={**newer.plan, "data": "of other data"})
+    assert undone(Nodes({"cp1": [of_objects(number="3")], "w1": [newer]})).runs == ("r20260103-000000-cccc",)
+
+
+def test_an_incomplete_run_on_objects_is_undone_only_by_its_name() -> None:
+    cut = of_objects(LINES[:2], state="staged")
+    with pytest.raises(DeployError, match="there is nothing to undo"):
+        undone(Nodes({"cp1": [cut]}))
+    with pytest.raises(DeployError, match=NO_WAY):
+        undone(Nodes({"cp1": [cut]}, run=RUN))
+
+
+def test_a_named_run_is_read_once() -> None:
+    nodes = Nodes({"cp1": [of_cluster()], "w1": [recorded()]}, run=INFO.id)
+    assert [one.component for one in undone(nodes).chosen] == ["kubelet", "kubelet-config"]
+    assert nodes.reads == [["cp1", "w1"]]
+
+
+def test_for_the_newest_run_the_old_files_are_read_too_of_the_nodes_that_it_changed() -> None:
+    nodes = Nodes({"cp1": [], "w1": [recorded()], "w2": []})
+    assert undone(nodes).desired.by_host.keys() == {"w1"}
+    assert nodes.reads == [["cp1", "w1", "w2"], ["w1"]]
+
+
+def test_the_host_of_the_lock_is_read_also_if_limit_excludes_it() -> None:
+    kept = recorded(change("kube-apiserver", "cp1"))
+    nodes = Nodes({"cp1": [kept, of_cluster()], "w1": [recorded()]}, ["w1"], run=INFO.id)
+    found = undone(nodes)
+    assert [one.component for one in found.chosen] == ["kubelet", "kubelet-config"] and found.desired.by_host.keys() == {"w1"}
+    assert nodes.reads == [["w1", "cp1"]]
+    with pytest.raises(DeployError, match="no confirmed change on these nodes"):
+        undone(Nodes({"cp1": [of_cluster()], "w1": []}, ["w1"], run=INFO.id))
+
+
+@pytest.mark.parametrize("data", [{}, {"run": INFO.id}])
+def test_a_node_that_cannot_be_read_stops_the_undo(data: dict[str, Any]) -> None:
+    with pytest.raises(DeployError, match="w1: the record was read only in part"):
+        undone(Nodes({"cp1": [recorded()], "w1": HistoryError("w1: the record was read only in part")}, **data))
