@@ -54,7 +54,7 @@ def _write(options: AuditOptions, found: Report, html: str) -> None:
     try:
         write_whole(options.output, document + "\n")
     except OSError as error:
-        raise bridge.refuse(f"{options.output}: cannot write the audit: {error.strerror or error}") from None
+        raise bridge.refuse(f"output={options.output}: cannot write the audit: {error.strerror or error}; choose another path") from None
     show_lines(text.render(found))
     show(f"\n{options.format}: {options.output}")
 

@@ -81,7 +81,7 @@ def _desired(remote: Remote) -> HostDesired:
         try:
             return read()
         except Refusal as refusal:
-            problems.append(refusal.message)
+            problems.append(refusal.text)
             return None
 
     name, data = remote.name, remote.data

@@ -147,17 +147,13 @@ def view(seen: Observation, groups: Sequence[str] = ()) -> View:
         found = kubelet.find(seen, to_change=False)
     except Refusal as refusal:
         unsupported = refusal.message.startswith("unsupported kind of node")
-        return replace(made, kind="unsupported" if unsupported else "unreadable", why=_reason(refusal))
+        return replace(made, kind="unsupported" if unsupported else "unreadable", why=refusal.text)
     listed = tuple(_manifests(found))
     made = replace(made, kind=found.style, kubelet=found, manifests=listed, components=_components(found, listed))
     flag_list = tuple(_flags(found))
     gates = tuple(_counted([*_kubelet_gates(found), *(gate for one in made.components.values() for gate in _component_gates(one))]))
     made = replace(made, gates=gates, flags=flag_list)
     return replace(made, settings=tuple(_settings(made, found)))
-
-
-def _reason(refusal: Refusal) -> str:
-    return f"{refusal.message}{'; ' + refusal.way_out if refusal.way_out else ''}"
 
 
 # ---- static pods

@@ -77,7 +77,7 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
         try:
             write_whole(options.junit, junit.xml(results))
         except OSError as error:
-            raise bridge.refuse(f"junit={options.junit}: cannot write the report: {error.strerror or error}") from None
+            raise bridge.refuse(f"junit={options.junit}: cannot write the report: {error.strerror or error}; choose another path") from None
         show(f"report: {options.junit}")
     return exit_code(results) or None
 

@@ -71,6 +71,10 @@ class Evidence:
     node: Mapping[str, Any] | str = ""
 
     @property
+    def unit_name(self) -> str:
+        return self.seen.unit.name if self.seen and self.seen.unit else _UNIT
+
+    @property
     def running(self) -> bool:
         """A kubelet runs as the main process of a systemd unit."""
         return self.seen is not None and self.seen.unit is not None and self.seen.kubelet is not None
@@ -132,20 +136,18 @@ def of_observation(seen: Observation) -> Evidence:
     try:
         made = replace(made, kubelet=kubelet.find(settled))
     except Refusal as refusal:
-        return replace(made, refused=_why(refusal))
+        return replace(made, refused=refusal.text)
     assert made.kubelet is not None
     control = control_plane.look(made.kubelet)
-    return replace(made, components=control.components, control_plane_refused="; ".join(map(_why, control.refusals.values())))
+    return replace(
+        made, components=control.components, control_plane_refused="; ".join(refusal.text for refusal in control.refusals.values())
+    )
 
 
 def parts(seen: Observation) -> dict[str, Any]:
     """The parts of `of_observation` for a new observation of the same node."""
     made = of_observation(seen)
     return {"seen": made.seen, "kubelet": made.kubelet, "components": made.components}
-
-
-def _why(refusal: Refusal) -> str:
-    return f"{refusal.message}; {refusal.way_out}" if refusal.way_out else refusal.message
 
 
 def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
@@ -157,8 +159,7 @@ def _watched(remote: Remote, found: Evidence) -> dict[str, Any]:
         # If anonymous requests are refused, the API server's own client certificate can ask: /readyz is open to all authenticated users.
         certificate, key = (flags.last_flag(argv, f"kubelet-client-{part}") or "" for part in ("certificate", "key"))
         endpoints.append((name, f"{component.health_url}?verbose", certificate, key))
-    unit = found.seen.unit.name if found.seen.unit else _UNIT
-    script = templates().get_template("checks.sh.j2").render(unit=unit, seconds=_watch(found.seen), endpoints=endpoints)
+    script = templates().get_template("checks.sh.j2").render(unit=found.unit_name, seconds=_watch(found.seen), endpoints=endpoints)
     answer = remote.run(script, timeout=patient(ASK_SECONDS))
     moments, health = parse(remote.name, answer.stdout)
     return {"moments": moments, "health": health}

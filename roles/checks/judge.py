@@ -107,7 +107,8 @@ def _enabled(found: Evidence, _: NodeDesired) -> CheckVerdict:
     answer = f"systemctl is-enabled says {state or 'nothing'}"
     if state in STARTS:
         return CheckVerdict("pass", answer)
-    return CheckVerdict("fail", f"the kubelet would not start at boot: {answer}; enable it on the node with `systemctl enable`")
+    way_out = f"enable it on the node: `systemctl enable {found.unit_name}`"
+    return CheckVerdict("fail", f"{found.unit_name} would not start at boot: {answer}; {way_out}")
 
 
 def _loaded(found: Evidence, _: NodeDesired) -> CheckVerdict:
@@ -223,7 +224,7 @@ def _settings(found: Evidence, desired: NodeDesired) -> CheckVerdict:
     try:
         unmet = kubelet_config.unmet(desired.fields, found.kubelet, found.configuration)
     except Refusal as refusal:
-        return CheckVerdict("fail", refusal.message)
+        return CheckVerdict("fail", refusal.text)
     return _verdict(map(str, unmet), f"{', '.join(desired.fields.kubelet_config)} in /configz")
 
 

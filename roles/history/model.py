@@ -56,4 +56,4 @@ def read_rollback(remote: Remote) -> RollbackOptions:
     try:
         return read_model(remote.name, remote.data, RollbackOptions)
     except Refusal as refusal:
-        raise refusals([refusal.message]) from None
+        raise refusals([refusal.text]) from None

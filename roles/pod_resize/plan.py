@@ -353,7 +353,8 @@ def _check_memory(pod: Object, changes: Mapping[str, ResourceChange], ability: A
         if usage is None:
             if lower:
                 raise ResizeRefused(
-                    f"{name}: its memory limit would be lowered, but its current usage could not be read on {pod_resources.node_of(pod)}"
+                    f"{name}: its memory limit would be lowered to {new}, but its current usage could not be read on "
+                    f"{pod_resources.node_of(pod)}; run this again, or do not lower the limit"
                 )
         elif usage > pod_resources.quantity(new):
             raise ResizeRefused(

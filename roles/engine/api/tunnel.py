@@ -202,7 +202,9 @@ class Tunnel:
         return _ChannelSocket(channel, self._context, self._name)
 
     def _lost(self, path: str, error: object) -> errors.ApiConnectionLost:
-        return errors.ApiConnectionLost(self._host, path, f"the SSH connection is lost ({error or 'closed'})", "reconnect to the node")
+        return errors.ApiConnectionLost(
+            self._host, path, f"the SSH connection is lost ({error or 'closed'})", "fix the connection to the node"
+        )
 
     def _timeout(self, path: str, what: str) -> errors.Timeout:
         return errors.Timeout(self._host, path, f"timed out {what} {self._where}", f"check the node's load and its {self._peer.name}")

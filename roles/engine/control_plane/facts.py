@@ -246,7 +246,7 @@ def _component(kubelet: Kubelet, name: str, entries: Sequence[_Entry], running: 
         for words in (argv, process.argv):
             flags.effective_gates(words)
     except FormatError as error:
-        raise Refusal(host, str(error.in_file(printable(own.path))), "correct that first") from None
+        raise Refusal(host, str(error.in_file(printable(own.path)))) from None
     return Component(host, name, own.file, own.pod, argv, process, kubelet.node_name, container.name), others
 
 

@@ -60,9 +60,13 @@ def _parse(data: bytes) -> Document:
     document = yaml_text.parse(data)
     content = document.content
     if content.get("kind") != KIND:
-        raise FormatError(f"is not a {KIND}", value=str(content.get("kind"))[:60])
+        raise FormatError(f"is not a {KIND}", value=str(content.get("kind"))[:60], way_out=f"write kind: {KIND}")
     if not _VERSION.fullmatch(str(content.get("apiVersion"))):
-        raise FormatError(f"is a {KIND} of an unknown version", value=str(content.get("apiVersion"))[:60])
+        raise FormatError(
+            f"is a {KIND} of an unknown version",
+            value=str(content.get("apiVersion"))[:60],
+            way_out="convert it: kubeadm config migrate",
+        )
     return document
 
 
@@ -78,12 +82,14 @@ def _extra(content: Mapping[str, Any], component: str) -> Any:
     if found is None:
         return None
     if not isinstance(found, dict):
-        raise FormatError(f"{section} is not a mapping", value=str(found)[:60])
+        raise FormatError(f"{section} is not a mapping", value=str(found)[:60], way_out="write it as a mapping")
     extra = found.get(_EXTRA)
     kind = list if _is_list(content) else dict
     if extra is not None and not isinstance(extra, kind):
         shape = "a list of name and value" if kind is list else "a mapping"
-        raise FormatError(f"{section}.{_EXTRA} is not {shape}, which this version requires", value=str(extra)[:60])
+        raise FormatError(
+            f"{section}.{_EXTRA} is not {shape}, which this version requires", value=str(extra)[:60], way_out="write it in that form"
+        )
     return extra
 
 
@@ -98,12 +104,14 @@ def _arguments(content: Mapping[str, Any], component: str) -> list[_Argument]:
         found = [(key, value) for key, value in extra.items() if _named(key)]
     for number, item in enumerate(extra if isinstance(extra, list) else ()):
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            raise FormatError(f"an item of {SECTIONS[component]}.{_EXTRA} has no name", value=str(item)[:60])
+            raise FormatError(f"an item of {SECTIONS[component]}.{_EXTRA} has no name", value=str(item)[:60], way_out="name it")
         if _named(item["name"]):
             found.append((number, item.get("value", "")))
     for _, value in found:
         if not isinstance(value, str):
-            raise FormatError(f"{SECTIONS[component]}.{_EXTRA}: {FEATURE_GATES} is not a text", value=str(value)[:60])
+            raise FormatError(
+                f"{SECTIONS[component]}.{_EXTRA}: {FEATURE_GATES} is not a text", value=str(value)[:60], way_out="put it in quotes"
+            )
     return [_Argument(place, value) for place, value in found]
 
 

@@ -67,7 +67,7 @@ class EnvFile:
 def parse(data: bytes, systemd: int = 257, source: str = "") -> EnvFile:
     """Read an environment file. Raises FormatError if systemd itself would stop, or would silently read only a part."""
     if b"\0" in data:
-        raise FormatError("has a NUL byte, so systemd reads none of the file", line=line_of(data, data.index(b"\0")))
+        raise FormatError("has a NUL byte, so systemd reads none of the file", line=line_of(data, data.index(b"\0")), way_out="remove it")
     return _Reader(data, systemd, source).read()
 
 
@@ -99,7 +99,7 @@ class _Reader:
         mapped = self.value.done((self.begin, end))
         line = line_of(self.data, self.begin)
         if not (words.valid_utf8(name) and words.valid_utf8(mapped.text)):
-            raise FormatError("an assignment is not UTF-8, so systemd reads none of the file", line=line)
+            raise FormatError("an assignment is not UTF-8, so systemd reads none of the file", line=line, way_out="write it in UTF-8")
         # systemd drops others, such as `export NAME`, with a line in the journal.
         if _NAME.match(name):
             self.found.append(Assignment(name.decode(), mapped, line, (self.begin, end)))
@@ -290,7 +290,7 @@ def edit_gates(data: bytes | None, variable: str, changes: GateChanges, systemd:
     found = parse(edited, systemd).last(variable)
     after = split_variable(found.value) if found else []
     if not flags.reached([word.string for word in before], [word.string for word in after], changes):
-        raise FormatError("the edit would not result in the desired value", value=variable, line=assignment.line)
+        raise FormatError("the edit would not result in the desired value", value=variable, line=assignment.line, way_out="edit it by hand")
     return drop_empty(edited, variable, systemd)
 
 
@@ -326,5 +326,7 @@ def insertion(data: bytes, assignment: Assignment, flag: str) -> Splice:
     if opened in (b'""', b"''"):
         start = data.index(opened, start) + 1
     elif opened:
-        raise FormatError("an empty value is written in a form that daytwo cannot add to", value=opened.decode(errors="replace"))
+        raise FormatError(
+            "an empty value is written in a form that daytwo cannot add to", value=opened.decode(errors="replace"), way_out='write it as ""'
+        )
     return Splice(start, start, flag.encode(), value.source)

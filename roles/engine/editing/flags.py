@@ -132,7 +132,7 @@ def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
     found = []
     for flag in find(words, FEATURE_GATES):
         if flag.value is None:
-            raise FormatError("--feature-gates is the last word and has no value", value=flag.words[0].string)
+            raise FormatError("--feature-gates is the last word and has no value", value=flag.words[0].string, way_out="add its value")
         found.append(GateFlag(flag.words, flag.value, _items(flag.value)))
     if len({item.prefix for flag in found for item in flag.items}) > 1:
         raise FormatError(f"gates with and without `{KUBE}` are mixed", way_out="write all names with it, or all without it")
@@ -215,9 +215,13 @@ def written(gates: Mapping[str, bool]) -> str:
 def check_end(argv: Sequence[str]) -> None:
     """Refuse if a new flag at the end would not be read as one. Raises FormatError."""
     if "--" in argv:
-        raise FormatError("a bare `--` ends the flags before the place of a new flag", value=" ".join(argv))
+        raise FormatError("a bare `--` ends the flags before the place of a new flag", value=" ".join(argv), way_out="remove it")
     if argv and posixpath.basename(argv[0]) in _SHELLS:
-        raise FormatError("a shell starts the component, and a flag at the end would be the shell's", value=" ".join(argv))
+        raise FormatError(
+            "a shell starts the component, and a flag at the end would be the shell's",
+            value=" ".join(argv),
+            way_out="start the component without a shell",
+        )
 
 
 def edit(
@@ -297,7 +301,9 @@ def edit_one(
     if value is None:
         return [splice for flag in _places(found) for splice in remove(flag.words)]
     if not _WRITABLE.fullmatch(value):
-        raise FormatError(f"a value of --{name} has a character that daytwo does not write on a command line", value=value)
+        raise FormatError(
+            f"a value of --{name} has a character that daytwo does not write on a command line", value=value, way_out="set it by hand"
+        )
     if not found:
         return insert(f"--{name}={value}")
     *others, last = _places(found)

@@ -48,7 +48,7 @@ def _parse(data: bytes, kind: str = KIND) -> Document:
     document = yaml_text.parse(data)
     found = document.content.get("kind")
     if found != kind:
-        raise FormatError(f"is not a {kind}", value=str(found)[:60])
+        raise FormatError(f"is not a {kind}", value=str(found)[:60], way_out=f"write kind: {kind}")
     return document
 
 
@@ -97,7 +97,7 @@ def _gates(document: Document) -> dict[str, bool]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise FormatError("featureGates is not a mapping", line=line)
+        raise FormatError("featureGates is not a mapping", line=line, way_out="write lines of NAME: true or NAME: false below it")
     for name, value in found.items():
         if not isinstance(value, bool):
             raise FormatError(
@@ -161,10 +161,10 @@ def _desired(document: Document, changes: Mapping[FieldPath, object]) -> dict[st
     """The file's desired content. Raises FormatError for changes that conflict."""
     for path in changes:
         if not path:
-            raise FormatError("a change names no field")
+            raise FormatError("a change names no field", way_out="name one")
         for length in range(1, len(path)):
             if path[:length] in changes:
-                raise FormatError("two changes affect one field", value=".".join(path))
+                raise FormatError("two changes affect one field", value=".".join(path), way_out="name only one of them")
     content: dict[str, Any] = copy.deepcopy(document.content)
     for path, value in changes.items():
         if value is not ABSENT:
@@ -182,12 +182,16 @@ def _plain(value: object, path: FieldPath) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(inner, path) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
-        raise FormatError("a number that JSON does not have", value=f"{'.'.join(path)}: {value}")
+        raise FormatError("a number that JSON does not have", value=f"{'.'.join(path)}: {value}", way_out="choose another number")
     if isinstance(value, str) and not words.valid_utf8(value.encode("utf-8", "surrogatepass")):
-        raise FormatError("a text that is not Unicode", value=f"{'.'.join(path)}: {value!r}")
+        raise FormatError("a text that is not Unicode", value=f"{'.'.join(path)}: {value!r}", way_out="choose another text")
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    raise FormatError("a value that a configuration file cannot have", value=f"{'.'.join(path)}: {value!r}")
+    raise FormatError(
+        "a value that a configuration file cannot have",
+        value=f"{'.'.join(path)}: {value!r}",
+        way_out="choose a text, a number, true or false, a list or a mapping",
+    )
 
 
 def _set(document: Document, content: dict[str, Any], path: FieldPath, value: Any) -> None:
@@ -197,7 +201,7 @@ def _set(document: Document, content: dict[str, Any], path: FieldPath, value: An
         inner = content[name]
         if not isinstance(inner, dict):
             field, line = ".".join(path[:length]), _line(document, path[:length])
-            raise FormatError(f"{field} is not a mapping", value=str(inner)[:60], line=line)
+            raise FormatError(f"{field} is not a mapping", value=str(inner)[:60], line=line, way_out="write it as a mapping")
         content = inner
     content[path[-1]] = value
 

@@ -56,7 +56,7 @@ def read(data: bytes) -> ManifestPod:
     """The pod of a manifest. Raises FormatError for a file that is not a pod."""
     content = yaml_text.load(data)
     if content.get("kind") != "Pod":
-        raise FormatError("is not a Pod", value=str(content.get("kind"))[:60])
+        raise FormatError("is not a Pod", value=str(content.get("kind"))[:60], way_out="move it to another directory")
     metadata = _map(content, "metadata")
     containers = tuple(
         ManifestContainer(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
@@ -89,14 +89,14 @@ def name_line(data: bytes) -> int | None:
 def _map(content: dict[str, Any], key: str) -> dict[str, Any]:
     found = content.get(key)
     if found is not None and not isinstance(found, dict):
-        raise FormatError(f"{key} is not a mapping", value=str(found)[:60])
+        raise FormatError(f"{key} is not a mapping", value=str(found)[:60], way_out="write it as a mapping")
     return found or {}
 
 
 def _list(content: dict[str, Any], key: str) -> list[Any]:
     found = content.get(key)
     if found is not None and not isinstance(found, list):
-        raise FormatError(f"{key} is not a list", value=str(found)[:60])
+        raise FormatError(f"{key} is not a list", value=str(found)[:60], way_out="write it as a list")
     return found or []
 
 
@@ -109,7 +109,9 @@ def _container(content: dict[str, Any], name: str) -> dict[str, Any]:
     named = [item for item in listed if item.get("name") == name]
     if len(named) != 1:
         names = ", ".join(str(item.get("name")) for item in listed) or "none"
-        raise FormatError(f"has {len(named)} containers of this name (its containers are: {names})", value=name)
+        raise FormatError(
+            f"has {len(named)} containers of this name (its containers are: {names})", value=name, way_out="give one of them this name"
+        )
     return named[0]
 
 
@@ -145,7 +147,7 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
     def insert(flag: str) -> list[Splice]:
         flags.check_end(old)
         if not items:
-            raise FormatError("the container has no command or args to add a flag to", value=container)
+            raise FormatError("the container has no command or args to add a flag to", value=container, way_out="write its command there")
         edits.append(_add_item(document, lists[-1], flag))
         return []
 

@@ -152,7 +152,7 @@ def entries(unit: UnitFile) -> list[Entry]:
     """The assignments of a unit or drop-in in order. Raises FormatError if systemd would stop reading the file."""
     data = unit.data
     if b"\0" in data:
-        raise FormatError("has a NUL byte", line=line_of(data, data.index(b"\0")), file=unit.path)
+        raise FormatError("has a NUL byte", line=line_of(data, data.index(b"\0")), file=unit.path, way_out="remove it")
     found: list[Entry] = []
     section = ""
     joined: Builder | None = None
@@ -187,10 +187,16 @@ def _entry(joined: Builder, section: str, unit: UnitFile, found: list[Entry]) ->
         return section
     number = line_of(unit.data, line.spans[0][0])
     if not words.valid_utf8(line.text):
-        raise FormatError("a line is not UTF-8, so systemd reads no further", value=line.string, line=number, file=unit.path)
+        raise FormatError(
+            "a line is not UTF-8, so systemd reads no further",
+            value=line.string,
+            line=number,
+            file=unit.path,
+            way_out="write it in UTF-8",
+        )
     if line.text.startswith(b"["):
         if not line.text.endswith(b"]"):
-            raise FormatError("a section has no closing bracket", value=line.string, line=number, file=unit.path)
+            raise FormatError("a section has no closing bracket", value=line.string, line=number, file=unit.path, way_out="add it")
         return line.string[1:-1]
     if b"=" in line.text and section:
         equals = line.text.index(b"=")
@@ -258,15 +264,24 @@ def resolve(
                 except FormatError as error:
                     raise error.in_file(unit.path, entry.line) from None
     if len(read.commands) != 1:
-        raise FormatError(f"the unit has {len(read.commands)} effective ExecStart=; it needs one", file=fragment.path)
+        raise FormatError(
+            f"the unit has {len(read.commands)} effective ExecStart=; it needs one",
+            file=fragment.path,
+            way_out="keep one; in a drop-in, an empty ExecStart= removes those before it",
+        )
     present = []
     for path, optional in read.listed:
         if path not in environment_files:
-            raise FormatError("an EnvironmentFile= was not read", value=path, file=fragment.path)
+            raise FormatError("an EnvironmentFile= was not read", value=path, file=fragment.path, way_out="run this again")
         data = environment_files[path]
         present.append(EnvironmentFile(path, optional, data is not None))
         if data is None and not optional:
-            raise FormatError("an EnvironmentFile= without `-` is missing: the unit would not start", value=path, file=fragment.path)
+            raise FormatError(
+                "an EnvironmentFile= without `-` is missing: the unit would not start",
+                value=path,
+                file=fragment.path,
+                way_out="restore it, or write `-` before its path",
+            )
         read.add_file(path, data or b"", optional, systemd)
     environment, removed = read.environment()
     gone = frozenset(name for name, _, _ in read.unset if "=" not in name)
@@ -394,7 +409,11 @@ def _unset(entry: Entry, known: Mapping[str, str]) -> list[str]:
     for word in words.split(entry.value, c_escapes=True):
         resolved, complete = _specifiers(word, known)
         if not complete:
-            raise FormatError("an UnsetEnvironment= has a specifier that only the node can resolve", value=resolved.string)
+            raise FormatError(
+                "an UnsetEnvironment= has a specifier that only the node can resolve",
+                value=resolved.string,
+                way_out="write the name without it",
+            )
         found.append(resolved.string)
     return found
 
@@ -417,7 +436,7 @@ def _environment(unit: UnitFile, entry: Entry, known: Mapping[str, str], ignored
             )
             continue
         if not complete and "feature" in written:
-            raise FormatError("a variable with gates has a specifier", value=resolved.string)
+            raise FormatError("a variable with gates has a specifier", value=resolved.string, way_out="write its value without it")
         begin = len(name) + 1
         # The value's extent includes the quotes of the whole word: a flag is added inside them.
         extent = (resolved.spans[begin - 1][1], word.extent[1])
@@ -432,7 +451,7 @@ def _listed(unit: UnitFile, entry: Entry, known: Mapping[str, str], ignored: _Ig
     path, complete = _specifiers(entry.value, known)
     optional, text = path.string.startswith("-"), path.string.removeprefix("-")
     if not complete or re.search(r"[*?\[\\]", text):
-        raise FormatError("an EnvironmentFile= has a specifier or a pattern", value=text)
+        raise FormatError("an EnvironmentFile= has a specifier or a pattern", value=text, way_out="name each file by its path")
     if not text.startswith("/") or ".." in text.split("/"):
         ignored.path(unit, entry)
         return []  # systemd ignores it too, with a line in its journal
@@ -450,14 +469,14 @@ def _command_line(
     if "@" in chosen:
         raw = raw[1:]
         if not raw:
-            raise FormatError("ExecStart=@ has no name to run under", value=command.value.string)
+            raise FormatError("ExecStart=@ has no name to run under", value=command.value.string, way_out="add it, or remove the @")
     argv: list[Word] = []
     split: list[str] = []
     whole: list[str] = []
     for bare in raw:
         bare_pair = bool(bare.spans) and bare.extent == bare.spans[0]  # one byte or one escape, and no quotes
         if bare.text == b";" and bare_pair and bare.extent[1] - bare.extent[0] == 1:
-            raise FormatError("one ExecStart= has several commands", value=command.value.string)
+            raise FormatError("one ExecStart= has several commands", value=command.value.string, way_out="keep one")
         if bare.text == b"\\;" and bare_pair:
             bare = Mapped(b";", bare.spans[:1], bare.extent, bare.source)
         word, complete = _specifiers(bare, known)
@@ -495,7 +514,7 @@ def _prefixes(first: Mapped) -> tuple[str, Mapped]:
         count += 1
     path = first.text[count:]
     if not path or path.endswith(b"/") or (b"/" in path and not path.startswith(b"/")):
-        raise FormatError("ExecStart= names no program that systemd would run", value=first.string)
+        raise FormatError("ExecStart= names no program that systemd would run", value=first.string, way_out="write its absolute path")
     return first.string[:count], first.slice(count, len(first.text))
 
 
@@ -539,7 +558,7 @@ class Sources:
         """A copy with one file changed, created or (None) removed. A path that is not one of them is a new drop-in."""
         if path == self.fragment.path:
             if data is None:
-                raise FormatError("the unit itself cannot be removed", file=path)
+                raise FormatError("the unit itself cannot be removed", file=path, way_out="change it instead")
             return Sources(UnitFile(path, data), self.dropins, self.environment_files, self.systemd, self.specifiers)
         if path in self.environment_files:
             files = {**self.environment_files, path: data}

@@ -65,13 +65,13 @@ def _one(line: Mapped, begin: int, c_escapes: bool, relaxed: bool, unknown_escap
         if byte == 0x5C:
             if index + 1 == len(text):
                 if not relaxed:
-                    raise FormatError("a line ends in the middle of an escape", value=line.string)
+                    raise FormatError("a line ends in the middle of an escape", value=line.string, way_out="complete it")
                 index += 1
                 break
             if c_escapes:
                 known = _unescape(text, index)
                 if known is None and not unknown_escapes:
-                    raise FormatError("has an escape that systemd does not know", value=line.string)
+                    raise FormatError("has an escape that systemd does not know", value=line.string, way_out="double its backslash")
                 values, used = known or ((byte, text[index + 1]), 2)
             else:
                 values, used = (text[index + 1],), 2
@@ -92,7 +92,7 @@ def _one(line: Mapped, begin: int, c_escapes: bool, relaxed: bool, unknown_escap
             built.add(byte, spans[index])
             index += 1
     if quote and not relaxed:
-        raise FormatError("a quote is not closed", value=line.string)
+        raise FormatError("a quote is not closed", value=line.string, way_out="close it")
     return built.done((spans[begin][0], spans[index - 1][1])), index
 
 

@@ -45,6 +45,8 @@ _STRING_TAG = "tag:yaml.org,2002:str"
 # Characters that ruamel refuses (YAML 1.2.2, 5.1 c-printable).
 _NO_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LAST_END = re.compile(r"(\r?\n)?\Z")
+_CORRECT = "correct it by hand"
+_NO_ALIAS = "write out its value"
 _OWN_LINE = "write it on a separate line"
 # More nodes than any real file has, with its aliases expanded.
 _MOST_NODES = 100_000
@@ -121,7 +123,7 @@ def parse(data: bytes) -> Document:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError("is not UTF-8", line=data.count(b"\n", 0, error.start) + 1) from None
+        raise FormatError("is not UTF-8", line=data.count(b"\n", 0, error.start) + 1, way_out="write it in UTF-8") from None
     try:
         if text.lstrip().startswith("{"):
             content = _json(text)
@@ -131,9 +133,9 @@ def parse(data: bytes) -> Document:
             root, end = _compose_yaml(text)
             content = _map(root) if root.kind == "map" else {}
     except RecursionError:
-        raise FormatError("is nested too deeply") from None
+        raise FormatError("is nested too deeply", way_out="remove some of its levels") from None
     if root.kind != "map":
-        raise FormatError("has no mapping at its top", value=text.strip()[:60])
+        raise FormatError("has no mapping at its top", value=text.strip()[:60], way_out="write it as fields, NAME: VALUE")
     return Document(text, root, content, text.lstrip().startswith("{"), end)
 
 
@@ -152,7 +154,7 @@ def tops(text: str) -> list[YamlNode]:
         events = iter(_events(text.replace("\t", " ") if text.lstrip().startswith("{") else text))
         return [_Composer(events, tags=True).node() for event in events if isinstance(event, DocumentStartEvent)]
     except RecursionError:
-        raise FormatError("is nested too deeply") from None
+        raise FormatError("is nested too deeply", way_out="remove some of its levels") from None
 
 
 # ---- reading
@@ -163,17 +165,17 @@ def _json(text: str) -> dict[str, Any]:
         seen: dict[str, Any] = {}
         for key, value in pairs:
             if key in seen:
-                raise FormatError("a key occurs twice in one mapping", value=key)
+                raise FormatError("a key occurs twice in one mapping", value=key, way_out="remove one of them")
             seen[key] = value
         return seen
 
     def refuse(constant: str) -> Any:
-        raise FormatError("begins as JSON, but is not JSON: a number that JSON does not have", value=constant)
+        raise FormatError("begins as JSON, but is not JSON: a number that JSON does not have", value=constant, way_out=_CORRECT)
 
     try:
         content: dict[str, Any] = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise FormatError(f"begins as JSON, but is not JSON: {error.msg}", line=error.lineno) from None
+        raise FormatError(f"begins as JSON, but is not JSON: {error.msg}", line=error.lineno, way_out=_CORRECT) from None
     return content
 
 
@@ -219,28 +221,32 @@ def _compose(text: str) -> tuple[YamlNode, int]:
     events = _events(text)
     starts = [number for number, event in enumerate(events) if isinstance(event, DocumentStartEvent)]
     if not starts:
-        raise FormatError("is empty")
+        raise FormatError("is empty", way_out="restore its content, or remove it")
     first = events[starts[0]]
     assert isinstance(first, DocumentStartEvent)  # `starts` has only these
     for start in starts[1:]:
         if not _is_bare(events, start):
-            raise FormatError("has several YAML documents; Kubernetes reads only the first", line=_line(events[start]))
+            raise FormatError(
+                "has several YAML documents; Kubernetes reads only the first",
+                line=_line(events[start]),
+                way_out="remove the others, or move each to its own file",
+            )
     if first.tags or first.version not in (None, (1, 1)):
         raise FormatError("begins with a YAML directive", line=_line(first), way_out="remove it")
     if _is_bare(events, starts[0]):
-        raise FormatError("is empty")
+        raise FormatError("is empty", way_out="restore its content, or remove it")
     return _Composer(events[2:]).node(), _document_end(text, events, starts)
 
 
 def _events(text: str) -> list[Event]:
     if _brackets(text) > _MOST_BRACKETS:
-        raise FormatError("is nested too deeply")
+        raise FormatError("is nested too deeply", way_out="remove some of its levels")
     try:
         return list(YAML(typ="safe", pure=True).parse(text))
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None) from None
+        raise FormatError(f"is not YAML: {problem}", line=mark.line + 1 if mark else None, way_out=_CORRECT) from None
 
 
 def _brackets(text: str) -> int:
@@ -314,7 +320,7 @@ class _Composer:
             else:
                 node.items.append(first)
             if node.nodes > _MOST_NODES:
-                raise FormatError("is too large, with its aliases expanded", line=line)
+                raise FormatError("is too large, with its aliases expanded", line=line, way_out="use fewer aliases")
         self.open.remove(id(node))
         return node
 
@@ -325,9 +331,9 @@ class _Composer:
     def _alias(self, event: Any) -> YamlNode:
         node = self.anchors.get(str(event.anchor))
         if node is None:
-            raise FormatError("an alias to an anchor that does not exist", value=str(event.anchor), line=_line(event))
+            raise FormatError("an alias to an anchor that does not exist", value=str(event.anchor), line=_line(event), way_out=_NO_ALIAS)
         if id(node) in self.open:
-            raise FormatError("an anchor's value contains itself", value=str(event.anchor), line=_line(event))
+            raise FormatError("an anchor's value contains itself", value=str(event.anchor), line=_line(event), way_out=_NO_ALIAS)
         node.aliased = True
         return node
 
@@ -344,12 +350,12 @@ def _map(node: YamlNode) -> dict[str, Any]:
             # A later key overrides an earlier one, also if the later one comes from a merge (go-yaml v2, decode.go).
             for merged in reversed(value.items if value.kind == "list" else [value]):
                 if merged.kind != "map":
-                    raise FormatError("`<<` accepts only mappings", line=value.line)
+                    raise FormatError("`<<` accepts only mappings", line=value.line, way_out="write out its keys")
                 content |= _map(merged)
             continue
         name = key_name(key)
         if name in written:
-            raise FormatError("a key occurs twice in one mapping", value=name, line=key.line)
+            raise FormatError("a key occurs twice in one mapping", value=name, line=key.line, way_out="remove one of them")
         written.add(name)
         content[name] = _value(value)
     return content
@@ -361,7 +367,7 @@ def key_name(key: YamlNode) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
-        raise FormatError("a key is not a string", line=key.line)
+        raise FormatError("a key is not a string", line=key.line, way_out="put it in quotes")
     return str(value)
 
 
@@ -371,7 +377,7 @@ def _value(node: YamlNode) -> Any:
     if node.kind == "list":
         return [_value(item) for item in node.items]
     if any("\ud800" <= character <= "\udfff" for character in node.text):
-        raise FormatError("is not YAML: half a Unicode character", line=node.line)
+        raise FormatError("is not YAML: half a Unicode character", line=node.line, way_out=_CORRECT)
     return _scalar(node) if node.plain else node.text
 
 
@@ -383,7 +389,7 @@ def _scalar(node: YamlNode) -> Any:
     if text in _NULL:
         return None
     if _NO_JSON.fullmatch(text):
-        raise FormatError("a number that JSON does not have", value=text, line=node.line)
+        raise FormatError("a number that JSON does not have", value=text, line=node.line, way_out=_CORRECT)
     if text[0] not in "+-.0123456789":
         return text
     digits = text if text[0] == "." else text.replace("_", "")

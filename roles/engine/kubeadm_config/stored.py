@@ -119,7 +119,7 @@ def parse(items: Iterable[Mapping[str, Any]]) -> StoredSettings:
     for name, found in maps.items():
         try:
             if found.text is None:
-                raise FormatError(f"has no key {KEYS[name]}")
+                raise FormatError(f"has no key {KEYS[name]}", way_out="restore it")
             if name == CLUSTER:
                 gates |= cluster_configuration.gates(found.data)
             else:

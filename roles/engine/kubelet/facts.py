@@ -146,7 +146,7 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
     for name, reason in _UNSUPPORTED.items():
         # Only processes of the node itself: a pod may have processes of any name.
         if any(process.name.partition("-")[0] == name for process in seen.processes):
-            raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}")
+            raise Refusal(host, f"unsupported kind of node: a process {name} runs here. {reason}", "change its configuration there")
     missing = {"flock", "systemctl", "systemd-run", "base64", "sha256sum", "stat", "sync", "nsenter"} - seen.tools
     if missing and to_change:
         raise Refusal(host, f"the node lacks {', '.join(sorted(missing))}", "install coreutils, util-linux and systemd")
@@ -176,7 +176,11 @@ def find(seen: Observation, *, to_change: bool = True) -> Kubelet:
 def _refuse_none(seen: Observation) -> NoReturn:
     """Raises the Refusal that says why no process is the node's kubelet."""
     if seen.named("kubelet") or any((other.name, other.why) == ("kubelet", "unit") for other in seen.others):
-        raise Refusal(seen.host, "unsupported kind of node: the kubelet is not the main process of a systemd service")
+        raise Refusal(
+            seen.host,
+            "unsupported kind of node: the kubelet is not the main process of a systemd service",
+            "let a service start it itself (ExecStart=/usr/bin/kubelet ...), and restart that service",
+        )
     others = [str(other) for other in seen.others if other.name == "kubelet"]
     raise Refusal(
         seen.host,
@@ -218,7 +222,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
     for path in (seen.unit.fragment, *seen.unit.dropins):
         data = seen.data(path)
         if data is None:
-            raise Refusal(seen.host, f"{path}: the unit file cannot be read")
+            raise Refusal(seen.host, f"{path}: the unit file cannot be read", "restore it, or run `systemctl daemon-reload`")
         units.append(unit.UnitFile(path, data))
     environment = {path: file.data for path, file in seen.files.items()}
     release = int(seen.systemd or 0)
@@ -248,6 +252,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
             raise error.in_file(configured) from None
     main = seen.data(config_path) if config_path else None
     configuration = kubelet_config.merge(main, [seen.data(path) or b"" for path in dropin_paths])
+    places = filter(None, (seen.unit.name, config_path, *dropin_paths))
     name = flags.last_flag(process.argv, "hostname-override") or seen.hostname
     kubeadm = any(posixpath.basename(file.path) == _KUBEADM_FLAGS for file in service.environment_files)
     manifests = flags.last_flag(process.argv, "pod-manifest-path") or configuration.get("staticPodPath") or None
@@ -263,7 +268,7 @@ def _kubelet(seen: Observation, process: Process, to_change: bool) -> Kubelet:
         dropin_paths=dropin_paths,
         configuration=configuration,
         manifests=posixpath.normpath(manifests) if manifests else None,
-        health_url=_health_url(seen.host, process.argv, configuration, to_change),
+        health_url=_health_url(seen.host, process.argv, configuration, ", ".join(places), to_change),
     )
 
 
@@ -295,13 +300,20 @@ def _walked(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(paths, key=lambda path: [os.fsencode(part) for part in path.split("/")]))
 
 
-def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any], needed: bool) -> str:
-    port = flags.last_flag(argv, "healthz-port") or str(configuration.get("healthzPort", _DEFAULT_HEALTHZ_PORT))
+def _health_url(host: str, argv: tuple[str, ...], configuration: dict[str, Any], where: str, needed: bool) -> str:
+    """`where`: the unit and the configuration files, for the refusal."""
+    flag = flags.last_flag(argv, "healthz-port")
+    port = flag or str(configuration.get("healthzPort", _DEFAULT_HEALTHZ_PORT))
     address = flags.last_flag(argv, "healthz-bind-address") or str(configuration.get("healthzBindAddress") or "127.0.0.1")
     if port == "0" and not needed:
         return ""
     if port == "0":
-        raise Refusal(host, "the kubelet's health endpoint is disabled (healthzPort: 0): daytwo could not confirm that it is healthy again")
+        raise Refusal(
+            host,
+            f"{where}: {'--healthz-port=0' if flag else 'healthzPort: 0'} disables the kubelet's health endpoint: daytwo could not confirm "
+            "that it is healthy again",
+            f"set a port there (the default is {_DEFAULT_HEALTHZ_PORT}), and restart the kubelet",
+        )
     if address in ("0.0.0.0", "::", ""):  # noqa: S104 - the kubelet's setting, not what is bound here
         address = "127.0.0.1"
     return f"http://{f'[{address}]' if ':' in address else address}:{port}/healthz"

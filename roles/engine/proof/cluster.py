@@ -144,13 +144,13 @@ class Cluster:
             # The connection may have been lost while other nodes changed.
             node.remote.ensure_connected()
         except RemoteError as error:
-            raise ApiConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "connect to the node again") from error
+            raise ApiConnectionLost(host, "/", f"the SSH connection to it was lost: {error}", "fix the connection to the node") from error
         if (host, address) not in self._forbidden:
             transport = node.remote.transport
             if transport is None and verify and not node.remote.uses_ssh:
                 return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
             if transport is None or not transport.is_active():
-                raise ApiConnectionLost(host, "/", "there is no SSH connection to it", "connect to the node again")
+                raise ApiConnectionLost(host, "/", "there is no SSH connection to it", "fix the connection to the node")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
             try:
                 tunnel.probe(timeout)
@@ -297,7 +297,7 @@ class Cluster:
             except EtcdError as error:
                 failed.append(error)
             except RemoteError as error:
-                failed.append(EtcdError(server.remote.name, str(error), "connect to the node again"))
+                failed.append(EtcdError(server.remote.name, str(error), "fix the connection to the node"))
         if not failed:
             raise EtcdError(
                 "-", "no node of the inventory runs a kube-apiserver", "put those in a group named control_plane", unproven=True

@@ -11,4 +11,9 @@ class Refusal(Exception):
     def __init__(self, host: str, message: str, way_out: str = "") -> None:
         # The refused value may be a secret.
         self.host, self.message, self.way_out = host, mask_text(message), mask_text(way_out)
-        super().__init__(f"{host}: {self.message}" + (f"; {self.way_out}" if way_out else ""))
+        super().__init__(f"{host}: {self.text}")
+
+    @property
+    def text(self) -> str:
+        """The refusal without its host."""
+        return f"{self.message}; {self.way_out}" if self.way_out else self.message

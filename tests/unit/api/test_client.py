@@ -314,7 +314,7 @@ def test_with_patience_a_slow_answer_is_waited_for(api: Api, server: ApiServer) 
 def test_a_lost_ssh_connection_is_not_waited_on(api: Api, ssh: SshServer, clock: Clock) -> None:
     ssh.close()
     begun = clock.now
-    with pytest.raises(ApiConnectionLost, match="reconnect to the node"):
+    with pytest.raises(ApiConnectionLost, match="fix the connection to the node"):
         api.get_raw("/", wait=30)
     assert clock.now - begun < 5
 

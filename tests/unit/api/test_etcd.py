@@ -174,7 +174,7 @@ def test_without_the_gateway(members: api.Members, etcd: Etcd) -> None:
 
 def test_a_lost_connection_is_no_word_on_etcd_and_never_passes(members: api.Members, ssh: SshServer) -> None:
     ssh.close()
-    with pytest.raises(api.EtcdError, match="reconnect to the node") as caught:
+    with pytest.raises(api.EtcdError, match="fix the connection to the node") as caught:
         members.list()
     assert not caught.value.passing and not caught.value.unproven
 

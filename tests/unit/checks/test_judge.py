@@ -81,7 +81,7 @@ POD = node.manifest("web")
         (looping(), "kubelet-stable", r"it ended \(exit-code\) and systemd starts it again: 7 restarts"),
         (replace(evidence(), moments=moments({}, {"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID changed from 100 to 101"),
         (replace(evidence(), moments=moments({"MainPID": "101", "NRestarts": "1"})), "kubelet-stable", "PID changed from 100 to 101"),
-        (replace(evidence(), moments=moments({"UnitFileState": "disabled"})), "kubelet-enabled", "is-enabled says disabled"),
+        (replace(evidence(), moments=moments({"UnitFileState": "disabled"})), "kubelet-enabled", r"kubelet\.service .*is-enabled says disabled; .*`systemctl enable kubelet\.service`"),
         (evidence(needs_reload="yes", dropins=EXTRA_DROPIN), "kubelet-unit", "systemd has not read it"),
         (evidence(files={"/var/lib/kubelet/config.yaml": None}), "kubelet-files", r"/var/lib/kubelet/config\.yaml: .*cannot be read now"),
         (unwell(), "kubelet-healthy", r"http://127\.0\.0\.1:10248/healthz answers nothing: Connection refused"),

@@ -473,7 +473,7 @@ def test_fields_that_are_not_edited(text: str, changes: dict[tuple[str, ...], ob
 def test_a_refusal_names_the_line() -> None:
     with pytest.raises(FormatError) as caught:
         fields("a:\n  b: text\n", {("a", "b", "c"): 1})
-    assert str(caught.value) == "line 4: a.b is not a mapping: 'text'"
+    assert str(caught.value) == "line 4: a.b is not a mapping: 'text'; write it as a mapping"
 
 
 _names = st.sampled_from(["alpha", "beta", "memory.available", "on", "a b", "9"])

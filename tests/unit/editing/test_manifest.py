@@ -260,7 +260,9 @@ def test_manifests_that_are_not_utf_8_are_refused() -> None:
 def test_a_refusal_names_the_containers_there_are() -> None:
     with pytest.raises(FormatError) as caught:
         manifest.container_argv(pod(COMMAND).encode(), "kube-scheduler")
-    assert str(caught.value) == "has 0 containers of this name (its containers are: kube-apiserver): 'kube-scheduler'"
+    assert str(caught.value) == (
+        "has 0 containers of this name (its containers are: kube-apiserver): 'kube-scheduler'; give one of them this name"
+    )
 
 
 def test_read() -> None:

@@ -132,7 +132,7 @@ def test_units_that_are_refused(fragment: bytes) -> None:
 def test_an_error_names_file_and_line() -> None:
     with pytest.raises(FormatError) as caught:
         sources(exec_start(b"/k"), b"[Service]\n\nEnvironment='A=open\n").resolve()
-    assert str(caught.value) == f'{FRAGMENT}.d/10.conf, line 3: a quote is not closed: "\'A=open"'
+    assert str(caught.value) == f'{FRAGMENT}.d/10.conf, line 3: a quote is not closed: "\'A=open"; close it'
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,10 @@ def test_a_plain_node() -> None:
         ({"extra": [f"process k3s-server 9 1 {node.b64('k3s')}= {node.b64('x')}= {node.b64('k3s')}="]}, "k3s"),
         ({"files": {"/var/lib/kubelet/config.yaml": b"kind: Other\n"}}, "not a KubeletConfiguration"),
         ({"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"featureGates: {A: 'true'}\n"}}, "not a boolean"),
-        ({"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"healthzPort: 0\n"}}, "health endpoint is disabled"),
+        (
+            {"files": {"/var/lib/kubelet/config.yaml": node.CONFIG + b"healthzPort: 0\n"}},
+            "kubelet.service, /var/lib/kubelet/config.yaml: healthzPort: 0 disables .*set a port there",
+        ),
     ],
 )
 def test_nodes_that_are_refused(changes: dict[str, object], words: str) -> None:

@@ -131,7 +131,7 @@ def test_a_limit_below_what_is_used() -> None:
 
 def test_a_lower_limit_with_unknown_usage() -> None:
     plan = planning.plan_resize(desired(memory="100Mi"), [pod()], ability(), {}, ["w1"])
-    assert "its current usage could not be read on w1" in refusal(plan)
+    assert "its current usage could not be read on w1; run this again, or do not lower the limit" in refusal(plan)
     assert planning.plan_resize(desired(memory="900Mi"), [pod()], ability(), {}, ["w1"]).refusals == []
 
 
