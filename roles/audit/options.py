@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.audit.versions import parse_target
+from roles.engine.inputs import TEXT, Frozen, file_path
 from roles.feature_gates import load
 
 FORMATS = ("text", "json", "html")
@@ -19,20 +20,12 @@ def _format(value: Any) -> Any:
     return value
 
 
-def _output(value: Any) -> Any:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"output is {value!r}; give a path: --data output=audit.html")
-    return Path(value).expanduser()
-
-
 def _target(value: Any) -> int | None:
     return parse_target(value, load())
 
 
-class AuditOptions(BaseModel):
+class AuditOptions(Frozen):
     """The data keys of deploys/audit.py. `target_version` is the minor: 37 for v1.37."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: Annotated[
         Literal["text", "json", "html"],
@@ -41,8 +34,8 @@ class AuditOptions(BaseModel):
     ] = "text"
     output: Annotated[
         Path | None,
-        BeforeValidator(_output),
-        WithJsonSchema({"type": "string"}),
+        file_path("output", "audit.html"),
+        TEXT,
         Field(
             description="a path on the operator's machine; without it, standard output has only the document",
             examples=["audit.html"],

@@ -7,26 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import Field
 
 from roles import eviction, feature_gates, kubelet_config, priority_classes
+from roles.engine.inputs import TEXT, Frozen, file_path
 
 
-def _junit(value: Any) -> Any:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"junit is {value!r}; give a path: --data junit=checks.xml")
-    return Path(value).expanduser()
-
-
-class CheckOptions(BaseModel):
+class CheckOptions(Frozen):
     """The data keys of deploys/checks.py only; it also reads the data keys of the other deploys."""
-
-    model_config = ConfigDict(frozen=True)
 
     junit: Annotated[
         Path | None,
-        BeforeValidator(_junit),
-        WithJsonSchema({"type": "string"}),
+        file_path("junit", "checks.xml"),
+        TEXT,
         Field(description="a path on the operator's machine for the results as JUnit XML", examples=["checks.xml"]),
     ] = None
 

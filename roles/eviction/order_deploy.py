@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field
 
 from roles.engine import bridge, control_plane, kubelet
 from roles.engine.api import Api, ApiError, kubelet_config, node_usage
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json
+from roles.engine.inputs import TEXT, Frozen, file_path
 from roles.engine.kubelet import Threshold, effective
 from roles.engine.node import Observation, ObservationError, look
 from roles.engine.proof import Cluster, NoApi
@@ -31,16 +32,8 @@ def _format(value: Any) -> Any:
     return value
 
 
-def _picture(value: Any) -> Any:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"picture is {value!r}; give a path: --data picture=order.html")
-    return Path(value).expanduser()
-
-
-class OrderOptions(BaseModel):
+class OrderOptions(Frozen):
     """The data keys of deploys/eviction_order.py."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: Annotated[
         Literal["table", "json"],
@@ -49,8 +42,8 @@ class OrderOptions(BaseModel):
     ] = "table"
     picture: Annotated[
         Path | None,
-        BeforeValidator(_picture),
-        WithJsonSchema({"type": "string"}),
+        file_path("picture", "order.html"),
+        TEXT,
         Field(description="a path on the operator's machine for one HTML page", examples=["order.html"]),
     ] = None
 

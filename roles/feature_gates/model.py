@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.control_plane import COMPONENTS as CONTROL_PLANE
 from roles.engine.editing import FormatError, flags
-from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, Names, names, read_host
+from roles.engine.inputs import LIST_OR_TEXT, Boolean, Data, Frozen, Names, names, read_host
 
 ABSENT = "absent"
 COMPONENTS = (*CONTROL_PLANE, "kubelet")
@@ -59,14 +59,12 @@ def _components(value: Any) -> tuple[str, ...]:
     return tuple(component for component in COMPONENTS if component in chosen)
 
 
-class DesiredGates(BaseModel):
+class DesiredGates(Frozen):
     """The data keys that deploys/feature_gates.py reads for one host.
 
     `all_components` sets a gate also on components that do not read it, as naming them in `components` does; `allow_hazards` names the
     gates whose hazard the operator accepts.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     feature_gates: Annotated[
         dict[str, bool | None],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from roles.engine.bridge import Remote, refusals
-from roles.engine.inputs import Boolean, read_model
+from roles.engine.inputs import Boolean, Frozen, Kubeconfig, read_model
 from roles.engine.transaction import Refusal
 
 _RUN = r"^r\d{8}-\d{6}-[0-9a-f]{4}$"
@@ -21,11 +21,9 @@ def _run(value: object) -> str:
     return text
 
 
-class RollbackOptions(BaseModel):
+class RollbackOptions(Frozen):
     """The data keys of deploys/rollback.py. `run`: None for the newest; `force`: undo also what was changed since; `allow_evictions`:
     undo also if that evicts pods; for runs on API objects `allow_restarts`, and `kubeconfig` for the API."""
-
-    model_config = ConfigDict(frozen=True)
 
     run: Annotated[
         str | None,
@@ -41,14 +39,7 @@ class RollbackOptions(BaseModel):
         Boolean,
         Field(description="consent: undo a resize also if it restarts containers, by their resizePolicy", examples=[True]),
     ] = False
-    kubeconfig: Annotated[
-        str | None,
-        WithJsonSchema({"type": "string"}),
-        Field(
-            description="a file on the operator's machine whose identity is used, instead of the control plane's own",
-            examples=["~/.kube/config"],
-        ),
-    ] = None
+    kubeconfig: Kubeconfig = None
 
 
 def read_rollback(remote: Remote) -> RollbackOptions:

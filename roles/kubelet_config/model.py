@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Names, read_host, written
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Names, read_host, written
 
 ABSENT = "absent"
 _CLOSING = {"[": "]", "{": "}"}
@@ -63,15 +63,13 @@ def _pair(item: str) -> tuple[str, Any]:
         raise ValueError(f"kubelet_config: the value of {name.strip()} is not YAML: {text} ({problem})") from None
 
 
-class DesiredFields(BaseModel):
+class DesiredFields(Frozen):
     """The data keys that deploys/kubelet_config.py reads for one host.
 
     `kubelet_config`: fields of a KubeletConfiguration (v1beta1), nested or with dots between their parts; `absent` removes one.
     A field that is a map is set as a whole; its dotted name sets one key of it. `move_flags`: move a flag that overrides the
     configuration file into that file. `allow_evictions`: continue if pods would be evicted.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     kubelet_config: Annotated[
         dict[str, Any],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, read_host, written
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Kubeconfig, read_host, written
 from roles.engine.object_changes import key_problem, value_problem
 from roles.engine.transaction import Refusal
 
@@ -124,14 +124,7 @@ class DesiredLabels(BaseModel):
     ] = {}
     force: Annotated[Boolean, Field(description="consent: take over fields of other managers", examples=[True])] = False
     allow_evictions: Annotated[Boolean, Field(description="consent: set taints with NoExecute that evict pods", examples=[True])] = False
-    kubeconfig: Annotated[
-        str | None,
-        WithJsonSchema({"type": "string"}),
-        Field(
-            description="a file on the operator's machine whose identity is used, instead of the control plane's own",
-            examples=["~/.kube/config"],
-        ),
-    ] = None
+    kubeconfig: Kubeconfig = None
 
     @property
     def of_run(self) -> tuple[bool, bool, str | None]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
-from roles.engine.inputs import Boolean, Data, Names, read_common
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import RESOURCES_OF_KINDS, namespaced_name
 from roles.engine.timeouts import unless_set
@@ -70,25 +70,15 @@ _Amount = Annotated[str | None, BeforeValidator(_amount), WithJsonSchema({"type"
 _ResizeTimeout = Annotated[
     int, Field(ge=5, le=86400, description="seconds for each pod until its cgroups have the new amounts", examples=[300])
 ]
-_Kubeconfig = Annotated[
-    str | None,
-    WithJsonSchema({"type": "string"}),
-    Field(
-        description="a file on the operator's machine whose identity is used, instead of the control plane's own",
-        examples=["~/.kube/config"],
-    ),
-]
 
 
-class DesiredResources(BaseModel):
+class DesiredResources(Frozen):
     """The data keys of deploys/resize.py.
 
     One of `deployment`, `statefulset`, `daemonset` (NAMESPACE/NAME) or `selector` (NAMESPACE/LABELS). `cpu` and `memory` are the request,
     and the limit if the container has one. `container`: names, or all; optional if there is only one. `max_in_flight`: pods at a time.
     `template`: whether the workload's template changes too. Times in seconds.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     deployment: Annotated[
         _OfWorkload, Field(description="the Deployment whose pods are resized: NAMESPACE/NAME", examples=["shop/web"])
@@ -135,7 +125,7 @@ class DesiredResources(BaseModel):
     rollout_timeout: Annotated[int, Field(ge=1, le=86400, description="seconds for the template's roll-out", examples=[600])] = (
         DEFAULT_ROLLOUT_SECONDS
     )
-    kubeconfig: _Kubeconfig = None
+    kubeconfig: Kubeconfig = None
 
     @property
     def chosen(self) -> list[str]:
@@ -179,10 +169,8 @@ class DesiredResources(BaseModel):
         return found
 
 
-class ProbeOptions(BaseModel):
+class ProbeOptions(Frozen):
     """The data keys of deploys/pod_resize_check.py. `image`: that of the probe pods; by default a pause image that the node has."""
-
-    model_config = ConfigDict(frozen=True)
 
     image: Annotated[
         str | None,
@@ -192,7 +180,7 @@ class ProbeOptions(BaseModel):
         ),
     ] = None
     resize_timeout: _ResizeTimeout = DEFAULT_RESIZE_SECONDS
-    kubeconfig: _Kubeconfig = None
+    kubeconfig: Kubeconfig = None
 
     @property
     def resize_seconds(self) -> float:
@@ -200,15 +188,13 @@ class ProbeOptions(BaseModel):
         return unless_set(self.resize_timeout, "resize_timeout" in self.model_fields_set)
 
 
-class DriftOptions(BaseModel):
+class DriftOptions(Frozen):
     """The data keys of deploys/resize_drift.py."""
-
-    model_config = ConfigDict(frozen=True)
 
     format: Annotated[
         Literal["table", "json"], Field(description="a table, or one JSON document on standard output", examples=["json"])
     ] = "table"
-    kubeconfig: _Kubeconfig = None
+    kubeconfig: Kubeconfig = None
 
 
 M = TypeVar("M", bound=BaseModel)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Names, read_common
+from roles.engine.inputs import MAP_OR_TEXT, Boolean, Data, Frozen, Kubeconfig, Names, read_common
 from roles.engine.object_changes import (
     KINDS,
     RESOURCES_OF_KINDS,
@@ -215,7 +215,7 @@ def _repeated(names: Iterable[str]) -> list[tuple[str, int]]:
     return [(name, count) for name, count in counts.items() if count > 1]
 
 
-class DesiredClasses(BaseModel):
+class DesiredClasses(Frozen):
     """The data keys of deploys/priority_classes.py.
 
     `priority_classes`: None if the data has none (then no class counts as dropped); empty: all were dropped. `replace`: delete and
@@ -223,8 +223,6 @@ class DesiredClasses(BaseModel):
     managers. `only`: names of classes and workloads of the data. `rollout_timeout` in seconds. `kubeconfig`: a file on the operator's
     machine, instead of the control plane's own.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     priority_classes: Annotated[
         tuple[PriorityClass, ...] | None,
@@ -263,14 +261,7 @@ class DesiredClasses(BaseModel):
     rollout_timeout: Annotated[int, Field(ge=1, le=86400, description="seconds for each roll-out", examples=[600])] = (
         DEFAULT_ROLLOUT_SECONDS
     )
-    kubeconfig: Annotated[
-        str | None,
-        WithJsonSchema({"type": "string"}),
-        Field(
-            description="a file on the operator's machine whose identity is used, instead of the control plane's own",
-            examples=["~/.kube/config"],
-        ),
-    ] = None
+    kubeconfig: Kubeconfig = None
 
     @property
     def rollout_seconds(self) -> float:

@@ -3,16 +3,32 @@
 from roles.engine.inputs import registry
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
 from roles.engine.inputs.unknown_keys import WAY_OUT, unknown
-from roles.engine.inputs.values import LIST_OR_TEXT, MAP_OR_TEXT, Boolean, Names, chosen, names, written
+from roles.engine.inputs.values import (
+    LIST_OR_TEXT,
+    MAP_OR_TEXT,
+    TEXT,
+    Boolean,
+    Frozen,
+    Kubeconfig,
+    Names,
+    chosen,
+    file_path,
+    names,
+    written,
+)
 
 __all__ = [
     "LIST_OR_TEXT",
     "MAP_OR_TEXT",
+    "TEXT",
     "WAY_OUT",
     "Boolean",
     "Data",
+    "Frozen",
+    "Kubeconfig",
     "Names",
     "chosen",
+    "file_path",
     "names",
     "read_common",
     "read_host",

@@ -14,9 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from roles.engine.inputs.values import Names
+from roles.engine.inputs.values import Frozen, Names
 
 EVERY_DEPLOY = "every deploy"
 # The file with reference.schema_text; a test checks that it is up to date.
@@ -46,10 +46,8 @@ def _named(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-class Own(BaseModel):
+class Own(Frozen):
     """The keys that daytwo ignores."""
-
-    model_config = ConfigDict(frozen=True)
 
     own_keys: Annotated[
         Names,

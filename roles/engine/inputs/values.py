@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from roles.engine.editing import FormatError, flags
 
@@ -41,6 +42,32 @@ Names = Annotated[tuple[str, ...] | None, BeforeValidator(names), LIST_OR_TEXT]
 Boolean = Annotated[bool, BeforeValidator(boolean), WithJsonSchema({"type": "boolean"})]
 #: A map, or the text that --data accepts for one: `a=1,b=2`.
 MAP_OR_TEXT = WithJsonSchema({"type": ["object", "string"]})
+TEXT = WithJsonSchema({"type": "string"})
+Kubeconfig = Annotated[
+    str | None,
+    TEXT,
+    Field(
+        description="a file on the operator's machine whose identity is used, instead of the control plane's own",
+        examples=["~/.kube/config"],
+    ),
+]
+
+
+class Frozen(BaseModel):
+    """The base of all models of data keys."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def file_path(key: str, example: str) -> BeforeValidator:
+    """Reads the path of a file on the operator's machine."""
+
+    def read(value: Any) -> Path:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{key} is {value!r}; give a path: --data {key}={example}")
+        return Path(value).expanduser()
+
+    return BeforeValidator(read)
 
 
 def sentences(error: ValidationError) -> list[str]:
