@@ -100,30 +100,19 @@ def _kubelet(view: View) -> Iterator[Finding]:
     if argv is not None and argv != found.process.argv:
         differences += _arguments(view, argv)
     if found.process.binary_replaced:
-        differences.append(
-            _stale(
-                view,
-                "kubelet",
-                None,
-                found.process.exe.removesuffix(" (deleted)"),
-                None,
-                f"runs {found.process.version or 'the old binary'}",
-                "the kubelet's binary was replaced after the kubelet started: the next restart, for whatever reason, starts the new one",
-                "restart the kubelet at a time that suits you, one node at a time",
-            )
-        )
+        rule = "the kubelet's binary was replaced after the kubelet started: the next restart, for whatever reason, starts the new one"
+        way_out = "restart the kubelet at a time that suits you, one node at a time"
+        value = f"runs {found.process.version or 'the old binary'}"
+        differences.append(_stale(view, "kubelet", None, found.process.exe.removesuffix(" (deleted)"), None, value, rule, way_out))
     if view.configuration is not None and view.known_minor is not None:
         try:
             differences += _settings(view, pending_sentences(found, view.configuration))
         except FormatError as error:
-            differences.append(_unreadable(view, str(error)))
+            rule = f"the values in the kubelet's files are not known: {error}"
+            differences.append(_stale(view, "kubelet", None, None, None, None, rule, "fix the files"))
     yield from differences
     named = {finding.file for finding in (*differences, *_gates(view))}
     yield from (finding for finding in _younger(view) if finding.file not in named)
-
-
-def _unreadable(view: View, why: str) -> Finding:
-    return _stale(view, "kubelet", None, None, None, None, f"the values in the kubelet's files are not known: {why}", "fix the files")
 
 
 def _arguments(view: View, argv: Sequence[str]) -> Iterator[Finding]:
@@ -132,31 +121,19 @@ def _arguments(view: View, argv: Sequence[str]) -> Iterator[Finding]:
     running, planned = set(found.process.argv), set(argv)
     for flag in view.flags:
         if not flag.masked and not ({f"--{flag.name}={flag.value}", f"--{flag.name}"} & running):
-            yield _stale(
-                view,
-                "kubelet",
-                flag.name,
-                flag.place.file,
-                flag.place.line,
-                f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}",
-                "the kubelet runs without this flag: the file was changed after the kubelet started, and the next restart applies it",
-                "restart the kubelet if the flag is intended; otherwise restore the file",
-            )
+            value = f"--{flag.name}={flag.value}" if flag.value else f"--{flag.name}"
+            rule = "the kubelet runs without this flag: the file was changed after the kubelet started, and the next restart applies it"
+            way_out = "restart the kubelet if the flag is intended; otherwise restore the file"
+            yield _stale(view, "kubelet", flag.name, flag.place.file, flag.place.line, value, rule, way_out)
     for word in found.process.argv:
         if word not in planned and word.startswith("--"):
             name = word.removeprefix("--").partition("=")[0]
             place = next((flag.place for flag in view.flags if flag.name == name and not flag.masked), None)
             if place is None:
-                yield _stale(
-                    view,
-                    "kubelet",
-                    name,
-                    found.service.command_path,
-                    found.service.command.line,
-                    word,
-                    "the kubelet runs with this flag, but no file of its unit has it any longer: the next restart removes it",
-                    "restart the kubelet if that is intended; otherwise restore the flag",
-                )
+                rule = "the kubelet runs with this flag, but no file of its unit has it any longer: the next restart removes it"
+                way_out = "restart the kubelet if that is intended; otherwise restore the flag"
+                path, line = found.service.command_path, found.service.command.line
+                yield _stale(view, "kubelet", name, path, line, word, rule, way_out)
 
 
 def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
@@ -166,16 +143,9 @@ def _settings(view: View, differences: Sequence[str]) -> Iterator[Finding]:
             continue  # _gates() reports each gate
         place = view.setting(name)
         file = place.file if place else view.kubelet.config_path if view.kubelet else None
-        yield _stale(
-            view,
-            "kubelet",
-            name,
-            file,
-            place.line if place else None,
-            f"{place.name}: {place.value}" if place else None,
-            f"the kubelet has not applied its files: {sentence}",
-            "restart the kubelet if the file is right; otherwise restore the file",
-        )
+        line, value = (place.line, f"{place.name}: {place.value}") if place else (None, None)
+        way_out = "restart the kubelet if the file is right; otherwise restore the file"
+        yield _stale(view, "kubelet", name, file, line, value, f"the kubelet has not applied its files: {sentence}", way_out)
 
 
 def _younger(view: View) -> Iterator[Finding]:
@@ -190,33 +160,19 @@ def _younger(view: View) -> Iterator[Finding]:
         if file is None or file.mtime <= started + _SECONDS:
             continue
         known = view.configuration is not None
-        yield _stale(
-            view,
-            "kubelet",
-            None,
-            path,
-            None,
-            f"written {file.mtime - started:.0f} s after the kubelet started",
-            "the file is newer than the kubelet's process; "
-            + ("all its values that can be compared are in effect" if known else "whether its values are in effect is not known"),
-            "restart the kubelet at a time that suits you, to apply the file",
-            Severity.note if known else Severity.warning,
-        )
+        value = f"written {file.mtime - started:.0f} s after the kubelet started"
+        rule = "all its values that can be compared are in effect" if known else "whether its values are in effect is not known"
+        rule = f"the file is newer than the kubelet's process; {rule}"
+        way_out = "restart the kubelet at a time that suits you, to apply the file"
+        yield _stale(view, "kubelet", None, path, None, value, rule, way_out, Severity.note if known else Severity.warning)
 
 
 def _static_pods(view: View) -> Iterator[Finding]:
     for name, component in view.components.items():
         if not component.file.path:
-            yield _stale(
-                view,
-                name,
-                None,
-                view.kubelet.manifests if view.kubelet else None,
-                None,
-                f"pid {component.process.pid}",
-                f"{name} runs as a static pod, but no readable manifest has its container",
-                "restore its manifest, or fix it",
-            )
+            folder = view.kubelet.manifests if view.kubelet else None
+            rule = f"{name} runs as a static pod, but no readable manifest has its container"
+            yield _stale(view, name, None, folder, None, f"pid {component.process.pid}", rule, "restore its manifest, or fix it")
             continue
         if any("$(" in word for word in component.argv) or component.argv == component.process.argv:
             continue
@@ -228,24 +184,13 @@ def _other_arguments(view: View, name: str, argv: Sequence[str], process: Proces
     lines = dict(manifest.argument_lines(component.data, component.container))
     more = [word for word in argv if word not in process.argv]
     less = [word for word in process.argv if word not in argv]
+    with_less = f" (it runs with {' '.join(less)})" if less and more else ""
+    rule = f"the arguments of {name} differ from its manifest{with_less}: the kubelet has not applied the manifest"
+    way_out = "the kubelet's journal says why; a kubelet that was restarted while its API was down needs one more restart"
     for word in more or argv[:1]:
-        yield _stale(
-            view,
-            name,
-            _flag_name(word),
-            component.file.path,
-            lines.get(word),
-            word if more else f"without {' '.join(less)}",
-            f"the arguments of {name} differ from its manifest"
-            + (f" (it runs with {' '.join(less)})" if less and more else "")
-            + ": the kubelet has not applied the manifest",
-            "the kubelet's journal says why; a kubelet that was restarted while its API was down needs one more restart",
-        )
-
-
-def _flag_name(word: str) -> str | None:
-    found = re.match(r"--([A-Za-z0-9_-]+)", word)
-    return found.group(1) if found else None
+        flag = re.match(r"--([A-Za-z0-9_-]+)", word)
+        value = word if more else f"without {' '.join(less)}"
+        yield _stale(view, name, flag and flag[1], component.file.path, lines.get(word), value, rule, way_out)
 
 
 def _gates(view: View) -> Iterator[Finding]:
@@ -254,16 +199,10 @@ def _gates(view: View) -> Iterator[Finding]:
         running = view.running.get(place.component, {}).get(place.name)
         if not place.counts or running is None or running.enabled == (place.value == "true") or _is_running(view, place):
             continue
-        yield _stale(
-            view,
-            place.component,
-            place.name,
-            place.file,
-            place.line,
-            f"{place.name}={place.value}",
-            f"{place.component} runs with {'true' if running.enabled else 'false'}: it was not restarted after this was written",
-            "restart it if the file is right; otherwise restore the file",
-        )
+        value = f"{place.name}={place.value}"
+        rule = f"{place.component} runs with {str(running.enabled).lower()}: it was not restarted after this was written"
+        way_out = "restart it if the file is right; otherwise restore the file"
+        yield _stale(view, place.component, place.name, place.file, place.line, value, rule, way_out)
 
 
 def _is_running(view: View, place: SourcedSetting) -> bool:

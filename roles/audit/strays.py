@@ -59,65 +59,34 @@ def _manifests(view: View) -> Iterator[Finding]:
         if len(listed) > 1:
             yield from _twice(view, f"{namespace}/{name}", listed)
         elif looks_like_a_backup(posixpath.basename(listed[0].path)):
-            yield _finding(
-                view,
-                "backup",
-                Severity.critical,
-                listed[0].path,
-                f"pod {namespace}/{name}",
-                "it is named like a backup, and the kubelet runs it: the kubelet reads every file here, whatever its extension",
-                f"move it to another directory (mv {listed[0].path} /root/); that ends its pod",
-                listed[0].line,
-            )
+            (one,) = listed
+            why = "it is named like a backup, and the kubelet runs it: the kubelet reads every file here, whatever its extension"
+            way_out = f"move it to another directory (mv {one.path} /root/); that ends its pod"
+            yield _finding(view, "backup", Severity.critical, one.path, f"pod {namespace}/{name}", why, way_out, one.line)
     for name in view.seen.directories.get(folder, ()):
         path = posixpath.join(folder, name)
         file = view.seen.file(path)
         if name.startswith("."):
             if name not in _KEEPERS:
-                yield _finding(
-                    view,
-                    "stray",
-                    Severity.note,
-                    path,
-                    name,
-                    "the kubelet skips names that begin with a dot: this file has no effect",
-                    "remove it, or rename it if its pod should run",
-                )
+                why = "the kubelet skips names that begin with a dot: this file has no effect"
+                yield _finding(view, "stray", Severity.note, path, name, why, "remove it, or rename it if its pod should run")
         elif file is not None and file.kind == "directory":
-            yield _finding(
-                view,
-                "stray",
-                Severity.note,
-                path,
-                f"{name}/",
-                "a directory among the manifests: the kubelet does not read subdirectories, so no manifest in it creates a pod",
-                "move it elsewhere, or move its manifests one directory up if they should run",
-            )
+            why = "a directory among the manifests: the kubelet does not read subdirectories, so no manifest in it creates a pod"
+            way_out = "move it elsewhere, or move its manifests one directory up if they should run"
+            yield _finding(view, "stray", Severity.note, path, f"{name}/", why, way_out)
         elif file is not None and file.data is None:
-            yield _finding(
-                view,
-                "stray",
-                Severity.warning,
-                path,
-                name,
-                "among the manifests, and not readable: a broken link, a special file, or over 1 MiB",
-                "remove it",
-            )
+            why = "among the manifests, and not readable: a broken link, a special file, or over 1 MiB"
+            yield _finding(view, "stray", Severity.warning, path, name, why, "remove it")
 
 
 def _no_pod(view: View, one: Manifest) -> Finding:
-    kind: Kind = "backup" if looks_like_a_backup(posixpath.basename(one.path)) else "stray"
-    return _finding(
-        view,
-        kind,
-        Severity.warning,
-        one.path,
-        posixpath.basename(one.path),
+    name = posixpath.basename(one.path)
+    kind: Kind = "backup" if looks_like_a_backup(name) else "stray"
+    why = (
         f"the kubelet reads every file here as a manifest, and this is not a manifest ({one.why}): the kubelet logs an error at each"
-        " read, and a pod that the file created before is gone",
-        "fix it, or move it to another directory",
-        one.line,
+        " read, and a pod that the file created before is gone"
     )
+    return _finding(view, kind, Severity.warning, one.path, name, why, "fix it, or move it to another directory", one.line)
 
 
 def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding]:
@@ -130,18 +99,15 @@ def _twice(view: View, pod: str, listed: Sequence[Manifest]) -> Iterator[Finding
         if one is keep:
             continue
         kind: Kind = "backup" if one in backups else "stray"
-        yield _finding(
-            view,
-            kind,
-            Severity.critical,
-            one.path,
-            f"pod {pod}",
+        why = (
             f"it defines the same pod as {keep.path}; the kubelet uses the lexically last, which is {wins}:"
-            " an edit of the other one does not last",
-            f"move it to another directory (mv {one.path} /root/), then check that the pod still runs: the removal can end the pod until"
-            " the kubelet next reads the directory",
-            one.line,
+            " an edit of the other one does not last"
         )
+        way_out = (
+            f"move it to another directory (mv {one.path} /root/), then check that the pod still runs: the removal can end the pod until"
+            " the kubelet next reads the directory"
+        )
+        yield _finding(view, kind, Severity.critical, one.path, f"pod {pod}", why, way_out, one.line)
 
 
 # ---- drop-ins
@@ -154,33 +120,18 @@ def _config_dropins(view: View) -> Iterator[Finding]:
         return
     read = view.kubelet.dropin_paths
     for path in read:
-        twin = _twin(view, path, read)
-        if looks_like_a_backup(posixpath.basename(path)) or twin:
-            data = view.seen.data(path) or b""
-            why = f"it has the same content as {twin}" if twin else "it is named like a backup"
-            yield _finding(
-                view,
-                "backup",
-                Severity.critical,
-                path,
-                posixpath.basename(path),
-                f"{why}, and the kubelet reads every *.conf in --config-dir in order of name: later files override earlier ones",
-                "move it out of the directory",
-                _first_field(data),
-            )
+        if why := _copied(view, path, read):
+            rule = f"{why}, and the kubelet reads every *.conf in --config-dir in order of name: later files override earlier ones"
+            line = _first_field(view.seen.data(path) or b"")
+            name = posixpath.basename(path)
+            yield _finding(view, "backup", Severity.critical, path, name, rule, "move it out of the directory", line)
     for name in view.seen.directories.get(folder, ()):
         path = posixpath.join(folder, name)
         file = view.seen.file(path)
         if file is not None and file.kind in ("file", "link") and not name.endswith(".conf"):
-            yield _finding(
-                view,
-                "stray",
-                Severity.note,
-                path,
-                name,
-                "the kubelet reads only *.conf in --config-dir: this file has no effect",
-                "rename it to end in .conf if the kubelet should read it; otherwise remove it",
-            )
+            rule = "the kubelet reads only *.conf in --config-dir: this file has no effect"
+            way_out = "rename it to end in .conf if the kubelet should read it; otherwise remove it"
+            yield _finding(view, "stray", Severity.note, path, name, rule, way_out)
 
 
 def _unit_dropins(view: View) -> Iterator[Finding]:
@@ -188,31 +139,22 @@ def _unit_dropins(view: View) -> Iterator[Finding]:
     units = view.kubelet.sources.dropins
     read = tuple(one.path for one in units)
     for one in units:
-        twin = _twin(view, one.path, read)
-        if looks_like_a_backup(posixpath.basename(one.path)) or twin:
-            why = f"it has the same content as {twin}" if twin else "it is named like a backup"
-            yield _finding(
-                view,
-                "backup",
-                Severity.critical,
-                one.path,
-                posixpath.basename(one.path),
-                f"{why}, and systemd reads every *.conf here in order of name: later files override earlier ones",
-                "move it out of the directory, then `systemctl daemon-reload` and restart the kubelet",
-                first_entry(one),
-            )
+        if why := _copied(view, one.path, read):
+            rule = f"{why}, and systemd reads every *.conf here in order of name: later files override earlier ones"
+            way_out = "move it out of the directory, then `systemctl daemon-reload` and restart the kubelet"
+            name = posixpath.basename(one.path)
+            yield _finding(view, "backup", Severity.critical, one.path, name, rule, way_out, first_entry(one))
 
 
-def _twin(view: View, path: str, read: Sequence[str]) -> str | None:
-    """An earlier drop-in with the same content: the copy has no effect today, but it overrides a later edit of the first."""
+def _copied(view: View, path: str, read: Sequence[str]) -> str:
+    """Why a drop-in of `read` seems to be a copy, or "". A copy of an earlier one has no effect today, but it overrides a later edit of
+    the first."""
     data = view.seen.data(path)
-    for other in read:
-        if other == path:
-            return None
+    for other in read[: read.index(path)]:
         # The original of a backup is not a backup.
         if data and view.seen.data(other) == data and not looks_like_a_backup(posixpath.basename(other)):
-            return other
-    return None
+            return f"it has the same content as {other}"
+    return "it is named like a backup" if looks_like_a_backup(posixpath.basename(path)) else ""
 
 
 def _first_field(data: bytes) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.audit import parsed
-from roles.audit.model import Finding, Severity, SourcedSetting
+from roles.audit.model import Finding, Kind, Severity, SourcedSetting
 from roles.audit.view import GATES, View
 from roles.engine.editing import FormatError, flags
 from roles.engine.kubelet import schema, shown
@@ -119,32 +119,18 @@ def gate_then(host: str | None, place: SourcedSetting, minor: int | None, target
         return
     now, then, wanted = gate.at(minor) if minor is not None else None, gate.at(target), place.value == "true"
     if then is None:
-        yield _gate(
-            host,
-            place,
-            Severity.critical,
-            f"v1.{target} no longer knows it (removed in v1.{gate.removed_in}): {place.component} would not start after the upgrade",
-            "remove it before the upgrade" + _after_all(gate, wanted),
-            kind="target-version",
-        )
-    elif then.locked and wanted != then.default and not (now and now.locked):
-        yield _gate(
-            host,
-            place,
-            Severity.critical,
-            f"in v1.{target} it is locked to {_text(then.default)} ({then.stage}): {place.component} would not start after the upgrade",
-            f"remove it before the upgrade; check first what {place.name}={_text(then.default)} changes",
-            kind="target-version",
-        )
+        rule = f"v1.{target} no longer knows it (removed in v1.{gate.removed_in}): {place.component} would not start after the upgrade"
+        way_out = f"remove it before the upgrade{_after_all(gate, wanted)}"
+        yield _gate(host, place, Severity.critical, rule, way_out, "target-version")
     elif then.locked and not (now and now.locked):
-        yield _gate(
-            host,
-            place,
-            Severity.note,
-            f"in v1.{target} it is locked to {_text(then.default)} ({then.stage}): it no longer has an effect; a later release removes it",
-            "remove it after the upgrade",
-            kind="target-version",
-        )
+        rule, default = f"in v1.{target} it is locked to {shown(then.default)} ({then.stage})", f"{place.name}={shown(then.default)}"
+        if wanted != then.default:
+            rule += f": {place.component} would not start after the upgrade"
+            way_out = f"remove it before the upgrade; check first what {default} changes"
+            yield _gate(host, place, Severity.critical, rule, way_out, "target-version")
+        else:
+            rule += ": it no longer has an effect; a later release removes it"
+            yield _gate(host, place, Severity.note, rule, "remove it after the upgrade", "target-version")
 
 
 def _after_all(gate: Gate, wanted: bool) -> str:
@@ -169,10 +155,6 @@ def _gate(host: str | None, place: SourcedSetting, severity: Severity, rule: str
     )
 
 
-def _text(value: bool) -> str:
-    return "true" if value else "false"
-
-
 # ---- flags and fields of the kubelet
 
 
@@ -183,13 +165,8 @@ def _flags_now(view: View) -> Iterator[Finding]:
     for flag in view.flags:
         gone = _removed(flag.name, minor)
         if gone is not None and gone <= minor:
-            yield _flag(
-                view,
-                flag,
-                Severity.note if flag.masked else Severity.critical,
-                "field",
-                f"v1.{minor} no longer has this flag (removed in v1.{gone}): the kubelet does not start with it",
-            )
+            rule = f"v1.{minor} no longer has this flag (removed in v1.{gone}): the kubelet does not start with it"
+            yield _flag(view, flag, "field", rule)
 
 
 def _flags_then(view: View, target: int) -> Iterator[Finding]:
@@ -199,14 +176,9 @@ def _flags_then(view: View, target: int) -> Iterator[Finding]:
     for flag in view.flags:
         gone = _removed(flag.name, target)
         if gone is not None and minor < gone <= target:
-            yield _flag(
-                view,
-                flag,
-                Severity.note if flag.masked else Severity.critical,
-                "target-version",
-                f"v1.{gone} removes this flag: the kubelet would not start after the upgrade"
-                + (f"; the field {field} replaces it" if (field := schema.field_for_flag(minor, flag.name)) else ""),
-            )
+            field = schema.field_for_flag(minor, flag.name)
+            rule = f"v1.{gone} removes this flag: the kubelet would not start after the upgrade"
+            yield _flag(view, flag, "target-version", rule + (f"; the field {field} replaces it" if field else ""))
 
 
 def _removed(name: str, until: int) -> int | None:
@@ -215,11 +187,11 @@ def _removed(name: str, until: int) -> int | None:
     return known[-1] + 1 if known and known[-1] < until else None
 
 
-def _flag(view: View, flag: Any, severity: Severity, kind: Any, rule: str) -> Finding:
+def _flag(view: View, flag: Any, kind: Any, rule: str) -> Finding:
     place: SourcedSetting = flag.place
     variable = f" ({place.variable})" if place.variable else ""
     return Finding(
-        severity=severity,
+        severity=Severity.note if flag.masked else Severity.critical,
         kind=kind,
         node=view.host,
         component="kubelet",
@@ -237,19 +209,7 @@ def _fields(view: View) -> Iterator[Finding]:
     minor = view.known_minor
     for path, content, lines in _files(view) if minor is not None else ():
         for problem in schema.check(minor or 0, content):
-            line = _line(lines, problem.path)
-            yield Finding(
-                severity=Severity.warning,
-                kind="field",
-                node=view.host,
-                component="kubelet",
-                name=problem.path,
-                file=path,
-                line=line,
-                value=shown(problem.value, problem.path.partition(".")[0])[:80],
-                rule=problem.rule,
-                way_out=problem.way_out or "remove it",
-            )
+            yield _field(view, "field", problem, path, lines, "remove it")
 
 
 def _fields_then(view: View, target: int) -> Iterator[Finding]:
@@ -260,18 +220,22 @@ def _fields_then(view: View, target: int) -> Iterator[Finding]:
         now = {problem.path for problem in schema.check(minor, content)}
         for problem in schema.check(target, content):
             if problem.path not in now:
-                yield Finding(
-                    severity=Severity.warning,
-                    kind="target-version",
-                    node=view.host,
-                    component="kubelet",
-                    name=problem.path,
-                    file=path,
-                    line=_line(lines, problem.path),
-                    value=shown(problem.value, problem.path.partition(".")[0])[:80],
-                    rule=problem.rule,
-                    way_out=problem.way_out or "remove it before the upgrade",
-                )
+                yield _field(view, "target-version", problem, path, lines, "remove it before the upgrade")
+
+
+def _field(view: View, kind: Kind, problem: schema.Problem, path: str, lines: Mapping[tuple[str, ...], int], way_out: str) -> Finding:
+    return Finding(
+        severity=Severity.warning,
+        kind=kind,
+        node=view.host,
+        component="kubelet",
+        name=problem.path,
+        file=path,
+        line=_line(lines, problem.path),
+        value=shown(problem.value, problem.path.partition(".")[0])[:80],
+        rule=problem.rule,
+        way_out=problem.way_out or way_out,
+    )
 
 
 def _files(view: View) -> Iterator[tuple[str, dict[str, Any], Mapping[tuple[str, ...], int]]]:
