@@ -100,12 +100,38 @@ class Session:
     def fetch_all(self, path: str, fields: str = "", labels: str = "") -> list[dict[str, Any]]:
         return self.asked(lambda api: list_objects(api, path, fields=fields, labels=labels))
 
-    def written(self, path: str, send: Callable[[Api], T], done: Callable[[Object], bool]) -> T | dict[str, Any]:
+    def written(self, path: str, send: Callable[[Api], dict[str, Any]], done: Callable[[Object], bool]) -> dict[str, Any]:
         """Send an idempotent write; returns its result.
 
         After a lost answer, `done` checks on the object at `path` whether the write was applied. Raises an ApiError of REFUSED if it
         surely was not, and Unknown.
         """
+        unknown = "there was no answer ({}); when last read, the object did not have the change"
+        found = self._settled(path, send, lambda now: now is not None and done(now), unknown)
+        assert found is not None  # an answer, or an object that is done
+        return found
+
+    def deleted(self, path: str, item: Object, of_version: str = "") -> None:
+        """Delete exactly this object (if given, at resourceVersion `of_version`). It is no error if the object is gone already, or is being
+        deleted after a lost answer. Raises an ApiError of REFUSED if it surely was not deleted, NotDone, and Unknown."""
+
+        def delete(api: Api) -> None:
+            with contextlib.suppress(NotFound):
+                api.delete(path, uid(item), version=of_version)
+
+        def gone(now: Object | None) -> bool:
+            if now is None or uid(now) != uid(item) or is_ending(now):
+                return True
+            if of_version and version(now) != of_version:
+                raise NotDone("it was changed after daytwo read it, and is not deleted; run this again")
+            return False
+
+        self._settled(path, delete, gone, "there was no answer to its deletion ({}); when last read, it still existed")
+
+    def _settled(
+        self, path: str, send: Callable[[Api], T], done: Callable[[Object | None], bool], unknown: str
+    ) -> T | dict[str, Any] | None:
+        """The answer to a write, or the object if `done` says after a lost answer that the write was applied. Raises as `written`."""
         deadline, lost = Deadline(self._wait), ""
         while True:
             refused: ApiError | None = None
@@ -118,37 +144,13 @@ class Session:
             except (ApiError, NoApi) as error:
                 lost = str(error)
             found = self._after(path, lost)
-            if found is not None and done(found):
+            if done(found):
                 return found
-            _raise_refused(refused, deadline)
+            # A restarted API server answers 403 until it has read its RBAC rules.
+            if refused is not None and not (isinstance(refused, Forbidden) and not deadline.over):
+                raise refused
             if deadline.over:
-                raise Unknown(f"there was no answer ({lost}); when last read, the object did not have the change")
-            deadline.pause(PAUSE)
-
-    def deleted(self, path: str, item: Object, of_version: str = "") -> None:
-        """Delete exactly this object (if given, at resourceVersion `of_version`). It is no error if the object is gone already, or is being
-        deleted after a lost answer. Raises an ApiError of REFUSED if it surely was not deleted, NotDone, and Unknown."""
-        deadline, lost = Deadline(self._wait), ""
-        while True:
-            refused: ApiError | None = None
-            try:
-                return self._once(lambda api: api.delete(path, uid(item), version=of_version), "patch")
-            except NotFound:
-                return None
-            except REFUSED as error:
-                if not lost:
-                    raise
-                refused = error
-            except (ApiError, NoApi) as error:
-                lost = str(error)
-            found = self._after(path, lost)
-            if found is None or uid(found) != uid(item) or is_ending(found):
-                return None
-            if of_version and version(found) != of_version:
-                raise NotDone("it was changed after daytwo read it, and is not deleted; run this again")
-            _raise_refused(refused, deadline)
-            if deadline.over:
-                raise Unknown(f"there was no answer to its deletion ({lost}); when last read, it still existed")
+                raise Unknown(unknown.format(lost))
             deadline.pause(PAUSE)
 
     def _after(self, path: str, lost: str) -> dict[str, Any] | None:
@@ -157,12 +159,6 @@ class Session:
             return self.fetch(path)
         except (ApiError, NoApi) as error:
             raise Unknown(f"there was no answer ({lost}), and the object could not be read afterwards: {error}") from error
-
-
-def _raise_refused(refused: ApiError | None, deadline: Deadline) -> None:
-    # A restarted API server answers 403 until it has read its RBAC rules.
-    if refused is not None and not (isinstance(refused, Forbidden) and not deadline.over):
-        raise refused
 
 
 @dataclass(frozen=True)
