@@ -95,7 +95,7 @@ def _gates(view: View, desired: feature_gates.DesiredGates) -> Iterator[Finding]
         for one in feature_gates.unmet(found, wanted, view.running.get(component)):
             if one.known:
                 place = view.winner(component, one.gate)
-                expected = f"{one.gate} absent" if one.wanted is None else f"{one.gate}={_text(one.wanted)}"
+                expected = f"{one.gate} absent" if one.wanted is None else f"{one.gate}={shown(one.wanted)}"
                 yield _drift(view, component, one.gate, place, _has(one, place), expected, "feature_gates")
 
 
@@ -104,10 +104,10 @@ def _has(one: UnmetGate, place: SourcedSetting | None) -> str:
     if one.found is None:
         where = "/metrics" if one.by == "metrics" else "the process"
         return "not set" if place is None else f"not in {where}, {place.value} in the file"
-    setting = f"{one.gate}={_text(one.found)}"
+    setting = f"{one.gate}={shown(one.found)}"
     if place is None:
         return f"{setting} {'by default' if one.by == 'metrics' else 'in the process'}"
-    return setting if place.value == _text(one.found) else f"{setting} in the process, {place.value} in the file"
+    return setting if place.value == shown(one.found) else f"{setting} in the process, {place.value} in the file"
 
 
 def _fields(view: View, desired: HostDesired) -> Iterator[Finding]:
@@ -227,7 +227,7 @@ def _unlike_gates(group: Sequence[View]) -> Iterator[Finding]:
 
 def _gate_value(view: View, component: str, name: str) -> str:
     found = view.gate(component, name)
-    return "not set" if found is None else _text(found)
+    return "not set" if found is None else shown(found)
 
 
 def _unlike_fields(group: Sequence[View]) -> Iterator[Finding]:
@@ -291,7 +291,3 @@ def _have(hosts: Sequence[str], value: str) -> str:
 
 def _hosts(hosts: Sequence[str]) -> str:
     return ", ".join(hosts) if len(hosts) <= 4 else f"{', '.join(hosts[:3])} and {len(hosts) - 3} more"
-
-
-def _text(value: bool) -> str:
-    return "true" if value else "false"

@@ -212,7 +212,7 @@ def _component_gates(component: Component) -> Iterator[SourcedSetting]:
                 yield SourcedSetting(
                     component=component.name,
                     name=item.name,
-                    value=_boolean(item.value),
+                    value=shown(item.value),
                     source="manifest",
                     file=component.file.path,
                     line=line,
@@ -229,14 +229,12 @@ def _kubelet_gates(found: Kubelet) -> Iterator[SourcedSetting]:
         data = found.seen.data(path) or b""
         lines = parsed.lines(data)
         for name, value in parsed.gates(data).items():
-            yield SourcedSetting(
-                component="kubelet", name=name, value=_boolean(value), source=kind, file=path, line=lines.get((GATES, name))
-            )
+            yield SourcedSetting(component="kubelet", name=name, value=shown(value), source=kind, file=path, line=lines.get((GATES, name)))
     origins = {id(word.mapped): word.origin for word in found.service.argv}
     for flag in flags.gate_flags([word.mapped for word in found.service.argv]):
         for item in flag.items:
             origin = origins[id(flag.words[-1])]
-            yield _flag_setting(found, item.name, _boolean(item.value), origin, item.whole)
+            yield _flag_setting(found, item.name, shown(item.value), origin, item.whole)
 
 
 def _configs(found: Kubelet) -> Iterator[tuple[str, SourceKind]]:
@@ -377,7 +375,3 @@ def _put(configuration: dict[str, Any], name: str, value: Any) -> None:
         inner[part] = dict(inner.get(part) or {})
         inner = inner[part]
     inner[last] = value
-
-
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"

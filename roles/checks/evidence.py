@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from roles.engine.api import Api, ApiError, GateMetric
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
-from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, ObservationError, look
 from roles.engine.proof import NoApi
 from roles.engine.scripts import templates
@@ -183,11 +182,11 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
         try:
             if kind == "moment":
                 uptime, start, properties = fields
-                pairs = (pair.partition("=") for pair in _text(properties).splitlines())
+                pairs = (pair.partition("=") for pair in ask.decoded(properties).splitlines())
                 moments.append(Moment(float(uptime), int(start), {key: value for key, _, value in pairs}))
             elif kind == "health":
                 name, status, said = fields
-                health[name] = Health(status[-3:], " ".join(_text(said).split()))
+                health[name] = Health(status[-3:], " ".join(ask.decoded(said).split()))
             elif kind == "end":
                 whole = True
         except ValueError as error:
@@ -195,11 +194,6 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
     if not whole:
         raise ObservationError(f"{host}: the node's answer is incomplete; try again")
     return tuple(moments), health
-
-
-def _text(field: str) -> str:
-    body = field.rstrip("=")
-    return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
 
 
 def with_api(found: Evidence, cluster: ClusterSource, no_api: str) -> Evidence:

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Literal
 
 from roles.engine.editing import KUBE
+from roles.engine.kubelet import shown
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
 from roles.feature_gates.hazards import HAZARDS, KUBEADM
 
@@ -154,18 +155,18 @@ def _prefix(subject: Subject, wanted: Mapping[str, bool | None], sourced: Mappin
 def _one(subject: Subject, name: str, value: bool, table: Catalogue, already: bool) -> Iterator[GateFinding]:
     """One gate that is set after the change. `already`: the change does not set it; then only refusals are reported."""
     stage = subject.stage(name, table)
-    written = f"{name}={_text(value)}"
+    written = f"{name}={shown(value)}"
     remove = f"remove it from the sources with --data feature_gates={name}=absent" if already else "remove it from the data"
     if stage is None:
         yield _unknown(subject, name, table, remove)
     elif stage.locked and value != stage.default:
         since = _since(table.gate(name), stage, subject)
-        message = f"{written}: in {subject.label} it is locked to {_text(stage.default)} ({stage.stage}{since})"
+        message = f"{written}: in {subject.label} it is locked to {shown(stage.default)} ({stage.stage}{since})"
         yield GateFinding(Level.REFUSE, "locked", name, message, remove)
     elif already or name in SPECIAL:
         return
     elif stage.stage == "Deprecated":
-        state = "where that is the default" if value == stage.default else f"{_text(stage.default)} by default"
+        state = "where that is the default" if value == stage.default else f"{shown(stage.default)} by default"
         message = f"{written}: it is deprecated in {subject.label}, {state}{_removal(table, name, subject)}"
         yield GateFinding(Level.WARN, "deprecated", name, message, remove)
     elif stage.stage == "GA":
@@ -173,7 +174,7 @@ def _one(subject: Subject, name: str, value: bool, table: Catalogue, already: bo
             message = f"{written} has no effect: it is GA in {subject.label}, where that is the default{_removal(table, name, subject)}"
             yield GateFinding(Level.WARN, "no effect", name, message, remove)
         else:
-            message = f"{written}: it is GA in {subject.label} and {_text(stage.default)} by default{_removal(table, name, subject)}"
+            message = f"{written}: it is GA in {subject.label} and {shown(stage.default)} by default{_removal(table, name, subject)}"
             yield GateFinding(Level.WARN, "GA", name, message, "plan to remove it")
     elif value == stage.default:
         message = f"{written} has no effect unless another source sets the gate: it is the default of {subject.label} ({stage.stage})"
@@ -186,7 +187,7 @@ def _unknown(subject: Subject, name: str, table: Catalogue, remove: str) -> Gate
     if gate is not None and gate.removed_in is not None and subject.minor >= gate.removed_in:
         last = gate.at(gate.removed_in - 1) or gate.steps[-1][1]
         message = f"{name}: {subject.label} no longer knows it: it was removed in 1.{gate.removed_in}, as {last.stage}"
-        return GateFinding(Level.REFUSE, "removed", name, f"{message} and {_text(last.default)} by default", remove)
+        return GateFinding(Level.REFUSE, "removed", name, f"{message} and {shown(last.default)} by default", remove)
     if gate is not None and (subject.minor < gate.added or gate.at(subject.minor, subject.emulated) is None):
         since = gate.added if subject.minor < gate.added else gate.steps[0][0]
         expected = " (expected: not released yet)" if since > table.newest else ""
@@ -253,9 +254,9 @@ def _hazards(
         reasons += [("hazard", hazard.why) for hazard in HAZARDS if hazard.gate == name and hazard.applies(subject.effective_minor, value)]
     for rule, why in reasons:
         if name in consent:
-            yield GateFinding(Level.ACCEPT, rule, name, f"{name}={_text(value)}: {why} (allowed by allow_hazards)")
+            yield GateFinding(Level.ACCEPT, rule, name, f"{name}={shown(value)}: {why} (allowed by allow_hazards)")
         else:
-            yield GateFinding(Level.REFUSE, rule, name, f"{name}={_text(value)}: {why}", f"to accept that, add --data allow_hazards={name}")
+            yield GateFinding(Level.REFUSE, rule, name, f"{name}={shown(value)}: {why}", f"to accept that, add --data allow_hazards={name}")
 
 
 def _enabled(subject: Subject, name: str, gates: Mapping[str, bool], table: Catalogue) -> bool | None:
@@ -300,8 +301,4 @@ def _stays(subject: Subject, name: str, table: Catalogue) -> bool:
 
 
 def _flag(gates: Mapping[str, bool]) -> str:
-    return "--data feature_gates=" + ",".join(f"{name}={_text(value)}" for name, value in gates.items())
-
-
-def _text(value: bool) -> str:
-    return "true" if value else "false"
+    return "--data feature_gates=" + ",".join(f"{name}={shown(value)}" for name, value in gates.items())

@@ -12,7 +12,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiError, Conflict, Forbidden, NotFound, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.kubelet import allocatable
-from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster
+from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster, is_over
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage, Turns, deploying, table
 from roles.engine.rollout.options import read_options
@@ -53,7 +53,7 @@ class NodeCheck:
 def _read(fleet: Fleet) -> tuple[Options, ProbeOptions]:
     options = read_options(fleet.targets)
     try:
-        return options, model.read_probe([(one.name, one.data) for one in fleet.inventory])
+        return options, model.read_cluster([(one.name, one.data) for one in fleet.inventory], ProbeOptions)[1]
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
 
@@ -229,7 +229,7 @@ class CheckRun(ObjectRun):
         uid = str(_patiently(lambda: self._session.asked(lambda api: api.apply(path, manifest), "make"), deadline)["metadata"]["uid"])
         while True:
             pod = self._engine.watcher.look().get(uid)
-            if pod is None or pod_resources.is_over(pod):
+            if pod is None or is_over(pod):
                 why = (pod.get("status") or {}) if pod else {}
                 raise NotDone(f"the probe pod ended: {why.get('reason') or 'it is gone'} {why.get('message') or ''}".rstrip())
             states = [pod_resources.state_of(pod, name) for name, _ in probe.POLICIES]
@@ -247,7 +247,7 @@ class CheckRun(ObjectRun):
         pods = self._session.asked(lambda api: list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}"))
         found: dict[str, Any] = {"cpu": 0, "memory": 0, "probe": {}}
         for pod in pods:
-            if pod_resources.is_over(pod):
+            if is_over(pod):
                 continue
             requests = allocatable.requests(pod, actuated=True)
             for name in pod_resources.RESOURCES:

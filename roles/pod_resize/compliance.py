@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects, workload_rollout
+from roles.engine.object_changes import COLLECTIONS, Object, ObservedObjects, is_ending, is_over, workload_rollout
 from roles.pod_resize import pod_resources, templates
 from roles.pod_resize.pod_resources import KINDS, RESOURCES, Resources
 
@@ -79,7 +79,7 @@ def _of(kind: str, item: Object, pods: Iterable[Object], controllers: Mapping[st
     wanted = templates.of(item)
     differ: dict[str, list[tuple[str, Resources]]] = {}
     for pod in sorted(pods, key=pod_resources.where):
-        if pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp") or _older(kind, item, pod, wanted, controllers):
+        if is_over(pod) or is_ending(pod) or _older(kind, item, pod, wanted, controllers):
             continue
         for name, declared in wanted.items():
             spec = pod_resources.container(pod, name)

@@ -19,7 +19,7 @@ DRIFT = 2
 
 def _read(fleet: Fleet) -> model.DriftOptions:
     try:
-        return model.read_listed([(remote.name, remote.data) for remote in fleet.targets])
+        return model.read_cluster([(remote.name, remote.data) for remote in fleet.targets], model.DriftOptions)[1]
     except Refusal as refusal:
         raise bridge.refuse(str(refusal)) from None
 

@@ -21,6 +21,8 @@ from roles.engine.object_changes import (
     Session,
     Undone,
     WriteRefused,
+    is_ending,
+    is_over,
 )
 from roles.engine.proof import NoApi
 from roles.engine.timeouts import Deadline, patient
@@ -197,9 +199,9 @@ class Engine:
         pod = self.watcher.look().get(step.uid)
         if pod is None:
             raise Gone("it was deleted during its resize; its replacement has the template's resources")
-        if pod["metadata"].get("deletionTimestamp"):
+        if is_ending(pod):
             raise Gone("it is being deleted during its resize; its replacement has the template's resources")
-        if pod_resources.is_over(pod):
+        if is_over(pod):
             status = pod.get("status") or {}
             raise Gone(f"it ended during its resize ({status.get('phase')}, {status.get('reason') or 'no reason given'})")
         return pod

@@ -224,21 +224,12 @@ def _consistent(desired: DesiredResources) -> list[str]:
 
 def read_resize(hosts: Iterable[tuple[str, Data]]) -> DesiredResources:
     """The desired resize, from the inventory data of all hosts. Raises Refusal with all problems."""
-    host, desired = _read(hosts, DesiredResources)
+    host, desired = read_cluster(hosts, DesiredResources)
     if problems := _consistent(desired):
         raise Refusal(host, "; ".join(problems))
     return desired
 
 
-def read_probe(hosts: Iterable[tuple[str, Data]]) -> ProbeOptions:
-    """Raises Refusal."""
-    return _read(hosts, ProbeOptions)[1]
-
-
-def read_listed(hosts: Iterable[tuple[str, Data]]) -> DriftOptions:
-    """Raises Refusal."""
-    return _read(hosts, DriftOptions)[1]
-
-
-def _read(hosts: Iterable[tuple[str, Data]], model: type[M]) -> tuple[str, M]:
+def read_cluster(hosts: Iterable[tuple[str, Data]], model: type[M]) -> tuple[str, M]:
+    """The options, and the host that has the first of them. Raises Refusal."""
     return read_common(hosts, model, "pods belong to the cluster: set it with --data")

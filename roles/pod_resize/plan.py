@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.engine.object_changes import Object
+from roles.engine.object_changes import Object, is_ending, is_over
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup, bare_id
@@ -106,9 +106,9 @@ def plan_resize(
     refused: dict[str, list[str]] = {}
     alive = []
     for pod in sorted(pods, key=pod_resources.where):
-        if pod_resources.is_over(pod):
+        if is_over(pod):
             continue
-        if pod["metadata"].get("deletionTimestamp"):
+        if is_ending(pod):
             plan.notes.append(f"{pod_resources.where(pod)} is being deleted, and is skipped")
             continue
         alive.append(pod)
@@ -148,7 +148,7 @@ def plan_way_back(
     by_uid = {str(pod["metadata"].get("uid")): pod for pod in pods}
     for step in reversed(list(steps)):
         pod = by_uid.get(step.uid)
-        if pod is None or pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
+        if pod is None or is_over(pod) or is_ending(pod):
             plan.unchanged.append((step.where, "is gone; its replacement has the template's resources"))
             continue
         if (outcomes or {}).get(step.uid) == FOREIGN:

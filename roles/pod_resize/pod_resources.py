@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import Object
@@ -176,19 +176,8 @@ def progress(pod: Object) -> ResizeProgress:
     if IN_PROGRESS in conditions:
         found = conditions[IN_PROGRESS]
         return ResizeProgress("Error" if found.get("reason") == "Error" else "InProgress", str(found.get("message") or ""))
-    match str(status.get("resize") or ""):
-        case "":
-            return ResizeProgress("")
-        case "Proposed":
-            return ResizeProgress("Proposed")
-        case "InProgress":
-            return ResizeProgress("InProgress")
-        case "Infeasible":
-            return ResizeProgress("Infeasible")
-        case "Error":
-            return ResizeProgress("Error")
-        case _:
-            return ResizeProgress("Deferred")
+    reported = str(status.get("resize") or "")
+    return ResizeProgress(next((state for state in get_args(ResizeState) if state == reported), "Deferred"))
 
 
 def seen_by_kubelet(pod: Object) -> bool:
@@ -224,10 +213,6 @@ def unlike(pod: Object, wanted: Mapping[str, Resources]) -> list[str]:
                 f"{name}: allocated {one}" for one in differences({"requests": allocated}, {"requests": resources.get("requests") or {}})
             ]
     return found
-
-
-def is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_static(pod: Object) -> bool:

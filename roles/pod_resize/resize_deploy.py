@@ -16,6 +16,8 @@ from roles.engine.object_changes import (
     RollOuts,
     Session,
     connect_cluster,
+    is_ending,
+    is_over,
     object_report,
     workload_rollout,
 )
@@ -194,7 +196,7 @@ def _common(desired: DesiredResources, selected: Selected, plan: ResizePlan) -> 
     chosen = desired.container
     found: dict[str, list[Resources]] = {}
     for pod in selected.pods:
-        if pod_resources.is_over(pod) or pod["metadata"].get("deletionTimestamp"):
+        if is_over(pod) or is_ending(pod):
             continue
         step = steps.get(str(pod["metadata"].get("uid")))
         for spec in pod_resources.containers(pod):

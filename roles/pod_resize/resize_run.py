@@ -9,7 +9,19 @@ from typing import Any
 
 from roles.engine.api import Conflict
 from roles.engine.bridge import show
-from roles.engine.object_changes import LOOK_AGAIN, ChangedByOthers, NotDone, Object, RevertFailed, RollOuts, Session, Undone, Unknown
+from roles.engine.object_changes import (
+    LOOK_AGAIN,
+    ChangedByOthers,
+    NotDone,
+    Object,
+    RevertFailed,
+    RollOuts,
+    Session,
+    Undone,
+    Unknown,
+    is_ending,
+    is_over,
+)
 from roles.engine.rollout import ClusterStep, Fields, Stage
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ChangedObject, ObjectsRecord
@@ -131,9 +143,7 @@ class TemplateUpdate:
 
     def _has(self, template: Template, left: str) -> str:
         pods = [
-            pod
-            for pod in self.rolling.pods_of(template.kind, template.namespace, template.uid)
-            if not pod["metadata"].get("deletionTimestamp") and not pod_resources.is_over(pod)
+            pod for pod in self.rolling.pods_of(template.kind, template.namespace, template.uid) if not is_ending(pod) and not is_over(pod)
         ]
         wrong = [pod_resources.where(pod) for pod in pods if not template.is_new(pod)]
         if wrong:

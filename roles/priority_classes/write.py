@@ -293,7 +293,7 @@ class Writer:
         """Delete the broken pods of a StatefulSet, and no others: it waits forever for a pod that never gets ready before it recreates it
         from the old template (its documentation calls this "forced rollback")."""
         for pod in self.rolling.pods_of(item.kind, item.namespace, uid):
-            if class_of("Pod", pod) == failed_class and not _ready(pod) and not is_ending(pod):
+            if class_of("Pod", pod) == failed_class and not api_object.is_ready(pod) and not is_ending(pod):
                 path = f"/api/v1/namespaces/{item.namespace}/pods/{quote(str(pod['metadata']['name']), safe='')}"
                 self.session.deleted(path, pod)
 
@@ -330,11 +330,6 @@ class Writer:
             raise NotDone("; ".join(wrong))
         text = priority_class + (f" ({number})" if number is not None else "") if priority_class else "no class of their own"
         return f"rolled out; its {len(pods)} pods have {text}, read back{'; ' if left else ''}{left}"
-
-
-def _ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(found.get("type") == "Ready" and found.get("status") == "True" for found in conditions)
 
 
 def _recreation(item: Object) -> dict[str, Any]:

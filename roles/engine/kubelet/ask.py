@@ -105,7 +105,7 @@ def verdicts(lines: Iterable[str]) -> dict[str, str]:
     for line in lines:
         answer = re.match(r"answer (\S+) (\d+) (\S*)=$", line)
         if answer and int(answer.group(2)) < _NO_ANSWER:
-            found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), _decoded(answer.group(3)))
+            found[answer.group(1)] = _verdict(answer.group(1), int(answer.group(2)), decoded(answer.group(3)))
     return found
 
 
@@ -114,7 +114,7 @@ def listed(lines: Iterable[str]) -> dict[str, str]:
     found = {}
     for line in lines:
         if answer := re.match(r"listed (\S+) (\S*)=$", line):
-            found[answer.group(1)] = _decoded(answer.group(2))
+            found[answer.group(1)] = decoded(answer.group(2))
     return found
 
 
@@ -123,7 +123,7 @@ def versions(lines: Iterable[str]) -> dict[int, str]:
     found: dict[int, str] = {}
     for line in lines:
         if answer := re.match(r"version (\d+) (\S*)=$", line):
-            version = as_version(_decoded(answer.group(2)).removeprefix(_PRODUCT))
+            version = as_version(decoded(answer.group(2)).removeprefix(_PRODUCT))
             found |= {int(answer.group(1)): version} if version else {}
     return found
 
@@ -133,7 +133,8 @@ def as_version(text: str) -> str | None:
     return text.strip() if _VERSION.fullmatch(text.strip()) else None
 
 
-def _decoded(text: str) -> str:
+def decoded(text: str) -> str:
+    """The text of a field in base64, which may lack its padding or have one `=` too many."""
     body = text.rstrip("=")
     return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
 

@@ -18,6 +18,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
+from roles.engine.kubelet.values import lookup
+
 OLDEST: Final = 21
 NEWEST: Final = 37
 
@@ -526,13 +528,6 @@ def needs_more(configuration: Mapping[str, Any], changed: Iterable[str]) -> list
     for path in changed:
         for owner, listed in NEEDS_MORE.items():
             if path == owner or path.startswith(owner + ".") or owner.startswith(path + "."):
-                holds = (one for one in listed if all(_effective(configuration, other) == value for other, value in one.when))
+                holds = (one for one in listed if all(lookup(configuration, other) == value for other, value in one.when))
                 found += [one for one in holds if one not in found]
     return found
-
-
-def _effective(configuration: Mapping[str, Any], path: str) -> object:
-    value: object = configuration
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value

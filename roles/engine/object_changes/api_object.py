@@ -90,6 +90,12 @@ def is_ending(item: Object) -> bool:
     return bool(item["metadata"].get("deletionTimestamp"))
 
 
+def is_ready(item: Object) -> bool:
+    """The condition Ready of a pod or node is True."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
 def is_over(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in _FINISHED
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from roles.engine.api import ApiError, Forbidden
 from roles.engine.bridge import show
 from roles.engine.object_changes import workload_rollout
-from roles.engine.object_changes.api_object import COLLECTIONS, Object, ObservedObjects, uid
+from roles.engine.object_changes.api_object import COLLECTIONS, Object, ObservedObjects, is_ready, uid
 from roles.engine.object_changes.outcome import NotDone
 from roles.engine.object_changes.session import Session
 from roles.engine.proof import NoApi
@@ -122,8 +122,7 @@ class RollOuts:
         for name in nodes:
             with contextlib.suppress(ApiError, NoApi):
                 node = self.session.fetch(f"/api/v1/nodes/{quote(name, safe='')}")
-                conditions = ((node or {}).get("status") or {}).get("conditions") or ()
-                if not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+                if node is None or not is_ready(node):
                     down.add(name)
         return down
 

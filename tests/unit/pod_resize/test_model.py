@@ -70,4 +70,4 @@ def test_hosts_have_the_same_values() -> None:
 
 
 def test_the_check_reads_other_keys() -> None:
-    assert model.read_probe([("w1", {"image": "registry.local/app:1"}.get)]).image == "registry.local/app:1"
+    assert model.read_cluster([("w1", {"image": "registry.local/app:1"}.get)], model.ProbeOptions)[1].image == "registry.local/app:1"
