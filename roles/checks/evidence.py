@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from roles.engine import control_plane, kubelet
-from roles.engine.api import Api, ApiError, GateMetric
+from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, ObservationError, look
-from roles.engine.proof import NoApi
+from roles.engine.proof import Cluster, NoApi
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
@@ -98,14 +98,6 @@ class Evidence:
     def healthy(self) -> bool:
         """The kubelet is stable and reports that it is healthy: only then the API is asked about it."""
         return self.kubelet is not None and not self.restarting and self.health.get(KUBELET, Health("", "")).status == "200"
-
-
-class ClusterSource(Protocol):
-    """The methods of roles.engine.proof.Cluster that this module uses."""
-
-    def api(self) -> Api: ...
-    def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]: ...
-    def configuration(self, node_name: str) -> dict[str, Any]: ...
 
 
 def of_node(remote: Remote) -> Evidence:
@@ -196,7 +188,7 @@ def parse(host: str, lines: Iterable[str]) -> tuple[tuple[Moment, ...], dict[str
     return tuple(moments), health
 
 
-def with_api(found: Evidence, cluster: ClusterSource, no_api: str) -> Evidence:
+def with_api(found: Evidence, cluster: Cluster, no_api: str) -> Evidence:
     """The evidence with what the API reports about the node; `no_api`: why no API can be asked."""
     if found.kubelet is None:
         return found

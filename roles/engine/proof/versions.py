@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from roles.engine.api import ApiError
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process
-from roles.engine.proof.cluster import NoApi
+from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.timeouts import patient
 
 KUBELET = "kubelet"
 # Time limits for the version of one binary, and for all of a node.
 SECONDS = 5
 ALL_SECONDS = 60
-
-
-class VersionSource(Protocol):
-    """The part of roles.engine.proof.Cluster that this module uses."""
-
-    def nodes(self) -> dict[str, dict[str, Any]]: ...
-    def component_version(self, host: str, component: str) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class ObservedNode:
 AskEach = Callable[[Sequence[Remote], Callable[[Remote], dict[int, str]]], Mapping[str, dict[int, str] | Exception]]
 
 
-def with_versions(cluster: VersionSource, looked: Sequence[ObservedNode], each: AskEach) -> dict[str, Observation]:
+def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEach) -> dict[str, Observation]:
     """The observations, by host, with the versions of the kubelet and the components; None if a version is unknown.
 
     `each` runs a function on many nodes at once. Only if the API does not know a version, its binary is asked
@@ -88,7 +81,7 @@ def _certain(answer: dict[int, str] | Exception) -> dict[int, str]:
     return answer
 
 
-def _by_api(cluster: VersionSource, one: ObservedNode) -> dict[int, str]:
+def _by_api(cluster: Cluster, one: ObservedNode) -> dict[int, str]:
     found: dict[int, str] = {}
     for name, component in one.components.items():
         try:
