@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from roles.engine.object_changes import Object, api_object
+from roles.engine.object_changes import Object, ObjectPath, api_object
 from roles.priority_classes import class_facts
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.model import PREEMPTS, PriorityClass, Workload
+
+VALUE, POLICY, DESCRIPTION, DEFAULT = ("value",), ("preemptionPolicy",), ("description",), ("globalDefault",)
+MAPS = ("labels", "annotations")
 
 
 @dataclass(frozen=True)
@@ -56,23 +60,40 @@ def unmet_workload(item: Workload, live: ObservedClasses) -> UnmetWorkload | Non
 
 def _differences(item: PriorityClass, found: Object) -> list[str]:
     """The fields in which a class differs from the data, including fields that daytwo set before and that are no longer in the data."""
-    changed = []
-    if class_facts.value_of(found) != item.value:
-        changed.append("value")
-    if class_facts.policy_of(found) != wanted_policy(item, found):
-        changed.append("preemptionPolicy")
-    if item.description is not None:
-        changed += ["description"] if (found.get("description") or "") != item.description else []
-    elif found.get("description") and api_object.only_ours(found, "f:description"):
-        changed.append("description")
-    if default_after(item, found) != class_facts.is_default(found):
-        changed.append("globalDefault")
-    for key, wanted in (("labels", item.labels), ("annotations", item.annotations)):
-        now = found["metadata"].get(key) or {}
-        dropped = [name for name in now if name not in wanted and api_object.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}")]
-        if dropped or any(now.get(name) != value for name, value in wanted.items()):
-            changed.append(key)
-    return changed
+    now, then = values(found), applied(item, found)
+    differ = {path[1] if path[0] == "metadata" else path[0] for path in {**now, **then} if now.get(path) != then.get(path)}
+    return [name for name in ("value", "preemptionPolicy", "description", "globalDefault", *MAPS) if name in differ]
+
+
+def values(found: Object | None) -> dict[ObjectPath, Any]:
+    """The fields of a class by path, without unset and empty ones. None: there is no class."""
+    if found is None:
+        return {}
+    fields: dict[ObjectPath, Any] = {VALUE: class_facts.value_of(found), POLICY: class_facts.policy_of(found)}
+    if found.get("description"):
+        fields[DESCRIPTION] = str(found["description"])
+    if class_facts.is_default(found):
+        fields[DEFAULT] = True
+    for key in MAPS:
+        fields |= {("metadata", key, name): value for name, value in (found["metadata"].get(key) or {}).items()}
+    return fields
+
+
+def applied(item: PriorityClass, found: Object) -> dict[ObjectPath, Any]:
+    """The fields of a class after an apply: fields of others stay; fields that only daytwo had set, and that are no longer in the data, are
+    removed."""
+    fields = values(item.manifest())
+    fields[POLICY] = wanted_policy(item, found)
+    if item.description is None and not api_object.only_ours(found, "f:description"):
+        fields |= {path: value for path, value in values(found).items() if path == DESCRIPTION}
+    fields.pop(DEFAULT, None)
+    if default_after(item, found):
+        fields[DEFAULT] = True
+    for key in MAPS:
+        for name, value in (found["metadata"].get(key) or {}).items():
+            if not api_object.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}"):
+                fields.setdefault(("metadata", key, name), value)
+    return fields
 
 
 def wanted_policy(item: PriorityClass, found: Object) -> str:

@@ -7,15 +7,12 @@ from typing import Any
 
 from roles.engine.api import FIELD_MANAGER
 from roles.engine.object_changes import Object, ObjectPath, api_object
-from roles.priority_classes import class_facts
-from roles.priority_classes.compliance import default_after, wanted_policy
+from roles.priority_classes.compliance import DEFAULT, DESCRIPTION, POLICY, VALUE, applied, values
 from roles.priority_classes.model import PREEMPTS, PriorityClass
 from roles.priority_classes.plan import Action
 
 #: The field in which a workload names the class of its pods.
 CLASS_OF_PODS: ObjectPath = ("spec", "template", "spec", "priorityClassName")
-_VALUE, _POLICY, _DESCRIPTION, _DEFAULT = (("value",), ("preemptionPolicy",), ("description",), ("globalDefault",))
-_MAPS = ("labels", "annotations")
 
 
 def changed(action: Action) -> list[dict[str, Any]]:
@@ -33,50 +30,22 @@ def changed(action: Action) -> list[dict[str, Any]]:
     ]
 
 
-def values(found: Object | None) -> dict[ObjectPath, Any]:
-    """The fields of a class by path, without unset and empty ones. None: there is no class."""
-    if found is None:
-        return {}
-    fields: dict[ObjectPath, Any] = {_VALUE: class_facts.value_of(found), _POLICY: class_facts.policy_of(found)}
-    if found.get("description"):
-        fields[_DESCRIPTION] = str(found["description"])
-    if class_facts.is_default(found):
-        fields[_DEFAULT] = True
-    for key in _MAPS:
-        fields |= {("metadata", key, name): value for name, value in (found["metadata"].get(key) or {}).items()}
-    return fields
-
-
 def expected(action: Action) -> dict[ObjectPath, Any]:
-    """The fields of the class after the action: fields of others stay; fields that only daytwo had set, and that are no longer in the data,
-    are removed."""
+    """The fields of the class after the action."""
     item, found = action.wanted, action.before
     if item is None or action.what == "remove":
         return {}
-    fields = values(item.manifest())
-    if action.what != "update" or found is None:
-        return fields
-    fields[_POLICY] = wanted_policy(item, found)
-    if item.description is None and not api_object.only_ours(found, "f:description"):
-        fields |= {path: value for path, value in values(found).items() if path == _DESCRIPTION}
-    fields.pop(_DEFAULT, None)
-    if default_after(item, found):
-        fields[_DEFAULT] = True
-    for key in _MAPS:
-        for name, value in (found["metadata"].get(key) or {}).items():
-            if not api_object.only_ours(found, "f:metadata", f"f:{key}", f"f:{name}"):
-                fields.setdefault(("metadata", key, name), value)
-    return fields
+    return applied(item, found) if action.what == "update" and found is not None else values(item.manifest())
 
 
 def as_class(name: str, fields: Mapping[ObjectPath, Any]) -> PriorityClass:
     """The class with these fields. Raises ValueError (pydantic) if the API would refuse it."""
-    policy = fields.get(_POLICY)
+    policy = fields.get(POLICY)
     return PriorityClass(
         name=name,
-        value=fields[_VALUE],
-        description=fields.get(_DESCRIPTION),
-        global_default=fields.get(_DEFAULT),
+        value=fields[VALUE],
+        description=fields.get(DESCRIPTION),
+        global_default=fields.get(DEFAULT),
         # The API server fills in the default, which has no owner.
         preemption_policy=None if policy == PREEMPTS else policy,
         labels={path[2]: value for path, value in fields.items() if path[:2] == ("metadata", "labels")},

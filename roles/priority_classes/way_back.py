@@ -12,7 +12,7 @@ from typing import Any
 
 from roles.engine.object_changes import NotUndone, Object, ObjectPath, ObjectPlan, api_object, judged, refuse_foreign, workload_rollout
 from roles.engine.transaction import ChangedObject, ObjectsRecord
-from roles.priority_classes import class_facts, fields
+from roles.priority_classes import class_facts, compliance, fields
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.fields import CLASS_OF_PODS
 from roles.priority_classes.model import Workload
@@ -56,7 +56,7 @@ def _class(one: ChangedObject, live: ObservedClasses, leaving: Collection[str], 
         return _uncreate(one, found, live, leaving, force)
     if one.action == "update" and found is None:
         return "is gone; there is nothing to restore"
-    now = fields.values(found)
+    now = compliance.values(found)
     if found is not None and all(now.get(field.path) == field.before for field in one.fields):
         return "already has the values from before that run"
     if one.action == "update" and found is not None:
@@ -85,7 +85,7 @@ def _uncreate(one: ChangedObject, found: Object | None, live: ObservedClasses, l
         raise NotUndone(
             f"foreign: it is owned by {owners} now, and daytwo removes only classes that it created; leave it, or remove it by hand"
         )
-    _foreign(one, fields.values(found), found, force)
+    _foreign(one, compliance.values(found), found, force)
     after = live.users(_name(one), () if class_facts.is_default(found) else leaving)
     if after.any:
         raise NotUndone(

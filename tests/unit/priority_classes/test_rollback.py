@@ -24,7 +24,7 @@ from roles.engine.rollout import locked_run
 from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
-from roles.priority_classes import CAPABILITY, fields, way_back, write
+from roles.priority_classes import CAPABILITY, compliance, way_back, write
 from roles.priority_classes.plan import Action, plan_classes
 from roles.priority_classes.write import Writer, read_live
 from tests.unit.clock import Clock
@@ -87,7 +87,7 @@ def refused(plan: ObjectPlan[Action], *words: str) -> None:
 
 
 def says(server: Server, name: str = "web") -> dict[tuple[str, ...], Any]:
-    return fields.values(server.objects.get(f"{CLASSES}/{name}"))
+    return compliance.values(server.objects.get(f"{CLASSES}/{name}"))
 
 
 # ---- classes
