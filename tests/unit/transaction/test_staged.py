@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,9 +35,19 @@ class Session:
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
+    def hang_up(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
     def rest(self) -> list[str]:
-        """Once its input has ended."""
-        return self.process.communicate(timeout=60)[0].splitlines()
+        """Until it ends, which it must do by itself: its input stays open."""
+        assert self.process.stdout is not None
+        watchdog = threading.Timer(60, self.process.kill)
+        watchdog.start()
+        told = self.process.stdout.read().splitlines()
+        watchdog.cancel()
+        assert self.process.wait() == 0
+        return told
 
 
 @pytest.fixture(params=["dash", "bash"])
@@ -74,6 +85,8 @@ def test_without_that_word_nothing_is_left(home: Path, shell: str, word: str) ->
     session = Session(home, shell)
     assert session.line() == "staged"
     session.say(word)
+    if not word.endswith("\n"):
+        session.hang_up()
     assert session.rest() == [] and left(home) == []
 
 
@@ -124,7 +137,8 @@ def test_after_a_lost_connection_what_had_begun_is_watched(home: Path, shell: st
     session.say("go\n")
     assert session.line() == "began session"
     assert resumed(home) == ["began watch", "heard "]
-    session.rest()
+    session.hang_up()
+    assert session.rest() == ["heard "]
 
 
 def test_a_node_clears_what_a_killed_session_left(node: Scratch) -> None:
