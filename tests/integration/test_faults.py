@@ -88,7 +88,7 @@ class Node:
         end = time.monotonic() + 20
         while True:
             told = self.run(
-                f"systemctl list-units --all --plain --no-legend 'daytwo-r[0-9]*'; ls -d {HOME}/active/* {HOME}/ended-* 2>/dev/null;"
+                f"systemctl list-units --all --plain --no-legend 'daytwo-r[0-9]*'; ls -d {HOME}/active/* {HOME}/ended-* {HOME}/changes/.[!.]* 2>/dev/null;"
                 " find / -xdev -name .daytwo 2>/dev/null; ls -d /*/.daytwo /var/lib/*/.daytwo /etc/*/.daytwo 2>/dev/null",
                 check=False,
             )
@@ -776,6 +776,21 @@ def test_interrupted_on_the_first_of_two(node: Node, second: Node) -> None:
     row(again, node, "no change")
     confirmed(again, second)
     undo(node)
+    undo(second)
+
+
+def test_an_operator_that_dies_while_the_next_change_waits_on_its_node(node: Node, second: Node) -> None:
+    old, files, others, untouched = node.kubelet()[2:], node.files(), second.kubelet(), second.files()
+    run = held("wait", node, "-y", *data(feature_gates=ON, only=f"{node.name},{second.name}", confirm_timeout=SHORT))
+    change, waiting = node.change(), f"ls -d {HOME}/changes/.{run_of(run)}-* 2>/dev/null"
+    wait_for(lambda: second.run(waiting, check=False), "the next change to wait on its node")
+    run.send(signal.SIGKILL)
+    wait_for(lambda: not second.run(waiting, check=False), "its node to remove it")
+    node.wait_for_state(change, "reverted")
+    assert (node.kubelet()[2:], node.files()) == (old, files) and (second.kubelet(), second.files()) == (others, untouched)
+    rows = [row for row in listed(pyinfra("changes", "-y")) if row.startswith(run_of(run))]
+    assert len(rows) == 1 and "reverted: " in rows[0], rows
+    confirmed(pyinfra("feature_gates", *gates(second, take_over=run_of(run))), second)
     undo(second)
 
 

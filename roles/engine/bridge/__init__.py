@@ -23,11 +23,12 @@ from roles.engine.bridge.hosts import (
     run_once,
     stop,
 )
-from roles.engine.bridge.tasks import Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn
+from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn
 from roles.engine.bridge.terminal import show, show_lines
 
 __all__ = [
     "Answer",
+    "AsyncResult",
     "Channel",
     "ChannelException",
     "ConnectionLost",

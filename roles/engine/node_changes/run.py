@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from roles.engine.bridge import Answer, ConnectionLost, Event, Feed, Fleet, Remote, RemoteError, current_task, hosts_by_name, show, sleep
+from roles.engine.bridge import Answer, ConnectionLost, Event, Fleet, Remote, RemoteError, current_task, hosts_by_name, show, sleep
+from roles.engine.node_changes.staged import Staged
 from roles.engine.proof import Proof
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome, Pace, Stage, stages
 from roles.engine.timeouts import Deadline, patient
@@ -24,6 +26,7 @@ from roles.engine.transaction import (
     end_record,
     plan_record,
     report,
+    resume_script,
     script,
     stage_script,
 )
@@ -32,12 +35,15 @@ from roles.engine.transaction import (
 REVERT_SECONDS = 4 * 130 + 60
 # The time limit to ask a node again how a change ended, when its time is nearly over.
 LAST_ANSWER_SECONDS = 30
+# A line of change.sh: how long the restart and the wait for a healthy process took.
+_SETTLED = re.compile(r"settled: ([0-9.]+) s after the first file was placed")
 
 
 @dataclass
 class NodeStep:
     """One change of a run. `ready` is called right before it (a text: why it must not begin), `watch` gets each line of its log, `prove`
-    proves it once it is applied. For the record: `effective`, the effective values before and after; `undoes`, the change it undoes."""
+    proves it once it is applied. For the record: `effective`, the effective values before and after; `undoes`, the change it undoes;
+    `node_seconds`, the part of `seconds` in which the node restarted the component and watched it."""
 
     change: Change
     ready: Callable[[], str | None]
@@ -49,6 +55,7 @@ class NodeStep:
     why: str = ""
     how: str = ""
     seconds: float = 0.0
+    node_seconds: float = 0.0
     status: Status | None = field(default=None, repr=False)
     order: int = 0
     touched: bool = False
@@ -96,6 +103,9 @@ class NodeRun(LockedRun):
         self._speaker = self.steps[-1].change.node if self.steps else self._keeper.name if self._keeper.name in targets else targets[0]
         self._done = {step.change.node: Event() for step in self.steps}
         self.failed: list[NodeStep] = []
+        self._begun = 0  # steps begin in order
+        self._staged: dict[int, Staged] = {}
+        self._withdrawn: list[Staged] = []
 
     @property
     def cluster_steps(self) -> list[ClusterStep]:
@@ -123,7 +133,12 @@ class NodeRun(LockedRun):
             self._write(step, 0)
             if self.halted:
                 break
-        self._each(self.stages, self._carry_out)
+        try:
+            self._each(self.stages, self._carry_out)
+        finally:
+            self._withdraw()
+            for staged in self._withdrawn:
+                staged.gone()
         for number, step in enumerate(self.last, len(self.steps) + 1):
             # Only if all nodes have it: the ConfigMaps must not be ahead of the nodes.
             if not self.interrupted and all(other.outcome == "confirmed" for other in self.steps):
@@ -155,22 +170,59 @@ class NodeRun(LockedRun):
         state = "confirmed" if step.outcome == "confirmed" else "staged"
         self._keep(self._cluster_id(step), state, [planned, ended] if ended else [planned])
 
+    # ---- changes that wait on their nodes
+
+    def _stage(self, step: NodeStep) -> Staged:
+        sent = stage_script(step.change, replace(self.info.holder, fence=self._lock.generation), self._plan_of(step))
+        return Staged(self._remotes[step.change.node], sent)
+
+    def _stage_next(self, step: NodeStep) -> None:
+        """While a change is watched and proven, send the next one to its node: at most one for each that may then run at the same time. Not
+        during a soak, which may take hours."""
+        if self._halting or step.change.soak:
+            return
+        left = [[other for other in stage.steps if other.order > self._begun][: stage.at_once] for stage in self.stages]
+        for other in next(filter(None, left), []):
+            if other.order not in self._staged:
+                self._staged[other.order] = self._stage(other)
+                return
+
+    def _withdraw(self) -> None:
+        """No change that waits on its node begins: the nodes remove them."""
+        for staged in self._staged.values():
+            staged.withdraw()
+            self._withdrawn.append(staged)
+        self._staged.clear()
+
+    @property
+    def _halting(self) -> bool:
+        return bool(self.halted) or self._failing
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        self._withdraw()
+
+    # ---- one step
+
+    def _plan_of(self, step: NodeStep) -> dict[str, Any]:
+        return plan_record(self.info, step.order, step.change, step.effective, step.undoes)
+
     def _carry_out(self, step: NodeStep) -> None:
         started = time.monotonic()
         show(f"\n[{step.order}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
+        self._begun = step.order
         own = current_task()
         try:
             try:
-                self._lock.ensure()
-                why = step.ready()
+                staged, why = self._on_node(step)
             finally:
                 self._waiting.discard(own)
             if why:
                 step.why = why
-            elif not self.interrupted:
-                planned = plan_record(self.info, step.order, step.change, step.effective, step.undoes)
-                self._note(planned)
-                self._transact(step, planned)
+            elif not self._halting:
+                del self._staged[step.order]
+                self._note(self._plan_of(step))
+                self._transact(step, staged)
         except Exception as error:
             step.outcome = "unknown" if step.touched else step.outcome
             step.why = str(error) or repr(error)
@@ -179,17 +231,36 @@ class NodeRun(LockedRun):
         if step.outcome != "confirmed":
             self.failed.append(step)
             self.halted = self.halted or f"{step.change.node}, {step.change.component}: {step.outcome}: {step.why}"
+            self._withdraw()
         if step.touched:
             self._note_done(self._end_of(step))
         if all(other.outcome == "confirmed" for other in self.steps if other.change.node == step.change.node):
             self._done[step.change.node].set()
 
-    def _transact(self, step: NodeStep, planned: Mapping[str, Any]) -> None:
-        """Write the change to the node, apply it, prove it, and let the node confirm or revert it."""
+    def _on_node(self, step: NodeStep) -> tuple[Staged, str | None]:
+        """The change, waiting on its node, and why it must not begin, asked after that. Sent again if the connection was lost meanwhile:
+        nothing has begun. Raises RemoteError, Locked."""
+        limit = Deadline(RECONNECT_SECONDS)
+        while True:
+            staged = self._staged.get(step.order)
+            if staged is None or staged.lost:
+                staged = self._staged[step.order] = self._stage(step)
+            try:
+                staged.wait()
+            except ConnectionLost:
+                if limit.over:
+                    raise
+                continue
+            self._lock.ensure()
+            why = step.ready()
+            if why or self._halting or not staged.lost:
+                return staged, why
+
+    def _transact(self, step: NodeStep, staged: Staged) -> None:
+        """Begin the change that waits on its node, prove it, and let the node confirm or revert it."""
         change = step.change
         remote = self._remotes[change.node]
         started = time.monotonic()
-        feed: Feed = Feed()
         proof: Proof | None = None
 
         def on_line(line: str) -> None:
@@ -198,21 +269,25 @@ class NodeRun(LockedRun):
             if text is not None:
                 self._say(step, text)
                 step.watch(text)
-                if text.startswith("failed: "):
+                if found := _SETTLED.fullmatch(text):
+                    step.node_seconds = float(found.group(1))
+                elif text == "step: wait":
+                    self._stage_next(step)
+                elif text.startswith("failed: "):
                     self._failing = True
+                    self._withdraw()
             elif line == "verdict?":
                 step.status = report.parse(lines)
                 proof = self._prove(step, step.status)
-                feed.put(_verdict(step, proof, time.monotonic() - started))
-                feed.put(None)
+                staged.feed.put(_verdict(step, proof, time.monotonic() - started))
+                staged.feed.put(None)
             else:
                 lines.append(line)
 
         lines: list[str] = []
         step.touched = True
         budget = change.confirm_timeout + patient(REVERT_SECONDS)
-        staged = stage_script(change, replace(self.info.holder, fence=self._lock.generation), planned)
-        status = self._ask(remote, "sh -s", budget, on_line, again=f'sh "{script(change.id)}" watch', stdin=staged, feed=feed)
+        status = self._ask(remote, lambda heard: staged.begin(budget, heard), budget, on_line, again=resume_script(change.id))
         if status.state == "applied":
             # The connection was lost before the node read the verdict.
             step.status = status
@@ -262,13 +337,11 @@ class NodeRun(LockedRun):
     def _ask(
         self,
         remote: Remote,
-        command: str,
+        first: str | Callable[[Callable[[str], None]], Answer],
         seconds: float,
         on_line: Callable[[str], None],
         *,
         again: str,
-        stdin: str | None = None,
-        feed: Feed | None = None,
     ) -> Status:
         """Run a verb of change.sh for at most `seconds` (already stretched) and read its status; after a lost connection, reconnect and ask
         again."""
@@ -286,7 +359,7 @@ class NodeRun(LockedRun):
             on_line(line)
 
         try:
-            answer = remote.run(command, stdin=stdin, timeout=seconds, on_line=only_new, feed=feed)
+            answer = remote.run(first, timeout=seconds, on_line=only_new) if isinstance(first, str) else first(only_new)
         except ConnectionLost as lost:
             show(f"{lost}; reconnecting, the node continues by itself")
             connected = Deadline(min(whole.left, patient(RECONNECT_SECONDS)), as_given=True)
@@ -306,7 +379,10 @@ class NodeRun(LockedRun):
         return status
 
     def _end_of(self, step: NodeStep) -> dict[str, object]:
-        return end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
+        ended = end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
+        if step.outcome == "confirmed" and step.node_seconds:
+            ended["own_seconds"] = round(step.seconds - step.node_seconds - step.change.soak, 2)
+        return ended
 
     def _say(self, step: NodeStep, text: str) -> None:
         show(f"  {step.change.node} {step.change.component}: {text}")

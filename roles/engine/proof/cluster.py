@@ -56,6 +56,9 @@ API_WAIT_SECONDS = 60.0
 # The time limit of one check of an apiserver or of etcd before a change, and the pause before the next one.
 LOOK_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 1.0
+# Queries that follow each other so closely share one API and its connection. A changed component is healthy for longer than this before
+# it is proven (STABLE_SECONDS), so the connection is never one to the process before.
+RECENT_SECONDS = 5.0
 # A command on the node, instead of a tunnel.
 RUN_SECONDS = 60
 # Each apiserver writes its address here (pkg/controlplane/reconcilers; the label: discovery/v1 LabelServiceName).
@@ -109,6 +112,7 @@ class Cluster:
         self._forbidden: dict[tuple[str, tuple[str, int]], ForwardingForbidden] = {}
         self._why: list[str] = []
         self._gates: dict[tuple[str, str], dict[str, GateMetric]] = {}
+        self._recent: tuple[float, Api] | None = None
         self.apiservers = 0
 
     def add(self, remote: Remote, seen: Observation, components: dict[str, Component]) -> None:
@@ -187,11 +191,19 @@ class Cluster:
         until = time.monotonic() + patient(API_WAIT_SECONDS)
         while True:
             try:
-                return ask((find or self.api)())
+                return ask((find or self._recent_api)())
             except ApiConnectionLost:
+                self._recent = None
                 if time.monotonic() >= until:
                     raise
                 time.sleep(LOOK_AGAIN_SECONDS)
+
+    def _recent_api(self) -> Api:
+        """The API of the previous queries, found a moment ago; or, as `api`, another one. Raises NoApi."""
+        if self._recent is None or time.monotonic() - self._recent[0] > RECENT_SECONDS:
+            api = self.api()
+            self._recent = time.monotonic(), api
+        return self._recent[1]
 
     def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""

@@ -1,7 +1,16 @@
 """The transaction every role ends in: stage, apply, prove, confirm or revert."""
 
 from roles.engine.transaction import object_record, report
-from roles.engine.transaction.change_script import HOME, Holder, directory, keep_script, script, stage_script, uninstall_script
+from roles.engine.transaction.change_script import (
+    HOME,
+    Holder,
+    directory,
+    keep_script,
+    resume_script,
+    script,
+    stage_script,
+    uninstall_script,
+)
 from roles.engine.transaction.inflight import NOT_IN_FLIGHT, in_flight
 from roles.engine.transaction.mask import mask_text
 from roles.engine.transaction.mask_files import mask_manifest
@@ -72,6 +81,7 @@ __all__ = [
     "plan_record",
     "read_events",
     "report",
+    "resume_script",
     "script",
     "stage_script",
     "this_run",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -135,36 +134,32 @@ def keep_script(
     return templates().get_template("keep.sh.j2").render(values)
 
 
-def stage_script(change: Change, holder: Holder, record: Mapping[str, Any]) -> str:
-    """A POSIX sh script for `sh -s` as root: writes the directory, checks it, applies the change detached, and then waits for one line on
-    standard input, `confirm [RECORD]` or `revert REASON`.
+def stage_script(change: Change, holder: Holder, record: Mapping[str, Any], home: str = HOME, systemd: str = SYSTEMD) -> str:
+    """A POSIX sh script for `sh -s` as root: writes the change to a directory of its own, checks it, prints `staged`, and waits for the
+    line `go` on standard input. With it, the script moves the directory to its place, applies the change detached, and then waits for
+    another line, `confirm [RECORD]` or `revert REASON`.
 
-    It prints the log and the status of the change (roles/engine/transaction/report.py reads them). If there is no space for the
-    directory, it leaves none.
+    It prints the log and the status of the change (roles/engine/transaction/report.py reads them). Without `go`, or if there is no space
+    for the directory, it leaves none.
     """
-    files = contents(change, holder, record)
+    files = contents(change, holder, record, home, systemd)
     # The files that never change later; the state and the record do.
     lasting = {name: data for name, data in files.items() if name not in ("state", "record.jsonl")}
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in lasting.items())
-    here = shlex.quote(directory(change.id))
-    lines = [
-        "umask 077",
-        "write_change() {",
-        f"mkdir -p {HOME}/changes {HOME}/active && chmod 0700 {HOME} {HOME}/changes {HOME}/active || return 1",
-        f"mkdir {here} {here}/after && cd {here} || return 1",
-    ]
-    for name, data in {**files, "SHA256SUMS": sums.encode()}.items():
-        lines += [f"base64 -d >{name} <<'.' || return 1", base64.encodebytes(data).decode().rstrip("\n"), "."]
-    lines += [
-        "sha256sum -c --quiet SHA256SUMS || return 1",
-        f"sync {' '.join([*files, 'SHA256SUMS', 'after', '.', '..'])}",
-        "}",
-        "if ! said=$(write_change 2>&1); then",
-        f"cd / && rm -rf {here}",
-        "reason=$(printf '%s' \"$said\" | tr '\\n' ' ')",
-        "printf 'state=refused\\nreason=could not write the change: %s; nothing was changed\\n' \"$reason\"",
-        "exit 0",
-        "fi",
-        f"exec sh {here}/change.sh session",
-    ]
-    return "\n".join(lines) + "\n"
+    written = {**files, "SHA256SUMS": sums.encode()}
+    return (
+        templates()
+        .get_template("stage.sh.j2")
+        .render(
+            id=change.id,
+            home=home,
+            files={name: base64.encodebytes(data).decode().rstrip("\n") for name, data in written.items()},
+        )
+    )
+
+
+def resume_script(change_id: str, home: str = HOME) -> str:
+    """Shell that watches a change after a lost connection. If it has not begun, it can no longer begin, and its state is `staged`."""
+    staged, away = f"{home}/changes/.{change_id}.*", f"{home}/ended-{change_id}"
+    take_away = f'for new in {staged}; do [ ! -d "$new" ] || {{ mv -T "$new" {away}; rm -rf {away}; }}; done'
+    return f'{take_away}; script="{script(change_id, home)}"; [ ! -e "$script" ] || exec sh "$script" watch; echo state=staged'

@@ -24,14 +24,14 @@ FIELDS = [{"path": ["featureGates", "A"], "before": None, "after": True}]
 
 
 class Host:
-    """A host that gives the cluster's lock to whoever asks, and keeps records (`full`: it has no room for them;
-    `uncounted`: it gives runs no number)."""
+    """A host that gives the cluster's lock to whoever asks, takes a change and says whether it `began`, and keeps records (`full`: it has
+    no room for them; `uncounted`: it gives runs no number)."""
 
-    connected, is_control_plane, groups = True, True, ("control_plane",)
+    connected, is_control_plane, groups, alive = True, True, ("control_plane",), True
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.full = self.uncounted = False
+        self.full = self.uncounted = self.began = False
         self.kept: list[str] = []
 
     def ensure_connected(self, within: float = 0) -> None:
@@ -46,6 +46,10 @@ class Host:
         on_line: Callable[[str], None] | None = None,
         feed: Feed | None = None,
     ) -> Answer:
+        if feed is not None and on_line is not None and stdin is not None:
+            on_line("staged")
+            self.began = feed.get() is not None
+            return Answer(0, ["staged"], [])
         if feed is not None and on_line is not None:
             on_line("locked 0a 1")
             while (beat := feed.get()) not in ("q", None):
@@ -211,4 +215,4 @@ def test_no_node_is_touched_whose_plan_could_not_be_recorded(monkeypatch: pytest
     step.ready = lambda: None
     run, _ = drive(hosts, [step])
     node: Any = hosts.targets[1]
-    assert node.kept == [] and (step.outcome, step.touched) == ("not started", False) and "No space left" in run.halted
+    assert node.began is False and (step.outcome, step.touched) == ("not started", False) and "No space left" in run.halted

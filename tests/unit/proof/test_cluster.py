@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from roles.engine.api import ApiConnectionLost
 from roles.engine.api.metrics import GateMetric
-from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof import cluster as proof_cluster
+from roles.engine.proof.cluster import RECENT_SECONDS, Cluster, NoApi
+from roles.engine.transaction import STABLE_SECONDS
+from tests.unit.clock import Clock
 
 
 def test_the_gates_of_the_last_read_are_those_that_were_proven() -> None:
@@ -28,3 +32,30 @@ def test_the_gates_of_the_last_read_are_those_that_were_proven() -> None:
     with pytest.raises(NoApi):
         cluster.effective("w1", "kubelet", "w1")
     assert cluster.last_effective("w1", "kubelet") == {}, "what was read of the process before is nothing of the one after"
+
+
+def test_queries_that_follow_each_other_share_one_api_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(proof_cluster, "time", clock)
+    found: list[Any] = []
+
+    class Finding(Cluster):
+        def api(self, wait: float = 0.0) -> Any:
+            found.append(f"api {len(found)}")
+            return found[-1]
+
+    cluster = Finding()
+
+    def asked(*lost: str) -> str:
+        def ask(api: Any) -> str:
+            if api in lost:
+                raise ApiConnectionLost("cp1", "/", "the SSH connection is lost", "reconnect")
+            return str(api)
+
+        return cluster._query(ask)
+
+    assert [asked(), asked()] == ["api 0", "api 0"]
+    clock.now += RECENT_SECONDS + 0.1
+    assert [asked(), asked("api 1"), asked()] == ["api 1", "api 2", "api 2"]
+    assert cluster._query(str, lambda: "one of its own") == "one of its own"  # type: ignore[arg-type,return-value]
+    assert RECENT_SECONDS < STABLE_SECONDS, "a proof would ask over a connection to the process before"

@@ -45,8 +45,8 @@ needs_time_namespace = pytest.mark.skipif(not works(*LATER), reason="no time nam
 
 
 def told(node: Scratch) -> list[str]:
-    """The log without what differs from run to run: uptime, PID."""
-    return [re.sub(r"PID \d+", "PID", line.partition(" ")[2]) for line in node.log.splitlines()]
+    """The log without what differs from run to run: uptime, PID, how long the start took."""
+    return [re.sub(r"(PID|settled:) [\d.]+", r"\1", line.partition(" ")[2]) for line in node.log.splitlines()]
 
 
 @needs_faketime
