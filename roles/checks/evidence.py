@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from roles.engine import control_plane, kubelet
-from roles.engine.api import Api, ApiError, GateMetric
+from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
@@ -100,9 +100,9 @@ class Evidence:
 class ClusterSource(Protocol):
     """The methods of roles.engine.proof.Cluster that this module uses."""
 
-    def api(self) -> Api: ...
-    def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]: ...
+    def effective(self, host: str, component: str, node_name: str) -> Mapping[str, GateMetric]: ...
     def configuration(self, node_name: str) -> dict[str, Any]: ...
+    def node(self, node_name: str) -> dict[str, Any]: ...
 
 
 def of_node(remote: Remote) -> Evidence:
@@ -225,5 +225,5 @@ def with_api(found: Evidence, cluster: ClusterSource, no_api: str) -> Evidence:
         found,
         effective=effective,
         configuration=ask(lambda: cluster.configuration(name), because),
-        node=ask(lambda: cluster.api().get_json(f"/api/v1/nodes/{name}"), because),
+        node=ask(lambda: cluster.node(name), because),
     )

@@ -193,8 +193,8 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
         """The plan with what a restart applies in addition, and with the prediction of evictions, which needs the API."""
         try:
-            plan = _with_pending(basis.found.cluster, plan)
-            return _predicted(basis.found.cluster, plan, self.options.allow_evictions, basis.options.allow_unproven)
+            plan = _with_pending(basis.found.reading, plan)
+            return _predicted(basis.found.reading, plan, self.options.allow_evictions, basis.options.allow_unproven)
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
