@@ -267,15 +267,7 @@ class NodeRun(LockedRun):
             nonlocal proof
             text = report.log_text(line)
             if text is not None:
-                self._say(step, text)
-                step.watch(text)
-                if found := _SETTLED.fullmatch(text):
-                    step.node_seconds = float(found.group(1))
-                elif text == "step: wait":
-                    self._stage_next(step)
-                elif text.startswith("failed: "):
-                    self._failing = True
-                    self._withdraw()
+                self._heard(step, text)
             elif line == "verdict?":
                 step.status = report.parse(lines)
                 proof = self._prove(step, step.status)
@@ -318,6 +310,18 @@ class NodeRun(LockedRun):
             encoded = base64.b64encode(json.dumps(self._end_of(step)).encode()).decode()
             with contextlib.suppress(RemoteError):
                 remote.run(f'sh "{script(change.id)}" record {encoded}', timeout=patient(CONFIRM_SECONDS))
+
+    def _heard(self, step: NodeStep, text: str) -> None:
+        """A line of the log of a change in progress."""
+        self._say(step, text)
+        step.watch(text)
+        if found := _SETTLED.fullmatch(text):
+            step.node_seconds = float(found.group(1))
+        elif text == "step: wait":
+            self._stage_next(step)
+        elif text.startswith("failed: "):
+            self._failing = True
+            self._withdraw()
 
     def _prove(self, step: NodeStep, status: Status) -> Proof:
         self._say(step, "proving")
