@@ -10,19 +10,17 @@ from roles import pod_resize
 from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
-from roles.engine.api import Api, ApiError, GateMetric, kubelet_config, kubelet_metrics
-from roles.engine.bridge import Fleet, Remote, RemoteError
+from roles.engine.api import Api, ApiError, GateMetric
+from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
-from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
+from roles.engine.proof import READS_AT_ONCE, Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
 from roles.feature_gates.model import read_gates
 from roles.kubelet_config.model import read_fields
 
 T = TypeVar("T")
-# Requests at a time through the one SSH connection that leads to the API.
-_AT_ONCE = 8
 
 
 @dataclass
@@ -58,6 +56,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
         if remote in fleet.targets:
             views[remote.name] = one
             found.desired[remote.name] = _desired(remote)
+    cluster = cluster.kept()
     found.views += _with_versions(fleet, cluster, views)
     _ask(fleet, cluster, found, with_order)
     return found
@@ -100,15 +99,12 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     except (NoApi, RemoteError) as error:
         found.not_known.append(f"effective values, kubeadm's ConfigMaps, and pods that differ from their template: {error}")
         return
-    remotes = {remote.name: remote for remote in fleet.targets}
-    nodes = [one for one in found.views if one.kubelet is not None]
-    asked = fleet.each([remotes[one.host] for one in nodes], lambda remote: _running(api, cluster, _of(nodes, remote)), _AT_ONCE)
+    nodes = {one.host: one for one in found.views if one.kubelet is not None}
+    remotes = [remote for remote in fleet.targets if remote.name in nodes]
+    asked = whole(fleet.each(remotes, lambda remote: _running(cluster, nodes[remote.name]), READS_AT_ONCE))
     for number, one in enumerate(found.views):
-        answer = asked.get(one.host)
-        if isinstance(answer, Exception):
-            raise answer
-        if answer is not None:
-            running, configuration, problems = answer
+        if one.host in asked:
+            running, configuration, problems = asked[one.host]
             found.views[number] = replace(one, running=running, configuration=configuration)
             found.not_known += problems
     try:
@@ -120,39 +116,32 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     except (ApiError, RemoteError, ValueError) as error:
         found.not_known.append(f"pods that differ from their template: {error}")
     if with_order:
-        _orders(fleet, api, nodes, found)
-
-
-def _of(nodes: Sequence[View], remote: Remote) -> View:
-    return next(one for one in nodes if one.host == remote.name)
+        _orders(fleet, api, remotes, nodes, found)
 
 
 _Running = tuple[Mapping[str, Mapping[str, GateMetric]], Mapping[str, Any] | None, list[str]]
 
 
-def _running(api: Api, cluster: Cluster, one: View) -> _Running:
+def _running(cluster: Cluster, one: View) -> _Running:
     assert one.kubelet is not None  # _ask selects the nodes with a kubelet
     running: dict[str, Mapping[str, GateMetric]] = {}
     configuration: Mapping[str, Any] | None = None
     problems: list[str] = []
     for component in one.processes:
         try:
-            if component == "kubelet":
-                running[component] = kubelet_metrics(api, one.kubelet.node_name).gates
-            else:
-                running[component] = cluster.effective(one.host, component, one.kubelet.node_name)
+            running[component] = cluster.effective(one.host, component, one.kubelet.node_name)
         except (ApiError, NoApi, RemoteError) as error:
             problems.append(f"{one.host} {component}: effective gates: {error}")
     try:
-        configuration = kubelet_config(api, one.kubelet.node_name)
-    except (ApiError, RemoteError) as error:
+        configuration = cluster.configuration(one.kubelet.node_name)
+    except (ApiError, NoApi, RemoteError) as error:
         problems.append(f"{one.host} kubelet: effective configuration: {error}")
     return running, configuration, problems
 
 
-def _orders(fleet: Fleet, api: Api, nodes: Sequence[View], found: Collected) -> None:
+def _orders(fleet: Fleet, api: Api, remotes: Sequence[Remote], nodes: Mapping[str, View], found: Collected) -> None:
     def order(remote: Remote) -> NodeOrder:
-        one = _of(nodes, remote)
+        one = nodes[remote.name]
         assert one.kubelet is not None  # _ask selects the nodes with a kubelet
         processes: Any
         try:
@@ -161,9 +150,7 @@ def _orders(fleet: Fleet, api: Api, nodes: Sequence[View], found: Collected) -> 
             processes = error
         return node_order(api, one.kubelet.node_name, processes)
 
-    remotes = {remote.name: remote for remote in fleet.targets}
-    orders = fleet.each([remotes[one.host] for one in nodes], order, _AT_ONCE)
-    for host, made in orders.items():
+    for host, made in fleet.each(remotes, order, READS_AT_ONCE).items():
         if isinstance(made, NodeOrder):
             found.orders.append(made)
         elif isinstance(made, (ApiError, ValueError, RemoteError)):

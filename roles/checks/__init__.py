@@ -113,17 +113,18 @@ class OnEach(Protocol):
 
 def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathered:
     """All evidence that the checks need of these nodes; `each` reads many at the same time. Raises an exception that no node caused."""
-    seen = _whole(each(remotes, evidence.of_node))
+    seen = bridge.whole(each(remotes, evidence.of_node))
     for remote in remotes:
         if (observed := seen[remote.name].seen) is not None:
             cluster.add(remote, observed, dict(seen[remote.name].components))
+    cluster = cluster.kept()
     seen = _with_versions(remotes, seen, cluster, each)
     no_api = ""
     try:
         cluster.api()
     except (NoApi, RemoteError) as error:
         no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be read"
-    return Gathered(_whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
+    return Gathered(bridge.whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
 
 
 def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: OnEach) -> dict[str, Evidence]:
@@ -135,15 +136,6 @@ def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], clus
     ]
     known = with_versions(cluster, looked, each)
     return {host: replace(found, **evidence.parts(known[host])) if host in known else found for host, found in seen.items()}
-
-
-def _whole(answers: Mapping[str, Evidence | Exception]) -> dict[str, Evidence]:
-    found = {}
-    for host, answer in answers.items():
-        if isinstance(answer, Exception):
-            raise answer
-        found[host] = answer
-    return found
 
 
 def _shown(result: Result) -> str:

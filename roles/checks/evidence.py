@@ -212,5 +212,5 @@ def with_api(found: Evidence, cluster: Cluster, no_api: str) -> Evidence:
         found,
         effective=effective,
         configuration=ask(lambda: cluster.configuration(name), because),
-        node=ask(lambda: cluster.api().get_json(f"/api/v1/nodes/{name}"), because),
+        node=ask(lambda: cluster.node(name), because),
     )

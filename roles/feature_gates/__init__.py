@@ -57,8 +57,8 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
 
     def judge(self, basis: Basis, plan: NodeGates, verdicts: Verdicts) -> NodeGates:
         """Judge by the binaries' verdicts, and by the gates that the components run with."""
-        cluster = basis.found.cluster
-        metrics: dict[str, dict[str, GateMetric]] = {}
+        cluster = basis.found.reading
+        metrics: dict[str, Mapping[str, GateMetric]] = {}
         unread: list[str] = []
         for planned in plan.planned:
             try:
@@ -139,7 +139,7 @@ def _skew(found: Survey) -> list[str]:
         processes = {"kubelet": node.kubelet.process, **{name: component.process for name, component in node.components.items()}}
         running += [Running(host, name, process.minor) for name, process in processes.items() if process.minor is not None]
     try:
-        others = found.cluster.kubelet_versions()
+        others = found.reading.kubelet_versions()
     except (ApiError, NoApi):
         others = {}  # the proof decides whether the run may continue without the API
     for name, version in others.items():

@@ -203,7 +203,7 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
         """The plan with what a restart applies in addition, and with the prediction of evictions, which needs the API."""
         try:
-            return _restarted(basis.found.cluster, plan, self.options.allow_evictions, basis.options.allow_unproven)
+            return _restarted(basis.found.reading, plan, self.options.allow_evictions, basis.options.allow_unproven)
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 

@@ -63,7 +63,7 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:
-            return plan_node(basis.run_id, state_of(basis.found.cluster, node.seen.host, node.kubelet), desired)
+            return plan_node(basis.run_id, state_of(basis.found.reading, node.seen.host, node.kubelet), desired)
         except (ApiError, NoApi) as error:
             raise unreadable_node(node.seen.host, node.kubelet.node_name, error) from None
 

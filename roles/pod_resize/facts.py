@@ -72,7 +72,7 @@ def read_ability(found: Survey, api: Api, wanted: Collection[str] | None = None)
         for host, node in found.nodes.items():
             for name in (one for one in abilities.COMPONENTS if one in node.components):
                 try:
-                    gate = found.cluster.effective(host, name, node.kubelet.node_name).get(abilities.GATE)
+                    gate = found.reading.effective(host, name, node.kubelet.node_name).get(abilities.GATE)
                     components[f"{host} {name}"] = None if gate is None else gate.enabled
                 except (ApiError, NoApi) as error:
                     components[f"{host} {name}"] = None

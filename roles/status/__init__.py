@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError, GateMetric
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.control_plane import Component
 from roles.engine.editing import kubelet_config
 from roles.engine.kubelet import Kubelet, shown
 from roles.engine.node import Observation, Process, look
-from roles.engine.proof import API_WAIT_SECONDS, Cluster, NoApi, ObservedNode, unmet_gates, with_versions
+from roles.engine.proof import API_WAIT_SECONDS, READS_AT_ONCE, Cluster, NoApi, ObservedNode, unmet_gates, with_versions
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
 from roles.feature_gates import sourced
@@ -23,7 +23,7 @@ class _StatusNode:
     seen: Observation
     kubelet: Kubelet
     components: dict[str, Component]
-    effective: dict[str, dict[str, GateMetric]] = field(default_factory=dict)
+    effective: dict[str, Mapping[str, GateMetric]] = field(default_factory=dict)
 
 
 @deploying("Status", no_data)
@@ -53,8 +53,9 @@ def status(fleet: Fleet, _: None) -> None:
             if not isinstance(seen, Exception):
                 # A change in flight can be the cause.
                 failures += [f"{remote.name}: {sentence}" for sentence in in_flight(seen.changes, seen.boot_id, seen.uptime)]
+    cluster = cluster.kept()
     _versions(fleet, nodes, cluster)
-    notes = _effective(nodes, cluster)
+    notes = _effective(fleet, nodes, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
     show_lines(table.render(headers, [row for node in nodes for row in _components(node)]))
@@ -96,18 +97,21 @@ def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode])
     return [f"{host}: {sentence}" for sentence in found]
 
 
-def _effective(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
+def _effective(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
     """Fill in the gates that the running processes report. Returns notes on what could not be read."""
-    notes: list[str] = []
-    for node in nodes:
+    by_host = {node.seen.host: node for node in nodes}
+
+    def ask(remote: Remote) -> list[str]:
+        node, notes = by_host[remote.name], []
         for component in ("kubelet", *node.components):
             try:
-                node.effective[component] = cluster.effective(node.seen.host, component, node.kubelet.node_name)
+                node.effective[component] = cluster.effective(remote.name, component, node.kubelet.node_name)
             except (ApiError, NoApi) as error:
-                note = f"effective gates: {error}" if isinstance(error, NoApi) else f"{node.seen.host} {component}: {error}"
-                if note not in notes:
-                    notes.append(note)
-    return notes
+                notes.append(f"effective gates: {error}" if isinstance(error, NoApi) else f"{remote.name} {component}: {error}")
+        return notes
+
+    asked = fleet.each([remote for remote in fleet.targets if remote.name in by_host], ask, READS_AT_ONCE)
+    return list(dict.fromkeys(note for notes in bridge.whole(asked).values() for note in notes))
 
 
 def _components(node: _StatusNode) -> list[list[str]]:

@@ -12,6 +12,7 @@ import os
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -98,6 +99,7 @@ def _inline(entry: dict[str, Any], name: str, owner: str) -> bytes | None:
         raise KubeconfigError(f"kubeconfig: {name}-data is not base64") from None
 
 
+@lru_cache(maxsize=16)
 def tls_context(credentials: Credentials, verify: bool = True) -> ssl.SSLContext:
     """A context that verifies the server only against the kubeconfig's CA (or not at all), and presents our certificate.
 

@@ -7,12 +7,16 @@ and .../version/metrics.go; process_start_time_seconds is the Go client's own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 _LABEL = re.compile(rb'(\w+)="((?:[^"\\\n]|\\.)*)"')
 _LABELS = rb'\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\} +(\S+)'
 # The patterns begin with a line feed so that the search can jump from one literal prefix to the next.
 _FEATURE = re.compile(rb"\nkubernetes_feature_enabled" + _LABELS)
+_GATE_LINES = re.compile(rb"\nkubernetes_feature_enabled[^\n]*")
 _BUILD = re.compile(rb"\nkubernetes_build_info" + _LABELS)
 _START = re.compile(rb"\nprocess_start_time_seconds(?:\{\})? +(\S+)")
 _ESCAPES = {b"\\\\": b"\\", b'\\"': b'"', b"\\n": b"\n"}
@@ -30,13 +34,19 @@ class GateMetric:
     enabled: bool
 
 
-def parse_feature_gates(metrics_text: bytes) -> dict[str, GateMetric]:
-    """Every gate by its name; empty if the component does not have this metric (before 1.26).
+def parse_feature_gates(metrics_text: bytes) -> Mapping[str, GateMetric]:
+    """Every gate by its name, read-only; empty if the component does not have this metric (before 1.26).
 
     Raises MetricsError on a value that is not 0 or 1, and on a gate with two different values.
     """
+    return _gates(b"".join(_GATE_LINES.findall(b"\n" + metrics_text)))
+
+
+@lru_cache(maxsize=64)
+def _gates(lines: bytes) -> Mapping[str, GateMetric]:
+    # The nodes of a cluster have the same lines but for a few kinds of nodes.
     gates: dict[str, GateMetric] = {}
-    for found in _FEATURE.finditer(b"\n" + metrics_text):
+    for found in _FEATURE.finditer(lines):
         labels = _labels(found.group(1))
         name = labels.get("name", "")
         value = _number(found.group(2), f"kubernetes_feature_enabled of {name}")
@@ -45,7 +55,7 @@ def parse_feature_gates(metrics_text: bytes) -> dict[str, GateMetric]:
         gate = GateMetric(labels.get("stage", ""), value == 1.0)
         if gates.setdefault(name, gate).enabled != gate.enabled:
             raise MetricsError(f"kubernetes_feature_enabled: {name} occurs twice, once on and once off")
-    return gates
+    return MappingProxyType(gates)
 
 
 def parse_start_time(metrics_text: bytes) -> float | None:

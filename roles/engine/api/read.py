@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,7 +23,7 @@ PAGE = 500
 class ProcessMetrics:
     """What a running component reports about itself. `started` in seconds since the epoch, by its node's clock."""
 
-    gates: dict[str, GateMetric]
+    gates: Mapping[str, GateMetric]
     started: float | None
     version: str | None
 

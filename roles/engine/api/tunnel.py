@@ -11,6 +11,7 @@ import http.client
 import io
 import ssl
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -25,6 +26,10 @@ from roles.engine.timeouts import patient
 _CHUNK = 65536
 #: RFC 4254, section 5.1: SSH_OPEN_ADMINISTRATIVELY_PROHIBITED. sshd decides it before it tries the port.
 _PROHIBITED = 1
+#: As many connections of one SSH transport are kept.
+MOST_KEPT = 8
+#: A compressed answer may not become larger than this many bytes: an unverified peer could fill the memory with a few KiB.
+_MOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class Tunnel:
         stream.deadline = deadline
         connection = http.client.HTTPConnection(self._server[0], self._server[1])
         connection.sock = stream  # it has all methods that http.client uses
-        headers = {"Accept": "application/json, */*", "Accept-Encoding": "identity", "User-Agent": "daytwo"}
+        headers = {"Accept": "application/json, */*", "Accept-Encoding": "gzip", "User-Agent": "daytwo"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
@@ -125,7 +130,7 @@ class Tunnel:
                 stream.handshake()
                 connection.request(verb, path, body, headers)
                 response = connection.getresponse()
-                answer = response.status, response.read()
+                answer = response.status, self._plain(path, response)
             # A server with an error may be about to end.
             kept = keep and response.status == HTTPStatus.OK and not response.will_close
             if kept:
@@ -135,16 +140,33 @@ class Tunnel:
             if not kept:
                 stream.channel.close()
 
+    def _plain(self, path: str, response: http.client.HTTPResponse) -> bytes:
+        """The body of an answer, decompressed. Metrics are a tenth as long compressed."""
+        body = response.read()
+        if response.headers.get("Content-Encoding") != "gzip":
+            return body
+        inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # the format of gzip, not of zlib
+        try:
+            plain = inflater.decompress(body, _MOST_BYTES)
+        except zlib.error as error:
+            raise http.client.HTTPException(f"its compressed answer is damaged: {error}") from error
+        if not inflater.eof:
+            rule = f"its compressed answer is incomplete, or longer than {_MOST_BYTES >> 20} MiB"
+            raise errors.Unusable(self._host, path, f"{self._where}: {rule}", f"check the {self._peer.name} there")
+        return plain
+
     def _kept(self) -> _ChannelSocket | None:
         """The connection of the previous read, for one read only: a concurrent read gets another one."""
-        owner, _ = KEPT.get(self._transport, (None, None))
-        return KEPT.pop(self._transport)[1] if owner is self else None
+        return KEPT.get(self._transport, {}).pop(self, None)
 
     def _keep(self, stream: _ChannelSocket) -> None:
-        for transport in [self._transport, *(other for other in KEPT if not other.is_active())]:
-            if transport in KEPT:
-                KEPT.pop(transport)[1].channel.close()
-        KEPT[self._transport] = (self, stream)
+        over = [stream for other in list(KEPT) if not other.is_active() for stream in KEPT.pop(other).values()]
+        kept = KEPT.setdefault(self._transport, {})
+        over += [kept.pop(self)] if self in kept else []
+        over += [kept.pop(next(iter(kept)))] if len(kept) >= MOST_KEPT else []
+        kept[self] = stream
+        for old in over:
+            old.channel.close()
 
     @contextlib.contextmanager
     def _named(self, path: str) -> Iterator[None]:
@@ -347,6 +369,6 @@ class _ChannelSocket(io.RawIOBase):
         return self.channel
 
 
-#: The one connection of each SSH transport that is kept for reading, and its owner. Kept here, it is closed by a call, and never by the
+#: The newest connections of each SSH transport that are kept for reading, by owner. Kept here, they are closed by a call, and never by the
 #: garbage collector during a message (Channel.__del__ sends one, and waits for the lock that its own thread may hold).
-KEPT: dict[Transport, tuple[Tunnel, _ChannelSocket]] = {}
+KEPT: dict[Transport, dict[Tunnel, _ChannelSocket]] = {}

@@ -22,6 +22,7 @@ from roles.engine.bridge.hosts import (
     run_on_host,
     run_once,
     stop,
+    whole,
 )
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn
 from roles.engine.bridge.terminal import show, show_lines
@@ -59,4 +60,5 @@ __all__ = [
     "sleep",
     "spawn",
     "stop",
+    "whole",
 ]

@@ -1,8 +1,9 @@
 """Checks host keys by the rules of the operator's own ssh, at each connection; the key of a jump host by the rules for that host.
 
-The rules are what `ssh -G` prints for this host, user and port (ssh itself handles Match blocks, Include, tokens and the system's files);
-they are applied like OpenSSH's check_host_key and verify_host_key (sshconnect.c). pyinfra itself knows neither the system's known_hosts
-nor RevokedHostKeys, and by default it accepts any key of a new host, whatever ssh_config says.
+The rules are what `ssh -G` prints for this host, user and port (ssh itself handles Match blocks, Include, tokens and the system's files).
+If they are surely the same for all hosts, one answer serves all (ssh_config.py). They are applied like OpenSSH's check_host_key and
+verify_host_key (sshconnect.c). pyinfra itself knows neither the system's known_hosts nor RevokedHostKeys, and by default it accepts any
+key of a new host, whatever ssh_config says.
 
 Written for pyinfra 3.10 (connectors/sshuserclient/client.py, connectors/ssh.py). `guard` is called by config.py, before pyinfra connects
 to any host.
@@ -26,6 +27,7 @@ from gevent.lock import BoundedSemaphore
 from pyinfra.connectors import ssh as connector
 from pyinfra.connectors.sshuserclient import client as user_client
 
+from roles.engine.bridge.ssh_config import SharedRules, shared_rules
 from roles.engine.editing import KnownKey, fingerprint, keys_of, lists_key, verdict
 from roles.engine.harmless import one_line
 
@@ -36,6 +38,10 @@ _SECONDS = 30
 _RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
 _KRL = b"SSHKRL\n\0"
 _one_at_a_time = BoundedSemaphore()
+# By configuration file: whether all hosts have the same rules, and then the one answer of `ssh -G`.
+_asking = BoundedSemaphore()
+_shared: dict[str | None, SharedRules | None] = {}
+_answers: dict[str | None, str] = {}
 
 
 class HostKeyError(paramiko.SSHException):
@@ -143,9 +149,23 @@ def _ssh_configuration(host: str, user: str | None, port: int | None, config: st
     """The output of `ssh -G`. Raises HostKeyError, and FileNotFoundError if ssh is not installed."""
     file, home = config, os.path.expanduser("~")
     # ssh uses the home directory from passwd, pyinfra uses $HOME.
-    elsewhere = os.path.realpath(home) != os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)
-    if file is None and elsewhere and os.path.exists(f"{home}/.ssh/config"):
+    of_ssh = pwd.getpwuid(os.getuid()).pw_dir
+    if file is None and os.path.realpath(home) != os.path.realpath(of_ssh) and os.path.exists(f"{home}/.ssh/config"):
         file = f"{home}/.ssh/config"
+    shared = _shared.get(file)
+    if file not in _shared or (shared is not None and not shared.is_current):
+        shared = _shared[file] = shared_rules(file, of_ssh)
+        _answers.pop(file, None)
+    if shared is None or (address := shared.address(host)) is None:
+        return _asked(host, user, port, file)
+    with _asking:
+        if file not in _answers:
+            _answers[file] = _asked(host, user, port, file)
+    # Of two lines for one keyword the first counts.
+    return f"hostname {address[0]}\nport {port or address[1]}\n{_answers[file]}"
+
+
+def _asked(host: str, user: str | None, port: int | None, file: str | None) -> str:
     command = ["ssh", "-G", *(["-F", file] if file else []), *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
     try:
         done = subprocess.run(
@@ -260,6 +280,13 @@ def _kinds(rules: Rules) -> list[str]:
 _Client: Any = user_client.SSHClient
 
 
+class _QuietTransport(paramiko.Transport):
+    """paramiko's transport wakes up ten times a second to look whether it was closed, which costs seconds with a thousand idle connections.
+    `close` wakes it up anyway, and the longest wait must only be shorter than the interval of keepalives."""
+
+    _active_check_timeout = 3.0
+
+
 class CheckedClient(_Client):  # type: ignore[misc]  # pyinfra ships no types
     """pyinfra's client, but it checks host keys by the rules of ssh."""
 
@@ -274,7 +301,7 @@ class CheckedClient(_Client):  # type: ignore[misc]  # pyinfra ships no types
         self._policy_of_ssh = _Policy(rules)
 
         def transport(sock: Any, **more: Any) -> paramiko.Transport:
-            made = paramiko.Transport(sock, **more)
+            made = _QuietTransport(sock, **more)
             offered = made.get_security_options()
             first = [kind for kind in _kinds(rules) if kind in offered.key_types]
             offered.key_types = [*first, *(kind for kind in offered.key_types if kind not in first)]

@@ -13,7 +13,7 @@ import shlex
 import signal
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -488,6 +488,16 @@ def run_on_host(what: str, changes: bool, work: Callable[[str], bool]) -> Iterat
         return work(host.name)
 
     yield FunctionCommand(result, (), {})
+
+
+def whole(answers: Mapping[str, R | Exception]) -> dict[str, R]:
+    """The results of `Fleet.each` if no host's result is an exception; else raises the first one."""
+    found: dict[str, R] = {}
+    for host, answer in answers.items():
+        if isinstance(answer, Exception):
+            raise answer
+        found[host] = answer
+    return found
 
 
 def hosts_by_name(remotes: Iterable[Remote]) -> dict[str, Remote]:

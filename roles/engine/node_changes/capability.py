@@ -7,7 +7,7 @@ the table. Everything else is here, and is the same for every deploy that change
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
-from roles.engine.proof import Prover, RequiredProof, Survey, SurveyedNode, survey
+from roles.engine.proof import READS_AT_ONCE, Prover, RequiredProof, Survey, SurveyedNode, survey
 from roles.engine.rollout import Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal, new_run_id, this_run
@@ -183,24 +183,32 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
     found = basis.found
     refusals: list[object] = [*found.refusals]
     plans: list[N] = []
-    for host, node in found.nodes.items():
-        try:
-            plans.append(plan := capability.plan(basis, node, capability.desired.by_host[host]))
-            refusals += plan.refusals
-        except Refusal as refusal:
-            refusals.append(refusal)
+    for made in _of_each(basis, found.nodes, lambda host: capability.plan(basis, found.nodes[host], capability.desired.by_host[host])):
+        if isinstance(made, Refusal):
+            refusals.append(made)
+        else:
+            plans.append(made)
+            refusals += made.refusals
     bridge.stop([*refusals, *capability.against_nodes(basis)])
-    judged: list[N] = []
     verdicts = _ask(basis, plans)
-    for plan in plans:
-        said = verdicts[plan.host]
-        if isinstance(said, Refusal):
-            refusals.append(said)
-            continue
-        judged.append(plan := capability.judge(basis, plan, said))
-        refusals += plan.refusals
+    refusals += [said for said in verdicts.values() if isinstance(said, Refusal)]
+    asked = {plan.host: (plan, said) for plan in plans if not isinstance(said := verdicts[plan.host], Refusal)}
+    judged = []
+    for judgement in _of_each(basis, asked, lambda host: capability.judge(basis, *asked[host])):
+        if isinstance(judgement, Refusal):
+            refusals.append(judgement)
+        else:
+            judged.append(judgement)
+            refusals += judgement.refusals
     bridge.stop([*refusals, *capability.against_plans(basis, judged)])
     return judged
+
+
+def _of_each(basis: Basis, hosts: Collection[str], work: Callable[[str], N]) -> list[N | Refusal]:
+    """The results of `work` for many hosts, in order; it reads the API."""
+    remotes = [node.remote for host, node in basis.found.nodes.items() if host in hosts]
+    made = basis.fleet.each(remotes, lambda remote: work(remote.name), READS_AT_ONCE)
+    return [answer if isinstance(answer, Refusal) else bridge.whole({host: answer})[host] for host, answer in made.items()]
 
 
 def _ask(basis: Basis, plans: Sequence[NodePlan[Any]]) -> dict[str, Verdicts | Refusal]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from roles.engine.api import (
     NodeUsage,
     NotFound,
     PodStatus,
+    ProcessMetrics,
     RunCommand,
     TunnelApi,
     Unusable,
@@ -49,6 +51,9 @@ from roles.engine.timeouts import patient
 
 T = TypeVar("T")
 
+#: So many reads of the API are made at the same time, each over a connection of its own.
+READS_AT_ONCE = 8
+
 # kubeadm's admin identities, in the directory of the controller-manager's kubeconfig: super-admin.conf (1.29 and later) needs no RBAC.
 ADMIN_FILES = ("super-admin.conf", "admin.conf")
 # A single control plane is down for about 40 s while its apiserver restarts.
@@ -67,6 +72,10 @@ _ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelS
 )
 _EVICTIONS = re.compile(r'^kubelet_(?:evictions|preemptions)\{[^}]*signal="([^"]*)"[^}]*\} ([0-9.e+]+)', re.MULTILINE)
 _UNPROVEN = "or continue without this check: --data allow_unproven=true"
+
+
+# As `at`: the API of any control-plane node.
+_ANY = ("", "")
 
 
 class NoApi(Exception):
@@ -111,9 +120,18 @@ class Cluster:
         self._servers: dict[str, _Server] = {}
         self._forbidden: dict[tuple[str, tuple[str, int]], ForwardingForbidden] = {}
         self._why: list[str] = []
-        self._gates: dict[tuple[str, str], dict[str, GateMetric]] = {}
+        self._gates: dict[tuple[str, str], Mapping[str, GateMetric]] = {}
         self._recent: tuple[float, Api] | None = None
+        self._idle: dict[tuple[str, str], list[Api]] | None = None
+        self._read: dict[tuple[str, str], ProcessMetrics] = {}
         self.apiservers = 0
+
+    def kept(self) -> Cluster:
+        """The same cluster, for reading what is there: its requests share a few connections, and may be made at the same time. A proof of a
+        new process needs new connections: an answer over a kept one may come from an API server that is already ending."""
+        made = copy.copy(self)
+        made._idle, made._read = {}, {}
+        return made
 
     def add(self, remote: Remote, seen: Observation, components: dict[str, Component]) -> None:
         """Add an observed node; one with an apiserver and an admin kubeconfig can be queried."""
@@ -186,17 +204,28 @@ class Cluster:
             time.sleep(LOOK_AGAIN_SECONDS)
         raise NoApi("; ".join(tried) or "no control-plane node could be read (the inventory needs them in a group named control_plane)")
 
-    def _query(self, ask: Callable[[Api], T], find: Callable[[], Api] | None = None) -> T:
-        """The answer of the API, or of the one that `find` returns; asks again over a new connection if the connection was lost."""
+    def _query(self, ask: Callable[[Api], T], at: tuple[str, str] = _ANY) -> T:
+        """The answer of the API, or of the component `at` (host, component); asks again over a new connection if the connection was
+        lost."""
         until = time.monotonic() + patient(API_WAIT_SECONDS)
+        idle = [] if self._idle is None else self._idle.setdefault(at, [])
         while True:
             try:
-                return ask((find or self._recent_api)())
+                if idle:
+                    api = idle.pop()
+                elif at != _ANY:
+                    api = self._at(*at)
+                else:
+                    api = self._recent_api() if self._idle is None else self.api()
+                answer = ask(api)
             except ApiConnectionLost:
                 self._recent = None
                 if time.monotonic() >= until:
                     raise
                 time.sleep(LOOK_AGAIN_SECONDS)
+            else:
+                idle.append(api)
+                return answer
 
     def _recent_api(self) -> Api:
         """The API of the previous queries, found a moment ago; or, as `api`, another one. Raises NoApi."""
@@ -205,19 +234,23 @@ class Cluster:
             self._recent = time.monotonic(), api
         return self._recent[1]
 
-    def effective(self, host: str, component: str, node_name: str) -> dict[str, GateMetric]:
+    def effective(self, host: str, component: str, node_name: str) -> Mapping[str, GateMetric]:
         """The gates as the running process has them. Raises ApiError or NoApi."""
         self._gates.pop((host, component), None)
         if component == "kubelet":
             found = self._query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
-        elif host not in self._nodes:
-            raise NoApi("; ".join(self._why) or f"{host} cannot be queried: no kube-apiserver was found on it")
         else:
-            found = self._query(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), lambda: self._at(host, component))
+            at = self._known(host, component)
+            found = self._read.pop(at) if at in self._read else self._query(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), at)
         self._gates[host, component] = found.gates
         return found.gates
 
-    def last_effective(self, host: str, component: str) -> dict[str, GateMetric]:
+    def _known(self, host: str, component: str) -> tuple[str, str]:
+        if host not in self._nodes:
+            raise NoApi("; ".join(self._why) or f"{host} cannot be queried: no kube-apiserver was found on it")
+        return host, component
+
+    def last_effective(self, host: str, component: str) -> Mapping[str, GateMetric]:
         """The result of the last call of `effective`; {} if that failed, or if there was none."""
         return self._gates.get((host, component), {})
 
@@ -231,6 +264,10 @@ class Cluster:
         path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
         return evictions(self._query(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
 
+    def node(self, node_name: str) -> dict[str, Any]:
+        """A node as the API has it. Raises ApiError or NoApi."""
+        return self._query(lambda api: api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}"))
+
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The nodes as the API has them now, by name. Does not wait for an API that is down. Raises ApiError or NoApi."""
         return {str(node["metadata"]["name"]): node for node in list_objects(self.api(wait=0), "/api/v1/nodes")}
@@ -238,12 +275,13 @@ class Cluster:
     def component_version(self, host: str, component: str) -> str | None:
         """The version that this component of this control-plane node reports, as v1.36.3; None if it reports none. Raises ApiError or
         NoApi."""
-        if host not in self._nodes:
-            raise NoApi("; ".join(self._why) or f"{host} cannot be queried: no kube-apiserver was found on it")
-        api = self._at(host, component)
+        at = self._known(host, component)
         if component == "kube-apiserver":
-            return str(api.get_json("/version").get("gitVersion") or "")
-        return component_metrics(api).version
+            return str(self._query(lambda api: api.get_json("/version"), at).get("gitVersion") or "")
+        found = self._query(component_metrics, at)
+        if self._idle is not None:
+            self._read[at] = found  # the next question is about its gates
+        return found.version
 
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
@@ -258,7 +296,7 @@ class Cluster:
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""
-        self._query(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), lambda: self._at(host, "kube-apiserver"))
+        self._query(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), (host, "kube-apiserver"))
 
     def lease_renewed(self, node_name: str) -> datetime | None:
         """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiError or NoApi."""

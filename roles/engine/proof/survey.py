@@ -27,12 +27,13 @@ class SurveyedNode:
 
 @dataclass
 class Survey:
-    """The nodes to change, by host; all observed nodes; the cluster; the refusals of all nodes; and the processes and files that were
-    ignored."""
+    """The nodes to change, by host; all observed nodes; the cluster, and the same over kept connections (`reading`), for the plan; the
+    refusals of all nodes; and the processes and files that were ignored."""
 
     nodes: dict[str, SurveyedNode] = field(default_factory=dict)
     observed: dict[str, SurveyedNode] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
+    reading: Cluster = field(default_factory=Cluster)
     refusals: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
 
@@ -67,7 +68,8 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
             found.refusals.append(str(refusal))
             if not isinstance(observation, Exception):
                 found.ignored += [f"{remote.name}: {sentence}" for sentence in observation.ignored]
-    known = with_versions(found.cluster, looked, fleet.each)
+    found.reading = found.cluster.kept()
+    known = with_versions(found.reading, looked, fleet.each)
     for one in looked:
         # The same as before, now with the versions.
         its_kubelet = kubelet.find(known[one.remote.name])

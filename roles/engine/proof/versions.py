@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from roles.engine.api import ApiError
-from roles.engine.bridge import Remote, RemoteError
+from roles.engine.bridge import Remote, RemoteError, whole
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process
@@ -42,7 +42,7 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
     """
     by_name = {one.remote.name: one for one in looked}
     by_api = each([one.remote for one in looked], lambda remote: _by_api(cluster, by_name[remote.name]))
-    known = {host: dict(_certain(answer)) for host, answer in by_api.items()}
+    known = whole(by_api)
     try:
         nodes = cluster.nodes() if looked else {}
     except (ApiError, NoApi, RemoteError):
@@ -55,8 +55,8 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
         if left := list(_questions(one, known[host])):
             questions[host] = ask.script(left, SECONDS)
     asked = [one.remote for one in looked if one.remote.name in questions]
-    for host, answer in each(asked, lambda remote: _ask(remote, questions[remote.name])).items():
-        known[host] |= _certain(answer)
+    for host, answer in whole(each(asked, lambda remote: _ask(remote, questions[remote.name]))).items():
+        known[host] |= answer
     return {one.remote.name: one.seen.with_versions(known[one.remote.name]) for one in looked}
 
 
@@ -73,12 +73,6 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
     if since < seen.started_at(process) + 1:
         return None
     return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
-
-
-def _certain(answer: dict[int, str] | Exception) -> dict[int, str]:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 def _by_api(cluster: Cluster, one: ObservedNode) -> dict[int, str]:

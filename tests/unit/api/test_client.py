@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import paramiko
@@ -28,9 +30,10 @@ from roles.engine.api import (
     Unreachable,
     Unusable,
     client,
+    tunnel,
 )
 from roles.engine.api.kubeconfig import parse_kubeconfig
-from roles.engine.api.tunnel import KEPT, Tunnel
+from roles.engine.api.tunnel import KEPT, MOST_KEPT, Tunnel
 from tests.unit.api.world import ApiServer, Authority, SshServer, certificate_user, kubeconfig, through
 from tests.unit.clock import Clock
 
@@ -194,12 +197,38 @@ def test_what_one_api_reads_comes_over_one_connection_that_probe_opened(api: Tun
 
 def test_each_api_has_connections_of_its_own(ssh: SshServer, server: ApiServer, authority: Authority) -> None:
     config = kubeconfig(authority, certificate_user(authority))
-    for made in range(1, 4):
+    for made in range(1, MOST_KEPT + 4):
         through(ssh, server.port, config).get_raw("/")
         assert len(ssh.connections) == made
-        # That of the one before is closed.
+        # The oldest ones are closed.
+        kept = min(made, MOST_KEPT)
         channels = [channel for channel in ssh.transport._channels.values() if not channel.closed]  # type: ignore[attr-defined]
-        assert ssh.transport in KEPT and len(channels) == 1
+        assert len(KEPT[ssh.transport]) == len(channels) == kept
+
+
+def test_what_an_api_reads_may_be_compressed(api: Api, server: ApiServer) -> None:
+    plain = b"kubernetes_feature_enabled 1\n" * 10_000
+    server.encode = gzip.compress
+    server.answer = lambda path, who: (200, plain)
+    assert api.get_raw("/metrics") == plain and server.headers["Accept-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("encode", "raised", "words"),
+    [
+        (lambda body: gzip.compress(body)[:-9], Unusable, "its compressed answer is incomplete, or longer than 1 MiB"),
+        (lambda body: b"\0" + gzip.compress(body), Unreachable, "its compressed answer is damaged"),
+        (lambda body: gzip.compress(bytes((1 << 20) + 1)), Unusable, "its compressed answer is incomplete, or longer than 1 MiB"),
+    ],
+    ids=["cut", "damaged", "bomb"],
+)
+def test_a_compressed_answer_that_is_not_whole(
+    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch, encode: Callable[[bytes], bytes], raised: type[ApiError], words: str
+) -> None:
+    monkeypatch.setattr(tunnel, "_MOST_BYTES", 1 << 20)
+    server.encode = encode
+    with pytest.raises(raised, match=words):
+        api.get_raw("/metrics")
 
 
 def test_a_write_has_a_connection_of_its_own(api: Api, ssh: SshServer) -> None:

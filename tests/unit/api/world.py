@@ -65,11 +65,12 @@ class Authority:
 class ApiServer:
     """HTTPS on loopback, or HTTP without an authority. `answer(path, client common name)` gives status and body.
 
-    `sent` are the verb, path, media type and body of each PATCH and DELETE.
+    `sent` are the verb, path, media type and body of each PATCH and DELETE. With `encode`, bodies are encoded by it, and called gzip.
     """
 
     def __init__(self, authority: Authority | None, folder: Path, port: int = 0, address: str = "127.0.0.1") -> None:
         self.answer: Callable[[str, str | None], Answer] = lambda path, who: (200, b"ok")
+        self.encode: Callable[[bytes], bytes] | None = None
         self.headers: dict[str, str] = {}
         self.posted: list[tuple[str, bytes]] = []
         self.sent: list[tuple[str, str, str, bytes]] = []
@@ -90,6 +91,9 @@ class ApiServer:
                     self.close_connection = True
                     return
                 self.send_response(status)
+                if outer.encode is not None:
+                    body = outer.encode(body)
+                    self.send_header("Content-Encoding", "gzip")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
