@@ -81,21 +81,17 @@ class Cluster:
     def configuration(self, node_name: str) -> dict[str, Any]:
         return self._answer("configz")
 
-    def api(self) -> Any:
-        self._answer("api")
-        return self
-
-    def get_json(self, path: str) -> dict[str, Any]:
-        return {"path": path}
+    def node(self, node_name: str) -> dict[str, Any]:
+        return self._answer("node")
 
 
 def test_only_healthy_processes_are_asked_through_the_api() -> None:
     found = evidence(components={"kube-apiserver": APISERVER, "kube-scheduler": ("kube-scheduler",)})
     cluster = Cluster()
     made = with_api(replace(found, health={**found.health, "kube-scheduler": Health("000", "")}), cluster, "")
-    assert cluster.asked == ["gates of kubelet", "gates of kube-apiserver", "configz", "api"]
+    assert cluster.asked == ["gates of kubelet", "gates of kube-apiserver", "configz", "node"]
     assert made.effective["kube-scheduler"] == "it is not healthy, so it was not asked" and made.effective[KUBELET] == {}
-    assert made.node == {"path": "/api/v1/nodes/node"}
+    assert made.node == {}
     cluster = Cluster()
     made = with_api(replace(found, health={**found.health, KUBELET: Health("500", "")}), cluster, "")
     assert made.configuration == made.node == "its kubelet is not healthy, so it was not asked"

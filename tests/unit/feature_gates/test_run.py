@@ -47,7 +47,7 @@ def survey(others: dict[str, str] | None) -> Survey:
     seen = parse("cp1", node.answer(manifests=MANIFESTS, components=CONTROL_PLANE))
     found = kubelet.find(seen)
     observed = {"cp1": SurveyedNode(cast(Any, None), seen, found, control_plane.find(found))}
-    return Survey(observed=observed, cluster=cast(Cluster, Versions(others)))
+    return Survey(observed=observed, reading=cast(Cluster, Versions(others)))
 
 
 @pytest.mark.parametrize(

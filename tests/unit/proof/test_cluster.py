@@ -34,17 +34,40 @@ def test_the_gates_of_the_last_read_are_those_that_were_proven() -> None:
     assert cluster.last_effective("w1", "kubelet") == {}, "what was read of the process before is nothing of the one after"
 
 
-def test_queries_that_follow_each_other_share_one_api_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(proof_cluster, "time", clock)
-    found: list[Any] = []
+def finding(found: list[Any]) -> Cluster:
+    """A cluster whose APIs are texts, noted in `found` when they are connected to."""
 
     class Finding(Cluster):
         def api(self, wait: float = 0.0) -> Any:
             found.append(f"api {len(found)}")
             return found[-1]
 
-    cluster = Finding()
+        def _at(self, host: str, component: str) -> Any:
+            found.append(f"{component} of {host} {len(found)}")
+            return found[-1]
+
+    return Finding()
+
+
+def test_kept_connections_serve_one_question_at_a_time() -> None:
+    found: list[Any] = []
+    cluster = finding(found)
+    kept = cluster.kept()
+    assert [kept._query(str), kept._query(str)] == ["api 0", "api 0"]
+    assert kept._query(lambda outer: kept._query(lambda inner: f"{outer} {inner}")) == "api 0 api 1"
+    assert kept._query(str, ("cp1", "etcd")) == kept._query(str, ("cp1", "etcd")) == "etcd of cp1 2"
+    with pytest.raises(ZeroDivisionError):
+        kept._query(lambda api: 1 / 0)  # whatever is wrong with it: it is not used again
+    assert len({kept._query(str), cluster.kept()._query(str), cluster._query(str)}) == 3
+    assert [cluster._query(str, ("cp1", "etcd")) for _ in range(2)] == [f"etcd of cp1 {number}" for number in (5, 6)]
+
+
+def test_queries_that_follow_each_other_share_one_api_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(proof_cluster, "time", clock)
+    found: list[Any] = []
+
+    cluster = finding(found)
 
     def asked(*lost: str) -> str:
         def ask(api: Any) -> str:
@@ -57,5 +80,4 @@ def test_queries_that_follow_each_other_share_one_api_for_a_moment(monkeypatch: 
     assert [asked(), asked()] == ["api 0", "api 0"]
     clock.now += RECENT_SECONDS + 0.1
     assert [asked(), asked("api 1"), asked()] == ["api 1", "api 2", "api 2"]
-    assert cluster._query(str, lambda: "one of its own") == "one of its own"  # type: ignore[arg-type,return-value]
     assert RECENT_SECONDS < STABLE_SECONDS, "a proof would ask over a connection to the process before"
