@@ -14,8 +14,9 @@ config.CONNECT_TIMEOUT = 20
 # those itself. But each command would compile all of roles/ again. `python -B` and PYTHONDONTWRITEBYTECODE still work.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
-# Before connecting to any host: make output harmless, and check host keys by the rules of the operator's own ssh.
-from roles.engine.bridge import host_keys, terminal  # noqa: E402 - its bytecode should be cached, too
+# Before connecting to any host: make output harmless, check host keys by the rules of the operator's own ssh, allow a file per host.
+from roles.engine.bridge import host_keys, limits, terminal  # noqa: E402 - its bytecode should be cached, too
 
 terminal.guard()
 host_keys.guard()
+limits.guard()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from roles import priority_classes
@@ -15,7 +16,7 @@ from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
-from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
+from roles.engine.proof import READS_AT_ONCE, Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.rollout import deploying, same, table
 from roles.engine.transaction import Refusal
 
@@ -124,7 +125,9 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathere
         cluster.api()
     except (NoApi, RemoteError) as error:
         no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be read"
-    return Gathered(bridge.whole(each(remotes, lambda remote: evidence.with_api(seen[remote.name], cluster, no_api))), cluster, no_api)
+    names = [remote.name for remote in remotes]
+    asked = bridge.at_once([partial(evidence.with_api, seen[name], cluster, no_api) for name in names], READS_AT_ONCE)
+    return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), cluster, no_api)
 
 
 def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], cluster: Cluster, each: OnEach) -> dict[str, Evidence]:

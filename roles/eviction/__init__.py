@@ -33,7 +33,7 @@ def eviction(fleet: Fleet, thresholds: KubeletFields) -> Turns:
     Data keys: those of roles/eviction/model.py and of roles/engine/rollout/options.py. Raises DeployError before it writes to any node, if
     the plan is refused, or would evict without consent.
     """
-    return change_nodes("eviction thresholds", fleet, thresholds)
+    return change_nodes(fleet, thresholds)
 
 
 def _request(remote: Remote) -> FieldsRequest | None:

@@ -40,7 +40,7 @@ def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
     Data keys: feature_gates, components, only, all_components, allow_unknown_gates, allow_hazards, and those of
     roles/engine/rollout/options.py. Raises DeployError before it writes to any node, if the plan is refused.
     """
-    return change_nodes("feature gates", fleet, gates)
+    return change_nodes(fleet, gates)
 
 
 class FeatureGates(Capability[DesiredGates, NodeGates]):

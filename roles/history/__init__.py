@@ -182,8 +182,8 @@ def rollback(fleet: Fleet, undoing: ObjectRun | Undoing) -> Turns:
     file, a value of kubeadm's ConfigMaps or a field of an object was changed since, or if pods would be evicted without consent.
     """
     if isinstance(undoing, ObjectRun):
-        return Turns.of(undoing, fleet, "roll back", "undo, read back, or revert")
-    return change_nodes("roll back", fleet, undoing, "undo, prove, or revert")
+        return Turns.of(undoing, fleet, "undo, read back, or revert")
+    return change_nodes(fleet, undoing, "undo, prove, or revert")
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def uninstall(fleet: Fleet, _: None) -> Turns:
     bridge.stop(failures)
     show(f"\nThis removes the records of {sum(map(len, history.values()))} changes; they cannot be rolled back then.")
     remotes = bridge.hosts_by_name(fleet.targets)
-    return Turns(remotes, lambda name: _uninstall(remotes[name]), "uninstall", "remove every trace of daytwo")
+    return Turns(remotes, lambda name: _uninstall(remotes[name]), "remove every trace of daytwo")
 
 
 def _uninstall(remote: Remote) -> bool:

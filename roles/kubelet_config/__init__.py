@@ -37,7 +37,7 @@ def kubelet_config(fleet: Fleet, fields: KubeletFields) -> Turns:
     Data keys: those of roles/kubelet_config/model.py and of roles/engine/rollout/options.py. Raises DeployError before it writes to any
     node, if the plan is refused, or would evict pods without consent.
     """
-    return change_nodes("kubelet configuration", fleet, fields)
+    return change_nodes(fleet, fields)
 
 
 def _request(remote: Remote) -> FieldsRequest | None:

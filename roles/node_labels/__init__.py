@@ -78,7 +78,7 @@ def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -
     plan = plan_labels(desired, names, nodes, pods)
     wanted = {host: one.model_dump() for host, one in desired.items()}
     run = _run(fleet, options, plan, NodeWriter(reached.session, force=force), wanted)
-    return Turns.of(run, fleet, "node labels", "apply, and read back")
+    return Turns.of(run, fleet, "apply, and read back")
 
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:

@@ -87,7 +87,7 @@ def pod_resize_check(fleet: Fleet, asked: tuple[Options, ProbeOptions]) -> Turns
     show(f"    `{probe.RESTARTED}` with one, as its resizePolicy says; proof: its cgroup, status and identity; nothing else is touched")
     for note in (*abilities.unknown_facts(ability, names), *_rules(ability, names)):
         show(f"    note: {note}")
-    return Turns.of(run, fleet, "check", "resize a probe pod on each node")
+    return Turns.of(run, fleet, "resize a probe pod on each node")
 
 
 def _nodes(settings: ProbeOptions, items: list[dict[str, Any]], names: list[str]) -> tuple[list[NodeCheck], list[str]]:

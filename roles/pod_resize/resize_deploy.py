@@ -58,7 +58,7 @@ def resize(fleet: Fleet, asked: tuple[Options, DesiredResources]) -> Turns:
     """
     options, desired = asked
     run = _run(fleet, options, _Goal(desired), {"cluster": desired.model_dump()})
-    return Turns.of(run, fleet, "resize", "resize, and read the cgroups")
+    return Turns.of(run, fleet, "resize, and read the cgroups")
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Tur
     Data keys: priority_classes, workloads, replace, prune, force, only, rollout_timeout, kubeconfig, and take_over
     (roles/engine/rollout/options.py). Raises DeployError before any write if the plan is refused.
     """
-    return Turns.of(_prepare(fleet, *asked), fleet, "priority classes", "apply, and read back")
+    return Turns.of(_prepare(fleet, *asked), fleet, "apply, and read back")
 
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectRun:

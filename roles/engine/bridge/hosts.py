@@ -7,6 +7,7 @@ this package changes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import shlex
@@ -63,6 +64,8 @@ CONTROL_PLANE_GROUP = "control_plane"
 KEEPALIVE_SECONDS = 15
 # The same as in config.py, which is for pyinfra's own command.
 CONNECT_SECONDS = 20
+#: So many hosts are asked at the same time over their SSH connections; their answers cost this machine little.
+PARALLEL = 100
 # Between two tries to reconnect.
 RECONNECT_PAUSE = 2.0
 
@@ -319,17 +322,22 @@ class Fleet:
         """The host of the cluster's lock: the first control-plane node of the inventory, or its first host if it has none."""
         return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
 
-    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = 20) -> dict[str, R | Exception]:
+    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = PARALLEL) -> dict[str, R | Exception]:
         """Call `work` for many hosts at the same time; an exception becomes that host's result."""
-
-        def guarded(remote: Remote) -> R | Exception:
-            try:
-                return work(remote)
-            except Exception as error:
-                return error
-
-        results = Pool(parallel).imap(guarded, remotes)
+        results = at_once([functools.partial(work, remote) for remote in remotes], parallel)
         return {remote.name: result for remote, result in zip(remotes, results, strict=True)}
+
+
+def at_once(works: Iterable[Callable[[], R]], parallel: int) -> list[R | Exception]:
+    """The results of many functions, in their order, `parallel` of them at the same time; an exception becomes the result."""
+
+    def guarded(work: Callable[[], R]) -> R | Exception:
+        try:
+            return work()
+        except Exception as error:
+            return error
+
+    return list(Pool(parallel).imap(guarded, works))
 
 
 _results: weakref.WeakKeyDictionary[Any, dict[str, AsyncResult[Any]]] = weakref.WeakKeyDictionary()
@@ -474,14 +482,8 @@ def on_interrupt(handle: Callable[[], None]) -> None:
 
 
 @operation(is_idempotent=True)  # type: ignore[untyped-decorator]
-def run_on_host(what: str, changes: bool, work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
-    """One operation for one host: it waits for `work(host name)`; True is success, False fails the host.
-
-    Without `changes` there is nothing to do, and pyinfra reports no change.
-    """
-    if not changes:
-        context.host.noop(f"{what}: as wanted")
-        return
+def run_on_host(work: Callable[[str], bool]) -> Iterator[FunctionCommand]:
+    """One operation for one host: it waits for `work(host name)`; True is success, False fails the host."""
 
     # pyinfra checks the return value only if the function has these two parameters.
     def result(state: State, host: Host) -> bool:

@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.mapped import Mapped, Splice
@@ -25,6 +26,8 @@ _WRITABLE = re.compile(r"[A-Za-z0-9_./:,=<>@+%\[\]-]*")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False"}
+# How many command lines, and values of their flags, are cached.
+_REMEMBERED = 256
 
 
 def parse_bool(text: str) -> bool:
@@ -139,21 +142,28 @@ def gate_flags(words: Sequence[Mapped]) -> list[GateFlag]:
     return found
 
 
-def _mapped(argv: Sequence[str]) -> list[Mapped]:
-    return [Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv]
+# Many nodes run the same command line, and each is asked for several flags.
+@lru_cache(_REMEMBERED)
+def _mapped(argv: tuple[str, ...]) -> tuple[Mapped, ...]:
+    return tuple(Mapped.of(word.encode("utf-8", "surrogateescape")) for word in argv)
 
 
 def effective_gates(argv: Sequence[str]) -> dict[str, bool]:
     """The gates that a command line sets: every list counts; if a gate is set more than once, the last value counts."""
-    return {item.name: item.value for flag in gate_flags(_mapped(argv)) for item in flag.items}
+    return {item.name: item.value for flag in gate_flags(_mapped(tuple(argv))) for item in flag.items}
 
 
 def flag_values(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str]:
     """All values of a flag in order, in both forms. `switch`: a boolean flag, which is "true" without a value."""
+    return list(_values(tuple(argv), name, switch))
+
+
+@lru_cache(_REMEMBERED)
+def _values(argv: tuple[str, ...], name: str, switch: bool) -> tuple[str, ...]:
     found = find(_mapped(argv), name, switch=switch)
     if switch:
-        return [flag.value.string if flag.value else "true" for flag in found]
-    return [flag.value.string for flag in found if flag.value]
+        return tuple(flag.value.string if flag.value else "true" for flag in found)
+    return tuple(flag.value.string for flag in found if flag.value)
 
 
 def last_flag(argv: Sequence[str], name: str, *, switch: bool = False) -> str | None:
@@ -164,7 +174,7 @@ def last_flag(argv: Sequence[str], name: str, *, switch: bool = False) -> str | 
 
 def without(argv: Sequence[str], name: str, *, switch: bool = False) -> list[str]:
     """A command line without one flag."""
-    mapped = _mapped(argv)
+    mapped = _mapped(tuple(argv))
     gone = {id(word) for flag in find(mapped, name, switch=switch) for word in flag.words}
     return [word.string for word in mapped if id(word) not in gone]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 #: Of a host's key: it is known; another key is known; no key is known; it is revoked.
@@ -31,13 +33,50 @@ class KnownKey:
 def keys_of(text: str, name: str, path: str) -> Iterator[KnownKey]:
     """The lines of a file for a host: `name` is `host`, or `[host]:port` for a port that is not 22. A line that ssh cannot read is
     skipped, as ssh does."""
+    lines, name = _lines(text), name.lower()
+    hashed = [line for line, salt, digest in lines.hashed if hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)]
+    matching = [*lines.plain.get(name, ()), *(line for line in lines.patterns if _is_for(line.names, name)), *hashed]
+    for line in sorted(matching, key=lambda line: line.number):
+        if blob := _blob(line.kind, line.key):
+            yield KnownKey(line.kind, blob, line.marker, f"{path}:{line.number}")
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    marker: str
+    names: str
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The lines that ssh can read: by each of their names; those with patterns; and those with a hash, with its salt and its digest."""
+
+    plain: dict[str, list[_Line]]
+    patterns: list[_Line]
+    hashed: list[tuple[_Line, bytes, bytes]]
+
+
+# A run asks for each of its hosts, and the file has a line or more for each of them.
+@lru_cache(8)
+def _lines(text: str) -> _Lines:
+    found = _Lines({}, [], [])
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split(None, 4)
         marker = words.pop(0) if words and words[0].startswith("@") else ""
         if len(words) < 3 or words[0].startswith("#") or (marker and marker not in _MARKERS):
             continue
-        if _is_for(words[0], name.lower()) and (blob := _blob(words[1], words[2])):
-            yield KnownKey(words[1], blob, marker, f"{path}:{number}")
+        one = _Line(number, marker, *words[:3])
+        if one.names.startswith("|"):
+            found.hashed.extend((one, *parts) for parts in _hash(one.names))
+        elif set(one.names) & set("*?!"):
+            found.patterns.append(one)
+        else:
+            for name in set(one.names.lower().split(",")):
+                found.plain.setdefault(name, []).append(one)
+    return found
 
 
 def verdict(known: Sequence[KnownKey], blob: bytes) -> tuple[KeyVerdict, str]:
@@ -76,8 +115,6 @@ def _blob(kind: str, text: str) -> bytes | None:
 
 
 def _is_for(patterns: str, name: str) -> bool:
-    if patterns.startswith("|"):
-        return _hashed(patterns, name)
     found = False
     for pattern in patterns.lower().split(","):
         if _matches(pattern.removeprefix("!"), name):
@@ -92,12 +129,9 @@ def _matches(pattern: str, name: str) -> bool:
     return re.fullmatch("".join({"*": ".*", "?": "."}.get(sign, re.escape(sign)) for sign in pattern), name, re.DOTALL) is not None
 
 
-def _hashed(field: str, name: str) -> bool:
+def _hash(field: str) -> Iterator[tuple[bytes, bytes]]:
+    """Salt and digest of a hashed name; nothing for another field."""
     parts = field.split("|")
-    if len(parts) != 4 or parts[1] != "1":
-        return False
-    try:
-        salt, digest = base64.b64decode(parts[2], validate=True), base64.b64decode(parts[3], validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return hmac.compare_digest(hmac.new(salt, name.encode(), "sha1").digest(), digest)
+    if len(parts) == 4 and parts[1] == "1":
+        with contextlib.suppress(binascii.Error, ValueError):
+            yield base64.b64decode(parts[2], validate=True), base64.b64decode(parts[3], validate=True)

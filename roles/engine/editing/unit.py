@@ -11,6 +11,8 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal
 
 from roles.engine.editing import envfile, flags, words
@@ -21,6 +23,8 @@ from roles.engine.editing.mapped import Builder, Mapped, Splice, apply, line_of
 # Markers in files on nodes, like _COPIED. Their text must not change: files that an earlier daytwo wrote have them.
 MADE = b"# This drop-in was made by daytwo"
 _BOM = b"\xef\xbb\xbf"
+# How many files, and services, are cached.
+_REMEMBERED = 256
 _LINE_END = re.compile(rb"\r\n|\n\r|\n|\r|\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # systemd.unit(5) SPECIFIERS, release 257. Others that are a letter or a digit make systemd refuse the assignment.
@@ -117,7 +121,7 @@ class Service:
     argv: tuple[Word, ...]
     command: Entry
     command_path: str
-    environment: dict[str, UnitVariable]
+    environment: Mapping[str, UnitVariable]
     environment_files: tuple[EnvironmentFile, ...]
     split_variables: tuple[str, ...]
     unset: frozenset[str] = frozenset()
@@ -148,7 +152,8 @@ class Service:
         return _prefixes(first)[1].string
 
 
-def entries(unit: UnitFile) -> list[Entry]:
+@lru_cache(_REMEMBERED)
+def entries(unit: UnitFile) -> tuple[Entry, ...]:
     """The assignments of a unit or drop-in in order. Raises FormatError if systemd would stop reading the file."""
     data = unit.data
     if b"\0" in data:
@@ -178,7 +183,7 @@ def entries(unit: UnitFile) -> list[Entry]:
         joined = None
     if joined is not None:
         _entry(joined, section, unit, found)
-    return found
+    return tuple(found)
 
 
 def _entry(joined: Builder, section: str, unit: UnitFile, found: list[Entry]) -> str:
@@ -254,15 +259,37 @@ def resolve(
     `environment_files` has the content of each EnvironmentFile= by path, None for a missing one. Raises FormatError if the unit cannot be
     read, does not have exactly one ExecStart=, or names an environment file that is not in `environment_files`.
     """
-    known = specifiers or {}
+    units = fragment, *dropins
+    # Nodes differ in what specifiers stand for, such as their names. Most units have none.
+    known = tuple((specifiers or {}).items()) if any(b"%" in unit.data for unit in units) else ()
+    files = tuple((path, environment_files[path]) for path in _environment_files(units, known) if path in environment_files)
+    return _resolve(units, files, systemd, known)
+
+
+@lru_cache(_REMEMBERED)
+def _environment_files(units: tuple[UnitFile, ...], specifiers: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    return tuple(path for path, _ in _assigned(units, dict(specifiers)).listed)
+
+
+def _assigned(units: tuple[UnitFile, ...], known: Mapping[str, str]) -> _Assigned:
     read = _Assigned(known)
-    for unit in (fragment, *dropins):
+    for unit in units:
         for entry in entries(unit):
             if entry.section == "Service":
                 try:
                     read.add(unit, entry)
                 except FormatError as error:
                     raise error.in_file(unit.path, entry.line) from None
+    return read
+
+
+# Most nodes of a group have the same files.
+@lru_cache(_REMEMBERED)
+def _resolve(
+    units: tuple[UnitFile, ...], files: tuple[tuple[str, bytes | None], ...], systemd: int, specifiers: tuple[tuple[str, str], ...]
+) -> Service:
+    environment_files, known, fragment = dict(files), dict(specifiers), units[0]
+    read = _assigned(units, known)
     if len(read.commands) != 1:
         raise FormatError(
             f"the unit has {len(read.commands)} effective ExecStart=; it needs one",
@@ -293,7 +320,7 @@ def resolve(
         raise error.in_file(unit.path, command.line) from None
     used = tuple(dict.fromkeys((*split, *whole)))
     ignored = read.ignored.of(used, environment, removed, {path: environment_files[path] or b"" for path, _ in read.listed}, systemd)
-    return Service(argv, command, unit.path, environment, tuple(present), split, gone, tuple(ignored))
+    return Service(argv, command, unit.path, MappingProxyType(environment), tuple(present), split, gone, tuple(ignored))
 
 
 class _Assigned:

@@ -6,10 +6,11 @@ resolve.go and decode.go: YAML 1.1, where `yes`, `on` and `y` are true. Position
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -118,8 +119,16 @@ def own(node: YamlNode) -> None:
 
 
 def parse(data: bytes) -> Document:
-    """The only document of a file. A document's end (`...`), and empty documents after it (`---` as the last line), do not count as other
-    documents. Raises FormatError: not UTF-8, neither YAML nor JSON, several documents, no map at its top, a key that occurs twice."""
+    """The only document of a file, with a content that the caller may change. A document's end (`...`), and empty documents after it
+    (`---` as the last line), do not count as other documents. Raises FormatError: not UTF-8, neither YAML nor JSON, several documents, no
+    map at its top, a key that occurs twice."""
+    document = _parse(data)
+    return replace(document, content=copy.deepcopy(document.content))
+
+
+# Callers read a file's values, gates and lines one after the other, each time from its bytes; and most nodes have the same files.
+@lru_cache(_REMEMBERED)
+def _parse(data: bytes) -> Document:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -214,8 +223,6 @@ def walk(node: YamlNode) -> Iterator[YamlNode]:
         yield from walk(child)
 
 
-# Callers read a file's values, gates and lines one after the other, each time with its whole text. Composed nodes are not changed.
-@lru_cache(_REMEMBERED)
 def _compose(text: str) -> tuple[YamlNode, int]:
     """The top node of a text, and where its document ends."""
     events = _events(text)

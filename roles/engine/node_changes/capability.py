@@ -160,12 +160,12 @@ def ended(step: NodeStep | None, unchanged: str) -> tuple[str, str, str]:
 # ---- the engine
 
 
-def change_nodes(what: str, fleet: Fleet, capability: Capability[Any, Any], name: str = "change and prove, or revert") -> Turns:
-    """Plan for all hosts; then one operation on each host that changes. `what` and `name` as in Turns.
+def change_nodes(fleet: Fleet, capability: Capability[Any, Any], name: str = "change and prove, or revert") -> Turns:
+    """Plan for all hosts; then one operation on each host that changes. `name` as in Turns.
 
     Raises DeployError if something is refused, before it writes to any node.
     """
-    return Turns.of(prepare(fleet, capability), fleet, what, name)
+    return Turns.of(prepare(fleet, capability), fleet, name)
 
 
 def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:

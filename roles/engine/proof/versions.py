@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from roles.engine.api import ApiError
-from roles.engine.bridge import Remote, RemoteError, whole
+from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process
-from roles.engine.proof.cluster import Cluster, NoApi
+from roles.engine.proof.cluster import READS_AT_ONCE, Cluster, NoApi
 from roles.engine.timeouts import patient
 
 KUBELET = "kubelet"
@@ -40,13 +41,15 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
     `each` runs a function on many nodes at once. Only if the API does not know a version, its binary is asked
     (roles.engine.kubelet.ask.ask_version).
     """
-    by_name = {one.remote.name: one for one in looked}
-    by_api = each([one.remote for one in looked], lambda remote: _by_api(cluster, by_name[remote.name]))
-    known = whole(by_api)
-    try:
-        nodes = cluster.nodes() if looked else {}
-    except (ApiError, NoApi, RemoteError):
-        nodes = {}
+    known: dict[str, dict[int, str]] = {one.remote.name: {} for one in looked}
+    kubelets = spawn(_nodes, cluster) if looked else None
+    components = [(one, name) for one in looked for name in one.components]
+    for answer in at_once([partial(_by_api, cluster, one, name) for one, name in components], READS_AT_ONCE):
+        if isinstance(answer, Exception):
+            raise answer
+        host, pid, version = answer
+        known[host] |= {pid: version} if version else {}
+    nodes = kubelets.get() if kubelets is not None else {}
     questions: dict[str, str] = {}
     for one in looked:
         host = one.remote.name
@@ -55,8 +58,8 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
         if left := list(_questions(one, known[host])):
             questions[host] = ask.script(left, SECONDS)
     asked = [one.remote for one in looked if one.remote.name in questions]
-    for host, answer in whole(each(asked, lambda remote: _ask(remote, questions[remote.name]))).items():
-        known[host] |= answer
+    for host, found in whole(each(asked, lambda remote: _ask(remote, questions[remote.name]))).items():
+        known[host] |= found
     return {one.remote.name: one.seen.with_versions(known[one.remote.name]) for one in looked}
 
 
@@ -75,15 +78,20 @@ def of_kubelet(seen: Observation, process: Process, node: Mapping[str, Any]) -> 
     return ask.as_version(str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""))
 
 
-def _by_api(cluster: Cluster, one: ObservedNode) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for name, component in one.components.items():
-        try:
-            version = ask.as_version(cluster.component_version(one.remote.name, name) or "")
-        except (ApiError, NoApi, RemoteError):
-            continue
-        found |= {component.process.pid: version} if version else {}
-    return found
+def _nodes(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    try:
+        return cluster.nodes()
+    except (ApiError, NoApi, RemoteError):
+        return {}
+
+
+def _by_api(cluster: Cluster, one: ObservedNode, component: str) -> tuple[str, int, str | None]:
+    """Host, process and version of one component."""
+    try:
+        version = ask.as_version(cluster.component_version(one.remote.name, component) or "")
+    except (ApiError, NoApi, RemoteError):
+        version = None
+    return one.remote.name, one.components[component].process.pid, version
 
 
 def _questions(one: ObservedNode, known: Mapping[int, str]) -> list[str]:

@@ -6,7 +6,7 @@
 
     @deploying("Feature gates", read)  # read(fleet): the desired state of each host; raises DeployError
     def feature_gates(fleet: Fleet, gates: FeatureGates) -> Turns:
-        return change_nodes("feature gates", fleet, gates)  # the engine: roles/engine/node_changes
+        return change_nodes(fleet, gates)  # the engine: roles/engine/node_changes
 
 The work is done once for the whole run, in the turn of the first host. If it refuses, pyinfra stops before it writes to any node.
 """
@@ -33,18 +33,17 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Turns:
-    """What each host does in its turn: `work` on each of `hosts`, True if it succeeded. pyinfra shows `name` if there is something to do,
-    otherwise `what`."""
+    """What each host does in its turn: `work` on each of `hosts`, True if it succeeded. pyinfra shows `name`. The others have nothing to
+    do."""
 
     hosts: Collection[str]
     work: Callable[[str], bool]
-    what: str
     name: str
 
     @classmethod
-    def of(cls, run: LockedRun, fleet: Fleet, what: str, name: str) -> Turns:
+    def of(cls, run: LockedRun, fleet: Fleet, name: str) -> Turns:
         """Each host that a run involves waits for its own result."""
-        return cls([remote.name for remote in fleet.targets if run.involves(remote.name)], run.result, what, name)
+        return cls({remote.name for remote in fleet.targets if run.involves(remote.name)}, run.result, name)
 
 
 #: What follows the work of a deploy: its hosts' turns, an exit status, or (None) nothing.
@@ -75,11 +74,12 @@ def deploying(
         def face() -> None:
             outcome = bridge.run_once(title, prepare)
             if isinstance(outcome, Turns):
-                bridge.run_on_host(outcome.what, bridge.current_host() in outcome.hosts, outcome.work, name=outcome.name)
+                if bridge.current_host() in outcome.hosts:
+                    bridge.as_deploy(title, lambda: bridge.run_on_host(outcome.work, name=outcome.name))()
             elif outcome is not None:
                 bridge.exit_with(outcome)
 
-        return bridge.as_deploy(title, face)
+        return face
 
     return decorate
 

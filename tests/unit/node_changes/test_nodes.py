@@ -138,8 +138,8 @@ def prepare(hosts: Fleet, read_texts: Callable[[Fleet], Texts]) -> NodeRun:
 
 def test_the_hosts_that_change_have_a_turn() -> None:
     hosts = fleet(Host("w1", text="1"), Host("w2", text="done"), Host("w3"))
-    turns = change_nodes("texts", hosts, texts()(hosts))
-    assert ([*turns.hosts], turns.what, turns.name) == (["w1"], "texts", "change and prove, or revert")
+    turns = change_nodes(hosts, texts()(hosts))
+    assert ([*turns.hosts], turns.name) == (["w1"], "change and prove, or revert")
 
 
 def test_from_data_to_steps(shown: list[str]) -> None:
