@@ -4,7 +4,7 @@ import sys
 
 from pyinfra import config
 
-# A host that fails stops the run: later deploy files do not run.
+# A host that fails stops the run: later deploy files do not run. (Not one that cannot be connected to: each deploy decides about that.)
 config.FAIL_PERCENT = 0
 
 # A node that does not answer must not delay a roll-out for minutes.
@@ -14,9 +14,11 @@ config.CONNECT_TIMEOUT = 20
 # those itself. But each command would compile all of roles/ again. `python -B` and PYTHONDONTWRITEBYTECODE still work.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
-# Before connecting to any host: make output harmless, check host keys by the rules of the operator's own ssh, allow a file per host.
-from roles.engine.bridge import host_keys, limits, terminal  # noqa: E402 - its bytecode should be cached, too
+# Before connecting to any host: make output harmless, check host keys by the rules of the operator's own ssh, allow a file per host, and
+# go on without hosts that do not answer.
+from roles.engine.bridge import host_keys, limits, terminal, unreachable  # noqa: E402 - its bytecode should be cached, too
 
 terminal.guard()
 host_keys.guard()
 limits.guard()
+unreachable.guard()

@@ -38,7 +38,7 @@ class Collected:
 
 def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     """Read the nodes of the run, in the inventory's order. `with_order`: also the eviction order of their pods."""
-    found = Collected(failures=[f"{remote.name}: unreachable" for remote in fleet.unreachable])
+    found = Collected(failures=[f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable])
     # Also read the control plane that --limit excludes: the API is there.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     seen = fleet.each([*fleet.targets, *helpers], lambda remote: view(look(remote, wanted), _groups(remote)))

@@ -60,7 +60,9 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
     check failed, and something could not be checked. Raises DeployError (1) if the data is invalid.
     """
     options, wanted, cluster_wanted = read
-    results = [Result(remote.name, "looked-at", "unknown", "unreachable") for remote in fleet.unreachable]
+    results = [
+        Result(remote.name, "looked-at", "unknown", remote.unreachable.removeprefix(f"{remote.name}: ")) for remote in fleet.unreachable
+    ]
     # Also read the control plane that --limit excludes: the API is there.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
     found = gather([*fleet.targets, *helpers], Cluster(), fleet.each)

@@ -55,7 +55,7 @@ def eviction_order(fleet: Fleet, options: OrderOptions) -> None:
     Data keys: `format` (table, or json: one document on standard output) and `picture` (a path on the operator's machine for one HTML
     page). Raises DeployError if a node could not be shown, after it has shown all others.
     """
-    problems = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
+    problems = [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
     ignored: list[str] = []
     nodes = _nodes(fleet, problems, ignored)
     if options.format == "json":

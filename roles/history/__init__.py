@@ -63,7 +63,7 @@ def changes(fleet: Fleet, _: None) -> None:
         show(f"\n{_not_known(error)}")
     if latest:
         show(f"\ndeploys/rollback.py would undo {' and '.join(latest)}; name another run with --data run=NAME")
-    failures += [f"{remote.name}: unreachable" for remote in fleet.unreachable]
+    failures += [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
     if failures:
         raise bridge.refuse("not all nodes could be read:", failures)
 
@@ -131,6 +131,12 @@ def _age(at: str) -> str:
 def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
     wanted = model.read_rollback(fleet.targets[0])
     runs: tuple[str, ...] = (wanted.run,) if wanted.run else ()
+    if fleet.unreachable and not runs:
+        names = ", ".join(remote.name for remote in fleet.unreachable)
+        raise bridge.refuse(
+            f"the newest run is only known if all hosts can be read, and {names} cannot be reached; "
+            "name the run to undo: deploys/rollback.py --data run=NAME (deploys/changes.py lists them)"
+        )
     # The host of the cluster's lock keeps the records of changes of the cluster itself, also if --limit excludes it.
     keeper = fleet.lock_host
     helpers = [keeper] if keeper not in fleet.targets and (keeper.connected or keeper.connect()) else []

@@ -32,7 +32,7 @@ def status(fleet: Fleet, _: None) -> None:
     observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted))
     nodes: list[_StatusNode] = []
     cluster = Cluster()
-    failures = [f"{remote.name}: unreachable" for remote in fleet.unreachable]
+    failures = [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
     warnings: list[str] = []
     for remote in fleet.targets:
         seen = observations[remote.name]

@@ -367,7 +367,24 @@ def test_an_unreachable_host(lab: Lab, tmp_path: Path) -> None:
     # Nothing listens on port 9 of the node.
     stranger = f"('w9', {{**dict(workers)['w1'], 'ssh_hostname': {lab.address('w1')!r}, 'ssh_port': 9}})"
     inventory.write_text(operator.inventory_of_the_lab(f"workers.append({stranger})"))
-    refused(lab, *data(feature_gates=f"{GATE}=true"), words=("w9", "Could not connect"), inventory=str(inventory))
+    gate = data(feature_gates=f"{GATE}=true", only="w1")
+    refused(lab, *gate, words=("w9: unreachable: Could not connect", "skip_unreachable=true"), inventory=str(inventory))
+    before = operator.files(lab, "w1")
+    told = pyinfra("feature_gates", "-y", *gate, *data(skip_unreachable="true"), inventory=str(inventory))
+    assert told.code == 1 and len(re.findall("^LEFT OUT w9: unreachable: Could not connect", told.out, re.MULTILINE)) == 2, told.all
+    assert re.search(rf"^w1 +kubelet +{GATE} .* confirmed ", told.out, re.MULTILINE) and operator.files(lab, "w1") != before, told.all
+    found = pyinfra("changes", "-y", inventory=str(inventory))
+    assert found.code == 1 and "w9: unreachable" in found.all
+    # Its undo must name the run: w9 may know a newer one.
+    skip = data(skip_unreachable="true")
+    unknown = pyinfra("rollback", "-y", *skip, inventory=str(inventory))
+    assert unknown.code == 1 and "name the run to undo" in unknown.all and operator.files(lab, "w1") != before, unknown.all
+    (run,) = set(re.findall(r"data run=(r[\d-]+[0-9a-f]+)|Plan of run (r[\d-]+[0-9a-f]+)", told.out)[0]) - {""}
+    undone = pyinfra("rollback", "-y", *skip, *data(run=run), inventory=str(inventory))
+    assert undone.code == 1 and operator.files(lab, "w1") == before, undone.all
+    inventory.write_text(operator.inventory_of_the_lab(f"control_plane.append({stranger})"))
+    words = ("w9: unreachable: Could not connect", "every control-plane node")
+    refused(lab, *data(feature_gates=f"{GATE}=true", skip_unreachable="true"), words=words, inventory=str(inventory))
 
 
 def test_without_root_rights(lab: Lab) -> None:

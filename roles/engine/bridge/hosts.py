@@ -44,8 +44,9 @@ from pyinfra.connectors.util import (
 )
 
 from roles.engine import timeouts
-from roles.engine.bridge import host_keys, terminal
+from roles.engine.bridge import host_keys, terminal, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
+from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Lock, Pool, Queue, Task, Timeout, sleep, spawn
 from roles.engine.harmless import in_list, one_line
 from roles.engine.inputs import names
@@ -58,6 +59,7 @@ R = TypeVar("R")
 logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 terminal.guard()
 host_keys.guard()
+unreachable.guard()
 
 CONTROL_PLANE_GROUP = "control_plane"
 # The interval of keepalives on an idle connection, so that a dead peer is noticed.
@@ -142,6 +144,12 @@ class Remote:
         return self.connected
 
     @property
+    def unreachable(self) -> str:
+        """A sentence that names the host, and says why it could not be connected to."""
+        why = unreachable.why(self._host)
+        return f"{self.name}: unreachable{f': {why}' if why else ''}"
+
+    @property
     def alive(self) -> bool:
         """Connected, and the connection is not known to be lost."""
         transport = self.transport
@@ -157,7 +165,7 @@ class Remote:
                     if self.connected:
                         self.reconnect()
                     elif not self.connect():
-                        raise ConnectionLost(f"{self.name}: unreachable")
+                        raise ConnectionLost(self.unreachable)
                 except ConnectionLost:
                     if time.monotonic() >= until:
                         raise
@@ -309,7 +317,7 @@ class Fleet:
     """The hosts of one pyinfra run, in the order of the inventory.
 
     `targets` are connected and selected by --limit (or all); `others` are left out by --limit; `unreachable` are selected but could not
-    be connected to, which pyinfra itself may not report; `inventory` are all.
+    be connected to; `inventory` are all.
     """
 
     targets: list[Remote]
@@ -413,18 +421,6 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
         result.set(work(fleet))
     except BaseException as error:
         result.set_exception(error)
-
-
-class RunRefused(DeployError):  # type: ignore[misc]  # pyinfra ships no types
-    """A refusal, without a traceback: pyinfra would print the file and line that raised it, which is in gevent."""
-
-    @property
-    def __traceback__(self) -> None:
-        return None
-
-    @__traceback__.setter
-    def __traceback__(self, traceback: object) -> None:
-        """Ignored; Python still keeps the traceback for sys.exc_info()."""
 
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:

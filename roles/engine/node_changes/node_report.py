@@ -29,6 +29,7 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
     _show_cluster_steps("Last, once every node is confirmed" if run.steps else "Last", run.last)
     for note in notes:
         show_lines(f"\n{note}")
+    run.show_left_out("It is not changed; the exit status will be 1.")
 
 
 def _cluster_objects(run: NodeRun) -> str:

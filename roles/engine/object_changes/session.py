@@ -178,7 +178,8 @@ def connect_cluster(fleet: Fleet, kubeconfig: str | None, wait: float = API_WAIT
     bridge.stop(unreachable(fleet))
     if not fleet.targets:
         raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
-    found = survey(fleet, [remote for remote in fleet.inventory if remote.connected or remote.connect()])
+    skipped = {remote.name for remote in fleet.unreachable}
+    found = survey(fleet, [remote for remote in fleet.inventory if remote.name not in skipped and (remote.connected or remote.connect())])
     bridge.stop(found.refusals)
     return ConnectedCluster(
         found,

@@ -25,6 +25,7 @@ from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import read_common
 from roles.engine.rollout.data_keys import unknown_key_refusals
 from roles.engine.rollout.locked_run import LockedRun
+from roles.engine.rollout.options import read_options
 from roles.engine.transaction import Refusal
 
 W = TypeVar("W")
@@ -59,9 +60,9 @@ def deploying(
 ) -> Callable[[Callable[[Fleet, W], Continuation]], Callable[[], None]]:
     """Turns a function into a deploy. The function gets the hosts and what `read` returns for their data; it returns what follows.
 
-    `all_reachable`: an unreachable host is refused. (Otherwise the work reports it as not read.) `of_cluster`: the data of all hosts
-    count, including those that --limit leaves out. The deploy raises DeployError if anything is refused; first, before a command runs on
-    any host, if a host's data has a key that no deploy reads.
+    `all_reachable`: an unreachable host is refused, as `unreachable` says. (Otherwise the work reports it as not read.) `of_cluster`: the
+    data of all hosts count, including those that --limit leaves out. The deploy raises DeployError if anything is refused; first, before a
+    command runs on any host, if a host's data has a key that no deploy reads.
     """
 
     def decorate(work: Callable[[Fleet, W], Continuation]) -> Callable[[], None]:
@@ -85,8 +86,19 @@ def deploying(
 
 
 def unreachable(fleet: Fleet) -> list[str]:
-    """The refusals for hosts of the run that did not answer."""
-    return [f"{remote.name}: unreachable; fix the connection, or exclude it with --limit" for remote in fleet.unreachable]
+    """The refusals of a change for hosts of the run that do not answer; with skip_unreachable only for those that it cannot do without.
+    Raises DeployError for invalid options."""
+    if not fleet.unreachable:
+        return []
+    skip, found = read_options(fleet.targets).skip_unreachable, []
+    for remote in fleet.unreachable:
+        if remote.is_control_plane:
+            found.append(f"{remote.unreachable}; no change begins before every control-plane node can be read: fix the connection")
+        elif remote.name == fleet.lock_host.name:
+            found.append(f"{remote.unreachable}; it keeps the cluster's lock, so no change begins without it: fix the connection")
+        elif not skip:
+            found.append(f"{remote.unreachable}; fix the connection, or leave the host out with --data skip_unreachable=true or --limit")
+    return found
 
 
 def one(model: type[M]) -> Callable[[Fleet], M]:

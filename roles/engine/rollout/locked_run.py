@@ -72,6 +72,8 @@ class LockedRun:
     def __init__(self, info: RunInfo, fleet: Fleet, take_over: str, finish: Callable[[], None]) -> None:
         self.info = info
         self.record = RunRecord(info)
+        #: Why the hosts that skip_unreachable leaves out cannot be reached.
+        self.left_out = [remote.unreachable for remote in fleet.unreachable]
         self.halted = ""
         self.interrupted = False
         self._keeper = fleet.lock_host
@@ -129,6 +131,11 @@ class LockedRun:
             # Ctrl-C must not end the greenlet that undoes unfinished changes.
             spawn(self._drive)
 
+    def show_left_out(self, then: str) -> None:
+        """The hosts that this run leaves out, and a sentence."""
+        for one in self.left_out:
+            show(f"\nLEFT OUT {one}. {then}")
+
     def interrupt(self) -> None:
         """Ctrl-C: no other change begins, changes in progress finish. A second Ctrl-C quits at once."""
         if self.interrupted:
@@ -145,7 +152,7 @@ class LockedRun:
             try:
                 self._lock.ensure()
                 self.info = replace(self.info, number=run_number(self._keeper).recorded)
-                self._note({"event": "begin", "number": self.info.number, **self._begin()})
+                self._note({"event": "begin", "number": self.info.number, "left_out": self.left_out, **self._begin()})
             except (Locked, RemoteError, Unrecorded) as error:
                 self.halted = str(error)
                 show(f"\nnot started: {error}")
@@ -153,6 +160,7 @@ class LockedRun:
                 self._work()
                 self._note_done({"event": "end-of-run", "halted": self.halted, "outcomes": self._outcomes()})
             self._finish()
+            self.show_left_out("It was not changed; run the same command again once it answers.")
         except Exception as error:
             self.halted = self.halted or repr(error)
             show(f"\nthe run ended with an internal error: {error!r}")

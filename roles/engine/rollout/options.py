@@ -16,8 +16,8 @@ from roles.engine.transaction import LEAST_CONFIRM_SECONDS, Refusal
 class Options(BaseModel):
     """`confirm_timeout`, `soak` in seconds; `max_unavailable` a number or a percentage of workers; `take_over` the run whose lock is taken
     over, after its holder died; `patience` how many times longer than usual everything may take (roles/engine/timeouts.py);
-    `allow_unproven` continues if something cannot be proven; `persist`: settings that all nodes share are also written to kubeadm's
-    ConfigMaps, on clusters that kubeadm created."""
+    `skip_unreachable` leaves out workers that do not answer; `allow_unproven` continues if something cannot be proven; `persist`: settings
+    that all nodes share are also written to kubeadm's ConfigMaps, on clusters that kubeadm created."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,6 +61,13 @@ class Options(BaseModel):
             examples=[10],
         ),
     ] = LEAST
+    skip_unreachable: Annotated[
+        bool,
+        Field(
+            description="consent: leave out workers that do not answer, and end with exit status 1; a control-plane node is never left out",
+            examples=[True],
+        ),
+    ] = False
     allow_unproven: Annotated[
         bool, Field(description="consent: continue if something cannot be proven; the table then says NOT PROVEN", examples=[True])
     ] = False

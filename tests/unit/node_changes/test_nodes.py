@@ -36,6 +36,7 @@ class Host:
     def __init__(self, name: str, *says: str | Exception, **data: Any) -> None:
         self.name, self.data, self.asked = name, data.get, list[str]()
         self.says = list(says or ("",))
+        self.unreachable = f"{name}: unreachable"
 
     def run(self, script: str, *, stdin: str | None = None, timeout: float | None = None) -> Answer:
         if stdin is None:

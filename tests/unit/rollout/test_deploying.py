@@ -40,6 +40,29 @@ def test_data_that_cannot_be_meant_are_refused(data: list[dict[str, Any]], words
     assert str(refused.value).endswith(f"  - {words}")
 
 
-def test_each_host_that_did_not_answer_is_named() -> None:
-    fleet: Any = SimpleNamespace(unreachable=remotes({}, {}))
-    assert [text.partition(":")[0] for text in unreachable(fleet)] == ["w1", "w2"]
+def away(name: str, *, control_plane: bool = False) -> Any:
+    return SimpleNamespace(name=name, unreachable=f"{name}: unreachable: why", is_control_plane=control_plane)
+
+
+@pytest.mark.parametrize(
+    ("skip", "named"),
+    [
+        ({}, {"w7", "w8", "cp2", "lock"}),
+        ({"skip_unreachable": "true"}, {"cp2", "lock"}),
+        ({"skip_unreachable": False}, {"w7", "w8", "cp2", "lock"}),
+    ],
+)
+def test_a_change_does_without_workers_that_do_not_answer_if_it_may(skip: dict[str, Any], named: set[str]) -> None:
+    lock = away("lock")
+    fleet: Any = SimpleNamespace(
+        targets=remotes(skip), unreachable=[away("w7"), away("w8"), away("cp2", control_plane=True), lock], lock_host=lock
+    )
+    said = {text.partition(":")[0]: text for text in unreachable(fleet)}
+    assert said.keys() == named and all(": unreachable: why; " in text and "fix the connection" in text for text in said.values())
+    assert all(("skip_unreachable=true" in text) == (name in ("w7", "w8")) for name, text in said.items())
+
+
+def test_a_value_of_skip_unreachable_that_is_no_boolean_is_refused() -> None:
+    fleet: Any = SimpleNamespace(targets=remotes({"skip_unreachable": "maybe"}), unreachable=[away("w7")], lock_host=away("cp1"))
+    with pytest.raises(RunRefused, match="skip_unreachable"):
+        unreachable(fleet)
