@@ -16,9 +16,10 @@ sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
 # Before connecting to any host: make output harmless, check host keys by the rules of the operator's own ssh, allow a file per host, and
 # go on without hosts that do not answer.
-from roles.engine.bridge import host_keys, limits, terminal, unreachable  # noqa: E402 - its bytecode should be cached, too
+from roles.engine.bridge import host_keys, limits, progress, terminal, unreachable  # noqa: E402 - its bytecode should be cached, too
 
 terminal.guard()
 host_keys.guard()
 limits.guard()
+progress.guard()
 unreachable.guard()

@@ -41,7 +41,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     found = Collected(failures=[f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable])
     # Also read the control plane that --limit excludes: the API is there.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
-    seen = fleet.each([*fleet.targets, *helpers], lambda remote: view(look(remote, wanted), _groups(remote)))
+    seen = fleet.each([*fleet.targets, *helpers], lambda remote: view(look(remote, wanted), _groups(remote)), doing="read")
     cluster = Cluster()
     views: dict[str, View] = {}
     for remote in (*fleet.targets, *helpers):

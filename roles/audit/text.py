@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from roles.audit.matrix import Cell, Matrix, matrix
 from roles.audit.model import SEVERITIES, TITLES, Finding, Report, Severity
+from roles.engine import detail
 from roles.engine.harmless import one_line
 from roles.engine.rollout import table
 
@@ -60,7 +61,7 @@ def _findings(report: Report) -> Iterator[str]:
 
 
 def _names(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes) if len(nodes) <= 6 else f"{', '.join(nodes[:5])} and {len(nodes) - 5} more"
+    return ", ".join(nodes) if len(nodes) <= detail.FEW else detail.hosts(nodes)
 
 
 def _nodes(report: Report) -> Iterator[str]:
@@ -73,7 +74,7 @@ def _nodes(report: Report) -> Iterator[str]:
         counts = ", ".join(counted(found.count(one), one) for one in SEVERITIES if one in found) or "-"
         rows.append([node.name, node.kind, node.version or "-", ", ".join(one.name for one in node.components) or node.why or "-", counts])
     yield "Nodes"
-    yield table.render(["node", "kind", "version", "runs", "findings"], rows) if rows else "none"
+    yield table.render(["node", "kind", "version", "runs", "findings"], table.folded(rows)) if rows else "none"
 
 
 def _settings(found: Matrix) -> Iterator[str]:
@@ -93,7 +94,7 @@ def _settings(found: Matrix) -> Iterator[str]:
         yield table.render(["section", "name", *(one.title for one in groups)], lines) + "\n"
     for one in found.groups:
         if len(one.nodes) > 1:
-            yield f"identical: {', '.join(node.name for node in one.nodes)}"
+            yield f"identical: {_names([node.name for node in one.nodes])}"
 
 
 _LETTERS = {"default": "", "file": "f", "drop-in": "d", "flag": "F", "manifest": "m"}

@@ -12,7 +12,7 @@ from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import Result
 from roles.checks.model import CheckOptions, NodeDesired, of_the_cluster, read_desired
-from roles.engine import bridge
+from roles.engine import bridge, detail
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
@@ -69,8 +69,7 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
     for remote in fleet.targets:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
-    rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
-    show_lines("\n" + table.render(["node", "check", "result", "why"], rows))
+    show_lines("\n" + table.render(["node", "check", "result", "why"], _rows(results)))
     for remote in fleet.targets:
         if (seen := found.nodes[remote.name].seen) is not None:
             for sentence in seen.ignored:
@@ -141,6 +140,15 @@ def _with_versions(remotes: Sequence[Remote], seen: Mapping[str, Evidence], clus
     ]
     known = with_versions(cluster, looked, each)
     return {host: replace(found, **evidence.parts(known[host])) if host in known else found for host, found in seen.items()}
+
+
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    """Of many hosts, what passes in one row for each check, after what does not; the summary counts what was skipped."""
+    rows = [[one.node, one.check, _shown(one), one.why] for one in results if one.applies]
+    if not detail.folds():
+        return rows
+    passed = [row for row in rows if row[2] == "pass"]
+    return [*table.folded([row for row in rows if row[2] not in ("pass", "skip")]), *table.folded(passed, vary=(3,))]
 
 
 def _shown(result: Result) -> str:

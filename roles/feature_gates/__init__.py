@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from roles.engine import bridge, kubeadm_config
+from roles.engine import bridge, detail, kubeadm_config
 from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
@@ -179,7 +179,7 @@ def _left_out(plans: Sequence[NodeGates]) -> list[str]:
         found.setdefault(f"{item.component} is not changed for {item.gate}: {item.why}{still}", []).append(item.host)
     if not found:
         return []
-    lines = [f"LEFT OUT {', '.join(hosts)}: {text}" for text, hosts in found.items()]
+    lines = [f"LEFT OUT {detail.listed(hosts)}: {text}" for text, hosts in found.items()]
     return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
 
 

@@ -50,7 +50,8 @@ def changes(fleet: Fleet, _: None) -> None:
     order = {run: number for number, run in enumerate(Sequenced(history).sort({change.run for change in listed}))}
     listed.sort(key=lambda change: (order[change.run], change.order, change.host))
     headers = ["run", "age", "node", "component", "state", "by", "what"]
-    show_lines("\n" + table.render(headers, [_row(change) for change in listed]) if listed else "\nno changes are recorded on these nodes")
+    rows = table.folded([_row(change) for change in listed], vary=(1,), node=2)
+    show_lines("\n" + table.render(headers, rows) if rows else "\nno changes are recorded on these nodes")
     for run, change in {change.run: change for change in listed}.items():
         origin = f" from {change.plan['from']}" if change.plan.get("from") else ""
         show(f"\n{run}: {change.plan.get('at', '?')} by {change.plan.get('who', '?')}{origin}: {change.plan.get('command', '?')}")
@@ -94,7 +95,7 @@ def _ask(fleet: Fleet, remotes: list[Remote], runs: Sequence[str] = ()) -> tuple
         answer = remote.run(facts.question(runs), timeout=patient(facts.QUESTION_SECONDS))
         return facts.parse(remote.name, answer.stdout)
 
-    answers = fleet.each(remotes, ask)
+    answers = fleet.each(remotes, ask, doing="read the records of")
     return (
         {host: answer for host, answer in answers.items() if not isinstance(answer, Exception)},
         [str(answer) for answer in answers.values() if isinstance(answer, Exception)],

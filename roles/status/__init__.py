@@ -29,7 +29,7 @@ class _StatusNode:
 @deploying("Status", no_data)
 def status(fleet: Fleet, _: None) -> None:
     """Show all nodes of the run in tables. Raises DeployError if a node could not be read or is not supported."""
-    observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted))
+    observations = fleet.each(fleet.targets, lambda remote: look(remote, kubelet.wanted), doing="read")
     nodes: list[_StatusNode] = []
     cluster = Cluster()
     failures = [f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable]
@@ -58,14 +58,14 @@ def status(fleet: Fleet, _: None) -> None:
     notes = _effective(fleet, nodes, cluster)
     show("\nComponents")
     headers = ["node", "kind", "component", "version", "pid", "running for", "state", "reads"]
-    show_lines(table.render(headers, [row for node in nodes for row in _components(node)]))
+    show_lines(table.render(headers, table.folded([row for node in nodes for row in _components(node)], vary=(4, 5))))
     show("\nFeature gates that a file or flag sets")
     gates = [row for node in nodes for row in _gates(node)]
-    show_lines(table.render(["node", "component", "gate", "set to", "in effect", "source"], gates) if gates else "none")
+    show_lines(table.render(["node", "component", "gate", "set to", "in effect", "source"], table.folded(gates)) if gates else "none")
     show("\nWhat the next `kubeadm upgrade` would change")
     show_lines(_lasting(nodes, cluster, notes))
     show("\nSources")
-    show_lines(table.render(["node", "path", "mode", "sha256"], [row for node in nodes for row in _sources(node)]))
+    show_lines(table.render(["node", "path", "mode", "sha256"], table.folded([row for node in nodes for row in _sources(node)])))
     for warning in warnings:
         show(f"\n{warning}")
     for line in [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
@@ -110,7 +110,7 @@ def _effective(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> list
                 notes.append(f"effective gates: {error}" if isinstance(error, NoApi) else f"{remote.name} {component}: {error}")
         return notes
 
-    asked = fleet.each([remote for remote in fleet.targets if remote.name in by_host], ask, READS_AT_ONCE)
+    asked = fleet.each([remote for remote in fleet.targets if remote.name in by_host], ask, READS_AT_ONCE, "asked for the gates of")
     return list(dict.fromkeys(note for notes in bridge.whole(asked).values() for note in notes))
 
 
@@ -196,7 +196,7 @@ def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> st
         ]
         for one in found
     ]
-    return table.render(headers, rows) if rows else "nothing: kubeadm-config and kubelet-config match the nodes"
+    return table.render(headers, table.folded(rows)) if rows else "nothing: kubeadm-config and kubelet-config match the nodes"
 
 
 def _sources(node: _StatusNode) -> list[list[str]]:

@@ -25,6 +25,7 @@ from roles.engine.bridge.hosts import (
     stop,
     whole,
 )
+from roles.engine.bridge.progress import doing
 from roles.engine.bridge.tasks import AsyncResult, Event, Lock, Pool, Task, Timeout, current_task, sleep, spawn
 from roles.engine.bridge.terminal import show, show_lines
 
@@ -49,6 +50,7 @@ __all__ = [
     "at_once",
     "current_host",
     "current_task",
+    "doing",
     "exit_with",
     "hosts_by_name",
     "on_interrupt",

@@ -43,8 +43,8 @@ from pyinfra.connectors.util import (
     write_stdin,
 )
 
-from roles.engine import timeouts
-from roles.engine.bridge import host_keys, terminal, unreachable
+from roles.engine import detail, timeouts
+from roles.engine.bridge import host_keys, progress, terminal, unreachable
 from roles.engine.bridge.channels import CHANNEL_ERRORS, Transport
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.bridge.tasks import AsyncResult, Lock, Pool, Queue, Task, Timeout, sleep, spawn
@@ -330,9 +330,21 @@ class Fleet:
         """The host of the cluster's lock: the first control-plane node of the inventory, or its first host if it has none."""
         return next((remote for remote in self.inventory if remote.is_control_plane), self.inventory[0])
 
-    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = PARALLEL) -> dict[str, R | Exception]:
-        """Call `work` for many hosts at the same time; an exception becomes that host's result."""
-        results = at_once([functools.partial(work, remote) for remote in remotes], parallel)
+    def each(
+        self, remotes: Sequence[Remote], work: Callable[[Remote], R], parallel: int = PARALLEL, doing: str = ""
+    ) -> dict[str, R | Exception]:
+        """Call `work` for many hosts at the same time; an exception becomes that host's result. `doing` is for the line of progress, such
+        as `read`."""
+        done = itertools.count(1)
+
+        def one(remote: Remote) -> R:
+            try:
+                return work(remote)
+            finally:
+                progress.doing(f"{doing} {next(done)} of {len(remotes)} hosts" if doing else "")
+
+        results = at_once([functools.partial(one, remote) for remote in remotes], parallel)
+        progress.doing("")
         return {remote.name: result for remote, result in zip(remotes, results, strict=True)}
 
 
@@ -389,6 +401,7 @@ def _fleet(state: State) -> Fleet:
         )
     try:
         timeouts.set_factor(remote.data(timeouts.KEY) for remote in remotes.values())
+        detail.set_run(len(limited), (remote.data(detail.KEY) for name, remote in remotes.items() if name in limited))
     except ValueError as error:
         raise refusals([error]) from None
     return Fleet(
@@ -425,7 +438,7 @@ def _settle(result: AsyncResult[T], work: Callable[[Fleet], T], fleet: Fleet) ->
 
 def refuse(message: str, reasons: Iterable[object] = ()) -> DeployError:
     """The error that stops a pyinfra run in the prepare phase, also with -y; `reasons` follow the message, one per line."""
-    return RunRefused("\n".join([one_line(message), *(f"  - {in_list(str(reason))}" for reason in reasons)]))
+    return RunRefused("\n".join([one_line(message), *(f"  - {in_list(reason)}" for reason in detail.merged(map(str, reasons)))]))
 
 
 def refusals(reasons: Iterable[object]) -> DeployError:

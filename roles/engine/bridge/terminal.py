@@ -6,14 +6,19 @@ pyinfra_cli/log.py, pyinfra_cli/exceptions.py). config.py calls `guard` before p
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import sys
 from typing import Any
 
+import click
 import gevent
 import pyinfra
 from pyinfra.api import output
+from pyinfra.api.state import State
 
+from roles.engine import detail
 from roles.engine.harmless import coloured, harmless, one_line
 
 
@@ -34,6 +39,8 @@ class _Log(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str):
             record.msg, record.args = coloured(record.getMessage()), None
+            # What pyinfra says of each host (Connected, Ready, Success), unless it is a warning or an error.
+            return not (record.levelno == logging.INFO and detail.folds() and click.unstyle(record.msg).startswith("["))
         return True
 
 
@@ -54,6 +61,8 @@ def guard() -> None:
         pyinfra.logger.addFilter(_Log())
     if output.is_output_active() and not hasattr(output._echo, "guarded"):
         output.set_echo(_guarded(output._echo))
+    if not hasattr(State.init, "guarded"):
+        State.init = _counted(State.init)
     gevent.get_hub().exception_stream = _StandardError()
     errors = sys.modules.get("pyinfra_cli.exceptions")  # importing it would change the interpreter (gevent's monkey patches)
     if errors is not None and not hasattr(errors.UnexpectedMixin, "guarded"):
@@ -62,6 +71,20 @@ def guard() -> None:
         mixin.get_traceback_lines = lambda self: [coloured(line) for line in lines(self)]
         mixin.get_exception = lambda self: coloured(exception(self))
         mixin.guarded = True
+
+
+def _counted(init: Any) -> Any:
+    """State.init, which then says how many hosts the run has."""
+
+    @functools.wraps(init)
+    def counted(self: Any, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        hosts = [host for host in self.inventory if self.is_host_in_limit(host)]
+        with contextlib.suppress(ValueError):  # the first deploy refuses that
+            detail.set_run(len(hosts), (host.data.get(detail.KEY) for host in hosts))
+
+    counted.guarded = True  # type: ignore[attr-defined]
+    return counted
 
 
 def _guarded(echo: Any) -> Any:

@@ -10,10 +10,12 @@ import functools
 import weakref
 from typing import Any
 
+import pyinfra
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State, StateStage
 
+from roles.engine import detail
 from roles.engine.bridge.refused import RunRefused
 from roles.engine.harmless import one_line
 
@@ -36,6 +38,8 @@ def guard() -> None:
     @functools.wraps(fail_hosts)
     def failing(self: Any, hosts_to_fail: Any, activated_count: Any = None) -> None:
         left = self.active_hosts - set(hosts_to_fail)
+        if self.current_stage == StateStage.Connect and detail.folds():
+            pyinfra.logger.info(f"connected to {len(left)} of {len(left) + len(hosts_to_fail)} hosts")
         if self.current_stage == StateStage.Connect and left:
             # So pyinfra ends with exit status 1, whatever else happens.
             self.failed_hosts.update(hosts_to_fail)

@@ -58,6 +58,14 @@ class Own(Frozen):
     ] = None
 
 
+class Detail(Frozen):
+    """How much a run prints (roles/engine/detail.py)."""
+
+    verbose: Annotated[
+        bool, Field(description="show each host in its own lines; otherwise, of more than 8 hosts, like ones share a line", examples=[True])
+    ] = False
+
+
 # One line for each model.
 DECLARED = (
     Declared("roles.feature_gates.model:DesiredGates", ("feature_gates",)),
@@ -77,6 +85,7 @@ DECLARED = (
     Declared("roles.audit.options:AuditOptions", ("audit",)),
     Declared("roles.checks.model:CheckOptions", ("checks",)),
     Declared("roles.engine.inputs.registry:Own", (EVERY_DEPLOY,)),
+    Declared("roles.engine.inputs.registry:Detail", (EVERY_DEPLOY,)),
 )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from roles.engine import bridge, kubeadm_config, kubelet
+from roles.engine import bridge, detail, kubeadm_config, kubelet
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
@@ -207,7 +207,7 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
 def _of_each(basis: Basis, hosts: Collection[str], work: Callable[[str], N]) -> list[N | Refusal]:
     """The results of `work` for many hosts, in order; it reads the API."""
     remotes = [node.remote for host, node in basis.found.nodes.items() if host in hosts]
-    made = basis.fleet.each(remotes, lambda remote: work(remote.name), READS_AT_ONCE)
+    made = basis.fleet.each(remotes, lambda remote: work(remote.name), READS_AT_ONCE, "planned")
     return [answer if isinstance(answer, Refusal) else bridge.whole({host: answer})[host] for host, answer in made.items()]
 
 
@@ -228,7 +228,11 @@ def _ask(basis: Basis, plans: Sequence[NodePlan[Any]]) -> dict[str, Verdicts | R
 
 def _run(basis: Basis, scripts: Mapping[str, str]) -> dict[str, Answer | Exception]:
     remotes = [node.remote for host, node in basis.found.nodes.items() if host in scripts]
-    return basis.fleet.each(remotes, lambda remote: remote.run("sh -s", stdin=scripts[remote.name], timeout=patient(ask.ALL_SECONDS)))
+    return basis.fleet.each(
+        remotes,
+        lambda remote: remote.run("sh -s", stdin=scripts[remote.name], timeout=patient(ask.ALL_SECONDS)),
+        doing="asked the binaries of",
+    )
 
 
 def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) -> NodeRun:
@@ -247,7 +251,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
     run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
-    notes = [f"WARNING {', '.join(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
+    notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += capability.notes(basis, plans)
     notes += [f"{plan.host}:\n{plan.outlook}" for plan in plans if plan.outlook]
     if any(planned.component != KUBELET for planned in changing):
@@ -299,4 +303,12 @@ def _show_results(
     of_nodes = capability.rows(basis, plans, {(step.change.node, step.change.component): step for step in run.steps})
     of_cluster = [["cluster"] * (len(headers) - len(row)) + row for row in writes.rows()]
     if rows := of_cluster + of_nodes if capability.writes_first else of_nodes + of_cluster:
-        show_lines("\n" + table.render(headers, rows))
+        show_lines("\n" + table.render(headers, _folded(rows) if detail.folds() else rows))
+
+
+def _folded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """What is not well comes first; the seconds and the proof of what is well may differ in one row."""
+    well = ("no change", "confirmed")
+    last = len(rows[0]) - 1
+    others = table.folded([row for row in rows if row[-3] not in well])
+    return [*others, *table.folded([row for row in rows if row[-3] in well], vary=(last - 1, last))]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from roles.engine import detail
 from roles.engine.bridge import show, show_lines
 from roles.engine.node_changes.run import NodeRun, NodeStep
-from roles.engine.rollout import ClusterStep, counted
+from roles.engine.rollout import ClusterStep, Stage, counted
 from roles.engine.transaction import STABLE_SECONDS, Change, directory
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
@@ -14,22 +15,50 @@ APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
 def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
     """All changes in order: diff, restarts, what will be proven; then `notes`."""
-    nodes = {step.change.node for step in run.steps}
-    show(f"\nPlan of run {run.info.id}: {counted(len(run.steps), 'change')} on {counted(len(nodes), 'node')}{_cluster_objects(run)}")
+    number = len({step.change.node for step in run.steps})
+    show(f"\nPlan of run {run.info.id}: {counted(len(run.steps), 'change')} on {counted(number, 'node')}{_cluster_objects(run)}")
     _show_cluster_steps("First, before any node", run.first)
-    for stage in run.stages:
-        for step in stage.steps:
-            show(f"\n[{step.order}/{len(run.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
-            show_lines("\n".join(_description(step.change, apiservers)))
+    described: dict[object, str] = {}
+    for stage, steps in _groups(run.stages):
+        first, last, change = steps[0].order, steps[-1].order, steps[0].change
+        numbers = str(first) if first == last else f"{first}-{last}"
+        nodes = detail.hosts([step.change.node for step in steps])
+        name = f"[{numbers}/{len(run.steps)}] {nodes}: {change.component}: {change.summary}"
+        if (before := described.setdefault(_shape(change), nodes)) != nodes and detail.folds():
+            pace = f", at most {stage.at_once} at a time" if len(stage.steps) > 1 else ""
+            show(f"{name}; the same as for {before}{pace}")
+            continue
+        show(f"\n{name}")
+        show_lines("\n".join(_description(change, apiservers)))
         if stage.canary:
-            soak = f", watched for {stage.steps[0].change.soak} s" if stage.steps[0].change.soak else ""
+            soak = f", watched for {change.soak} s" if change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
-        elif len(stage.steps) > 1:
+        elif len(stage.steps) > 1 and last == stage.steps[-1].order:
             show(f"\nThe last {len(stage.steps)} changes run at most {stage.at_once} at a time.")
     _show_cluster_steps("Last, once every node is confirmed" if run.steps else "Last", run.last)
     for note in notes:
         show_lines(f"\n{note}")
     run.show_left_out("It is not changed; the exit status will be 1.")
+
+
+def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], list[NodeStep]]]:
+    """The steps, each with its stage. With many hosts, those that follow each other and are the same but for their node are together; the
+    canary stays alone, and so does a stage of several at a time."""
+    found: list[tuple[Stage[NodeStep], list[NodeStep]]] = []
+    for stage in stages:
+        for step in stage.steps:
+            before, steps = found[-1] if found else (None, [])
+            joins = before is stage or (before is not None and not before.canary and len(before.steps) == len(stage.steps) == 1)
+            if joins and detail.folds() and _shape(steps[0].change) == _shape(step.change):
+                steps.append(step)
+            else:
+                found.append((stage, [step]))
+    return found
+
+
+def _shape(change: Change) -> tuple[object, ...]:
+    files = tuple((edit.path, edit.before, edit.after) for edit in change.files)
+    return change.component, change.summary, change.unit, change.daemon_reload, change.confirm_timeout, files
 
 
 def _cluster_objects(run: NodeRun) -> str:
@@ -40,6 +69,8 @@ def _cluster_objects(run: NodeRun) -> str:
 def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
     for step in steps:
         show(f"\n{when}: {step.name}: {step.summary}")
+        if detail.folds():
+            continue
         lines = [*step.diff.splitlines(), "restarts: nothing; will be proven: read back from the API"]
         show_lines("\n".join(f"    {line}" for line in lines))
 
@@ -73,18 +104,23 @@ def show_end(run: NodeRun) -> None:
         _show_failure(step)
     left = [step for step in run.steps if step.outcome == "not started"]
     if left:
-        show(f"Not touched: {', '.join(f'{step.change.node} {step.change.component}' for step in left)}.")
+        show(f"Not touched: {_names(left)}.")
     done = [step for step in run.steps if step.outcome == "confirmed"]
     if done:
-        show(
-            f"Changed and confirmed: {', '.join(f'{step.change.node} {step.change.component}' for step in done)}. "
-            f"To undo them: deploys/rollback.py --data run={run.info.id}"
-        )
+        show(f"Changed and confirmed: {_names(done)}. To undo them: deploys/rollback.py --data run={run.info.id}")
     lost = [step for step in run.cluster_steps if step.outcome != "confirmed"]
     for one in lost:
         show(f"{'Not written' if one.outcome == 'failed' else 'Not started'}: {one.name}: {one.lost}")
     if left or run.failed or lost:
         show("Fix the cause, then run the same command again: it keeps what is done and continues from there.")
+
+
+def _names(steps: Sequence[NodeStep]) -> str:
+    if not detail.folds():
+        return ", ".join(f"{step.change.node} {step.change.component}" for step in steps)
+    components = dict.fromkeys(step.change.component for step in steps)
+    of = {component: [step.change.node for step in steps if step.change.component == component] for component in components}
+    return ", ".join(f"{component} of {detail.hosts(nodes)}" for component, nodes in of.items())
 
 
 def _show_failure(step: NodeStep) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from roles.engine.bridge import Answer, ConnectionLost, Event, Fleet, Remote, RemoteError, current_task, hosts_by_name, show, sleep
+from roles.engine import detail
+from roles.engine.bridge import Answer, ConnectionLost, Event, Fleet, Remote, RemoteError, current_task, doing, hosts_by_name, show, sleep
 from roles.engine.node_changes.staged import Staged
 from roles.engine.proof import Proof
 from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome, Pace, Stage, stages
@@ -106,6 +107,8 @@ class NodeRun(LockedRun):
         self._begun = 0  # steps begin in order
         self._staged: dict[int, Staged] = {}
         self._withdrawn: list[Staged] = []
+        # With many hosts, lines about a step are shown only if it fails.
+        self._lines: dict[int, list[str]] = {step.order: [] for step in self.steps} if detail.folds() else {}
 
     @property
     def cluster_steps(self) -> list[ClusterStep]:
@@ -209,7 +212,7 @@ class NodeRun(LockedRun):
 
     def _carry_out(self, step: NodeStep) -> None:
         started = time.monotonic()
-        show(f"\n[{step.order}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
+        self._show(step, f"\n[{step.order}/{len(self.steps)}] {step.change.node}: {step.change.component}: {step.change.summary}")
         self._begun = step.order
         own = current_task()
         try:
@@ -228,6 +231,7 @@ class NodeRun(LockedRun):
             step.why = str(error) or repr(error)
         step.seconds = time.monotonic() - started
         self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
+        self._show_ended(step)
         if step.outcome != "confirmed":
             self.failed.append(step)
             self.halted = self.halted or f"{step.change.node}, {step.change.component}: {step.outcome}: {step.why}"
@@ -388,8 +392,29 @@ class NodeRun(LockedRun):
             ended["own_seconds"] = round(step.seconds - step.node_seconds - step.change.soak, 2)
         return ended
 
+    # ---- output
+
     def _say(self, step: NodeStep, text: str) -> None:
-        show(f"  {step.change.node} {step.change.component}: {text}")
+        self._show(step, f"  {step.change.node} {step.change.component}: {text}")
+
+    def _show(self, step: NodeStep, line: str) -> None:
+        if step.order in self._lines:
+            self._lines[step.order].append(line)
+        else:
+            show(line)
+
+    def _show_ended(self, step: NodeStep) -> None:
+        """The end of a step whose lines were held back: all of them if it failed; else how many are done, each quarter."""
+        lines = self._lines.get(step.order)
+        if lines is None:
+            return
+        if step.outcome != "confirmed":
+            for line in lines:
+                show(line)
+        done, total = sum(one.outcome == "confirmed" for one in self.steps), len(self.steps)
+        doing(f"changed {done} of {total}")
+        if done in (1, total) or done * 4 // total > (done - 1) * 4 // total:
+            show(f"{done} of {total} changes are confirmed")
 
 
 def _refusal(proof: Proof) -> str:

@@ -43,13 +43,16 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
 
     A node with a change in flight is refused.
     """
-    control_planes = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote not in targets]
+    chosen = {remote.name for remote in targets}
+    control_planes = [remote for remote in (*fleet.targets, *fleet.others) if remote.is_control_plane and remote.name not in chosen]
     stop(
-        f"{remote.name}: unreachable; daytwo must read every control-plane node before any change: fix the connection"
+        f"{remote.unreachable}; no change begins before every control-plane node can be read: fix the connection"
         for remote in control_planes
         if not remote.connected and not remote.connect()
     )
-    seen = fleet.each([*targets, *control_planes], lambda remote: look(remote, wanted if remote in targets else kubelet.wanted))
+    seen = fleet.each(
+        [*targets, *control_planes], lambda remote: look(remote, wanted if remote.name in chosen else kubelet.wanted), doing="read"
+    )
     found = Survey()
     looked: list[ObservedNode] = []
     for remote in (*targets, *control_planes):
@@ -57,7 +60,7 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
         try:
             if isinstance(observation, Exception):
                 raise Refusal(remote.name, str(observation).removeprefix(f"{remote.name}: "))
-            if remote in targets and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
+            if remote.name in chosen and (busy := in_flight(observation.changes, observation.boot_id, observation.uptime)):
                 raise Refusal(remote.name, "; ".join(busy), "wait until it is over; deploys/changes.py shows how it ended")
             its_kubelet = kubelet.find(observation)
             components = control_plane.find(its_kubelet)
@@ -75,6 +78,6 @@ def survey(fleet: Fleet, targets: Sequence[Remote], wanted: FilesWanted = kubele
         its_kubelet = kubelet.find(known[one.remote.name])
         components = control_plane.find(its_kubelet)
         found.observed[one.remote.name] = node = SurveyedNode(one.remote, its_kubelet.seen, its_kubelet, components)
-        if one.remote in targets:
+        if one.remote.name in chosen:
             found.nodes[one.remote.name] = node
     return found

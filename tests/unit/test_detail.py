@@ -1,0 +1,128 @@
+"""Output for many hosts: like ones share a line, no host is lost, and what differs stays visible."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.engine import detail
+from roles.engine.bridge import progress, terminal
+from roles.engine.bridge.progress import doing
+from roles.engine.rollout import table
+
+
+@pytest.fixture(autouse=True)
+def _many() -> Iterator[None]:
+    detail.set_run(1000, [])
+    yield
+    detail.set_run(0, [])
+
+
+def expanded(text: str) -> list[str]:
+    """The hosts that a cell means, from its ranges."""
+    found = []
+    for part in text.partition(": ")[2].split(", ") if ": " in text else [text]:
+        ends = re.fullmatch(r"(.*?)(\d+)(\D*?)-\1(\d+)\3", part)
+        if ends is None:
+            found.append(part)
+        else:
+            first, last = int(ends[2]), int(ends[4])
+            found += [f"{ends[1]}{number:0{len(ends[2])}}{ends[3]}" for number in range(first, last + 1)]
+    return found
+
+
+names = st.builds(
+    lambda prefix, number, width: f"{prefix}{number:0{width}}", st.sampled_from("wxn"), st.integers(0, 130), st.integers(1, 3)
+)
+
+
+@given(st.lists(names, min_size=1, max_size=40, unique=True))
+def test_a_cell_names_each_host_in_order_or_counts_them(hosts: list[str]) -> None:
+    text = detail.hosts(hosts)
+    if text.endswith(", ..."):
+        assert text.startswith(f"{len(hosts)} hosts: ") and expanded(text.removesuffix(", ...")) == hosts[: len(expanded(text)) - 1]
+    else:
+        assert expanded(text) == hosts and (len(hosts) == 1 or text.startswith(f"{len(hosts)} hosts: "))
+
+
+def test_names_that_count_up_are_one_range() -> None:
+    assert detail.hosts([f"w{number}" for number in range(1, 998)]) == "997 hosts: w1-w997"
+    assert detail.hosts(["a-09.x", "a-10.x", "b"]) == "3 hosts: a-09.x-a-10.x, b"
+    assert detail.hosts(["w9", "w10", "w11"]) == "3 hosts: w9-w11" and detail.hosts(["w1", "w1"]) == "w1"
+    assert len(detail.hosts([f"host-{'abc'[number % 3]}{number * 2}" for number in range(1000)])) < 90
+
+
+cells = st.sampled_from(["a", "b"])
+
+
+@given(st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=30))
+def test_each_host_is_in_exactly_one_row_with_its_own_values(values: list[tuple[str, str, str]]) -> None:
+    rows = [[f"w{number}", *cell] for number, cell in enumerate(values)]
+    found = table.folded(rows, vary=(3,))
+    assert len({tuple(row[1:3]) for row in found}) == len(found)
+    assert sum(int(row[0].partition(" hosts")[0]) if " hosts: " in row[0] else 1 for row in found) == len(rows)
+    for row in found:
+        own = [one for one in rows if one[1:3] == row[1:3]]
+        assert row[0] == detail.hosts([one[0] for one in own])
+        assert row[3] == (own[0][3] if len({one[3] for one in own}) == 1 else "various")
+
+
+@pytest.mark.parametrize(("hosts", "verbose"), [(8, [None]), (1000, [True]), (1000, [None, True])])
+def test_few_hosts_or_verbose_output_have_all_rows(hosts: int, verbose: list[bool | None]) -> None:
+    detail.set_run(hosts, verbose)
+    rows = [[f"w{number}", "same"] for number in range(20)]
+    assert table.folded(rows) == rows and detail.merged(f"{row[0]}: x" for row in rows) == [f"{row[0]}: x" for row in rows]
+    assert detail.listed(["w1", "w2"] * 10) == ", ".join(["w1", "w2"] * 10)
+
+
+def test_a_thousand_hosts_fit_on_a_screen() -> None:
+    rows = [[f"w{number}", "kubelet", "v1.36.3", str(number), "various" if number == 700 else "well"] for number in range(1000)]
+    text = table.render(["node", "component", "version", "pid", "state"], table.folded(rows, vary=(3,)))
+    assert len(text.splitlines()) == 4 and "999 hosts: w0-w699, w701-w999" in text and "\nw700 " in text
+
+
+def test_refusals_with_the_same_text_are_one() -> None:
+    assert detail.merged([*(f"w{number}: no root" for number in range(1, 500)), "w500: no disk", "the API is away", "w501: no root"]) == [
+        "500 hosts: w1-w499, w501: no root",
+        "w500: no disk",
+        "the API is away",
+    ]
+
+
+def test_a_value_that_is_no_boolean_is_refused() -> None:
+    with pytest.raises(ValueError, match="verbose='perhaps' is not a boolean"):
+        detail.set_run(9, [None, "perhaps"])
+
+
+@pytest.mark.parametrize(
+    ("level", "text", "kept"),
+    [
+        (logging.INFO, "\x1b[1m[w1]\x1b[0m \x1b[32mConnected\x1b[0m", False),
+        (logging.INFO, "[w1] Ready: deploys/status.py", False),
+        (logging.INFO, "--> Connecting to hosts...", True),
+        (logging.WARNING, "[w1] something", True),
+        (logging.ERROR, "[w1] Could not connect", True),
+    ],
+)
+def test_pyinfra_is_quiet_about_hosts_that_are_well(level: int, text: str, kept: bool) -> None:
+    def record() -> logging.LogRecord:
+        return logging.LogRecord("pyinfra", level, "", 0, text, None, None)
+
+    assert terminal._Log().filter(record()) is kept
+    detail.set_run(8, [])
+    assert terminal._Log().filter(record())
+
+
+def test_the_line_of_progress_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = progress._Texts(["0% (0/9)"])
+    monkeypatch.setattr(progress.progress, "TERMINAL_WIDTH", 20)
+    assert texts[-1] == "0% (0/9)"
+    doing("read 340 of 1000 hosts")
+    assert texts[-1] == "read 340 of " and len("    - " + texts[-1]) < 20
+    doing("")
+    assert texts[-1] == "0% (0/9)"
