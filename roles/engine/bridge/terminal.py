@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import re
 import sys
 from typing import Any
 
-import click
 import gevent
 import pyinfra
 from pyinfra.api import output
@@ -20,6 +20,9 @@ from pyinfra.api.state import State
 
 from roles.engine import detail
 from roles.engine.harmless import coloured, harmless, one_line
+
+# `[w1] ...`, maybe in colour.
+_OF_A_HOST = re.compile(r"(?:\x1b\[[0-9;]*m)*\[")
 
 
 def show(text: str = "") -> None:
@@ -40,7 +43,7 @@ class _Log(logging.Filter):
         if isinstance(record.msg, str):
             record.msg, record.args = coloured(record.getMessage()), None
             # What pyinfra says of each host (Connected, Ready, Success), unless it is a warning or an error.
-            return not (record.levelno == logging.INFO and detail.folds() and click.unstyle(record.msg).startswith("["))
+            return not (record.levelno == logging.INFO and detail.folds() and _OF_A_HOST.match(record.msg))
         return True
 
 

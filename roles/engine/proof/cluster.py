@@ -270,7 +270,11 @@ class Cluster:
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The nodes as the API has them now, by name. Does not wait for an API that is down. Raises ApiError or NoApi."""
-        return {str(node["metadata"]["name"]): node for node in list_objects(self.api(wait=0), "/api/v1/nodes")}
+        api = self.api(wait=0)
+        found = {str(node["metadata"]["name"]): node for node in list_objects(api, "/api/v1/nodes")}
+        if self._idle is not None:
+            self._idle.setdefault(_ANY, []).append(api)
+        return found
 
     def component_version(self, host: str, component: str) -> str | None:
         """The version that this component of this control-plane node reports, as v1.36.3; None if it reports none. Raises ApiError or

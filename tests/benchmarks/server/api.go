@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/md5"
+	"crypto/sha512"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -71,17 +74,38 @@ func loadAnswers() {
 	bootID = strings.TrimSpace(string(data))
 }
 
-// padded brings metrics to the size that was recorded: what nobody reads is not kept, and still has to be sent, received and skipped.
+// padded brings metrics to the size that was recorded, also compressed: what nobody reads is not kept, and still has to be sent, received,
+// unpacked and skipped.
 func padded(text string) string {
 	firstLine, rest, _ := strings.Cut(text, "\n")
-	size, err := strconv.Atoi(strings.TrimPrefix(firstLine, "# bytes as recorded: "))
+	var size, compressed int
+	_, err := fmt.Sscanf(firstLine, "# bytes as recorded: %d compressed: %d", &size, &compressed)
 	check(err, firstLine)
-	var made strings.Builder
-	made.WriteString(rest)
-	for number := 0; made.Len() < size; number++ {
-		fmt.Fprintf(&made, "apiserver_request_duration_seconds_bucket{component=\"apiserver\",dry_run=\"\",group=\"apps\",resource=\"r%d\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\",le=\"%g\"} %d\n",
-			number/24, 0.005*float64(number%24+1), number)
+	made := rest
+	for digits := 0; digits < 100 && len(zipped(made)) < compressed; digits += 4 {
+		made = paddedWith(rest, size, digits)
 	}
+	return made
+}
+
+// paddedWith adds lines with so many digits that do not compress.
+func paddedWith(text string, size, digits int) string {
+	var made strings.Builder
+	made.WriteString(text)
+	for number := 0; made.Len() < size; number++ {
+		random := fmt.Sprintf("%x%x", sha512.Sum512([]byte(strconv.Itoa(number))), number)
+		fmt.Fprintf(&made, "apiserver_request_duration_seconds_bucket{component=\"apiserver\",dry_run=\"%s\",group=\"apps\",resource=\"r%d\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\",le=\"%g\"} %d\n",
+			random[:digits], number/24, 0.005*float64(number%24+1), number)
+	}
+	return made.String()
+}
+
+func zipped(text string) string {
+	var made bytes.Buffer
+	pack, err := gzip.NewWriterLevel(&made, gzip.BestSpeed)
+	check(err, "gzip")
+	_, _ = io.WriteString(pack, text)
+	check(pack.Close(), "gzip")
 	return made.String()
 }
 
@@ -159,11 +183,20 @@ func (h *Host) fill(text string, more ...string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-var bootIDField = regexp.MustCompile(`"bootID":"[^"]*"`)
+var (
+	bootIDField    = regexp.MustCompile(`"bootID":"[^"]*"`)
+	heartbeatField = regexp.MustCompile(`"lastHeartbeatTime":"[^"]*"`)
+)
 
 func (h *Host) node() string {
 	text := h.fill(answers["node-"+h.Role+".json"], "@UID@", dashed(uid("node", h.Name)))
-	return bootIDField.ReplaceAllString(text, `"bootID":"`+bootID+`"`)
+	text = bootIDField.ReplaceAllString(text, `"bootID":"`+bootID+`"`)
+	// As a kubelet: once it is ready, and every five minutes from then on (nodeStatusReportFrequency).
+	beat := h.kubelet().started.Add(2 * time.Second)
+	if late := time.Since(beat); late > 0 {
+		beat = beat.Add(late.Truncate(5 * time.Minute))
+	}
+	return heartbeatField.ReplaceAllString(text, `"lastHeartbeatTime":"`+beat.UTC().Format(time.RFC3339)+`"`)
 }
 
 func (h *Host) lease() string {
@@ -220,7 +253,10 @@ func (h *Host) serve() {
 func (h *Host) https(address string, secure *tls.Config, handler http.HandlerFunc) {
 	listener, err := h.listen(address)
 	check(err, h.Name+" "+address)
-	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0), ConnState: func(_ net.Conn, state http.ConnState) {
+	packing := func(w http.ResponseWriter, r *http.Request) {
+		handler(&answer{w, strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"), strings.HasSuffix(r.URL.Path, "/metrics")}, r)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(packing), ErrorLog: log.New(io.Discard, "", 0), ConnState: func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			h.counts.tlsConnections.Add(1)
 		}
@@ -268,7 +304,19 @@ func (h *Host) member() int64 {
 	return number
 }
 
+// answer is a ResponseWriter that knows what the request accepts.
+type answer struct {
+	http.ResponseWriter
+	packs   bool
+	metrics bool
+}
+
+// As the real ones: metrics are compressed (promhttp), other answers above 128 KiB (apiserver's responsewriters, defaultGzipThresholdBytes).
 func say(w http.ResponseWriter, counts *Counts, text string) {
+	if to, ok := w.(*answer); ok && to.packs && (to.metrics || len(text) > 128<<10) {
+		text = zipped(text)
+		w.Header().Set("Content-Encoding", "gzip")
+	}
 	counts.requests.Add(1)
 	counts.answered.Add(int64(len(text)))
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))

@@ -39,7 +39,7 @@ class Nodes(Fleet):
         super().__init__(targets, [host for host in hosts.values() if host not in targets], [], [*hosts.values()])
         self.records, self.reads = records, list[list[str]]()
 
-    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], Any], parallel: int = 20) -> dict[str, Any]:
+    def each(self, remotes: Sequence[Remote], work: Callable[[Remote], Any], parallel: int = 20, doing: str = "") -> dict[str, Any]:
         self.reads.append([remote.name for remote in remotes])
         return {remote.name: self.records[remote.name] for remote in remotes}
 

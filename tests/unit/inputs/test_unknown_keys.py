@@ -142,4 +142,7 @@ def test_keys_that_the_page_knows_take_no_import_of_all_models() -> None:
     )
     root = Path(__file__).resolve().parents[3]
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == "['roles.engine.rollout.options:Options', 'roles.engine.inputs.registry:Own']"
+    assert (
+        done.stdout.strip()
+        == "['roles.engine.rollout.options:Options', 'roles.engine.inputs.registry:Own', 'roles.engine.inputs.registry:Detail']"
+    )
