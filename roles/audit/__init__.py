@@ -13,6 +13,7 @@ from roles.engine import bridge
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
+from roles.engine.inputs import Declared
 from roles.engine.rollout import deploying, one
 from roles.feature_gates import load
 
@@ -59,4 +60,6 @@ def _write(options: AuditOptions, found: Report, html: str) -> None:
     show(f"\n{options.format}: {options.output}")
 
 
-__all__ = ["audit"]
+DATA_KEYS = (Declared(AuditOptions, ("audit",)),)
+
+__all__ = ["DATA_KEYS", "audit"]

@@ -16,6 +16,7 @@ from roles.engine import bridge, detail
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
+from roles.engine.inputs import Declared
 from roles.engine.proof import READS_AT_ONCE, Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.rollout import deploying, same, table
 from roles.engine.transaction import Refusal
@@ -155,4 +156,6 @@ def _shown(result: Result) -> str:
     return result.outcome.upper() if result.outcome in ("fail", "unknown") else result.outcome
 
 
-__all__ = ["checks", "judge"]
+DATA_KEYS = (Declared(CheckOptions, ("checks",)),)
+
+__all__ = ["DATA_KEYS", "checks", "judge"]

@@ -6,6 +6,7 @@ from functools import partial
 
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.editing import ABSENT
+from roles.engine.inputs import Declared
 from roles.engine.node_changes import change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
@@ -14,7 +15,7 @@ from roles.eviction.compliance import defaults_of, unmet
 from roles.eviction.impact import eviction_impact
 from roles.eviction.model import DesiredThresholds, read_thresholds
 from roles.eviction.order import SIGNAL_TITLES, NodeOrder, OrderRow, amount, order_as_json, reason
-from roles.eviction.order_deploy import eviction_order, node_order
+from roles.eviction.order_deploy import OrderOptions, eviction_order, node_order
 from roles.eviction.picture import gauges
 from roles.eviction.predict import readings
 from roles.kubelet_config import FieldsRequest, KubeletFields, KubeletState, Settled, restart_limits
@@ -75,7 +76,13 @@ def _summary(desired: DesiredThresholds) -> str:
     return ", ".join(parts)
 
 
+DATA_KEYS = (
+    Declared(DesiredThresholds, ("eviction",), changes=True),
+    Declared(OrderOptions, ("eviction_order",)),
+)
+
 __all__ = [
+    "DATA_KEYS",
     "SIGNAL_TITLES",
     "DesiredThresholds",
     "NodeOrder",

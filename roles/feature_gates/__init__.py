@@ -9,6 +9,7 @@ from roles.engine import bridge, detail, kubeadm_config
 from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
+from roles.engine.inputs import Declared
 from roles.engine.node import minor_of
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodeStep, Steps, Verdicts, change_nodes, ended, from_data
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
@@ -243,7 +244,10 @@ def _value(effective: Mapping[str, GateMetric], gate: str, sourced: dict[str, bo
     return f"{str(found.enabled).lower()} ({'set' if gate in sourced else 'default'})"
 
 
+DATA_KEYS = (Declared(DesiredGates, ("feature_gates",), changes=True),)
+
 __all__ = [
+    "DATA_KEYS",
     "SPECIAL",
     "Catalogue",
     "DesiredGates",

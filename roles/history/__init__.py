@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, show, show_lines
+from roles.engine.inputs import Declared
 from roles.engine.kubelet import kubelet_plan
 from roles.engine.node import Observation
 from roles.engine.node_changes import (
@@ -32,6 +33,7 @@ from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
 from roles.eviction import eviction_impact
 from roles.history import facts, model, objects
 from roles.history.facts import Recorded
+from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
 from roles.kubelet_config import predict_restart, restart_warnings, state_of, unreadable_node
@@ -314,4 +316,6 @@ def _uninstall(remote: Remote) -> bool:
     return answer.code == 0 and not outcome.startswith("busy")
 
 
-__all__ = ["changes", "rollback", "uninstall"]
+DATA_KEYS = (Declared(RollbackOptions, ("rollback",), changes=True),)
+
+__all__ = ["DATA_KEYS", "changes", "rollback", "uninstall"]

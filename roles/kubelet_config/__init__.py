@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from roles.engine.bridge import Fleet, Remote
+from roles.engine.inputs import Declared
 from roles.engine.node_changes import change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.kubelet_config import model, plan
@@ -48,7 +49,10 @@ def _request(remote: Remote) -> FieldsRequest | None:
     return FieldsRequest(desired.model_dump(), settle, restart_impact, desired.only, desired.move_flags, desired.allow_evictions)
 
 
+DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=True),)
+
 __all__ = [
+    "DATA_KEYS",
     "DesiredFields",
     "FieldsRequest",
     "Impact",

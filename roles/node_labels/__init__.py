@@ -8,6 +8,7 @@ from typing import Any
 from roles.engine import bridge
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, show
+from roles.engine.inputs import Declared
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     Consents,
@@ -32,9 +33,8 @@ from roles.engine.rollout import Options, Stage, Turns, deploying
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import Deadline
 from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
-from roles.node_labels import model
-from roles.node_labels.model import DesiredLabels
 from roles.node_labels.plan import (
+    DesiredLabels,
     NodeChange,
     evicted_pods,
     label_requests,
@@ -44,6 +44,7 @@ from roles.node_labels.plan import (
     owners,
     plan_labels,
     plan_way_back,
+    read_labels,
 )
 
 #: The name in the records of runs that this package undoes.
@@ -55,7 +56,7 @@ EVICTION = 60.0
 def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
     options = read_options(fleet.targets)
     try:
-        desired = model.read_labels([(remote.name, remote.data) for remote in fleet.targets])
+        desired = read_labels([(remote.name, remote.data) for remote in fleet.targets])
     except Refusal as refusal:
         raise bridge.refusals([refusal]) from None
     if not desired:
@@ -67,7 +68,7 @@ def _read(fleet: Fleet) -> tuple[Options, dict[str, DesiredLabels]]:
 def node_labels(fleet: Fleet, asked: tuple[Options, dict[str, DesiredLabels]]) -> Turns:
     """Set the labels and taints that the data of the nodes names.
 
-    Data keys: those of roles/node_labels/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any write if
+    Data keys: those of roles/node_labels/plan.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any write if
     the plan is refused.
     """
     options, desired = asked
@@ -164,4 +165,6 @@ class NodeWriter(FieldWriter[NodeChange]):
         return f"evicted: {', '.join(now.values())}"
 
 
-__all__ = ["CAPABILITY", "node_labels", "undo"]
+DATA_KEYS = (Declared(DesiredLabels, ("node_labels",), changes=True, undo=undo),)
+
+__all__ = ["CAPABILITY", "DATA_KEYS", "node_labels", "undo"]

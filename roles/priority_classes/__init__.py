@@ -7,6 +7,7 @@ from functools import partial
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show
+from roles.engine.inputs import Declared
 from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
@@ -139,8 +140,11 @@ def _shown(action: Action, api: Api, *, force: bool) -> str:
     return api_object.diff(action.before, after, name)
 
 
+DATA_KEYS = (Declared(DesiredClasses, ("priority_classes",), changes=True, undo=undo),)
+
 __all__ = [
     "CAPABILITY",
+    "DATA_KEYS",
     "DesiredClasses",
     "ObservedClasses",
     "priority_classes",

@@ -29,7 +29,7 @@ from roles.engine.rollout.pace import Stage
 from roles.engine.transaction.object_record import ObjectsRecord, parse
 from roles.engine.transaction.record import RunInfo
 from roles.engine.transaction.refusal import Refusal
-from roles.node_labels import CAPABILITY, NodeWriter, model
+from roles.node_labels import CAPABILITY, NodeWriter
 from roles.node_labels import plan as planning
 from roles.node_labels.plan import NodeChange
 from tests.unit.clock import Clock
@@ -176,8 +176,8 @@ class Nodes(Server):
 # ---- a run, as in the deploy
 
 
-def wanted(**data: Any) -> dict[str, model.DesiredLabels]:
-    return model.read_labels([("w1", data.get)])
+def wanted(**data: Any) -> dict[str, planning.DesiredLabels]:
+    return planning.read_labels([("w1", data.get)])
 
 
 def pods_of(server: Server) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def test_prefixes_that_bind_only_kubelets_are_an_administrators_to_set(key: str)
 def test_consents_apply_to_the_whole_run() -> None:
     hosts = [("w1", {"node_labels": "a=1", "force": "true"}.get), ("w2", {"node_labels": "a=1"}.get)]
     with pytest.raises(Refusal, match="w1, w2: force, allow_evictions or kubeconfig differs between these hosts"):
-        model.read_labels(hosts)
+        planning.read_labels(hosts)
 
 
 # ---- what is written, and what stays
@@ -432,7 +432,7 @@ def test_a_new_pod_since_the_plan_is_not_evicted() -> None:
 
 KEYS = st.sampled_from(["a", "b", "example.com/c"])
 VALUES = st.sampled_from(["", "x", "y"])
-EFFECTS = st.sampled_from(model.EFFECTS)
+EFFECTS = st.sampled_from(planning.EFFECTS)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

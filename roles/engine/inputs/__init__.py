@@ -2,6 +2,7 @@
 
 from roles.engine.inputs import registry
 from roles.engine.inputs.reading import Data, read_common, read_host, read_model
+from roles.engine.inputs.registry import Declared
 from roles.engine.inputs.unknown_keys import WAY_OUT, unknown
 from roles.engine.inputs.values import (
     LIST_OR_TEXT,
@@ -24,6 +25,7 @@ __all__ = [
     "WAY_OUT",
     "Boolean",
     "Data",
+    "Declared",
     "Frozen",
     "Kubeconfig",
     "Names",

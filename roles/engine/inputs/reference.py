@@ -42,7 +42,7 @@ A key that is called a consent is for one run: set it with `--data`, and do not 
 
 def markdown() -> str:
     """The page."""
-    return "\n".join([_INTRODUCTION, *(line for declared in registry.DECLARED for line in _section(declared))])
+    return "\n".join([_INTRODUCTION, *(line for declared in registry.every_model() for line in _section(declared))])
 
 
 def _section(declared: Declared) -> Iterator[str]:

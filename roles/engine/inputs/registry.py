@@ -1,13 +1,14 @@
-"""All data keys that deploys read, collected from the models that read them. Pure.
+"""All data keys that deploys read, collected from the models that read them.
 
-A role declares its keys in its own model, each with a description and examples; here each model has one line. The models are given as
-text and imported when they are needed: this package is above all others. Only the code that undoes runs of any capability imports it.
+A package declares its keys in its own model, each with a description and examples, and lists its models as DATA_KEYS in its face
+(`roles/<name>/__init__.py`). They are found there when they are needed: this package is above all others, and a deploy does not import the
+packages of other deploys.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -19,31 +20,24 @@ from pydantic import BaseModel, Field
 from roles.engine.inputs.values import Frozen, Names
 
 EVERY_DEPLOY = "every deploy"
+ROLES = Path(__file__).resolve().parents[2]
 # The file with reference.schema_text; a test checks that it is up to date.
-SCHEMA = Path(__file__).resolve().parents[3] / "docs/reference/data.schema.json"
+SCHEMA = ROLES.parent / "docs/reference/data.schema.json"
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A pydantic model whose fields are data keys (`package.module:Class`), and the deploys that read them.
+    """A pydantic model whose fields are data keys, and the deploys that read them.
 
-    `undo` (`package:function`) undoes runs of the first deploy, if these are runs on API objects: from the fleet, the options, the record
+    `changes`: the deploys change nodes or API objects, so they also read the keys of a roll-out (roles/engine/rollout/options.py). `undo`
+    undoes runs of the first deploy, if these are runs on API objects: from the fleet, the options, the record
     (roles/engine/transaction/object_record.py) and the consents (roles/engine/object_changes/run.py), it creates the run that undoes it.
     """
 
-    model: str
+    fields: type[BaseModel]
     deploys: tuple[str, ...]
-    undo: str = ""
-
-    @property
-    def fields(self) -> type[BaseModel]:
-        found: type[BaseModel] = _named(self.model)
-        return found
-
-
-def _named(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    changes: bool = False
+    undo: Callable[..., Any] | None = None
 
 
 class Own(Frozen):
@@ -66,32 +60,20 @@ class Detail(Frozen):
     ] = False
 
 
-# One line for each model.
-DECLARED = (
-    Declared("roles.feature_gates.model:DesiredGates", ("feature_gates",)),
-    Declared("roles.eviction.model:DesiredThresholds", ("eviction",)),
-    Declared("roles.eviction.order_deploy:OrderOptions", ("eviction_order",)),
-    Declared("roles.kubelet_config.model:DesiredFields", ("kubelet_config",)),
-    Declared("roles.priority_classes.model:DesiredClasses", ("priority_classes",), undo="roles.priority_classes:undo"),
-    Declared("roles.pod_resize.model:DesiredResources", ("resize",), undo="roles.pod_resize:undo"),
-    Declared("roles.pod_resize.model:DriftOptions", ("resize_drift",)),
-    Declared("roles.pod_resize.model:ProbeOptions", ("pod_resize_check",)),
-    Declared("roles.node_labels.model:DesiredLabels", ("node_labels",), undo="roles.node_labels:undo"),
-    Declared("roles.history.model:RollbackOptions", ("rollback",)),
-    Declared(
-        "roles.engine.rollout.options:Options",
-        ("feature_gates", "eviction", "kubelet_config", "priority_classes", "resize", "pod_resize_check", "node_labels", "rollback"),
-    ),
-    Declared("roles.audit.options:AuditOptions", ("audit",)),
-    Declared("roles.checks.model:CheckOptions", ("checks",)),
-    Declared("roles.engine.inputs.registry:Own", (EVERY_DEPLOY,)),
-    Declared("roles.engine.inputs.registry:Detail", (EVERY_DEPLOY,)),
-)
+@cache
+def every_model() -> tuple[Declared, ...]:
+    """Every model: those of each package of roles/, those of all deploys that change something, and those of every deploy."""
+    packages = sorted(path.parent.name for path in ROLES.glob("*/__init__.py") if path.parent.name != "engine")
+    listed = [one for name in packages for one in getattr(import_module(f"roles.{name}"), "DATA_KEYS", ())]
+    found = sorted(listed, key=lambda one: one.deploys)
+    changing = tuple(name for one in found if one.changes for name in one.deploys)
+    options = import_module("roles.engine.rollout.options").Options
+    return (*found, Declared(options, changing), Declared(Own, (EVERY_DEPLOY,)), Declared(Detail, (EVERY_DEPLOY,)))
 
 
-def way_back(capability: str) -> Any:
+def way_back(capability: str) -> Callable[..., Any] | None:
     """The function that undoes a run on API objects, by the name of the run's deploy; None if there is none."""
-    return next((_named(declared.undo) for declared in DECLARED if declared.undo and declared.deploys[0] == capability), None)
+    return next((declared.undo for declared in every_model() if declared.undo and declared.deploys[0] == capability), None)
 
 
 @dataclass(frozen=True)
@@ -110,7 +92,7 @@ class Key:
 @cache
 def every() -> tuple[Key, ...]:
     """Every key of every model, in their order; a name that several models read occurs several times."""
-    return tuple(key for declared in DECLARED for key in of(declared))
+    return tuple(key for declared in every_model() for key in of(declared))
 
 
 def of(declared: Declared) -> list[Key]:

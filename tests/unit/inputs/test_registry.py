@@ -17,7 +17,7 @@ from roles.engine.inputs.__main__ import FILES, FOLDER
 from roles.engine.inputs.registry import Key
 
 ROOT = Path(__file__).resolve().parents[3]
-EVERY = [pytest.param(key, id=f"{key.declared.model.rpartition('.')[0]}.{key.name}") for key in registry.every()]
+EVERY = [pytest.param(key, id=f"{key.declared.fields.__module__.rpartition('.')[0]}.{key.name}") for key in registry.every()]
 
 
 def value(key: Key, written: Any) -> Any:
@@ -157,8 +157,8 @@ def test_each_model_that_reads_data_is_registered() -> None:
         "roles.priority_classes.model",
         "roles.audit.options",
     }
-    registered = {tuple(declared.model.split(":")) for declared in registry.DECLARED}
-    assert reading - registered == set(), "add a line to DECLARED in roles/engine/inputs/registry.py"
+    registered = {(declared.fields.__module__, declared.fields.__name__) for declared in registry.every_model()}
+    assert reading - registered == set(), "add it to DATA_KEYS in roles/<name>/__init__.py"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "deploys").glob("*.py")), ids=lambda path: path.stem)
@@ -169,5 +169,5 @@ def test_each_deploy_is_one_call(path: Path) -> None:
 
 
 def test_each_deploy_that_is_named_is_there() -> None:
-    named = {deploy for declared in registry.DECLARED for deploy in declared.deploys} - {registry.EVERY_DEPLOY}
+    named = {deploy for declared in registry.every_model() for deploy in declared.deploys} - {registry.EVERY_DEPLOY}
     assert named <= {path.stem for path in (ROOT / "deploys").glob("*.py")}
