@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import os
 import pwd
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -301,6 +302,9 @@ class CheckedClient(_Client):  # type: ignore[misc]  # pyinfra ships no types
         self._policy_of_ssh = _Policy(rules)
 
         def transport(sock: Any, **more: Any) -> paramiko.Transport:
+            # paramiko leaves Nagle's algorithm on, ssh does not: a small packet would wait for the answer to the one before, up to 40 ms.
+            if isinstance(sock, socket.socket):  # a ProxyCommand has none
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made = _QuietTransport(sock, **more)
             offered = made.get_security_options()
             first = [kind for kind in _kinds(rules) if kind in offered.key_types]

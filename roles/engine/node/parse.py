@@ -21,8 +21,10 @@ class ObservationError(Exception):
 
 
 def _decode(field: str) -> bytes:
-    # The script appends "=" to fields that may be empty, so that none disappears between two blanks.
+    # The script appends "=" to fields that may be empty, so that none disappears between two blanks. A plain word is not encoded.
     body = field.rstrip("=")
+    if body.startswith("."):
+        return body[1:].encode("ascii")
     return base64.b64decode(body + "=" * (-len(body) % 4))
 
 
