@@ -59,6 +59,16 @@ def merged(reasons: Iterable[str]) -> list[str]:
     return [f"{hosts(names)}: {text}" if names[0] else text for text, names in found.items()]
 
 
+def alike(texts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Hosts and their texts; with many hosts, those with the same text together, in the order of the first of them."""
+    if not folds():
+        return list(texts)
+    found: dict[str, list[str]] = {}
+    for host, text in texts:
+        found.setdefault(text, []).append(host)
+    return [(hosts(names), text) for text, names in found.items()]
+
+
 def _ranges(names: Sequence[str]) -> Iterator[str]:
     """Names that follow each other and count up as `FIRST-LAST`."""
     start = 0

@@ -1,11 +1,12 @@
-"""python -m tests.benchmarks run [...] | up N | down | status"""
+"""python -m tests.benchmarks run [...] | relay | up N | down | status"""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
-from tests.benchmarks import bench
+from tests.benchmarks import bench, relay
 from tests.benchmarks.jobs import JOBS
 from tests.benchmarks.world import BenchError, World, say
 
@@ -32,6 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     up = verbs.add_parser("up", help="make hosts, and leave them there")
     up.add_argument("count", type=int)
     up.add_argument("--latency", type=float, default=0.0)
+    limits = verbs.add_parser("relay", help="what the relay itself costs: added delay, bytes a second, CPU")
+    limits.add_argument("--latency", type=_latencies, default=[0.0, 10.0, 50.0])
     verbs.add_parser("down", help="take them down")
     verbs.add_parser("status", help="how many there are, and the memory they hold")
     return made
@@ -40,6 +43,8 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> int:
     """The command line. 1 where something failed."""
     given = _parser().parse_args()
+    # So that the hosts go down, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     world = World()
     try:
         match given.verb:
@@ -55,6 +60,12 @@ def main() -> int:
                 world.up(given.count)
                 world.delay(given.latency)
                 say(f"ssh -F {world.ssh_config} w1; pyinfra {world.inventory} deploys/status.py -y")
+            case "relay":
+                try:
+                    world.up(1)
+                    print("\n".join(relay.report(world, given.latency)))
+                finally:
+                    world.down()
             case "down":
                 world.down()
             case "status":

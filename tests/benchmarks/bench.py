@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import jobs, plot
+from tests.benchmarks import jobs, plot, summary
 from tests.benchmarks.measure import processor_seconds
 from tests.benchmarks.world import BenchError, World, say
 
@@ -94,13 +94,17 @@ def _compare(world: World, count: int, latency: float, job: jobs.Job, wanted: Wa
     tools = [tool for tool in wanted.tools if tool == "daytwo" or job.play]
     found = {tool: Result(count, latency, job.name, tool, wanted.replay and job.replay) for tool in tools}
     seen: dict[str, dict[str, float]] = {}
+    # A change and its way back take turns, also between the tools: each run then finds something to change.
+    turned = False
     # The first run of each tool compiles and caches; it does not count.
     for number in range(wanted.runs + 1):
         for tool in tools:
             world.delay(latency)
             replay = wanted.replay and job.replay
+            now = jobs.JOBS[job.back] if turned else job
             world.mode(f"{'play' if number else 'record'} {tool}" if replay else "")
-            run = once(world, tool, job)
+            run = once(world, tool, now)
+            turned = bool(job.back) and not turned
             if replay:
                 # Requests that a node itself sent are not sent again in a replay.
                 seen.setdefault(tool, run)
@@ -110,10 +114,8 @@ def _compare(world: World, count: int, latency: float, job: jobs.Job, wanted: Wa
             kind = f"run {number} of {wanted.runs}" if number else "warm-up"
             say(f"{count} hosts, {latency:g} ms, {job.name}, {tool}, {kind}: {run['wall']:.1f} s, {run['cpu']:.1f} s CPU, "
                 f"{run['memory']:.0f} MiB, the hosts {run['hosts_cpu']:.1f} s CPU")  # fmt: skip
-            if job.back:
-                world.delay(0)
-                world.mode("")
-                once(world, tool, jobs.JOBS[job.back])
+    if turned:
+        once(world, tools[0], jobs.JOBS[job.back])
     return list(found.values())
 
 
@@ -149,13 +151,10 @@ def once(world: World, tool: str, job: jobs.Job) -> dict[str, float]:
 def _write(path: Path, results: Sequence[Result]) -> None:
     """All runs, and beside them the medians and the plot of the latest measurement."""
     medians = [one.summary() for one in results]
-    _json(path, [{**asdict(result), "summary": median} for result, median in zip(results, medians, strict=True)])
-    _json(path.with_name("summary.json"), medians)
+    runs = [{**asdict(result), "summary": median} for result, median in zip(results, medians, strict=True)]
+    path.write_text(json.dumps({"measures": MEASURES, "results": runs}, indent=1) + "\n")
+    path.with_name("summary.json").write_text(summary.text(MEASURES, medians))
     path.with_name("plot.svg").write_text(plot.svg(medians))
-
-
-def _json(path: Path, results: Sequence[dict[str, Any]]) -> None:
-    path.write_text(json.dumps({"measures": MEASURES, "results": results}, indent=1) + "\n")
 
 
 def table(results: Sequence[Result]) -> str:

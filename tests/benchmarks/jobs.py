@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.measure import Usage, measured
+from tests.benchmarks.measure import LostError, Usage, measured
 from tests.benchmarks.world import HERE, KEPT, ROOT, BenchError, Host, World, say
 
 ANSIBLE = "ansible-core==2.19.14"
@@ -26,7 +26,7 @@ LIMIT_SECONDS = 3600
 @dataclass(frozen=True)
 class Job:
     """One thing that an operator does. `daytwo` is what follows pyinfra's inventory, `play` a file in ansible/ with its arguments; empty:
-    there is no such play. `back` is the job that leads back to where this one began; it is not measured. With
+    there is no such play. `back` is the job that leads back to where this one began, with as much work: the runs take turns. With
     `replay` nodes may answer as recorded: the job only reads, and waits for nothing."""
 
     name: str
@@ -77,7 +77,10 @@ def run(world: World, tool: str, job: Job) -> Usage:
         _ansible_files(world)
     words, environment = command(world, tool, job)
     output = world.state / f"{tool}-{job.name}.log"
-    usage = measured(words, ROOT, environment, output, LIMIT_SECONDS)
+    try:
+        usage = measured(words, ROOT, environment, output, LIMIT_SECONDS)
+    except LostError as error:
+        raise BenchError(f"{tool} {job.name}: {error}") from error
     text = output.read_text(errors="replace")
     if problem := wrong(tool, job, text, usage.status, [host.name for host in world.hosts()]):
         lines = [

@@ -21,6 +21,10 @@ _SAMPLE_SECONDS = 0.5
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
+class LostError(Exception):
+    """A command was measured, and what it took is not known."""
+
+
 @dataclass(frozen=True)
 class Usage:
     """What a command took: seconds, seconds of the processor, and the peak of its memory (PSS) in MiB."""
@@ -34,7 +38,7 @@ class Usage:
 
 def measured(words: Sequence[str], cwd: Path, environment: Mapping[str, str], output: Path, limit: float) -> Usage:
     """Run a command, its output in a file. What it leaves behind (such as SSH masters) is ended afterwards, and its processor time counts
-    too. A command that takes longer than `limit` seconds is killed."""
+    too. A command that takes longer than `limit` seconds is killed. Raises LostError if somebody else kills what measures it."""
     with output.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, __file__, str(limit), *words], cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out,
@@ -46,7 +50,10 @@ def measured(words: Sequence[str], cwd: Path, environment: Mapping[str, str], ou
             process.terminate()
             process.wait()
             raise
-    return Usage(**json.loads(told.splitlines()[-1]))
+    try:
+        return Usage(**json.loads(told.splitlines()[-1]))
+    except (IndexError, ValueError, TypeError) as error:
+        raise LostError(f"the measurement was ended from outside, with status {process.returncode}: {told.strip()[-200:]}") from error
 
 
 def processor_seconds(ancestor: int) -> float:

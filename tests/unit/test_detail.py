@@ -94,6 +94,14 @@ def test_refusals_with_the_same_text_are_one() -> None:
     ]
 
 
+def test_notes_with_the_same_text_are_one() -> None:
+    notes = [(f"w{number}", "evicts nothing" if number != 7 else "evicts shop/web") for number in range(1, 21)]
+    detail.set_run(20, [])
+    assert detail.alike(notes) == [("19 hosts: w1-w6, w8-w20", "evicts nothing"), ("w7", "evicts shop/web")]
+    detail.set_run(20, [True])
+    assert detail.alike(notes) == notes
+
+
 def test_a_value_that_is_no_boolean_is_refused() -> None:
     with pytest.raises(ValueError, match="verbose='perhaps' is not a boolean"):
         detail.set_run(9, [None, "perhaps"])

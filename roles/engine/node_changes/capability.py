@@ -253,7 +253,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
     notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += capability.notes(basis, plans)
-    notes += [f"{plan.host}:\n{plan.outlook}" for plan in plans if plan.outlook]
+    notes += [f"{names}:\n{outlook}" for names, outlook in detail.alike((plan.host, plan.outlook) for plan in plans if plan.outlook)]
     if any(planned.component != KUBELET for planned in changing):
         notes.append(found.cluster.etcd_summary())
     notes += writes.notes + [one_line(sentence) for sentence in found.ignored]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.benchmarks import bench, plot
+from tests.benchmarks import bench, plot, summary
 from tests.benchmarks.jobs import JOBS, wrong
+from tests.benchmarks.measure import LostError, measured
 from tests.benchmarks.world import shape
 
 
@@ -58,6 +63,37 @@ def test_a_failure_is_no_number(tool: str, job: str, text: str, status: int, pro
 
 def test_each_way_back_is_a_job() -> None:
     assert all(not job.back or job.back in JOBS for job in JOBS.values())
+
+
+def test_what_measures_is_killed(tmp_path: Path) -> None:
+    """Here by the command itself: an error that says so, and no number."""
+    with pytest.raises(LostError, match="ended from outside, with status -9"):
+        measured(["sh", "-c", "kill -9 $PPID"], tmp_path, dict(os.environ), tmp_path / "output", 60)
+
+
+def test_a_command_is_measured(tmp_path: Path) -> None:
+    usage = measured([sys.executable, "-c", "print(sum(range(1000000))); exit(3)"], tmp_path, dict(os.environ), tmp_path / "output", 60)
+    assert usage.status == 3 and usage.wall > 0 and usage.user + usage.system > 0 and usage.memory > 1
+    assert (tmp_path / "output").read_text() == "499999500000\n"
+
+
+def test_ratios_are_of_the_same_job_on_the_same_hosts() -> None:
+    medians = [one.summary() for one in (_result(10, "daytwo", 2.0), _result(10, "ansible", 7.0), _result(100, "ansible", 70.0))]
+    assert summary.ratios(medians) == [{"hosts": 10, "latency_ms": 10, "job": "status", "wall": 3.5, "cpu": 1.0}]
+
+
+def test_a_straight_line_is_found() -> None:
+    medians = [_result(hosts, "daytwo", 1 + hosts / 100).summary() for hosts in (10, 100, 1000)]
+    wall = summary.fits(medians)[0]
+    assert (wall["measure"], wall["base"], wall["each"], wall["off"]) == ("wall", 1.0, 0.01, 0.0)
+    bent = [_result(hosts, "daytwo", hosts**2).summary() for hosts in (10, 100, 1000)]
+    assert summary.fits(bent)[0]["off"] > 1
+    assert summary.fits(medians[:2]) == [], "two points are always on a line"
+
+
+def test_the_summary_is_json() -> None:
+    medians = [_result(10, "daytwo", 1.0).summary()]
+    assert json.loads(summary.text(bench.MEASURES, medians))["results"] == medians
 
 
 def test_plot_is_xml_with_a_point_for_each_result() -> None:
