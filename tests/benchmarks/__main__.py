@@ -1,13 +1,15 @@
-"""python -m tests.benchmarks run [...] | relay | up N | down | status"""
+"""python -m tests.benchmarks run [...] | relay | publish FILE... | up N | down | status"""
 
 from __future__ import annotations
 
 import argparse
 import signal
 import sys
+from pathlib import Path
 
 from tests.benchmarks import bench, relay
 from tests.benchmarks.jobs import JOBS
+from tests.benchmarks.publish import publish
 from tests.benchmarks.world import BenchError, World, say
 
 
@@ -35,6 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--latency", type=float, default=0.0)
     limits = verbs.add_parser("relay", help="what the relay itself costs: added delay, bytes a second, CPU")
     limits.add_argument("--latency", type=_latencies, default=[0.0, 10.0, 50.0])
+    docs = verbs.add_parser("publish", help="write docs/scale.json, its plot and its tables from results")
+    docs.add_argument("results", type=Path, nargs="+")
     verbs.add_parser("down", help="take them down")
     verbs.add_parser("status", help="how many there are, and the memory they hold")
     return made
@@ -66,6 +70,8 @@ def main() -> int:
                     print("\n".join(relay.report(world, given.latency)))
                 finally:
                     world.down()
+            case "publish":
+                publish(given.results)
             case "down":
                 world.down()
             case "status":

@@ -26,6 +26,7 @@ MEASURES = {
     "api_requests": "per host",
     "api_kib": "KiB per host",
     "tls_handshakes": "per host",
+    "own": "s per change, without the wait on the node",
 }
 
 
@@ -125,7 +126,7 @@ def once(world: World, tool: str, job: jobs.Job) -> dict[str, float]:
     if pid is None:
         raise BenchError("the hosts are not up")
     world.reset()
-    before = processor_seconds(pid)
+    before, begun = processor_seconds(pid), time.time()
     usage = jobs.run(world, tool, job)
     after = processor_seconds(pid)
     counts = world.counts()
@@ -145,6 +146,7 @@ def once(world: World, tool: str, job: jobs.Job) -> dict[str, float]:
         "api_requests": each("api_requests"),
         "api_kib": each("api_bytes") / 1024,
         "tls_handshakes": each("tls_handshakes"),
+        "own": jobs.own_seconds(world, begun) if tool == "daytwo" else 0.0,
     }
 
 
@@ -160,13 +162,13 @@ def _write(path: Path, results: Sequence[Result]) -> None:
 def table(results: Sequence[Result]) -> str:
     """The medians as text, with the spread of the wall time."""
     head = ["hosts", "ms", "job", "tool", "wall s", "(min-max)", "CPU s", "MiB", "hosts' CPU s", "SSH conn", "SSH exec", "SSH KiB",
-            "API req", "API KiB", "TLS"]  # fmt: skip
+            "API req", "API KiB", "TLS", "own s"]  # fmt: skip
     rows = [head]
     for one in results:
         low, high = one.between("wall")
         rows.append([str(one.hosts), f"{one.latency:g}", one.job, one.tool, f"{one.median('wall'):.2f}", f"{low:.2f}-{high:.2f}",
                      f"{one.median('cpu'):.2f}", f"{one.median('memory'):.0f}", f"{one.median('hosts_cpu'):.1f}",
                      *(f"{one.median(name):.2f}" for name in ("ssh_connections", "ssh_sessions", "ssh_kib", "api_requests", "api_kib",
-                                                              "tls_handshakes"))])  # fmt: skip
+                                                              "tls_handshakes", "own"))])  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -88,6 +89,16 @@ def run(world: World, tool: str, job: Job) -> Usage:
         ]
         raise BenchError(f"{tool} {job.name}: {problem}\n" + "\n".join([*lines[:10], "...", *text.splitlines()[-15:]]))
     return usage
+
+
+def own_seconds(world: World, begun: float) -> float:
+    """The median of the changes' own share (docs/how-it-works.md, `own_seconds`) in the record of the run that began after `begun` (seconds
+    since 1970); 0 if it changed nothing."""
+    found = []
+    for record in (world.state / "records").glob("daytwo/runs/*.jsonl"):
+        if record.stat().st_mtime >= begun:
+            found += re.findall(r'"own_seconds": ?([\d.]+)', record.read_text())
+    return statistics.median(map(float, found)) if found else 0.0
 
 
 def wrong(tool: str, job: Job, text: str, status: int, hosts: list[str]) -> str:

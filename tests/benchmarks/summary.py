@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import linear_regression
 from typing import Any
@@ -94,3 +95,13 @@ def tables(medians: Medians) -> dict[str, list[str]]:
         ),
         "lines": table(["job", "what", "fixed", "per 1000 hosts", "largest distance"], lines),
     }
+
+
+def page(old: str, medians: Medians) -> str:
+    """docs/scale.md with the tables of these medians, each between `<!-- table: NAME -->` and `<!-- end -->`."""
+    made = tables(medians)
+
+    def filled(found: re.Match[str]) -> str:
+        return "\n".join([found[1], *made[found[2]], found[3]])
+
+    return re.sub(r"(<!-- table: (\w+) -->)\n.*?(<!-- end -->)", filled, old, flags=re.DOTALL)

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.benchmarks import bench, plot, summary
-from tests.benchmarks.jobs import JOBS, wrong
+from tests.benchmarks.jobs import JOBS, own_seconds, wrong
 from tests.benchmarks.measure import LostError, measured
-from tests.benchmarks.world import shape
+from tests.benchmarks.world import World, shape
 
 
 @pytest.mark.parametrize(("count", "planes"), [(1, 1), (9, 1), (10, 3), (1000, 3)])
@@ -105,3 +105,13 @@ def test_plot_is_xml_with_a_point_for_each_result() -> None:
 @pytest.mark.parametrize(("low", "high", "expected"), [(3, 80, [1, 10, 100]), (1, 1, [1, 10]), (0.5, 0.7, [0.1, 1])])
 def test_ticks_hold_all_values(low: float, high: float, expected: list[float]) -> None:
     assert plot.ticks(low, high) == expected
+
+
+def test_the_own_share_is_that_of_the_run(tmp_path: Path) -> None:
+    runs = tmp_path / "records/daytwo/runs"
+    runs.mkdir(parents=True)
+    for name, begun, text in (("old", 10, '{"own_seconds": 9.0}'), ("new", 30, '{"own_seconds": 0.5, "x": 1}\n{"own_seconds": 1.5}\n')):
+        (runs / f"{name}.jsonl").write_text(text)
+        os.utime(runs / f"{name}.jsonl", (begun, begun))
+    assert own_seconds(World(tmp_path), 20) == 1.0
+    assert own_seconds(World(tmp_path), 40) == 0.0
