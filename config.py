@@ -1,8 +1,19 @@
 """pyinfra's settings for daytwo (pyinfra.api.config). Read from the folder pyinfra is started in."""
 
+import gc
+import importlib.util
 import sys
 
 from pyinfra import config
+
+# A run keeps nearly all that it makes: Python would look through all of it again and again for what is no longer used.
+gc.set_threshold(50_000, 20, 50)
+
+# paramiko imports invoke at once, for `Match exec` in an ssh_config only. From here on it is imported when it is used.
+if (spec := importlib.util.find_spec("invoke")) and spec.loader and "invoke" not in sys.modules:
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    sys.modules["invoke"] = invoke = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(invoke)
 
 # A host that fails stops the run: later deploy files do not run. (Not one that cannot be connected to: each deploy decides about that.)
 config.FAIL_PERCENT = 0
