@@ -106,7 +106,9 @@ class FeatureGates(Capability[DesiredGates, NodeGates]):
         for plan in plans:
             for planned in plan.planned:
                 rows += _rows(basis.found.cluster, plan, planned, steps.get((plan.host, planned.component)))
-            rows += [[item.host, item.component, item.gate, "-", "-", "left out", "-", item.why] for item in plan.left_out]
+            # Of many hosts the plan has them in one line.
+            left_out = () if detail.folds() else plan.left_out
+            rows += [[item.host, item.component, item.gate, "-", "-", "left out", "-", item.why] for item in left_out]
         return rows
 
 
@@ -173,14 +175,18 @@ def _both_directions(changing: Sequence[GatePlan], directions: list[set[bool]]) 
 
 
 def _left_out(plans: Sequence[NodeGates]) -> list[str]:
-    """Components that are not changed for a gate, and why; nodes with the same text share a line."""
-    found: dict[str, list[str]] = {}
+    """Components that are not changed for a gate, and why; nodes with the same text share a line, with many hosts components do, too."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for item in (item for plan in plans for item in plan.left_out):
         still = "" if item.set_to is None else f"; its sources set it to {str(item.set_to).lower()} anyway, and stay as they are"
-        found.setdefault(f"{item.component} is not changed for {item.gate}: {item.why}{still}", []).append(item.host)
+        alone = "" if detail.folds() else item.component
+        found.setdefault((f"not changed for {item.gate}: {item.why}{still}", alone), {}).setdefault(item.component, []).append(item.host)
     if not found:
         return []
-    lines = [f"LEFT OUT {detail.listed(hosts)}: {text}" for text, hosts in found.items()]
+    lines = []
+    for (text, _), components in found.items():
+        hosts = list(dict.fromkeys(host for of in components.values() for host in of))
+        lines.append(f"LEFT OUT {detail.listed(hosts)}: {', '.join(components)} {'is' if len(components) == 1 else 'are'} {text}")
     return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
 
 

@@ -76,7 +76,8 @@ def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
 
 
 def _description(change: Change, apiservers: int) -> list[str]:
-    lines = [f"    {line}" for edit in change.files for line in edit.diff().splitlines()]
+    context = 1 if detail.folds() else 3
+    lines = [f"    {line}" for edit in change.files for line in edit.diff(context).splitlines()]
     if change.kind == "kubelet":
         reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
         lines.append(f"    restarts: {reload}systemctl restart {change.unit}; pods keep running")

@@ -63,14 +63,16 @@ class FileEdit:
     def after_sha256(self) -> str:
         return _sha256(self.after)
 
-    def diff(self) -> str:
-        """Unified diff for people, secrets masked. Bytes that are not UTF-8, and control characters, are escaped."""
+    def diff(self, context: int = 3) -> str:
+        """Unified diff for people, with `context` lines around each change, secrets masked. Bytes that are not UTF-8, and control
+        characters, are escaped."""
         diff = "".join(
             difflib.unified_diff(
                 _lines(_masked(self.path, self.before)),
                 _lines(_masked(self.path, self.after)),
                 fromfile=one_line(self.path) if self.before is not None else "/dev/null",
                 tofile=one_line(self.path) if self.after is not None else "/dev/null",
+                n=context,
             )
         )
         return diff or (f"{self.path}: differs in a way that a diff does not show\n" if self.before != self.after else "")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import pytest
 
 from roles import feature_gates
-from roles.engine import control_plane, kubelet
+from roles.engine import control_plane, detail, kubelet
 from roles.engine.api.read import NodeUsage
 from roles.engine.node_changes.capability import by_warning
 from roles.engine.node_changes.node_plan import Verdicts
@@ -84,6 +85,17 @@ def test_left_out_components_are_listed_once_for_all_nodes() -> None:
     assert "LEFT OUT cp1, n1, n2: kubelet is not changed for HPAScaleToZero: it does not read it" in text
     assert "LEFT OUT cp1: kube-scheduler" in text and "kube-apiserver is not changed" not in text
     assert feature_gates._left_out([control(DesiredGates(feature_gates={"NoSuchGate": True}))]) == []
+
+
+def test_of_many_hosts_left_out_components_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = DesiredGates(feature_gates={"HPAScaleToZero": True})
+    plans = [control(gate), *(made(gate, f"n{number}") for number in range(1, 20))]
+    monkeypatch.setattr(detail, "_hosts", 20)
+    (text,) = feature_gates._left_out(plans)
+    first, _ = text.splitlines()
+    assert re.fullmatch(
+        "LEFT OUT 20 hosts: cp1, n1-n19: kube.*, kube.* are not changed for HPAScaleToZero: it does not read it .*", first
+    ), first
 
 
 def test_a_source_that_keeps_the_gate_is_reported() -> None:
