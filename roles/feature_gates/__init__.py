@@ -187,7 +187,10 @@ def _left_out(plans: Sequence[NodeGates]) -> list[str]:
     for (text, _), components in found.items():
         hosts = list(dict.fromkeys(host for of in components.values() for host in of))
         lines.append(f"LEFT OUT {detail.listed(hosts)}: {', '.join(components)} {'is' if len(components) == 1 else 'are'} {text}")
-    return ["\n".join([*lines, "To restart these too: --data all_components=true, or name them with components=."])]
+    way_out = "to restart these too: --data all_components=true, or name them with components="
+    if detail.folds() and len(lines) == 1:
+        return [f"{lines[0]}; {way_out}"]
+    return ["\n".join([*lines, f"T{way_out[1:]}."])]
 
 
 def _other_differences(lasting: kubeadm_config.StoredSettings, plans: Sequence[NodeGates]) -> list[kubeadm_config.Difference]:

@@ -404,7 +404,7 @@ class NodeRun(LockedRun):
             show(line)
 
     def _show_ended(self, step: NodeStep) -> None:
-        """The end of a step whose lines were held back: all of them if it failed; else how many are done, each quarter."""
+        """The end of a step whose lines were held back: all of them if it failed; else how many are done: one, half of them, all."""
         lines = self._lines.get(step.order)
         if lines is None:
             return
@@ -413,7 +413,7 @@ class NodeRun(LockedRun):
                 show(line)
         done, total = sum(one.outcome == "confirmed" for one in self.steps), len(self.steps)
         doing(f"changed {done} of {total}")
-        if done in (1, total) or done * 4 // total > (done - 1) * 4 // total:
+        if done in (1, total) or done * 2 // total > (done - 1) * 2 // total:
             show(f"{done} of {total} changes are confirmed")
 
 
