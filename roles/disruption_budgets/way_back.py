@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from roles.disruption_budgets.fields import as_manifest, creators, is_ours, other_owners, restoring, values
+from roles.disruption_budgets.fields import MAX, MIN, as_manifest, creators, is_ours, other_owners, restoring, values
 from roles.disruption_budgets.plan import Action, budgets_by_key, explain, removals_last
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, refuse_foreign, uid
@@ -72,13 +72,14 @@ def _restore(one: ChangedObject, found: Object | None, make: partial[Action], fo
         return "already has the values from before that run"
     _foreign(one, found, force)
     manifest, kept = restoring(found, one.fields)
-    if kept:
+    drops = kept[0] if force and len(kept) == 1 and kept[0] in (MIN, MAX) else None
+    if kept and drops is None:
         owned = "; ".join(
             f"{'.'.join(path)} is also owned by {', '.join(other_owners(found, path)) or 'an unknown manager'}" for path in kept
         )
-        raise NotUndone(f"{owned}, so it stays if daytwo omits it; change it there")
+        raise NotUndone(f"{owned}, so it stays if daytwo omits it; change it there, or remove it with --data force=true")
     names = ", ".join(field.path[-1] for field in one.fields)
-    return make("update", before=found, manifest=manifest, summary=f"restore {names}")
+    return make("update", before=found, manifest=manifest, summary=f"restore {names}", drops=drops)
 
 
 def _foreign(one: ChangedObject, found: Object, force: bool) -> None:

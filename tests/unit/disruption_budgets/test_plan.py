@@ -180,7 +180,10 @@ def test_undo_of_a_change() -> None:
     assert one.notes[1].startswith("after: allows 1 (minAvailable 2: ")
     assert back(record, owned(old)).unchanged == [("PodDisruptionBudget shop/web", "already has the values from before that run")]
     assert "changed by someone else since" in back(record, owned(budget(maxUnavailable=2))).refusals[0]
-    assert "is also owned by helm" in back(record, owned(new, helm=("maxUnavailable",))).refusals[0]
+    shared = owned(new, helm=("maxUnavailable",))
+    assert "is also owned by helm" in back(record, shared).refusals[0]
+    (forced,) = back(record, shared, force=True).actions
+    assert forced.drops == ("spec", "maxUnavailable") and forced.after[("spec", "minAvailable")] == 2
     other = {**new, "metadata": {**new["metadata"], "uid": "another"}}
     assert back(record, owned(other)).unchanged == [("PodDisruptionBudget shop/web", "was recreated since; it stays as it is")]
 
