@@ -11,9 +11,10 @@ from datetime import datetime
 from functools import partial
 
 from roles.disruption_budgets.fields import MAX, MIN, as_manifest, creators, is_ours, other_owners, restoring, values
+from roles.disruption_budgets.model import EXAMPLE, budget_path
 from roles.disruption_budgets.plan import Action, budgets_by_key, explain, removals_last
 from roles.engine.disruption import DisruptionObjects
-from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, refuse_foreign, uid
+from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 
 
@@ -34,10 +35,10 @@ def namespaces(record: ObjectsRecord) -> set[str]:
 
 
 def _undone(one: ChangedObject, there: Mapping[str, Object], force: bool) -> Action | str:
-    """Raises NotUndone."""
-    namespace, name = str(one.about.get("namespace", "")), str(one.about.get("name", ""))
+    """Raises NotUndone, and ValueError for an invalid name: a node keeps the record."""
+    namespace, _, name = namespaced_name(str(one.about.get("namespace", "")), str(one.about.get("name", "")), EXAMPLE).partition("/")
     found = there.get(f"{namespace}/{name}")
-    make = partial(Action, namespace=namespace, budget=name, path=one.path)
+    make = partial(Action, namespace=namespace, budget=name, path=budget_path(namespace, name))
     match one.action:
         case "create":
             return _uncreate(one, found, make, force)
