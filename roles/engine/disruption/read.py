@@ -10,7 +10,7 @@ from roles.engine.api import Api, ApiError, NotFound, list_objects
 from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, OwnerRef, Scale, owner_ref
 from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
-from roles.engine.object_changes import API_WAIT, COLLECTIONS, Object, label_selector, namespace_and_name
+from roles.engine.object_changes import API_WAIT, COLLECTIONS, Object, label_selector, namespace_and_name, replicas
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 #: The kinds that decide about evictions, with their collections.
@@ -63,9 +63,11 @@ def read_lint(api: Api, known: Mapping[str, Collection[Object]]) -> tuple[Disrup
             except ApiError as error:
                 problems.append(f"{kind}: {error}")
 
-    read("Node", *WEBHOOKS)
+    read(*WEBHOOKS)
     if live.of(PDB):
-        read(HPA)
+        read("Node", HPA)
+    elif any(replicas(kind, item) > 1 for kind in ("ReplicaSet", "StatefulSet", "ReplicationController") for item in live.of(kind)):
+        read("Node")
     if any(one.get("persistentVolumeClaim") or one.get("ephemeral") for pod in live.of("Pod") for one in pod["spec"].get("volumes") or ()):
         read("PersistentVolumeClaim", "PersistentVolume")
     if any(service_of(hook) for kind in WEBHOOKS for item in objects.get(kind, ()) for hook in item.get("webhooks") or ()):
