@@ -242,6 +242,12 @@ def test_introduce_priority_classes(lab: Lab, desk: Desk, shop: None) -> None:
         lab.kubectl("delete", "priorityclass", "batch", "web")
 
 
+def test_budgets_that_block(lab: Lab, desk: Desk, shop: None) -> None:
+    lab.kubectl("create", "poddisruptionbudget", "web", "-n", "shop", "--selector=app=web", "--min-available=2")
+    wait_for(lambda: "observedGeneration" in lab.kubectl("get", "pdb", "-n", "shop", "web", "-o", "json"), "the budget's status")
+    open_book(desk, "budgets-that-block").all()
+
+
 def test_resize_in_place(desk: Desk, shop: None) -> None:
     open_book(desk, "resize").all()
 

@@ -20,6 +20,7 @@ ASKED = {
     "api-server-down",
     "roll-back",
     "before-an-upgrade",
+    "budgets-that-block",
     "eviction-thresholds",
     "priority-classes",
     "resize",
