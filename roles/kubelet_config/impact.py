@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kubelet import allocatable, thresholds
+from roles.engine import placement
+from roles.engine.kubelet import allocatable, amounts, thresholds
 from roles.engine.transaction import Refusal
 from roles.kubelet_config.state import KubeletState
 
@@ -46,12 +47,12 @@ def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
         raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))
     try:
         before, then = (allocatable.allocatable(configuration, state.node) for configuration in (state.configuration, after))
-        unfit = allocatable.which_no_longer_fit(state.pods, before, then)
+        unfit = placement.which_no_longer_fit(state.pods, before, then)
         crowded = list(_crowded(state, after))
     except ValueError as error:
         raise Refusal(state.host, f"the new Allocatable cannot be predicted: {error}") from None
     changes = [
-        f"{resource} {allocatable.shown(resource, amount)} -> {allocatable.shown(resource, then[resource])}"
+        f"{resource} {amounts.shown(resource, amount)} -> {amounts.shown(resource, then[resource])}"
         for resource, amount in before.items()
         if then.get(resource, amount) != amount
     ]
@@ -92,7 +93,7 @@ def _crowded(state: KubeletState, after: Mapping[str, Any]) -> Iterator[str]:
     threshold = thresholds.parse_threshold(thresholds.MEMORY, str(text)) if text is not None else None
     kept = threshold.of(will) if threshold else 0
     if will < was and will - int(used) < kept:
-        shown = [allocatable.shown("memory", amount) for amount in (int(used), will, kept)]
+        shown = [amounts.shown("memory", amount) for amount in (int(used), will, kept)]
         yield (
             f"pods use {shown[0]} of memory, but then all of them together may use {shown[1]}, of which {shown[2]} must stay free"
             " (allocatableMemory.available): the kubelet evicts some, or the kernel kills their processes"

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine import bridge
+from roles.engine import bridge, placement
 from roles.engine.api import ApiError, Conflict, Forbidden, NotFound, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
-from roles.engine.kubelet import allocatable
 from roles.engine.object_changes import LOOK_AGAIN, ConnectedCluster, NotDone, Object, ObjectRun, RevertFailed, connect_cluster, is_over
 from roles.engine.proof import NoApi
 from roles.engine.rollout import ClusterStep, Fields, Options, Stage, Turns, deploying, table
@@ -249,7 +248,7 @@ class CheckRun(ObjectRun):
         for pod in pods:
             if is_over(pod):
                 continue
-            requests = allocatable.requests(pod, actuated=True)
+            requests = placement.requests(pod, actuated=True)
             for name in pod_resources.RESOURCES:
                 found[name] += requests.get(name, 0)
             if pod["metadata"]["namespace"] == self.namespace:

@@ -21,6 +21,7 @@ ASKED = {
     "roll-back",
     "before-an-upgrade",
     "budgets-that-block",
+    "drain-a-node",
     "eviction-thresholds",
     "priority-classes",
     "resize",

@@ -1,0 +1,145 @@
+"""Pure: the filters about volumes, as far as they are simple; anything else is not judged.
+
+Sources (Kubernetes 1.36): pkg/scheduler/framework/plugins/{volumebinding,volumezone,volumerestrictions,nodevolumelimits}. A claim
+that is not bound, and a volume that a plugin judges by the cloud's own identity, is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from roles.engine.placement import matching, pods
+from roles.engine.placement.findings import Findings
+from roles.engine.placement.pods import Object
+from roles.engine.placement.world import Room, World, claims_of
+
+_ZONES = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_ZONE_LABELS = (*_ZONES, *_ZONES.values())
+# In-tree volumes that conflict by their own identity, or count against a limit of the node.
+_NOT_JUDGED = (
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "iscsi",
+    "rbd",
+    "azureDisk",
+    "azureFile",
+    "cinder",
+    "vsphereVolume",
+    "portworxVolume",
+)
+_ONE_POD = "ReadWriteOncePod"
+
+
+class Volumes:
+    """The volumes of one pod."""
+
+    def __init__(self, pod: Object, world: World) -> None:
+        self._world = world
+        #: Why the pod fits on no node; why it cannot be judged.
+        self.no: list[str] = []
+        self.unknown: list[str] = []
+        self.unsure: list[str] = []
+        self._volumes: list[Object] = []
+        for volume in pod["spec"].get("volumes") or ():
+            if "ephemeral" in volume:
+                self.unknown.append(f"volume {volume.get('name')} is created with the pod")
+            self.unknown += [f"volume {volume.get('name')} is of kind {kind}" for kind in _NOT_JUDGED if kind in volume]
+        for claim in sorted(claims_of(pod)):
+            self._read(claim, pod)
+
+    def _read(self, claim: tuple[str, str], pod: Object) -> None:
+        shown = f"PersistentVolumeClaim {claim[1]}"
+        if self._world.claims is None or self._world.view.volumes is None:
+            self.unknown.append("its PersistentVolumeClaims were not read")
+            return
+        found = self._world.claims.get(claim)
+        if found is None:
+            self.no.append(f"{shown} does not exist")
+            return
+        if found["metadata"].get("deletionTimestamp"):
+            self.no.append(f"{shown} is being deleted")
+        bound = str((found.get("spec") or {}).get("volumeName") or "")
+        if not bound or (found.get("status") or {}).get("phase") != "Bound":
+            self.unknown.append(f"{shown} is not bound")
+            return
+        volume = self._world.volumes.get(bound)
+        if volume is None:
+            self.no.append(f"the volume of {shown} does not exist")
+            return
+        self._volumes.append(volume)
+        if _ONE_POD in (found["spec"].get("accessModes") or ()):
+            others = [held for held in self._world.held.values() if claim in held.claims and not pods.same(held.pod, pod)]
+            if any(held.certain for held in others):
+                self.no.append(f"{shown} is {_ONE_POD} and in use")
+            elif others:
+                self.unsure.append(f"{shown} is {_ONE_POD} and may be in use")
+
+    def check(self, room: Room, found: Findings) -> None:
+        """The filters for one node."""
+        for volume in self._volumes:
+            name = volume["metadata"]["name"]
+            required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+            if required is not None and not matching.node_terms(required.get("nodeSelectorTerms") or (), _by_labels(room.node)):
+                found.no.append(f"volume {name} cannot be used there")
+            if _other_zone(volume, room.labels):
+                found.no.append(f"volume {name} is in another zone")
+        self._check_limits(room, found)
+
+    def _check_limits(self, room: Room, found: Findings) -> None:
+        new = {driver for volume in self._volumes if (driver := _driver(volume))}
+        if any(kind in (volume.get("spec") or {}) for volume in self._volumes for kind in _NOT_JUDGED):
+            found.unknown.append("a volume's kind was replaced by a CSI driver, which may have limits")
+            return
+        if not new:
+            return
+        csi_nodes, attachments = self._world.view.csi_nodes, self._world.view.attachments
+        if csi_nodes is None or attachments is None:
+            found.unknown.append("the limits of its volumes' drivers were not read")
+            return
+        there = next((one for one in csi_nodes if one["metadata"]["name"] == room.name), None)
+        drivers = {str(one.get("name")): one for one in ((there or {}).get("spec") or {}).get("drivers") or ()}
+        for driver in sorted(new):
+            if driver not in drivers:
+                found.unknown.append(f"the CSI driver {driver} is not on it")
+                continue
+            limit = (drivers[driver].get("allocatable") or {}).get("count")
+            if limit is not None and self._count(room, driver, attachments) > int(limit):
+                found.unknown.append(f"it may have more than {limit} volumes of {driver} then")
+
+    def _count(self, room: Room, driver: str, attachments: Iterable[Object]) -> int:
+        """The volumes of a driver that the node may have to hold, with those of this pod: an upper bound."""
+        names = {str(one["metadata"]["name"]) for one in self._volumes if _driver(one) == driver}
+        for held in room.held:
+            for claim in held.claims:
+                bound = (((self._world.claims or {}).get(claim) or {}).get("spec") or {}).get("volumeName")
+                # Of a claim that is not known, the driver is not known either.
+                if bound is None or bound not in self._world.volumes or _driver(self._world.volumes[bound]) == driver:
+                    names.add(str(bound or "/".join(claim)))
+        for one in attachments:
+            spec = one.get("spec") or {}
+            if spec.get("nodeName") == room.name and spec.get("attacher") == driver:
+                names.add(str((spec.get("source") or {}).get("persistentVolumeName") or one["metadata"]["name"]))
+        # A pod there may have volumes that are created with it, or are part of its spec.
+        extra = sum(1 for held in room.held for volume in held.pod["spec"].get("volumes") or () if "ephemeral" in volume)
+        return len(names) + extra
+
+
+def _driver(volume: Object) -> str:
+    return str(((volume.get("spec") or {}).get("csi") or {}).get("driver") or "")
+
+
+def _by_labels(node: Object) -> Object:
+    """A volume's node affinity sees the labels only, not the name (CheckNodeAffinity)."""
+    return {"metadata": {"name": "", "labels": dict(pods.labels(node))}}
+
+
+def _other_zone(volume: Object, labels: Mapping[str, str]) -> bool:
+    if not any(label in labels for label in _ZONE_LABELS):
+        return False
+    for key, value in pods.labels(volume).items():
+        if key in _ZONE_LABELS and labels.get(key, labels.get(_ZONES.get(key, key))) not in value.split("__"):
+            return True
+    return False

@@ -1,0 +1,276 @@
+"""Pure: where a pod can run that is to be recreated, by the filters of kube-scheduler, and refused where daytwo does not model them.
+
+Sources (Kubernetes 1.36): pkg/scheduler/apis/config/v1/default_plugins.go and pkg/scheduler/framework/plugins/*. What "fits" here is
+scheduled by a default scheduler, wherever pods go whose place is not known; "unsure" depends on them; "not judged" on something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from roles.engine.kubelet.amounts import shown
+from roles.engine.placement import matching, pods
+from roles.engine.placement.findings import Findings, Verdict
+from roles.engine.placement.pods import Object
+from roles.engine.placement.topology import Affinity, Spread
+from roles.engine.placement.volumes import Volumes
+from roles.engine.placement.world import ClusterView, Held, Room, World, terms
+
+Outcome = Literal["fits", "unsure", "nowhere", "not judged"]
+_SCHEDULER = "default-scheduler"
+_ANY_ORDER = "it depends on where other pods go"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one pod (NAMESPACE/NAME) can run. `nodes`: the verdict on each node; `why`: reasons that are about the pod as a whole.
+
+    `outcome` is "fits" only if the pod is scheduled for sure, and on none of the nodes to leave. `returns`: the nodes to leave that may
+    take it all the same, because it tolerates their cordon. `after_others`: it waits until others of the list have been placed.
+    """
+
+    pod: str
+    outcome: Outcome
+    nodes: Mapping[str, Verdict] = field(default_factory=dict)
+    why: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
+    after_others: bool = False
+
+    @property
+    def fits(self) -> bool:
+        return self.outcome == "fits"
+
+    @property
+    def on(self) -> tuple[str, ...]:
+        """The nodes that it can be scheduled on for sure, each by itself."""
+        return tuple(name for name, verdict in self.nodes.items() if verdict.state == "fits")
+
+    def __str__(self) -> str:
+        """For an operator: the outcome and the reasons, the most frequent first, with the number of nodes."""
+        reasons = [*self.why, *(f"{count} x {why}" if count > 1 else why for why, count in self._counted())]
+        after = " after others have moved" if self.after_others else ""
+        return f"{self.pod}: {self.outcome}{after}" + (f" ({'; '.join(reasons)})" if reasons and not self.fits else "")
+
+    def _counted(self) -> list[tuple[str, int]]:
+        found: dict[str, int] = {}
+        for verdict in self.nodes.values():
+            for why in verdict.why:
+                found[why] = found.get(why, 0) + 1
+        return sorted(found.items(), key=lambda one: -one[1])
+
+
+def where(pod: Object, view: ClusterView, without: Collection[str] = ()) -> Placement:
+    """Where `pod` can run if it is recreated as it is written, while the nodes in `without` are cordoned; all other pods stay.
+
+    The pod itself need not be in the view; if it is, it has left its node. Raises ValueError if a quantity cannot be read.
+    """
+    return place_all([pod], view, without)[0]
+
+
+def place_all(of: Iterable[Object], view: ClusterView, without: Collection[str] = ()) -> list[Placement]:
+    """Where each of many pods can run if they are recreated one after the other in this order, each placed before the next one leaves its
+    node. A placed pod takes its room wherever it may be; a pod that is not placed waits, and comes before the pods after it.
+
+    Shapes and errors as `where`; the list is in the order of `of`.
+    """
+    return _Run(list(of), view, without).results()
+
+
+class _Run:
+    """One sequence of pods."""
+
+    def __init__(self, of: Sequence[Object], view: ClusterView, without: Collection[str]) -> None:
+        self._of = of
+        self._world = World(view, without)
+        self._found: dict[int, Placement] = {}
+        for pod in of:
+            self._world.leaves(pod)
+        moved = {pods.name(pod) for pod in of}
+        self._waiting = [pod for pod in self._world.waiting if pods.name(pod) not in moved]
+        for pod in self._waiting:
+            self._hold(pod, assess(pod, self._world), waits=True)
+
+    def results(self) -> list[Placement]:
+        for number, _ in enumerate(self._of):
+            self._place(number)
+            if len(self._of) > 1:
+                self._retry(number)
+        return [self._preempted(number) for number, _ in enumerate(self._of)]
+
+    def _place(self, number: int, after_others: bool = False) -> None:
+        pod = self._of[number]
+        self._world.take(pod)
+        found = replace(assess(pod, self._world), after_others=after_others)
+        self._found[number] = found
+        self._hold(pod, found)
+
+    def _retry(self, last: int) -> None:
+        """Another pod can make a place possible, by affinity or spread."""
+        moved = True
+        while moved:
+            moved = False
+            for number in range(last):
+                if self._found[number].outcome == "nowhere" and _depends(self._of[number]):
+                    self._place(number, after_others=True)
+                    moved = moved or self._found[number].outcome != "nowhere"
+
+    def _hold(self, pod: Object, found: Placement, waits: bool = False) -> None:
+        nodes = frozenset(name for name, verdict in found.nodes.items() if verdict.state != "no")
+        if found.outcome == "nowhere" and not found.returns:
+            return
+        if not found.fits and _depends(pod):
+            nodes = frozenset(self._world.rooms)  # while it waits, others can make any node possible
+        new = {"metadata": {key: value for key, value in pod["metadata"].items() if key != "deletionTimestamp"}, "spec": pod["spec"]}
+        self._world.put(Held(new, nodes, found.fits and len(nodes) == 1 and not waits))
+
+    def _preempted(self, number: int) -> Placement:
+        """A pod that does not fit may preempt one that does, if its priority is higher."""
+        found, pod = self._found[number], self._of[number]
+        if not found.fits:
+            return found
+        pressing = [*self._waiting, *(other for index, other in enumerate(self._of) if not self._found[index].fits)]
+        for other in pressing:
+            if pods.priority(other) > pods.priority(pod) and other["spec"].get("preemptionPolicy") != "Never":
+                return replace(found, outcome="unsure", why=(*found.why, f"{pods.name(other)} may preempt it: its priority is higher"))
+        return found
+
+
+def _depends(pod: Object) -> bool:
+    return bool(terms(pod, "podAffinity") or pod["spec"].get("topologySpreadConstraints"))
+
+
+# ---- one pod
+
+
+def assess(pod: Object, world: World) -> Placement:
+    """As `where`, in a world that the pod is not in."""
+    name = pods.name(pod)
+    if gates := [str(one.get("name")) for one in pod["spec"].get("schedulingGates") or ()]:
+        return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, (f"scheduling gate {', '.join(gates)} holds it",))
+    volumes, affinity = Volumes(pod, world), Affinity(pod, world)
+    unknown = [*_unmodelled(pod, world.view), *volumes.unknown]
+    if affinity.unknown:
+        unknown.append("its affinity names namespaces by label, and they were not read")
+    if volumes.no:
+        return Placement(name, "nowhere", {room: Verdict("no") for room in world.rooms}, tuple(volumes.no))
+    spread = Spread(pod, world)
+    requested, ports = pods.new_requests(pod), pods.host_ports(pod)
+    nodes: dict[str, Verdict] = {}
+    local: list[Room] = []
+    for room in world.rooms.values():
+        found = Findings(unknown=list(unknown))
+        _check_node(pod, room, found)
+        affinity.check(room, found)
+        spread.check(room, found)
+        volumes.check(room, found)
+        found.unsure += volumes.unsure
+        _check_resources(requested, room, found)
+        _check_ports(ports, room, found)
+        nodes[room.name] = found.verdict()
+        if not (found.no or found.unknown or found.unsure or room.out):
+            local.append(room)
+    return _conclude(name, nodes, unknown, world, some_is_free(requested, ports, local))
+
+
+def _conclude(name: str, nodes: Mapping[str, Verdict], unknown: Sequence[str], world: World, free: bool) -> Placement:
+    states = {room: verdict.state for room, verdict in nodes.items()}
+    returns = tuple(room.name for room in world.rooms.values() if room.out and states[room.name] != "no")
+    elsewhere = {state for room, state in states.items() if not world.rooms[room].out}
+    if not elsewhere - {"no"}:
+        return Placement(name, "nowhere", nodes, returns=returns)
+    if "fits" not in elsewhere and "not judged" in elsewhere and not free:
+        return Placement(name, "not judged", nodes, tuple(unknown), returns)
+    if returns:
+        return Placement(name, "unsure", nodes, (f"it may come back to {', '.join(returns)}: it tolerates the cordon",), returns)
+    if "fits" in elsewhere or free:
+        return Placement(name, "fits", nodes)
+    return Placement(name, "unsure", nodes, (_ANY_ORDER,))
+
+
+def _unmodelled(pod: Object, view: ClusterView) -> list[str]:
+    """What daytwo does not model of this pod."""
+    spec = pod["spec"]
+    found = [view.unknown] if view.unknown else []
+    scheduler = spec.get("schedulerName") or _SCHEDULER
+    if scheduler != _SCHEDULER:
+        found.append(f"its scheduler is {scheduler}")
+    if spec.get("resourceClaims"):
+        found.append("it has resource claims (dynamic resource allocation)")
+    if spec.get("workloadRef") or spec.get("schedulingGroup"):
+        found.append("it is scheduled as part of a group")
+    if matching.compares(pod):
+        found.append("a toleration compares numbers, which depends on a feature gate")
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    if any(rule.get("action") == "RestartAllContainers" for one in containers for rule in one.get("restartPolicyRules") or ()):
+        found.append("it restarts all its containers by a rule, which needs a feature of the node")
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        found.append("it has a user namespace and the host's network, which needs a feature of the node")
+    return found
+
+
+def _check_node(pod: Object, room: Room, found: Findings) -> None:
+    """NodeUnschedulable, TaintToleration, NodeAffinity; and a kubelet that does not report cannot start the pod."""
+    taint = matching.untolerated(pod, room.taints)
+    if taint is not None:
+        cordon = taint.get("key") == matching.UNSCHEDULABLE["key"]
+        found.no.append("it is cordoned" if cordon else f"taint {matching.taint_text(taint)} is not tolerated")
+    if why := matching.wrong_node(pod, room.node):
+        found.no.append(why)
+    if not room.ready:
+        found.unsure.append("its kubelet is not ready")
+
+
+def _check_resources(requested: Mapping[str, int], room: Room, found: Findings) -> None:
+    for resource, amount in {"pods": 1, **requested}.items():
+        have = room.allocatable.get(resource, 0)
+        if amount <= 0 or amount <= have - room.most[resource]:
+            continue
+        left = max(0, have - room.used[resource])
+        if amount > left:
+            found.no.append(f"{resource}: {shown(resource, amount)} requested, {shown(resource, left)} left")
+        else:
+            found.local.append(f"{resource}: other pods may need what is left")
+
+
+def _check_ports(ports: frozenset[pods.Port], room: Room, found: Findings) -> None:
+    for held in room.held if ports else ():
+        port = pods.shared_port(ports, held.ports)
+        if port is not None:
+            text = f"port {port[2]}/{port[1]} of the host is held by {held.name}"
+            (found.no if held.certain else found.local).append(text if held.certain else f"port {port[2]}/{port[1]} may be held")
+
+
+def some_is_free(requested: Mapping[str, int], ports: frozenset[pods.Port], rooms: Sequence[Room]) -> bool:
+    """True if the pods whose place is not known cannot fill all of these nodes, wherever they go.
+
+    To fill a node they need, of one resource, what is free beyond this pod's request. Each pod is on one node. So one node stays free if
+    they are fewer than the pods that it takes to fill each; or if their largest shares of what it takes are together less than the number
+    of nodes.
+    """
+    asked = {resource: amount for resource, amount in {"pods": 1, **requested}.items() if amount > 0}
+    shares: dict[Held, float] = {}
+    fewest = 0
+    for room in rooms:
+        needed = {resource: room.allocatable.get(resource, 0) - room.used[resource] - amount + 1 for resource, amount in asked.items()}
+        loose = [held for held in room.held if not held.certain]
+        holds_port = {held for held in loose if ports and pods.shared_port(ports, held.ports)}
+        for held in loose:
+            share = 1.0 if held in holds_port else max(_amount(held, resource) / amount for resource, amount in needed.items())
+            shares[held] = max(shares.get(held, 0.0), share)
+        fewest += 1 if holds_port else min(_how_many(loose, resource, amount) for resource, amount in needed.items())
+    return len(shares) < fewest or sum(shares.values()) < len(rooms) * (1 - 1e-9)
+
+
+def _amount(held: Held, resource: str) -> int:
+    return 1 if resource == "pods" else held.requests.get(resource, 0)
+
+
+def _how_many(loose: Sequence[Held], resource: str, amount: int) -> int:
+    """How many of these pods it takes at least to need this amount; more than there are if all are not enough."""
+    for number, requested in enumerate(sorted((_amount(held, resource) for held in loose), reverse=True), start=1):
+        amount -= requested
+        if amount <= 0:
+            return number
+    return len(loose) + 1

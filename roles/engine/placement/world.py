@@ -1,0 +1,201 @@
+"""Pure: a cluster as its scheduler sees it, with pods whose place is not known.
+
+A pod that waits for a node, one that is about to leave, and one that has just been placed are *possible* on some nodes: whatever is
+judged then must hold wherever they are. All other pods are *certain*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from roles.engine.kubelet import amounts
+from roles.engine.placement import matching, pods
+from roles.engine.placement.pods import Object
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """What was read of a cluster, as the API's raw JSON. None: not read, so what depends on it cannot be judged.
+
+    `nodes`, `pods`: all of the cluster. `claims`, `volumes`, `csi_nodes`, `attachments`: PersistentVolumeClaims, PersistentVolumes,
+    CSINodes, VolumeAttachments. `namespaces`: for terms with a namespaceSelector. `unknown`: why nothing of this cluster can be judged,
+    such as another configuration of its scheduler.
+    """
+
+    nodes: Sequence[Object]
+    pods: Sequence[Object]
+    claims: Sequence[Object] | None = None
+    volumes: Sequence[Object] | None = None
+    csi_nodes: Sequence[Object] | None = None
+    attachments: Sequence[Object] | None = None
+    namespaces: Sequence[Object] | None = None
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of required pod (anti-)affinity. `namespaces`: by name; `of_namespaces`: a selector of their labels."""
+
+    key: str
+    selector: Mapping[str, Any] | None
+    namespaces: frozenset[str]
+    of_namespaces: Mapping[str, Any] | None
+
+
+def terms(pod: Object, kind: str) -> tuple[Term, ...]:
+    """The required terms of podAffinity or podAntiAffinity."""
+    found = ((pod["spec"].get("affinity") or {}).get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    return tuple(_term(pod, one) for one in found)
+
+
+def _term(pod: Object, term: Mapping[str, Any]) -> Term:
+    named, selector = term.get("namespaces") or (), term.get("namespaceSelector")
+    own = (pods.namespace(pod),) if not named and selector is None else named
+    wanted = matching.with_label_keys(term.get("labelSelector"), term.get("matchLabelKeys") or (), pods.labels(pod))
+    return Term(str(term.get("topologyKey")), wanted, frozenset(own), selector)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A pod and the nodes it may be on. `certain`: it is on its only one, and stays."""
+
+    pod: Object
+    nodes: frozenset[str]
+    certain: bool
+
+    @cached_property
+    def name(self) -> str:
+        return pods.name(self.pod)
+
+    @cached_property
+    def requests(self) -> dict[str, int]:
+        return pods.held(self.pod)
+
+    @cached_property
+    def ports(self) -> frozenset[pods.Port]:
+        return pods.host_ports(self.pod)
+
+    @cached_property
+    def against(self) -> tuple[Term, ...]:
+        return terms(self.pod, "podAntiAffinity")
+
+    @cached_property
+    def claims(self) -> frozenset[tuple[str, str]]:
+        return claims_of(self.pod)
+
+
+def claims_of(pod: Object) -> frozenset[tuple[str, str]]:
+    """Namespace and name of the PersistentVolumeClaims that a pod mounts."""
+    found = (one.get("persistentVolumeClaim") for one in pod["spec"].get("volumes") or ())
+    return frozenset((pods.namespace(pod), str(one.get("claimName"))) for one in found if one)
+
+
+@dataclass(eq=False)
+class Room:
+    """A node, and what the pods on it hold: for sure (`used`), and at most (`most`). `out`: it is to be left."""
+
+    node: Object
+    out: bool
+    used: Counter[str] = field(default_factory=Counter)
+    most: Counter[str] = field(default_factory=Counter)
+    held: list[Held] = field(default_factory=list)
+
+    @cached_property
+    def name(self) -> str:
+        return str(self.node["metadata"]["name"])
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        return pods.labels(self.node)
+
+    @cached_property
+    def taints(self) -> list[Mapping[str, Any]]:
+        return matching.taints_of(self.node, self.out)
+
+    @cached_property
+    def allocatable(self) -> dict[str, int]:
+        found = amounts.listed((self.node.get("status") or {}).get("allocatable"))
+        return {resource: amounts.units(resource, amount) for resource, amount in found.items()}
+
+    @property
+    def ready(self) -> bool:
+        conditions = (self.node.get("status") or {}).get("conditions") or ()
+        return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+    def add(self, held: Held, sign: int = 1) -> None:
+        both = (self.used, self.most) if held.certain else (self.most,)
+        for counter in both:
+            counter["pods"] += sign
+            for resource, amount in held.requests.items():
+                counter[resource] += sign * amount
+        if sign > 0:
+            self.held.append(held)
+        else:
+            self.held.remove(held)
+
+
+class World:
+    """The nodes and pods of a view. `without`: the nodes to leave; they stay in the cluster, cordoned."""
+
+    def __init__(self, view: ClusterView, without: Collection[str] = ()) -> None:
+        self.view = view
+        self.rooms = {str(node["metadata"]["name"]): Room(node, str(node["metadata"]["name"]) in without) for node in view.nodes}
+        self.held: dict[str, Held] = {}
+        self.claims = _by_name(view.claims)
+        self.volumes = {name: volume for (_, name), volume in (_by_name(view.volumes) or {}).items()}
+        self.namespaces = None if view.namespaces is None else {str(one["metadata"]["name"]): pods.labels(one) for one in view.namespaces}
+        for pod in view.pods:
+            node = str(pod["spec"].get("nodeName") or "")
+            if not pods.is_finished(pod) and node in self.rooms:
+                self.put(Held(pod, frozenset({node}), not pods.is_terminating(pod)))
+
+    @cached_property
+    def waiting(self) -> list[Object]:
+        """The pods that wait for a node."""
+        return [one for one in self.view.pods if not (one["spec"].get("nodeName") or pods.is_finished(one) or pods.is_terminating(one))]
+
+    def put(self, held: Held) -> None:
+        """Also replaces where the pod was."""
+        self.take(held.pod)
+        self.held[held.name] = held
+        for node in held.nodes:
+            self.rooms[node].add(held)
+
+    def take(self, pod: Object) -> None:
+        found = self.held.pop(pods.name(pod), None)
+        if found is not None:
+            for node in found.nodes:
+                self.rooms[node].add(found, -1)
+
+    def leaves(self, pod: Object) -> None:
+        """The pod is about to leave its node."""
+        found = self.held.get(pods.name(pod))
+        if found is not None and found.certain:
+            self.put(Held(found.pod, found.nodes, False))
+
+    def in_namespace(self, term: Term, namespace: str) -> bool | None:
+        """None if the namespace's labels are not known."""
+        if namespace in term.namespaces or matching.is_empty(term.of_namespaces):
+            return True
+        if term.of_namespaces is None:
+            return False
+        if self.namespaces is None:
+            return None
+        return matching.selects(term.of_namespaces, self.namespaces.get(namespace, {}))
+
+    def covers(self, term: Term, pod: Object) -> bool | None:
+        """True if a pod is one that the term is about; None if its namespace's labels are not known."""
+        return matching.selects(term.selector, pods.labels(pod)) and self.in_namespace(term, pods.namespace(pod))
+
+    def placed(self, held: Held) -> Iterator[Room]:
+        return (self.rooms[node] for node in held.nodes)
+
+
+def _by_name(objects: Iterable[Object] | None) -> dict[tuple[str, str], Object] | None:
+    if objects is None:
+        return None
+    return {(str(one["metadata"].get("namespace") or ""), str(one["metadata"]["name"])): one for one in objects}
