@@ -25,9 +25,13 @@ def eviction_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
         raise Refusal(state.host, f"the effect of its thresholds cannot be predicted: {error}") from None
     new = then.not_in(now)
     evicts = [_evicts(pressure) for pressure in new]
+    # Also under an existing pressure. The re-admission forecast has them, too; but without consent the plan does not come that far.
+    if then.rejected:
+        evicts.append(f"a kubelet that starts under that pressure may refuse to re-admit: {', '.join(then.rejected)}")
     notes = [f"note: {note}" for note in then.notes] if new else []
     # This change does not cause evictions under an existing pressure, but they cannot be distinguished from those that it causes.
     may_be_evicted = {
+        *then.rejected,
         *(local.pod for local in then.local),
         *(pod for pressure in then.pressures for pod in _may_go(pressure)),
     }

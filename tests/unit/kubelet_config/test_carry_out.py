@@ -150,6 +150,13 @@ def test_thresholds_that_evict_name_the_pods() -> None:
     given = state(pods_use=7 * GIB)
     outlook = eviction_impact(given, {**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
     assert outlook.evicts and outlook.may_be_evicted == {"default/a", "default/bb"}
+    # Under an existing pressure, the restarted kubelet may not re-admit pods.
+    pressed = replace(given, configuration={**given.configuration, "evictionHard": {"memory.available": "2Gi"}})
+    best_effort = [
+        {**one, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "qosClass": "BestEffort"}} for one in given.pods
+    ]
+    again = eviction_impact(replace(pressed, pods=best_effort), pressed.configuration)
+    assert any("may refuse to re-admit: default/a, default/bb" in why for why in again.evicts)
     # The re-admission forecast is made with this pressure.
     assert outlook.pressures == ("MemoryPressure",)
     assert eviction_impact(given, given.configuration).evicts == () and eviction_impact(given, given.configuration).pressures == ()
