@@ -6,6 +6,7 @@ from roles.engine.api.errors import (
     ApiConnectionLost,
     ApiError,
     Conflict,
+    EvictionRefused,
     Forbidden,
     ForwardingForbidden,
     Invalid,
@@ -23,6 +24,7 @@ from roles.engine.api.kubeconfig import Credentials, parse_kubeconfig
 from roles.engine.api.kubectl import KubectlApi
 from roles.engine.api.metrics import GateMetric, MetricsError, parse_feature_gates, parse_start_time, parse_version
 from roles.engine.api.read import (
+    MIRROR,
     ContainerStatus,
     NodeLease,
     NodeUsage,
@@ -42,6 +44,7 @@ from roles.engine.api.tunnel import TunnelApi
 
 __all__ = [
     "FIELD_MANAGER",
+    "MIRROR",
     "TIMEOUT",
     "TLS",
     "Api",
@@ -53,6 +56,7 @@ __all__ = [
     "EtcdAccess",
     "EtcdError",
     "EtcdHealth",
+    "EvictionRefused",
     "Forbidden",
     "ForwardingForbidden",
     "GateMetric",

@@ -81,6 +81,10 @@ class Api(Protocol):
         are refused. Raises an ApiError.
         """
 
+    def create(self, path: str, manifest: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False) -> dict[str, Any]:
+        """POST an object to a collection or a subresource; returns the answer (with `dry_run`, the one that would come). Never retried by
+        itself. Raises an ApiError; for an eviction also EvictionRefused."""
+
     def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
         """Delete exactly the object with this UID (and resourceVersion `version`, if given): Conflict if it is another object by now.
         Raises an ApiError."""
@@ -129,6 +133,15 @@ class Base:
 
         # The same patch twice has the same result, so it can be retried.
         return self._object("PATCH", whole, self._tried("PATCH", whole, send, timeout, wait))
+
+    def create(self, path: str, manifest: Mapping[str, Any], timeout: float = TIMEOUT, *, dry_run: bool = False) -> dict[str, Any]:
+        body = json.dumps(manifest).encode()
+        whole = f"{path}?{urlencode({'fieldManager': FIELD_MANAGER, **({'dryRun': 'All'} if dry_run else {})})}"
+        return self._object(
+            "POST",
+            whole,
+            self._tried("POST", whole, lambda limit: self._send("POST", whole, "application/json", body, limit), timeout, 0.0),
+        )
 
     def delete(self, path: str, uid: str, timeout: float = TIMEOUT, *, version: str = "", dry_run: bool = False) -> None:
         preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}

@@ -54,6 +54,14 @@ class ForwardingForbidden(ApiError):
     """The node's sshd does not forward ports (AllowTcpForwarding, PermitOpen, DisableForwarding), and kubectl could not be used."""
 
 
+class EvictionRefused(ApiError):
+    """The API server does not evict a pod (pkg/registry/core/pod/storage/eviction.go). `budget`: its budget allows none now (HTTP 429);
+    else more than one budget selects it (HTTP 500), and the same request never succeeds. `cause`: the server's reason."""
+
+    budget = False
+    cause = ""
+
+
 class TLS(ApiError):
     """The server did not prove to be this cluster's API, or the TLS handshake failed."""
 
@@ -71,6 +79,8 @@ class Forbidden(ApiError):
 
     #: What RBAC refused; None if something else refused the request.
     refusal: RbacRefusal | None = None
+    #: Its namespace is being deleted, and all that is in it: nothing can be created there, not even an eviction.
+    ending_namespace = False
 
 
 class NotFound(ApiError):
@@ -155,6 +165,9 @@ def owners(body: bytes) -> tuple[Owner, ...]:
 #: An apply with a field that the kind does not have is a 500 (apimachinery/pkg/util/managedfields/internal/structuredmerge.go).
 _UNTYPED = "failed to create typed patch object"
 _NOBODY = "system:anonymous"
+# k8s.io/api: policy/v1 DisruptionBudgetCause, core/v1 NamespaceTerminatingCause; eviction.go for a pod with more than one budget.
+_BUDGET, _ENDING_NAMESPACE = "DisruptionBudget", "NamespaceTerminating"
+_TWO_BUDGETS = "This pod has more than one PodDisruptionBudget"
 _BUSY = frozenset({429, 500, 502, 503, 504})
 
 
@@ -167,7 +180,9 @@ def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
             "the certificate may have expired: `kubeadm certs check-expiration`",
         )  # fmt: skip
     if status == 403:
-        return _forbidden(host, path, said)
+        forbidden = _forbidden(host, path, said)
+        forbidden.ending_namespace = any(reason == _ENDING_NAMESPACE for reason, _ in causes(body))
+        return forbidden
     if status == 404:
         return NotFound(host, path, f"404 Not Found ({said})", "check the name; this version may not have the path")
     if status == 409:
@@ -176,9 +191,31 @@ def by_status(host: str, path: str, status: int, body: bytes) -> ApiError:
         return Expired(host, path, f"410 Gone ({said})", "list from the beginning")
     if status in (400, 422) or (status == 500 and said.startswith(_UNTYPED)):
         return Invalid(host, path, f"HTTP {status}: the API refuses the object ({said})", "correct what it names")
+    if (refused := _eviction_refused(host, path, status, body, said)) is not None:
+        return refused
     if status in _BUSY:
         return Unreachable(host, path, f"HTTP {status}: the API, or the node behind it, is not ready ({said})", "try again")
     return Unusable(host, path, f"HTTP {status} ({said})", "is this the address of a Kubernetes API?")
+
+
+def causes(body: bytes) -> tuple[tuple[str, str], ...]:
+    """The (reason, message) of each cause in a Status; none if it is not one. Pure."""
+    try:
+        found: Any = json.loads(body)["details"]["causes"]
+        return tuple((str(one.get("reason", "")), str(one.get("message", ""))) for one in found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def _eviction_refused(host: str, path: str, status: int, body: bytes, said: str) -> EvictionRefused | None:
+    budget = next((message for reason, message in causes(body) if reason == _BUDGET), "") if status == 429 else ""
+    if not budget and not (status == 500 and said.startswith(_TWO_BUDGETS)):
+        return None
+    cause = budget or said
+    way_out = "it can be evicted once the budget allows it" if budget else "let only one PodDisruptionBudget select it"
+    error = EvictionRefused(host, path, f"HTTP {status}: {cause}", way_out)
+    error.budget, error.cause = bool(budget), mask_text(cause)
+    return error
 
 
 def _forbidden(host: str, path: str, said: str) -> Forbidden:

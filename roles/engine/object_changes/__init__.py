@@ -43,6 +43,7 @@ from roles.engine.object_changes.planned import (
 )
 from roles.engine.object_changes.rolling import LOOK_AGAIN, RollOuts
 from roles.engine.object_changes.run import Consents, ObjectRun
+from roles.engine.object_changes.selectors import LabelSelector, Requirement, label_selector
 from roles.engine.object_changes.session import API_WAIT, REFUSED, ConnectedCluster, Session, connect_cluster, open_session
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "FieldChange",
     "FieldWriter",
     "Gone",
+    "LabelSelector",
     "NotDone",
     "NotUndone",
     "Object",
@@ -66,6 +68,7 @@ __all__ = [
     "ObjectRun",
     "ObservedObjects",
     "Request",
+    "Requirement",
     "RevertFailed",
     "RollOuts",
     "Session",
@@ -87,6 +90,7 @@ __all__ = [
     "judged",
     "key_problem",
     "kind_name",
+    "label_selector",
     "managers",
     "namespace_and_name",
     "namespace_name",

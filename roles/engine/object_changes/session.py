@@ -20,6 +20,7 @@ from roles.engine.api import (
     ApiConnectionLost,
     ApiError,
     Conflict,
+    EvictionRefused,
     Forbidden,
     ForwardingForbidden,
     Invalid,
@@ -45,7 +46,7 @@ API_WAIT = 60.0
 PAUSE = 1.0
 
 #: The API server refused the request, or nothing was sent: the request was not applied.
-REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, ForwardingForbidden)
+REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, Invalid, EvictionRefused, ForwardingForbidden)
 
 
 class Session:
@@ -84,7 +85,7 @@ class Session:
                 self._api = self._connect()
             self.calls[what] += 1
             return ask(self._api)
-        except (Forbidden, NotFound, Conflict, Invalid):
+        except (Forbidden, NotFound, Conflict, Invalid, EvictionRefused):
             raise  # an answer: this Api still serves
         except RemoteError as error:
             self._api = None

@@ -1,0 +1,357 @@
+"""PodDisruptionBudgets: the numbers that kube-controller-manager computes for them, computed from the live objects. Pure.
+
+kubernetes 1.36, pkg/controller/disruption/disruption.go: trySync, getExpectedPodCount, getExpectedScale, countHealthyPods,
+buildDisruptedPodMap, failSafe, updatePdbStatus. `budget_states` is the whole; `Budgets.of` finds the budgets of a pod.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, overload
+
+from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, Unscaled, owner_ref
+from roles.engine.object_changes import LabelSelector, Object, is_ending, is_over, label_selector, namespace_and_name
+from roles.engine.object_changes.api_object import is_ready
+
+#: How long an eviction that the API server allowed counts, if the pod is not deleted (DeletionTimeout).
+DELETION_TIMEOUT = timedelta(minutes=2)
+IF_HEALTHY, ALWAYS_ALLOW = "IfHealthyBudget", "AlwaysAllow"
+SYNC_FAILED = "SyncFailed"
+_PERCENT = re.compile(r"(\d+)%\Z")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a budget, as in its status. `disrupted`: pods whose eviction was allowed, by name, with the time."""
+
+    expected_pods: int = 0
+    desired_healthy: int = 0
+    current_healthy: int = 0
+    disruptions_allowed: int = 0
+    disrupted: Mapping[str, datetime] = field(default_factory=dict)
+
+    def differences(self, other: Numbers) -> list[str]:
+        """What differs, as `expectedPods 3, not 2`: this one's number first."""
+        pairs = {
+            "expectedPods": (self.expected_pods, other.expected_pods),
+            "desiredHealthy": (self.desired_healthy, other.desired_healthy),
+            "currentHealthy": (self.current_healthy, other.current_healthy),
+            "disruptionsAllowed": (self.disruptions_allowed, other.disruptions_allowed),
+        }
+        found = [f"{name} {one}, not {two}" for name, (one, two) in pairs.items() if one != two]
+        if set(self.disrupted) != set(other.disrupted):
+            found.append(f"disruptedPods {_names(self.disrupted)}, not {_names(other.disrupted)}")
+        return found
+
+
+@dataclass(frozen=True)
+class Status:
+    """The status of a budget as the API has it. `reason` and `message`: of its condition DisruptionAllowed."""
+
+    numbers: Numbers
+    observed_generation: int
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def sync_failed(self) -> bool:
+        return self.reason == SYNC_FAILED
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """One budget and what it means now.
+
+    `pods`: all that it matches, also finished ones and those that are ending. `numbers`: computed from these pods; `status`: what the API
+    has. `problem`: why kube-controller-manager cannot compute it, in its words: then it allows nothing, and leaves the other numbers as
+    they were. `lasts`: that problem stays as long as the pods exist. `unread`: why daytwo cannot compute it; then `numbers` are those of
+    the status. `unmanaged`: names of pods without a controller, in a budget that counts by controllers. `controllers`: what scales its
+    pods. `attainable`: how many of its pods can be healthy at once, without a surge (`never` builds on it).
+    """
+
+    budget: Object
+    selector: LabelSelector
+    pods: tuple[Object, ...]
+    numbers: Numbers
+    status: Status
+    problem: str = ""
+    lasts: bool = False
+    unread: str = ""
+    unmanaged: tuple[str, ...] = ()
+    controllers: tuple[Controller, ...] = ()
+    attainable: int = 0
+
+    @property
+    def namespace(self) -> str:
+        return namespace_and_name(self.budget)[0]
+
+    @property
+    def name(self) -> str:
+        return namespace_and_name(self.budget)[1]
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def generation(self) -> int:
+        return int(self.budget["metadata"].get("generation") or 0)
+
+    @property
+    def policy(self) -> str:
+        """The unhealthyPodEvictionPolicy in effect: unset means IfHealthyBudget."""
+        return str((self.budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") or IF_HEALTHY)
+
+    @property
+    def policy_is_set(self) -> bool:
+        return bool((self.budget.get("spec") or {}).get("unhealthyPodEvictionPolicy"))
+
+    @property
+    def rule(self) -> str:
+        """What the budget asks for, as in its spec: `minAvailable 2`."""
+        found = _rule(self.budget)
+        return f"{found[0]} {found[1]}" if found else "neither minAvailable nor maxUnavailable"
+
+    @property
+    def disruptions_allowed(self) -> int:
+        return self.numbers.disruptions_allowed
+
+    @property
+    def caught_up(self) -> bool:
+        """kube-controller-manager has seen the newest spec."""
+        return self.status.observed_generation >= self.generation
+
+    @property
+    def differences(self) -> list[str]:
+        """How the status differs from the computed numbers; empty if it cannot be computed."""
+        if self.unread:
+            return []
+        found = self.status.numbers.differences(self.numbers)
+        if bool(self.problem) != self.status.sync_failed:
+            found.append(f"the condition is {self.status.reason or 'not set'}, not {SYNC_FAILED if self.problem else 'computed'}")
+        return found
+
+    @property
+    def why(self) -> str:
+        """Why it allows what it allows."""
+        if self.unread:
+            return f"it cannot be computed: {self.unread}"
+        if self.problem:
+            return f"kube-controller-manager cannot compute it, and allows nothing: {self.problem}"
+        one = self.numbers
+        text = f"{self.rule}: needs {one.desired_healthy} healthy pods of {one.expected_pods}, has {one.current_healthy}"
+        if one.disrupted:
+            text += f"; evictions of {_names(one.disrupted)} are under way"
+        if one.expected_pods <= 0 and self.pods:
+            text += "; it expects no pods, so it allows nothing"
+        return text
+
+    @property
+    def never(self) -> str:
+        """Why no healthy pod of it can ever be evicted, as long as the budget and the scales stay; "" if one can. A surge or an autoscaler
+        may still lift it."""
+        if self.unread:
+            return ""
+        if self.problem:
+            return f"kube-controller-manager cannot compute it: {self.problem}" if self.lasts else ""
+        found = _rule(self.budget)
+        if found is None:
+            return "it has neither minAvailable nor maxUnavailable"
+        field_name, value = found
+        if (field_name, str(value)) in (("maxUnavailable", "0"), ("maxUnavailable", "0%"), ("minAvailable", "100%")):
+            return f"{field_name} {value} allows none"
+        alive = [pod for pod in self.pods if not is_over(pod) and not is_ending(pod)]
+        if not alive:
+            return ""
+        if self.numbers.expected_pods <= 0 and self.counts_scales:
+            return f"it counts the scales of controllers, and {', '.join(self.unmanaged)} has none" if self.unmanaged else ""
+        if self.attainable <= self.numbers.desired_healthy:
+            return f"it needs {self.numbers.desired_healthy} healthy pods, and its pods are at most {self.attainable}"
+        return ""
+
+    def settled(self) -> BudgetState:
+        """The state when kube-controller-manager has caught up, if nothing else happens: its status has the computed numbers."""
+        if self.unread:
+            return self
+        condition = (SYNC_FAILED, self.problem) if self.problem else ("", "")
+        return replace(self, status=Status(self.numbers, self.generation, *condition))
+
+    @property
+    def counts_scales(self) -> bool:
+        return counts_scales(self.budget)
+
+    def covers(self, pod: Object) -> bool:
+        """The budget selects this pod, also one that it did not know."""
+        return namespace_and_name(pod)[0] == self.namespace and self.selector.matches(pod["metadata"].get("labels"))
+
+    def is_healthy(self, pod: Object) -> bool:
+        """The pod counts in currentHealthy."""
+        return is_ready(pod) and not is_ending(pod) and namespace_and_name(pod)[1] not in self.numbers.disrupted
+
+
+@dataclass(frozen=True)
+class Budgets(Sequence[BudgetState]):
+    """The states of all budgets, sorted by namespace and name."""
+
+    states: tuple[BudgetState, ...]
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @overload
+    def __getitem__(self, index: int) -> BudgetState: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[BudgetState, ...]: ...
+    def __getitem__(self, index: int | slice) -> BudgetState | tuple[BudgetState, ...]:
+        return self.states[index]
+
+    def __iter__(self) -> Iterator[BudgetState]:
+        return iter(self.states)
+
+    @functools.cached_property
+    def _by_namespace(self) -> dict[str, list[BudgetState]]:
+        found: dict[str, list[BudgetState]] = {}
+        for state in self.states:
+            found.setdefault(state.namespace, []).append(state)
+        return found
+
+    def of(self, pod: Object) -> list[BudgetState]:
+        """The budgets of a pod, by selector and namespace."""
+        return [state for state in self._by_namespace.get(namespace_and_name(pod)[0], ()) if state.covers(pod)]
+
+    def named(self, key: str) -> BudgetState | None:
+        """The budget NAMESPACE/NAME."""
+        return next((state for state in self.states if state.key == key), None)
+
+
+def budgets_of(pod: Object, states: Sequence[BudgetState]) -> list[BudgetState]:
+    """The budgets that select a pod. More than one: the API server refuses to evict it."""
+    return states.of(pod) if isinstance(states, Budgets) else [state for state in states if state.covers(pod)]
+
+
+def budget_states(live: DisruptionObjects, now: datetime) -> Budgets:
+    """The state of each budget of `live`. `now`: the control plane's time with its zone; evictions that were allowed longer ago than
+    DELETION_TIMEOUT do not count any more.
+
+    `live` must have all pods of the budgets' namespaces, and their owners.
+    """
+    pods: dict[str, list[Object]] = {}
+    for pod in live.of("Pod"):
+        pods.setdefault(namespace_and_name(pod)[0], []).append(pod)
+    found = [_state(budget, pods.get(namespace_and_name(budget)[0], ()), live, now) for budget in live.of(PDB)]
+    return Budgets(tuple(sorted(found, key=lambda state: (state.namespace, state.name))))
+
+
+def counts_scales(budget: Object) -> bool:
+    """The budget's expectedPods is the sum of the scales of its pods' controllers: it has maxUnavailable, or minAvailable in percent."""
+    rule = _rule(budget)
+    return rule is not None and (rule[0] == "maxUnavailable" or isinstance(rule[1], str))
+
+
+def scaled(value: int | str, total: int) -> int:
+    """An int, or a percentage of `total`, rounded up (intstr.GetScaledValueFromIntOrPercent). Raises ValueError."""
+    if isinstance(value, int):
+        return value
+    found = _PERCENT.match(value)
+    if found is None:
+        raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
+    return -(-int(found[1]) * total // 100)
+
+
+def _state(budget: Object, pods: Sequence[Object], live: DisruptionObjects, now: datetime) -> BudgetState:
+    selector = label_selector((budget.get("spec") or {}).get("selector"))
+    matched = tuple(pod for pod in pods if selector.matches(pod["metadata"].get("labels")))
+    status = read_status(budget)
+    controllers, alone, unscaled = _controllers(matched, live)
+    rule = _rule(budget)
+    by_scale = counts_scales(budget)
+    unmanaged = tuple(namespace_and_name(pod)[1] for pod in matched if owner_ref(pod) is None) if by_scale else ()
+    attainable = sum(one.replicas for one in controllers) + sum(not is_over(pod) and not is_ending(pod) for pod in alone)
+    problem: Unscaled | None = Unscaled(selector.problem, lasts=True) if selector.problem else unscaled if by_scale else None
+    expected = desired = 0
+    try:
+        expected, desired = _wanted(rule, len(matched), sum(one.replicas for one in controllers))
+    except ValueError as error:
+        problem = problem or Unscaled(str(error), lasts=True)
+    if problem is not None:
+        # failSafe writes 0 and the condition; all other numbers stay, and so does observedGeneration.
+        old = status.numbers
+        kept = Numbers(old.expected_pods, old.desired_healthy, old.current_healthy, 0, old.disrupted)
+        text = str(problem)
+        return BudgetState(
+            budget, selector, matched, old if problem.unread else kept, status, "" if problem.unread else text, problem.lasts,
+            text if problem.unread else "", unmanaged, controllers, attainable,
+        )  # fmt: skip
+    disrupted = _disrupted(matched, status.numbers.disrupted, now)
+    healthy = sum(is_ready(pod) and not is_ending(pod) and namespace_and_name(pod)[1] not in disrupted for pod in matched)
+    allowed = max(0, healthy - desired) if expected > 0 else 0
+    numbers = Numbers(expected, desired, healthy, allowed, disrupted)
+    return BudgetState(budget, selector, matched, numbers, status, "", False, "", unmanaged, controllers, attainable)
+
+
+def _wanted(rule: tuple[str, int | str] | None, matched: int, scale: int) -> tuple[int, int]:
+    """expectedPods and desiredHealthy (getExpectedPodCount)."""
+    if rule is None:
+        return 0, 0
+    name, value = rule
+    if name == "maxUnavailable":
+        return scale, max(0, scale - scaled(value, scale))
+    # A number counts the pods that there are, whoever created them; a percentage counts the pods that there should be.
+    return (matched, value) if isinstance(value, int) else (scale, scaled(value, scale))
+
+
+def _controllers(pods: Sequence[Object], live: DisruptionObjects) -> tuple[tuple[Controller, ...], list[Object], Unscaled | None]:
+    """The controllers that scale the pods, the pods that nothing scales, and the first error of these."""
+    found: dict[str, Controller] = {}
+    alone: list[Object] = []
+    first: Unscaled | None = None
+    for pod in pods:
+        try:
+            one = live.controller_of(pod)
+        except Unscaled as error:
+            first = first if first is not None and not first.unread else error
+            alone.append(pod)
+            continue
+        if one is None:
+            alone.append(pod)
+        else:
+            found[one.uid] = one
+    return tuple(found.values()), alone, first
+
+
+def _disrupted(pods: Sequence[Object], noted: Mapping[str, datetime], now: datetime) -> dict[str, datetime]:
+    """The pods whose eviction was allowed, and which still count as leaving."""
+    names = {namespace_and_name(pod)[1] for pod in pods if not is_ending(pod)} if noted else ()
+    return {name: at for name, at in noted.items() if name in names and at + DELETION_TIMEOUT >= now}
+
+
+def _rule(budget: Object) -> tuple[str, int | str] | None:
+    spec = budget.get("spec") or {}
+    for name in ("maxUnavailable", "minAvailable"):
+        if spec.get(name) is not None:
+            value = spec[name]
+            return name, value if isinstance(value, int) else str(value)
+    return None
+
+
+def read_status(budget: Object) -> Status:
+    """The status of a budget; zeros if it has none yet."""
+    status = budget.get("status") or {}
+    disrupted = {str(name): datetime.fromisoformat(str(at)) for name, at in (status.get("disruptedPods") or {}).items()}
+    keys = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")
+    expected, desired, current, allowed = (int(status.get(key) or 0) for key in keys)
+    condition: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "DisruptionAllowed"), {})
+    return Status(
+        Numbers(expected, desired, current, allowed, disrupted),
+        int(status.get("observedGeneration") or 0),
+        str(condition.get("reason") or ""),
+        str(condition.get("message") or ""),
+    )
+
+
+def _names(disrupted: Mapping[str, datetime]) -> str:
+    return ", ".join(sorted(disrupted)) or "none"

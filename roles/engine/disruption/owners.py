@@ -1,0 +1,159 @@
+"""The controllers of pods and their scales, found as kube-controller-manager finds them for a PodDisruptionBudget. Pure.
+
+kubernetes 1.36, pkg/controller/disruption/disruption.go: finders, getPodDeployment, getPodReplicaSet, getScaleController.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from roles.engine.object_changes import Object, ObservedObjects, namespace_and_name, replicas, uid
+
+PDB = "PodDisruptionBudget"
+#: Kinds whose scale is read from the object itself, and the groups in which the controller accepts them.
+_SCALED = {
+    "ReplicationController": ("",),
+    "Deployment": ("apps", "extensions"),
+    "ReplicaSet": ("apps", "extensions"),
+    "StatefulSet": ("apps",),
+}
+#: Kinds of Kubernetes without a scale subresource, by group and kind: their resource. (The owner of a static pod is its Node.)
+_WITHOUT_SCALE = {
+    ("apps", "DaemonSet"): "daemonsets.apps",
+    ("batch", "Job"): "jobs.batch",
+    ("batch", "CronJob"): "cronjobs.batch",
+    ("", "Node"): "nodes",
+    ("", "Pod"): "pods",
+}
+NO_SCALE = "does not implement the scale subresource"
+
+
+@dataclass(frozen=True)
+class OwnerRef:
+    """The controller that a pod names (metadata.ownerReferences with controller: true)."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The API's answer to a question for the scale subresource of an owner. `uid` is "" if the object does not exist.
+
+    `problem`: what kube-controller-manager says instead of a number, such as `jobs.batch does not implement the scale subresource`;
+    `unread`: why daytwo could not read it; then the budgets of its pods cannot be computed.
+    """
+
+    uid: str = ""
+    replicas: int = 0
+    problem: str = ""
+    unread: str = ""
+
+
+@dataclass(frozen=True)
+class Controller:
+    """What scales a pod: the Deployment, or another owner with a scale. `replicas`: the wanted number of pods. `found`: the object, None
+    if only its scale is known."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    replicas: int
+    found: Object | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Unscaled(Exception):
+    """The error with which kube-controller-manager gives up on a budget, in its words. `lasts`: it stays as long as the pod exists;
+    `unread`: it is daytwo that does not know."""
+
+    def __init__(self, text: str, *, lasts: bool, unread: bool = False) -> None:
+        super().__init__(text)
+        self.lasts = lasts
+        self.unread = unread
+
+
+def owner_ref(item: Object) -> OwnerRef | None:
+    """The controller of an object; None if nothing controls it (metav1.GetControllerOf)."""
+    for owner in item["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            namespace = namespace_and_name(item)[0]
+            parts = (str(owner.get(key, "")) for key in ("apiVersion", "kind", "name", "uid"))
+            api_version, kind, name, owner_uid = parts
+            return OwnerRef(api_version, kind, namespace, name, owner_uid)
+    return None
+
+
+@dataclass(frozen=True)
+class DisruptionObjects(ObservedObjects):
+    """What decides about evictions: the objects by kind (Pod, PodDisruptionBudget, Deployment, ReplicaSet, StatefulSet,
+    ReplicationController; more are allowed), of whole namespaces, and the scales of other owners (`scales`, by OwnerRef)."""
+
+    scales: Mapping[OwnerRef, Scale] = field(default_factory=dict)
+
+    @functools.cached_property
+    def _by_name(self) -> dict[tuple[str, str, str], Object]:
+        return {(kind, *namespace_and_name(item)): item for kind in _SCALED for item in self.of(kind)}
+
+    def _scaled(self, kind: str, ref: OwnerRef) -> Object | None:
+        """The object of this name, if it is still the one that the reference means."""
+        if ref.kind != kind or ref.group not in _SCALED[kind]:
+            return None
+        found = self._by_name.get((kind, ref.namespace, ref.name))
+        return found if found is not None and uid(found) == ref.uid else None
+
+    def controller_of(self, pod: Object) -> Controller | None:
+        """What scales the pod; None if nothing controls it. Raises Unscaled."""
+        ref = owner_ref(pod)
+        if ref is None:
+            return None
+        for kind in _SCALED:
+            found = self._scaled(kind, ref)
+            if found is None:
+                continue
+            above = owner_ref(found) if kind == "ReplicaSet" else None
+            deployment = self._scaled("Deployment", above) if above is not None else None
+            # A ReplicaSet whose Deployment is gone counts by itself.
+            return _controller("Deployment", deployment) if deployment is not None else _controller(kind, found)
+        return self._other(pod, ref)
+
+    def _other(self, pod: Object, ref: OwnerRef) -> Controller:
+        resource = _WITHOUT_SCALE.get((ref.group, ref.kind))
+        if resource is not None:
+            raise Unscaled(f"{resource} {NO_SCALE}", lasts=True)
+        scale = self.scales.get(ref)
+        if scale is None and not self.asks_for(ref):
+            scale = Scale()
+        if scale is None or scale.unread:
+            raise Unscaled(f"the scale of {ref} was not read{f': {scale.unread}' if scale else ''}", lasts=False, unread=True)
+        if scale.problem:
+            raise Unscaled(scale.problem, lasts=True)
+        if scale.uid != ref.uid:
+            raise Unscaled(f'found no controllers for pod "{namespace_and_name(pod)[1]}"', lasts=False)
+        return Controller(ref.kind, ref.namespace, ref.name, ref.uid, scale.replicas)
+
+    @staticmethod
+    def asks_for(ref: OwnerRef) -> bool:
+        """The API must be asked for the scale of this owner: it is no kind of Kubernetes itself."""
+        if (ref.group, ref.kind) in _WITHOUT_SCALE:
+            return False
+        return ref.group not in _SCALED.get(ref.kind, ())
+
+
+def _controller(kind: str, found: Object) -> Controller:
+    return Controller(kind, *namespace_and_name(found), uid(found), replicas(kind, found), found)

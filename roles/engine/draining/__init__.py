@@ -1,0 +1,74 @@
+"""Draining nodes: which pods leave, in which order and waves, evicted by their UID, replaced, proven; and the cordon, with whose it is.
+
+How another run drains one node in its middle (a reboot, a change that must not meet running pods):
+
+    drain = NodeDrain(session, node, consents, run.info.id, note, stopped)
+    plan = drain.plan()          # before any write: show plan_text(plan), refuse plan.refusals
+    ...                          # in the node's turn:
+    drain.begin()                # plans again, cordons, evicts in waves, waits for the replacements, proves; or uncordons and raises
+    ...                          # the change; if it fails and the node must stay cordoned, do not call end()
+    drain.end()                  # uncordons, unless the node was cordoned by someone else before
+
+`session` is `roles.engine.object_changes.connect_cluster(...).session`; `node` the name of the Node (`ConnectedCluster.names` has it by
+host); `note(event)` records an event before it is done, for example LockedRun._note; `stopped()` returns why no further eviction may begin,
+for example `lambda: run.halted`. The mark on the node (CORDONED_BY) names the run: deploys/uncordon.py, a resumed run and a roll-back
+know the cordon by it. A node that is not Ready cannot be drained: `begin` refuses it.
+
+Several nodes at once are drained by one plan (`plan_drain` sums up the budgets) and one `Drainer`, as roles/drain/ does. The pure part
+(`plan_drain`) knows no host; `read_drain` reads what it needs.
+"""
+
+from roles.engine.draining.cordon import (
+    CORDONED_BY,
+    CordonWriter,
+    cordon_change,
+    cordon_fields,
+    node_fate,
+    node_path,
+    uncordon_change,
+)
+from roles.engine.draining.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer, uncordon
+from roles.engine.draining.evicting import try_eviction
+from roles.engine.draining.inside import NodeDrain
+from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, Workload
+from roles.engine.draining.planning import plan_drain
+from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
+from roles.engine.draining.report import plan_text
+from roles.engine.draining.surge import SURGED_BY
+from roles.engine.draining.surging import SurgeWriter, forget_costs, unsurge_change
+
+__all__ = [
+    "CORDON",
+    "CORDONED_BY",
+    "DELETE",
+    "EVICT",
+    "KINDS_OF_DRAIN",
+    "PROVE",
+    "SURGE",
+    "SURGED_BY",
+    "BudgetShare",
+    "CordonWriter",
+    "DrainConsents",
+    "DrainPlan",
+    "Drainer",
+    "Fate",
+    "NodeDrain",
+    "NodeFate",
+    "PodFate",
+    "SurgeWriter",
+    "Workload",
+    "cluster_time",
+    "cordon_change",
+    "cordon_fields",
+    "forget_costs",
+    "node_fate",
+    "node_path",
+    "plan_drain",
+    "plan_text",
+    "pods_on",
+    "read_drain",
+    "try_eviction",
+    "uncordon",
+    "uncordon_change",
+    "unsurge_change",
+]

@@ -1,0 +1,211 @@
+"""Carries out a plan: cordon, surges, waves, proof, each as steps of a run; and uncordons what it cordoned if the run halts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from roles.engine.bridge import Pool, show
+from roles.engine.disruption import budget_states
+from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
+from roles.engine.draining.evicting import Evictor
+from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, Workload
+from roles.engine.draining.planning import node_of, plan_drain
+from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
+from roles.engine.draining.surging import Surger
+from roles.engine.draining.workloads import ready_elsewhere
+from roles.engine.object_changes import LOOK_AGAIN, FieldChange, NotDone, Object, Session, namespace_and_name, uid
+from roles.engine.rollout import ClusterStep, Fields, Stage, table
+from roles.engine.timeouts import Deadline
+
+CORDON, SURGE, EVICT, DELETE, PROVE = "cordon", "surge", "evict", "delete", "prove"
+# How often pods that came to a node in mid-drain are evicted again: a pod that tolerates the cordon may come back forever.
+MOST_ROUNDS = 3
+
+
+class Drainer:
+    """One drain. `run`: the name of the run that cordons; `stopped` returns why no further eviction may begin, "" if it may."""
+
+    def __init__(
+        self,
+        session: Session,
+        plan: DrainPlan,
+        consents: DrainConsents,
+        run: str,
+        stopped: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.session = session
+        self.plan = plan
+        self.warnings: list[tuple[str, str]] = []
+        self._consents = consents
+        self._names = [node.name for node in plan.nodes]
+        self._stopped = stopped
+        self._evictor = Evictor(session, consents, self._names, stopped)
+        self._surger = Surger(self._evictor, consents, run)
+        self._cordons = CordonWriter(session, force=False)
+        self._changes: dict[str, FieldChange] = {
+            node.name: change for node in plan.nodes if (change := cordon_change(node, run)) is not None
+        }
+
+    # ---- the steps
+
+    def stages(self) -> list[Stage[ClusterStep]]:
+        """All cordons at once, so that no replacement comes to a node that is drained next; then the surges, the waves, the proofs."""
+        cordons = [self._cordon(node) for node in self.plan.nodes if node.name in self._changes]
+        surges = [self._pod_step(one, SURGE) for one in self.plan.surges]
+        waves = [[self._pod_step(one, DELETE if one.fate == "deleted" else EVICT) for one in wave] for wave in self.plan.waves]
+        proofs = [self._proof(node) for node in self.plan.nodes]
+        return [Stage(tuple(steps), max(1, len(steps))) for steps in (cordons, surges, *waves, proofs)]
+
+    def cordon_changes(self) -> list[FieldChange]:
+        """The cordons to be written, for a dry run (`CordonWriter.tried`)."""
+        return list(self._changes.values())
+
+    @property
+    def cordons(self) -> CordonWriter:
+        return self._cordons
+
+    def _cordon(self, node: NodeFate) -> ClusterStep:
+        step = self._cordons.steps([self._changes[node.name]])[0]
+        step.action = CORDON
+        step.about = {**step.about, "node": node.name}
+        return step
+
+    def _pod_step(self, one: PodFate, action: str) -> ClusterStep:
+        about: dict[str, object] = {"path": pod_path(*namespace_and_name(one.pod)), "uid": one.uid, "node": one.node}
+        if action == SURGE and one.workload is not None:
+            about |= {"path": workload_path(one.workload), "uid": one.workload.uid, "pod": one.name, "pod_uid": one.uid}
+        summary = f"{action} it from {one.node} ({one.workload or 'without a controller'})"
+        return ClusterStep(f"pod {one.name}", summary, "", partial(self._moved, one), "", action=action, about=about)
+
+    def _moved(self, one: PodFate, begin: Callable[[Fields], None]) -> str:
+        if one.fate == "surged":
+            return self._surger.replace(one, begin)
+        begin([])
+        return self._evictor.move(one)
+
+    def _proof(self, node: NodeFate) -> ClusterStep:
+        about = {"path": f"/api/v1/nodes/{node.name}", "uid": uid(node.item), "node": node.name}
+        return ClusterStep(
+            f"Node {node.name} drained", "only DaemonSet, static and finished pods are left; all else serves elsewhere", "",
+            partial(self._proven, node.name), "", action=PROVE, about=about,
+        )  # fmt: skip
+
+    # ---- the proof
+
+    def _proven(self, node: str, begin: Callable[[Fields], None]) -> str:
+        begin([])
+        left = self._emptied(node)
+        deadline = Deadline(self._consents.seconds, as_given=True)
+        while True:
+            unmet = self._unmet()
+            if not unmet:
+                serving = len(self._workloads())
+                return f"{left}; {table.counted(serving, 'workload')} serve elsewhere; budgets as before or better"
+            if deadline.over:
+                raise NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}")
+            deadline.pause(LOOK_AGAIN)
+
+    def _emptied(self, node: str) -> str:
+        """Wait until no pod that must leave is on the node; evict those that came in mid-drain. Returns what is left."""
+        deadline, rounds, said = Deadline(self._consents.seconds, as_given=True), 0, ""
+        while True:
+            fates = self._fates(node)
+            blocked = [f"{one.name}: {one.why}; {one.way_out}" for one in fates if one.fate == "blocks"]
+            if blocked:
+                raise NotDone(f"pods came to {node} in mid-drain, or are stuck there: {'; '.join(blocked)}")
+            arrived = [one for one in fates if one.leaves]
+            if not arrived and not any(one.fate == "ending" for one in fates):
+                kinds = {"static": "static pod", "DaemonSet": "DaemonSet pod", "finished": "finished pod"}
+                counts = {name: sum(name in one.why for one in fates) for name in kinds}
+                return ", ".join(table.counted(count, kinds[name]) for name, count in counts.items() if count) or "no pod is left"
+            names = ", ".join(one.name for one in (arrived or fates) if one.fate != "stays")
+            if deadline.over or (arrived and rounds == MOST_ROUNDS):
+                raise NotDone(f"{names} {'came back to' if arrived else 'still end on'} {node}; {self._tolerating(arrived)}")
+            if names != said:
+                said = names
+                show(f"  {node}: {'came in mid-drain' if arrived else 'still ending'}: {names}")
+            if arrived:
+                rounds += 1
+                self._evict_again(arrived)
+            deadline.pause(LOOK_AGAIN)
+
+    def _fates(self, node: str) -> list[PodFate]:
+        """What becomes of the pods that are on the node now."""
+        there = pods_on(self.session, node)
+        known = {one.uid: one for one in self.plan.pods}
+        fates = [known.get(uid(pod)) for pod in there]
+        if all(one is not None and one.fate == "stays" for one in fates):
+            return [one for one in fates if one is not None]
+        live = read_drain(self.session)
+        plan = plan_drain(live, self._names, self._consents, cluster_time(self.session))
+        return [one for one in plan.pods if node_of(one.pod) == node]
+
+    def _evict_again(self, arrived: Sequence[PodFate]) -> None:
+        pool, errors = Pool(len(arrived)), list[Exception]()
+
+        def move(one: PodFate) -> None:
+            try:
+                show(f"  pod {one.name}: {self._evictor.move(one)}")
+            except Exception as error:  # the first is raised when all have ended
+                errors.append(error)
+
+        for one in arrived:
+            pool.spawn(move, one)
+        pool.join()
+        if errors:
+            raise errors[0]
+
+    @staticmethod
+    def _tolerating(arrived: Sequence[PodFate]) -> str:
+        notes = list(dict.fromkeys(note for one in arrived for note in one.notes if "tolerates the cordon" in note))
+        return notes[0] if notes else "something creates pods for this node in spite of its cordon"
+
+    def _workloads(self) -> list[Workload]:
+        """The workloads of moved pods that must serve elsewhere."""
+        moved = [one for one in self.plan.leaving if one.workload is not None and one.workload.counted]
+        excused = {one.workload.uid for one in moved if one.workload is not None and one.pending}
+        return list({one.workload.uid: one.workload for one in moved if one.workload and one.workload.uid not in excused}.values())
+
+    def _unmet(self) -> list[str]:
+        """What is not as before: workloads with too few pods elsewhere, budgets that allow less."""
+        found, since = [], time.monotonic()
+        look = self._evictor.look
+        for workload in self._workloads():
+            need = self._evictor.needed(workload, since)
+            if need is None:
+                continue
+            ready = ready_elsewhere(look.pods(workload.namespace, since), look.controllers(workload, since), self._names)
+            if ready < need:
+                found.append(f"{workload} has {ready} of {need} pods Ready on other nodes")
+        return [*found, *self._worse_budgets()]
+
+    def _worse_budgets(self) -> list[str]:
+        if not self.plan.budgets:
+            return []
+        states = budget_states(read_drain(self.session), cluster_time(self.session))
+        lost = {key for one in self.plan.leaving if one.workload is None or not one.workload.counted or one.pending for key in one.budgets}
+        return [
+            f"budget {share.key} allows {now.disruptions_allowed}, and allowed {share.allowed} before: {now.why}"
+            for share in self.plan.budgets
+            if share.key not in lost and (now := states.named(share.key)) is not None and now.disruptions_allowed < share.allowed
+        ]
+
+    # ---- the way back
+
+    def uncordon(self, node: str) -> str:
+        """Uncordon a node that this drain cordoned; returns the proof. Raises NotDone, ApiError, NoApi."""
+        change = self._changes.get(node)
+        if change is None:
+            return "it keeps the cordon that it had"
+        found = self.session.fetch(change.path)
+        if found is None or uid(found) != uid(change.before):
+            return "the node was deleted"
+        return uncordon(self._cordons, found)
+
+
+def uncordon(writer: CordonWriter, node: Object) -> str:
+    """Uncordon a node and remove daytwo's mark; returns the proof. Raises NotDone, ApiError, NoApi."""
+    change = uncordon_change(node)
+    return "it is not cordoned" if change is None else writer.steps([change])[0].write(lambda fields: None)

@@ -1,0 +1,164 @@
+"""Evicts one pod, by its UID, and waits until it is gone and replaced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound
+from roles.engine.bridge import show
+from roles.engine.draining.model import DrainConsents, PodFate, Workload
+from roles.engine.draining.reading import Look, pod_path
+from roles.engine.draining.workloads import ready_elsewhere
+from roles.engine.harmless import one_line
+from roles.engine.object_changes import (
+    LOOK_AGAIN,
+    NotDone,
+    Object,
+    Session,
+    controller,
+    is_ending,
+    namespace_and_name,
+    uid,
+    workload_rollout,
+)
+from roles.engine.rollout import Outcome
+from roles.engine.timeouts import Deadline
+
+# Seconds until a refused eviction is tried again; kubectl waits 5.
+AGAIN = 2.0
+
+
+class NotEvicted(NotDone):
+    """The run ends before the API server evicted the pod: nothing has changed."""
+
+    outcome: ClassVar[Outcome] = "not started"
+
+
+def eviction(pod: Object) -> dict[str, Any]:
+    """The body of an eviction of exactly this pod (policy/v1 Eviction): a pod that has its name since is not touched."""
+    namespace, name = namespace_and_name(pod)
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid(pod)}},
+    }
+
+
+def try_eviction(session: Session, pod: Object) -> str:
+    """The API server's answer to a dry run of the eviction (it asks the budget, and takes nothing from it): "" if it would evict the pod
+    now, or if the pod is gone or in a namespace that is being deleted. Raises ApiError, NoApi."""
+    path = f"{pod_path(*namespace_and_name(pod))}/eviction"
+    try:
+        session.asked(lambda api: api.create(path, eviction(pod), dry_run=True), "dry run")
+    except (NotFound, Conflict):
+        return ""
+    except EvictionRefused as error:
+        return error.cause
+    except Forbidden as error:
+        if not error.ending_namespace:
+            raise
+    return ""
+
+
+class Evictor:
+    """Moves pods. `nodes`: the names of all drained nodes; `stopped` returns why no further eviction may begin, "" if it may."""
+
+    def __init__(self, session: Session, consents: DrainConsents, nodes: Collection[str], stopped: Callable[[], str]) -> None:
+        self.session = session
+        self.look = Look(session)
+        self.nodes = frozenset(nodes)
+        self._consents = consents
+        self._stopped = stopped
+
+    def move(self, one: PodFate) -> str:
+        """Evict (or delete) the pod, wait until it is gone and its replacement is Ready; returns how that was seen. Raises NotDone,
+        ApiError, NoApi."""
+        deadline = Deadline(self._consents.seconds, as_given=True)
+        if one.fate == "deleted":
+            self.session.deleted(pod_path(*namespace_and_name(one.pod)), one.pod)
+            how = "deleted past its budget, by consent"
+        else:
+            how = self._evict(one, deadline)
+        since = time.monotonic()
+        gone = False
+        while True:
+            pods = self.look.pods(namespace_and_name(one.pod)[0], since)
+            if not gone and one.uid not in {uid(pod) for pod in pods}:
+                gone = True
+            if gone and (said := self._replaced(one, pods, since)):
+                return f"{how}; gone; {said}"
+            if deadline.over:
+                raise NotDone(self._late(one, pods, deadline, gone))
+            deadline.pause(LOOK_AGAIN)
+
+    # ---- the eviction
+
+    def _evict(self, one: PodFate, deadline: Deadline) -> str:
+        """Returns the API server's answer in words."""
+        path, body, said = f"{pod_path(*namespace_and_name(one.pod))}/eviction", eviction(one.pod), ""
+        while True:
+            try:
+                self.session.asked(lambda api: api.create(path, body), "evict")
+                return "evicted"
+            except NotFound:
+                return "it was gone already"
+            except Conflict:
+                if self._is_another(one):
+                    return "it was gone already (another pod has its name, and is not touched)"
+                why = "the pod changed at the same moment"
+            except EvictionRefused as error:
+                if not error.budget:
+                    raise NotDone(f"the API server never evicts it: {error.cause}") from error
+                why = error.cause
+            except Forbidden as error:
+                if not error.ending_namespace:
+                    raise
+                return "its namespace is being deleted, and ends it"
+            if why != said:
+                said = why
+                show(f"  {one.name}: waits: {one_line(why)}")
+            if stopped := self._stopped():
+                raise NotEvicted(f"not evicted ({stopped}); its budget refused until then: {why}")
+            if deadline.over:
+                raise NotEvicted(f"the API server refused its eviction for {deadline.passed:.0f} s: {why}")
+            deadline.pause(AGAIN)
+
+    def _is_another(self, one: PodFate) -> bool:
+        found = self.session.fetch(pod_path(*namespace_and_name(one.pod)))
+        return found is None or uid(found) != one.uid
+
+    # ---- its replacement
+
+    def _replaced(self, one: PodFate, pods: Collection[Object], since: float) -> str:
+        """How its workload serves again; "" if it does not yet."""
+        workload = one.workload
+        if workload is None:
+            return "nothing recreates it"
+        if not workload.counted:
+            return f"its replacement by {workload.kind} is not proven"
+        if one.pending:
+            return "its replacement stays Pending, by consent"
+        need = self.needed(workload, since)
+        if need is None:
+            return f"{workload} was deleted meanwhile"
+        ready = ready_elsewhere(pods, self.look.controllers(workload, since), ())
+        return f"{ready} of {workload} are Ready" if ready >= need else ""
+
+    def needed(self, workload: Workload, since: float) -> int | None:
+        """How many of its pods must be Ready: as many as before the drain, unless it should have fewer by now. None if it is gone."""
+        wanted = self.look.wanted(workload, since)
+        return None if wanted is None else min(wanted, workload.ready)
+
+    def _late(self, one: PodFate, pods: Collection[Object], deadline: Deadline, gone: bool) -> str:
+        if not gone:
+            there = [pod for pod in pods if uid(pod) == one.uid]
+            return f"still there {deadline.passed:.0f} s after its eviction: {'; '.join(workload_rollout.what_to_do(there, ()))}"
+        workload = one.workload
+        assert workload is not None  # without one there is nothing to wait for
+        owners = self.look.controllers(workload, 0)
+        new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod)]
+        why = workload_rollout.complaints(workload.item or {}, new)
+        return "; ".join([f"gone, but {workload} does not have its pods Ready again after {deadline.passed:.0f} s", *why])

@@ -1,0 +1,180 @@
+"""What becomes of each pod of a drained node, and why. Pure.
+
+The filters are those of kubectl drain (kubectl/pkg/drain/filters.go) with these differences: a finished pod stays; the owner of every pod
+is looked up, as far as daytwo reads its kind; a pod is known by its UID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from roles.engine.api import MIRROR
+from roles.engine.disruption import BudgetState, budgets_of, eviction_answer
+from roles.engine.draining.model import DrainConsents, Fate, PodFate, Workload
+from roles.engine.draining.waves import has_storage
+from roles.engine.draining.workloads import Workloads
+from roles.engine.harmless import one_line
+from roles.engine.object_changes import Object, is_ending, is_over, uid, workload_rollout
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+#: A pod that should be gone for longer than this does not end by itself.
+STUCK = timedelta(seconds=60)
+#: Why a container waits that does not start before someone repairs it (pkg/kubelet/images/types.go; kuberuntime).
+BROKEN = (
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+)  # fmt: skip
+_LOCAL = "allow it with --data allow_local_data=true"
+_UNMANAGED = "delete it yourself, or allow it with --data allow_unmanaged=true"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Decides about the pods of the nodes. `surging`: UIDs of the pods that are replaced first; `now`: the control plane's time."""
+
+    workloads: Workloads
+    states: Sequence[BudgetState]
+    consents: DrainConsents
+    now: datetime
+    surging: Collection[str] = ()
+
+    def fate(self, pod: Object, node: str) -> PodFate:
+        workload = self.workloads.of(pod)
+        budgets = tuple(state.key for state in budgets_of(pod, self.states))
+
+        def made(fate: Fate, why: str, way_out: str = "", blocked_now: str = "", notes: Sequence[str] = ()) -> PodFate:
+            return PodFate(pod, node, fate, why, way_out, workload, budgets, blocked_now, has_storage(pod), tuple(notes))
+
+        return self._stays(pod, workload, made) or self._blocked(pod, workload, made) or self._leaves(pod, workload, made)
+
+    def _stays(self, pod: Object, workload: Workload | None, made: Callable[..., PodFate]) -> PodFate | None:
+        if MIRROR in (pod["metadata"].get("annotations") or {}):
+            return made("stays", "a static pod: only its node ends it")
+        if is_over(pod):
+            return made("stays", f"it is finished ({pod['status']['phase']}) and holds nothing")
+        if workload is not None and workload.kind == "DaemonSet":
+            return made("stays", f"of {workload}, which ignores the cordon")
+        if not is_ending(pod):
+            return None
+        since = _time(pod["metadata"]["deletionTimestamp"])
+        if since is None or since + STUCK >= self.now:
+            return made("ending", "it is being deleted already")
+        held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
+        why = f"it is stuck: it should have ended at {pod['metadata']['deletionTimestamp']}"
+        return made("blocks", why + (f", and {held} holds it" if held else ""), _unstick(pod, held))
+
+    def _blocked(self, pod: Object, workload: Workload | None, made: Callable[..., PodFate]) -> PodFate | None:
+        if workload is None and not self.consents.allow_unmanaged:
+            return made("blocks", self._unmanaged(pod), _UNMANAGED)
+        local = empty_dirs(pod)
+        if local and not self.consents.allow_local_data:
+            return made("blocks", f"it keeps data in emptyDir ({', '.join(local)}), which would be lost", _LOCAL)
+        if (seconds := workload_rollout.grace(pod)) > self.consents.seconds:
+            return made(
+                "blocks", f"it may take {seconds} s to end, and drain_timeout is {self.consents.seconds:g} s",
+                f"set --data drain_timeout={seconds + 60}",
+            )  # fmt: skip
+        return None
+
+    def _unmanaged(self, pod: Object) -> str:
+        ref, _ = self.workloads.owner(pod)
+        missing = f"its controller {ref} does not exist" if ref is not None else "it has no controller"
+        return f"{missing}, so nothing recreates it"
+
+    def _leaves(self, pod: Object, workload: Workload | None, made: Callable[..., PodFate]) -> PodFate:
+        notes = effects(pod, workload)
+        if local := empty_dirs(pod):
+            notes.append(f"by consent: its data in emptyDir is lost ({', '.join(local)})")
+        comes_back = f"{workload} recreates it" if workload is not None else f"by consent: {self._unmanaged(pod)}"
+        if uid(pod) in self.surging:
+            return made("surged", f"{workload} gets a second pod first", notes=notes)
+        answer = eviction_answer(pod, self.states)
+        if answer.allowed:
+            return made("evicted", f"{comes_back}; {answer.why}", notes=notes)
+        found = budgets_of(pod, self.states)
+        if all(state.key in self.consents.ignore_budgets for state in found):
+            keys = ", ".join(state.key for state in found)
+            return made("deleted", f"{comes_back}; by consent past {keys}: {answer.why}", notes=notes)
+        if never := answer.never or next(filter(None, map(never_healthy, found)), ""):
+            return made("blocks", f"no eviction of it can ever succeed: {answer.why}; {never}", _past(found))
+        return made("evicted", comes_back, blocked_now=answer.why, notes=notes)
+
+
+def _past(states: Sequence[BudgetState]) -> str:
+    keys = ",".join(state.key for state in states)
+    if len(states) > 1:
+        change = "let only one of these budgets select it"
+    else:
+        change = "change the budget or the number of replicas, or repair its pods"
+    return f"{change}; or delete its pods past it with --data ignore_budgets={keys}"
+
+
+def _unstick(pod: Object, held: str) -> str:
+    name = "/".join((str(pod["metadata"].get("namespace")), str(pod["metadata"]["name"])))
+    if held:
+        return "the tool that set this finalizer must remove it"
+    return f"find out why its node does not end it: kubectl describe pod, and journalctl -u kubelet there ({name})"
+
+
+def never_healthy(state: BudgetState) -> str:
+    """Why a budget that allows none now stays so until someone repairs its pods; "" if they may become Ready by themselves."""
+    broken = {uid(pod): f"{pod['metadata']['name']} ({why})" for pod in state.pods if (why := broken_because(pod))}
+    if broken and state.attainable - len(broken) <= state.numbers.desired_healthy:
+        return f"it stays so until someone repairs {', '.join(broken.values())}"
+    return ""
+
+
+def broken_because(pod: Object) -> str:
+    """Why a pod does not become Ready by itself; "" if it may."""
+    status: Mapping[str, Any] = pod.get("status") or {}
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        reason = str(((one.get("state") or {}).get("waiting") or {}).get("reason") or "")
+        if reason in BROKEN:
+            return reason
+    return ""
+
+
+def empty_dirs(pod: Object) -> list[str]:
+    return [one_line(str(volume.get("name"))) for volume in (pod.get("spec") or {}).get("volumes") or () if "emptyDir" in volume]
+
+
+def tolerates_cordon(pod: Object) -> bool:
+    """The scheduler may place the pod on a cordoned node (plugins/nodeunschedulable: Filter)."""
+    for one in (pod.get("spec") or {}).get("tolerations") or ():
+        if one.get("key") in (None, "", UNSCHEDULABLE) and one.get("effect") in (None, "", "NoSchedule"):
+            exists = one.get("operator") == "Exists"
+            if exists or (one.get("key") and not one.get("value")):
+                return True
+    return False
+
+
+def effects(pod: Object, workload: Workload | None) -> list[str]:
+    """What else moving this pod means."""
+    found = []
+    volumes: Sequence[Mapping[str, Any]] = (pod.get("spec") or {}).get("volumes") or ()
+    paths = [one_line(str((volume.get("hostPath") or {}).get("path"))) for volume in volumes if "hostPath" in volume]
+    if paths:
+        found.append(f"it uses {', '.join(paths)} of this node, which do not follow it")
+    if workload is not None and workload.kind in ("Job", "CronJob"):
+        found.append("its work begins again elsewhere, and the Job may count this as a failure (backoffLimit, podFailurePolicy)")
+    elif workload is not None and not workload.counted:
+        found.append(f"whether {workload.kind} recreates it is not known, and not proven")
+    if workload is not None and tolerates_cordon(pod):
+        found.append("it tolerates the cordon, so its replacement may come back to this node")
+    return found
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return None

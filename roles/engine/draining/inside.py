@@ -1,0 +1,94 @@
+"""One node drained in the middle of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from roles.engine.bridge import Pool, show
+from roles.engine.draining.drainer import Drainer
+from roles.engine.draining.model import DrainConsents, DrainPlan
+from roles.engine.draining.planning import plan_drain
+from roles.engine.draining.reading import cluster_time, read_drain
+from roles.engine.object_changes import NotDone, Session
+from roles.engine.rollout import ClusterStep, Fields
+
+
+class NodeDrain:
+    """Cordon, drain, (the caller's change), uncordon.
+
+    `node`: the name of a Node. `run`: the name of the run, for the mark on the node. `note(event)` records what follows before it is done,
+    and raises if it cannot; then nothing is done. `stopped` returns why no further eviction may begin (the run halts), "" if it may.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        node: str,
+        consents: DrainConsents,
+        run: str,
+        note: Callable[[Mapping[str, Any]], None],
+        stopped: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._session = session
+        self._node = node
+        self._consents = consents
+        self._run = run
+        self._note = note
+        self._stopped = stopped
+        self._drainer: Drainer | None = None
+
+    def plan(self) -> DrainPlan:
+        """What the drain would do now; its `refusals` say why it cannot. Raises ApiError, NoApi."""
+        live = read_drain(self._session)
+        return plan_drain(live, [self._node], self._consents, cluster_time(self._session))
+
+    def begin(self) -> str:
+        """Cordon and drain the node by a new plan; returns the proof. If it fails, the node is uncordoned, unless it was cordoned before,
+        and the error says so. Raises NotDone, ApiError, NoApi."""
+        plan = self.plan()
+        if plan.refusals:
+            raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
+        self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._stopped)
+        done: dict[str, str] = {}
+        try:
+            for stage in drainer.stages():
+                self._carry_out(stage.steps, done)
+        except Exception as error:
+            moved = ", ".join(name for name in done if name.startswith("pod ")) or "none"
+            raise NotDone(f"{error}; moved until then: {moved}; {self._node}: {self._back()}") from error
+        return done[f"Node {self._node} drained"]
+
+    def end(self) -> str:
+        """Uncordon the node if this drain cordoned it; returns the proof. Raises NotDone, ApiError, NoApi."""
+        assert self._drainer is not None, "begin() comes first"
+        self._note({"event": "uncordon", "node": self._node})
+        return self._drainer.uncordon(self._node)
+
+    def _carry_out(self, steps: Sequence[ClusterStep], done: dict[str, str]) -> None:
+        errors: list[Exception] = []
+
+        def one(step: ClusterStep) -> None:
+            def begin(fields: Fields) -> None:
+                about = {"object": step.name, "what": step.action, "fields": list(fields)}
+                self._note({**step.about, "event": "drain", **about})
+
+            try:
+                done[step.name] = step.write(begin)
+                show(f"  {step.name}: {done[step.name]}")
+            except Exception as error:  # the first is raised when all have ended
+                show(f"  {step.name}: {error}")
+                errors.append(error)
+
+        pool = Pool(max(1, len(steps)))
+        for step in steps:
+            pool.spawn(one, step)
+        pool.join()
+        if errors:
+            raise errors[0]
+
+    def _back(self) -> str:
+        try:
+            return f"uncordoned: {self.end()}"
+        except Exception as error:
+            return f"STILL CORDONED: {error}; uncordon it with deploys/uncordon.py"

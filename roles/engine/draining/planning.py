@@ -1,0 +1,114 @@
+"""The plan of a drain, from the objects of the cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from roles.engine.disruption import BudgetState, DisruptionObjects, budget_states
+from roles.engine.draining.cordon import node_fate
+from roles.engine.draining.effects import nodes_problem, single_replicas, webhook_problems
+from roles.engine.draining.fates import Judge
+from roles.engine.draining.model import DrainConsents, DrainPlan, PodFate
+from roles.engine.draining.surge import find_surges
+from roles.engine.draining.waves import cut, in_order, shares
+from roles.engine.draining.workloads import Workloads
+from roles.engine.object_changes import Object, did_you_mean
+from roles.engine.placement import ClusterView, Placement, place_all
+
+
+def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents, now: datetime) -> DrainPlan:
+    """The plan for `nodes`, names of Nodes. `live` has all kinds of KINDS_OF_DRAIN; `now`: the control plane's time."""
+    items = {str(item["metadata"]["name"]): item for item in live.of("Node")}
+    missing = [f"the cluster has no node {name}{did_you_mean(name, items)}" for name in nodes if name not in items]
+    if missing:
+        return DrainPlan((), refusals=tuple(missing))
+    workloads, states = Workloads(live), budget_states(live, now)
+    doomed = [pod for pod in live.of("Pod") if node_of(pod) in nodes]
+    surges = find_surges(doomed, workloads, consents)
+    judge = Judge(workloads, states, consents, now, surges.pods)
+    first = in_order(judge.fate(pod, node_of(pod)) for pod in doomed)
+    pods, unknown = _with_places(first, live, nodes, consents)
+    moving = [one for one in pods if one.fate in ("evicted", "deleted")]
+    waves = cut(moving, states)
+    hook_refusals, hook_warnings = webhook_problems(pods, live)
+    return DrainPlan(
+        nodes=tuple(node_fate(items[name]) for name in nodes),
+        pods=pods,
+        surges=tuple(one for one in pods if one.fate == "surged"),
+        waves=waves,
+        budgets=shares(pods, waves, states),
+        refusals=(
+            *nodes_problem(items.values(), nodes),
+            *_unknown_budgets(states, consents),
+            *surges.refusals,
+            *(f"{one.node}: pod {one.name}: {one.why}; {one.way_out}" for one in pods if one.fate == "blocks"),
+            *_never_refilled(moving, states, consents),
+            *hook_refusals,
+        ),
+        warnings=(*single_replicas(pods), *hook_warnings),
+        notes=unknown,
+    )
+
+
+def _with_places(
+    pods: Sequence[PodFate], live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents
+) -> tuple[tuple[PodFate, ...], tuple[str, ...]]:
+    """The pods with where their replacements can run, placed one after the other; and what could not be judged."""
+    moving = [one for one in pods if one.leaves and one.workload is not None]
+    try:
+        places = place_all([one.pod for one in moving], cluster_view(live), nodes)
+    except ValueError as error:
+        return tuple(pods), (f"where the replacements can run was not judged: {error}",)
+    found = {one.uid: _placed(one, place, consents) for one, place in zip(moving, places, strict=True)}
+    return tuple(found.get(one.uid, one) for one in pods), ()
+
+
+def _placed(one: PodFate, place: Placement, consents: DrainConsents) -> PodFate:
+    if place.outcome != "nowhere":
+        return replace(one, place=f"on {', '.join(place.on)}" if place.fits and place.on else str(place).partition(": ")[2])
+    why = str(place).partition(": ")[2]
+    if place.returns:
+        why = f"{why}; it would come back to {', '.join(place.returns)}, since it tolerates the cordon"
+    can_wait = not place.returns and one.fate != "surged"
+    if consents.allow_pending and can_wait:
+        return replace(one, place=why, pending=True, notes=(*one.notes, "by consent: its replacement stays Pending"))
+    way_out = "make room elsewhere" + (", or allow it with --data allow_pending=true" if can_wait else "")
+    return replace(one, fate="blocks", why=f"its replacement would run nowhere else: {why}", way_out=way_out, place=why)
+
+
+def cluster_view(live: DisruptionObjects) -> ClusterView:
+    return ClusterView(
+        list(live.of("Node")), list(live.of("Pod")), list(live.of("PersistentVolumeClaim")), list(live.of("PersistentVolume")),
+        list(live.of("CSINode")), list(live.of("VolumeAttachment")), list(live.of("Namespace")),
+    )  # fmt: skip
+
+
+def node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _unknown_budgets(states: Sequence[BudgetState], consents: DrainConsents) -> list[str]:
+    known = [state.key for state in states]
+    return [
+        f"ignore_budgets: the cluster has no PodDisruptionBudget {key}{did_you_mean(key, known)}"
+        for key in consents.ignore_budgets
+        if key not in known
+    ]
+
+
+def _never_refilled(moving: Sequence[PodFate], states: Sequence[BudgetState], consents: DrainConsents) -> list[str]:
+    """Budgets that allow some evictions now, but never all of them: some of the pods do not come back."""
+    found = []
+    for state in states:
+        if state.key in consents.ignore_budgets or state.unread:
+            continue
+        lost = [one for one in moving if state.key in one.budgets and (one.workload is None or one.pending)]
+        if lost and state.attainable - len(lost) < state.numbers.desired_healthy:
+            names = ", ".join(one.name for one in lost)
+            found.append(
+                f"budget {state.key}: {state.why}; {names} leave and do not come back, so it would refuse the last of them forever; "
+                f"change the budget, or delete its pods past it with --data ignore_budgets={state.key}"
+            )
+    return found

@@ -1,0 +1,104 @@
+"""Reads what a drain must know, and looks again while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from roles.engine.api import Api, list_objects
+from roles.engine.bridge import Lock
+from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
+from roles.engine.draining.model import Workload
+from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
+
+#: The kinds that decide about a drain, in addition to those that decide about evictions.
+MORE_KINDS = {
+    "Node": "/api/v1/nodes",
+    "DaemonSet": COLLECTIONS["DaemonSet"],
+    "Job": COLLECTIONS["Job"],
+    "Service": "/api/v1/services",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+    "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
+    "Namespace": "/api/v1/namespaces",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers",
+    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+}
+KINDS_OF_DRAIN = {**KINDS_OF_DISRUPTION, **MORE_KINDS}
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+def read_drain(session: Session, more: Mapping[str, str] | None = None) -> DisruptionObjects:
+    """All objects that decide about a drain. `more`: further collections by kind. Raises ApiError, NoApi."""
+    return session.asked(lambda api: read_disruption(api, more={**MORE_KINDS, **(more or {})}))
+
+
+def cluster_time(session: Session) -> datetime:
+    """The cluster's time: the newest renewal of a node's lease; this machine's time if there is none. Raises ApiError, NoApi."""
+
+    def newest(api: Api) -> datetime:
+        times = []
+        for lease in list_objects(api, _LEASES):
+            with contextlib.suppress(ValueError):
+                times.append(datetime.fromisoformat(str((lease.get("spec") or {}).get("renewTime"))))
+        return max(times, default=datetime.now(UTC))
+
+    return session.asked(newest)
+
+
+def pods_on(session: Session, node: str) -> list[Object]:
+    """All pods of a node now. Raises ApiError, NoApi."""
+    return list(session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={node}"))
+
+
+class Look:
+    """Pods of namespaces and objects of workloads, read at most once a second for all tasks that ask.
+
+    An answer counts only if its reading began after `since` (time.monotonic): an older one may show pods that have left since.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._lists: dict[str, tuple[float, list[Object]]] = {}
+        self._locks: dict[str, Lock] = {}
+
+    def pods(self, namespace: str, since: float) -> list[Object]:
+        return self._list(namespaced(COLLECTIONS["Pod"], namespace), since)
+
+    def wanted(self, workload: Workload, since: float) -> int | None:
+        """The number of pods that it should have now; None if it is gone."""
+        items = self._list(namespaced(COLLECTIONS[workload.kind], workload.namespace), since)
+        item = next((one for one in items if uid(one) == workload.uid), None)
+        if item is None:
+            return None
+        found = (item.get("spec") or {}).get("replicas")
+        return 1 if found is None else int(found)
+
+    def controllers(self, workload: Workload, since: float) -> set[str]:
+        """The UIDs that its pods name as their controller."""
+        if workload.kind != "Deployment":
+            return {workload.uid}
+        sets = self._list(namespaced(COLLECTIONS["ReplicaSet"], workload.namespace), since)
+        return {uid(one) for one in sets if controller(one) == workload.uid}
+
+    def _list(self, path: str, since: float) -> list[Object]:
+        with self._locks.setdefault(path, Lock()):
+            begun, found = self._lists.get(path, (0.0, []))
+            now = time.monotonic()
+            if begun <= since or now - begun >= LOOK_AGAIN:
+                begun, found = now, list(self.session.fetch_all(path))
+                self._lists[path] = begun, found
+            return found
+
+
+def pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+def workload_path(workload: Workload) -> str:
+    return f"{namespaced(COLLECTIONS[workload.kind], workload.namespace)}/{quote(workload.name, safe='')}"

@@ -1,0 +1,179 @@
+"""Replaces the single pod of a Deployment before it leaves, and brings back one that an interrupted run left with a replica more."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from roles.engine.api import Conflict, NotFound
+from roles.engine.bridge import show
+from roles.engine.draining.evicting import Evictor
+from roles.engine.draining.model import DrainConsents, PodFate, Workload
+from roles.engine.draining.reading import Look, pod_path, workload_path
+from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY
+from roles.engine.draining.workloads import ready_elsewhere
+from roles.engine.object_changes import (
+    LOOK_AGAIN,
+    FieldChange,
+    FieldWriter,
+    NotDone,
+    Object,
+    ObjectPath,
+    Request,
+    Session,
+    changes_text,
+    controller,
+    field_changes,
+    is_ending,
+    managers,
+    namespace_and_name,
+    uid,
+    workload_rollout,
+)
+from roles.engine.rollout import Fields
+from roles.engine.timeouts import Deadline
+
+REPLICAS: ObjectPath = ("spec", "replicas")
+MARK: ObjectPath = ("metadata", "annotations", SURGED_BY)
+
+
+def surge_fields(item: Object) -> dict[ObjectPath, Any]:
+    """The replicas of a Deployment, and the run that set them for a moment."""
+    found: dict[ObjectPath, Any] = {REPLICAS: int((item.get("spec") or {}).get("replicas") or 0)}
+    if mark := (item["metadata"].get("annotations") or {}).get(SURGED_BY):
+        found[MARK] = str(mark)
+    return found
+
+
+def unsurge_change(item: Object) -> FieldChange | None:
+    """The write that gives a Deployment its one replica back; None if it has no replica more by daytwo."""
+    now = surge_fields(item)
+    if MARK not in now:
+        return None
+    back = {REPLICAS: 1 if now[REPLICAS] == 2 else now[REPLICAS], MARK: None}
+    fields = field_changes(now, back)
+    namespace, name = namespace_and_name(item)
+    path = workload_path(Workload("Deployment", namespace, name, uid(item)))
+    return FieldChange(f"Deployment {namespace}/{name}", path, item, fields, f"end its surge: {changes_text(fields)}")
+
+
+class SurgeWriter(FieldWriter[FieldChange]):
+    """Writes the replicas of a Deployment and the mark beside them, in one request."""
+
+    def values(self, item: Object) -> Mapping[ObjectPath, Any]:
+        return surge_fields(item)
+
+    def requests(self, item: Object, wanted: Mapping[ObjectPath, Any]) -> list[Request]:
+        now = surge_fields(item)
+        left = {path: value for path, value in wanted.items() if now.get(path) != value}
+        body: dict[str, Any] = {}
+        if REPLICAS in left:
+            body["spec"] = {"replicas": left[REPLICAS]}
+        if MARK in left:
+            body["metadata"] = {"annotations": {SURGED_BY: left[MARK]}}
+        return [Request("patch", body, tuple(left))] if left else []
+
+    def managers(self, item: Object, path: ObjectPath) -> list[str]:
+        return managers(item, *(f"f:{part}" for part in path))
+
+    def look(self, change: FieldChange) -> str:
+        namespace, name = namespace_and_name(change.before)
+        return f"kubectl get deployment -n {namespace} {name} -o yaml"
+
+
+class Surger:
+    """Replaces single pods. `run`: the name of the run, for the mark."""
+
+    def __init__(self, evictor: Evictor, consents: DrainConsents, run: str) -> None:
+        self._evictor = evictor
+        self._writer = SurgeWriter(evictor.session, force=True)
+        self._consents = consents
+        self._run = run
+
+    def replace(self, one: PodFate, begin: Callable[[Fields], None]) -> str:
+        """A second pod, Ready elsewhere; then the old number again, which removes the doomed one. Raises NotDone, ApiError, NoApi."""
+        workload = one.workload
+        assert workload is not None and workload.item is not None  # find_surges chooses only such pods
+        there = self._evictor.session.fetch(workload_path(workload))
+        if there is None or uid(there) != workload.uid:
+            raise NotDone(f"{workload} was deleted since the plan; run this again")
+        grow = field_changes(surge_fields(there), {REPLICAS: 2, MARK: self._run})
+        begin([{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
+        deadline = Deadline(self._consents.seconds, as_given=True)
+        since = time.monotonic()
+        set_cost(self._evictor.session, one.pod, CHEAPEST)
+        try:
+            self._write(FieldChange(str(workload), workload_path(workload), there, grow, "a second pod first"))
+            self._second_ready(one, workload, deadline, since)
+        except Exception:
+            self._give_up(one, workload)
+            raise
+        self.end(workload)
+        self._gone(one, workload, deadline)
+        return f"a second pod was Ready elsewhere before it left; {workload} has 1 replica again"
+
+    def end(self, workload: Workload) -> str:
+        """Give a Deployment its one replica back. Raises NotDone, ApiError."""
+        there = self._evictor.session.fetch(workload_path(workload))
+        change = unsurge_change(there) if there is not None and uid(there) == workload.uid else None
+        return self._write(change) if change is not None else "it has no replica more"
+
+    def _write(self, change: FieldChange) -> str:
+        return self._writer.steps([change])[0].write(lambda fields: None)
+
+    def _second_ready(self, one: PodFate, workload: Workload, deadline: Deadline, since: float) -> None:
+        look, nodes = self._evictor.look, self._evictor.nodes
+        while True:
+            pods = look.pods(workload.namespace, since)
+            owners = look.controllers(workload, since)
+            if ready_elsewhere(pods, owners, nodes, {one.uid}) >= 1:
+                show(f"  {workload}: a second pod is Ready elsewhere")
+                return
+            if deadline.over:
+                new = [pod for pod in pods if controller(pod) in owners and not is_ending(pod) and uid(pod) != one.uid]
+                why = workload_rollout.complaints({}, new)
+                raise NotDone("; ".join([f"its second pod is not Ready after {deadline.passed:.0f} s", *why]))
+            deadline.pause(LOOK_AGAIN)
+
+    def _give_up(self, one: PodFate, workload: Workload) -> None:
+        """After a failure: the old number again, which removes the new pod, since it is not Ready; and no cost. The failure is what is
+        reported."""
+        show(f"  {workload}: its old number of replicas is restored")
+        try:
+            set_cost(self._evictor.session, one.pod, (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST))
+            self.end(workload)
+        except Exception as error:
+            show(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
+
+    def _gone(self, one: PodFate, workload: Workload, deadline: Deadline) -> None:
+        since = time.monotonic()
+        while True:
+            pods = self._evictor.look.pods(workload.namespace, since)
+            doomed = next((pod for pod in pods if uid(pod) == one.uid), None)
+            if doomed is None:
+                return
+            if deadline.over:
+                what = "is still ending" if is_ending(doomed) else "was not removed: its ReplicaSet removed another pod"
+                raise NotDone(f"it {what} after {deadline.passed:.0f} s")
+            deadline.pause(LOOK_AGAIN)
+
+
+def forget_costs(session: Session, deployment: Object) -> None:
+    """Remove daytwo's cost from the pods of a Deployment whose surge has ended. Raises ApiError, NoApi."""
+    namespace = namespace_and_name(deployment)[0]
+    look, since = Look(session), time.monotonic()
+    own = look.controllers(Workload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)
+    for pod in look.pods(namespace, since):
+        marked = (pod["metadata"].get("annotations") or {}).get(DELETION_COST) == CHEAPEST
+        if controller(pod) in own and marked and not is_ending(pod):
+            set_cost(session, pod, None)
+
+
+def set_cost(session: Session, pod: Object, value: str | None) -> None:
+    """The cost that decides which pod its ReplicaSet removes first. A pod that is gone is no error. Raises ApiError, NoApi."""
+    path = pod_path(*namespace_and_name(pod))
+    body = {"metadata": {"uid": uid(pod), "annotations": {DELETION_COST: value}}}
+    with contextlib.suppress(NotFound, Conflict):
+        session.asked(lambda api: api.patch(path, body))

@@ -1,0 +1,97 @@
+"""The order of evictions, and the waves: pods that leave at the same time without going below a budget. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from roles.engine.disruption import BudgetState, budgets_of
+from roles.engine.draining.model import BudgetShare, PodFate
+from roles.engine.draining.workloads import own_limit
+from roles.engine.object_changes import Object, workload_rollout
+from roles.engine.object_changes.api_object import is_ready
+
+_PRIORITY_OF_STORAGE = ("system-node-critical",)
+
+
+def has_storage(pod: Object) -> bool:
+    """A claimed volume must follow the pod. (Generic ephemeral volumes are new with each pod.)"""
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    return any("persistentVolumeClaim" in volume for volume in volumes)
+
+
+def serves_storage(pod: Object) -> bool:
+    """It shares mounts with its node, as drivers of volumes do, or has the highest priority: others may need it to release a volume."""
+    spec: Mapping[str, Any] = pod.get("spec") or {}
+    mounts = [mount for container in spec.get("containers") or () for mount in container.get("volumeMounts") or ()]
+    return spec.get("priorityClassName") in _PRIORITY_OF_STORAGE or any(
+        mount.get("mountPropagation") == "Bidirectional" for mount in mounts
+    )
+
+
+def rank(one: PodFate) -> tuple[int, int]:
+    """Pods of a lower rank are gone, and replaced, before the first of a higher rank leaves: storage last, and by priority."""
+    return (2 if serves_storage(one.pod) else 1 if one.storage else 0, one.priority)
+
+
+def in_order(pods: Iterable[PodFate]) -> list[PodFate]:
+    """By rank; then the cheapest to move first: pods that do not serve, workloads with several pods, short grace periods."""
+
+    def cost(one: PodFate) -> tuple[object, ...]:
+        single = one.workload is not None and one.workload.wanted == 1
+        return (*rank(one), is_ready(one.pod), single, workload_rollout.grace(one.pod), one.name, one.uid)
+
+    return sorted(pods, key=cost)
+
+
+def cut(pods: Iterable[PodFate], states: Sequence[BudgetState]) -> tuple[tuple[PodFate, ...], ...]:
+    """The waves: each pod in the first one that has room, in order.
+
+    A wave takes from each budget at most what it allows now (at least one: the run waits for that one). Without a budget, the limit is that
+    of the workload's own roll-out (`own_limit`). When the replacements are Ready, the budget allows the same number again.
+    """
+    waves: list[list[PodFate]] = []
+    used: list[dict[str, int]] = []
+    first, last_rank = 0, None
+    for one in in_order(pods):
+        if rank(one) != last_rank:
+            first, last_rank = len(waves), rank(one)
+        limits = _limits(one, states)
+        place = next((index for index in range(first, len(waves)) if _fits(used[index], limits)), len(waves))
+        if place == len(waves):
+            waves.append([])
+            used.append({})
+        waves[place].append(one)
+        for key in limits:
+            used[place][key] = used[place].get(key, 0) + 1
+    return tuple(tuple(wave) for wave in waves)
+
+
+def _fits(used: Mapping[str, int], limits: Mapping[str, int]) -> bool:
+    return all(used.get(key, 0) < most for key, most in limits.items())
+
+
+def _limits(one: PodFate, states: Sequence[BudgetState]) -> dict[str, int]:
+    """How many pods may leave in one wave, by budget or workload."""
+    found = {state.key: max(1, state.disruptions_allowed) for state in budgets_of(one.pod, states) if state.is_healthy(one.pod)}
+    if not found and one.workload is not None and one.workload.counted:
+        return {one.workload.uid: own_limit(one.workload)}
+    return found
+
+
+def shares(
+    pods: Sequence[PodFate], waves: Sequence[Sequence[PodFate]], states: Sequence[BudgetState]
+) -> tuple[BudgetShare, ...]:  # fmt: skip
+    """The sum over all nodes, for each budget with pods that leave."""
+    found = []
+    for state in states:
+        own = [one for one in pods if one.leaves and state.key in one.budgets]
+        if not own:
+            continue
+        by_node: dict[str, int] = {}
+        for one in own:
+            by_node[one.node] = by_node.get(one.node, 0) + 1
+        counts = tuple(count for wave in waves if (count := sum(state.key in one.budgets for one in wave)))
+        surged = sum(one.fate == "surged" for one in own)
+        found.append(BudgetShare(state.key, by_node, state.disruptions_allowed, counts, state.why, surged))
+    return tuple(found)

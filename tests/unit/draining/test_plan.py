@@ -1,0 +1,337 @@
+"""The plan of a drain: the fate of each pod, the waves, the refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, DrainPlan, cordon_change, node_fate, plan_drain, plan_text
+from tests.unit.disruption.world import NOW, budget, deployment, of_status, pod, workload, world
+
+NONE = DrainConsents()
+ALL = DrainConsents(allow_local_data=True, allow_unmanaged=True)
+
+
+def node(name: str, *, ready: bool = True, manager: str = "", mark: str = "", pods: int = 110) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "labels": {"kubernetes.io/hostname": name}}
+    spec: dict[str, Any] = {}
+    if manager:
+        spec["unschedulable"] = True
+        spec["taints"] = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+        meta["managedFields"] = [{"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]
+    if mark:
+        meta["annotations"] = {CORDONED_BY: mark}
+    status = {
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": str(pods), "ephemeral-storage": "10Gi"},
+    }
+    return {"kind": "Node", "metadata": meta, "spec": spec, "status": status}
+
+
+NODES = (node("w1"), node("w2"), node("w3"))
+
+
+def plan(
+    *items: dict[str, Any], on: tuple[str, ...] = ("w1",), consents: DrainConsents = NONE, nodes: tuple[Any, ...] = NODES
+) -> DrainPlan:
+    return plan_drain(world(*nodes, *items), on, consents, NOW)
+
+
+def fates(found: DrainPlan) -> dict[str, str]:
+    return {one.pod["metadata"]["name"]: one.fate for one in found.pods}
+
+
+def waves(found: DrainPlan) -> list[list[str]]:
+    return [sorted(one.pod["metadata"]["name"] for one in wave) for wave in found.waves]
+
+
+def spread(items: list[dict[str, Any]], *on: str) -> list[dict[str, Any]]:
+    """The pods on these nodes, one after the other."""
+    pods = [item for item in items if "containers" in item.get("spec", {})]
+    for item, name in zip(pods, on, strict=True):
+        item["spec"]["nodeName"] = name
+    return items
+
+
+def test_each_filter() -> None:
+    daemons = workload("DaemonSet", "logs")
+    local = {"volumes": [{"name": "cache", "emptyDir": {"medium": "Memory"}}]}
+    items = [
+        *deployment(2, 2),
+        pod("static", annotations={"kubernetes.io/config.mirror": "x"}),
+        pod("finished", phase="Succeeded"),
+        daemons,
+        pod("logs-1", daemons),
+        pod("ending", ending=True),
+        pod("stuck", deletionTimestamp="2026-03-01T11:50:00Z", finalizers=["example.com/hold"]),
+        pod("bare"),
+        pod("orphan", workload("ReplicaSet", "gone")),
+        pod("orphan-daemon", workload("DaemonSet", "gone")),
+        pod("cache", deployment(1, 1, "cache")[1], spec=local),
+        pod("custom", {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "t", "uid": "u-t"}}),
+        *(item for item in deployment(1, 1, "cache")[:2]),
+    ]
+    found = plan(*items)
+    assert fates(found) == {
+        "web-1-0": "evicted", "web-1-1": "evicted", "static": "stays", "finished": "stays", "logs-1": "stays", "ending": "ending",
+        "stuck": "blocks", "bare": "blocks", "orphan": "blocks", "orphan-daemon": "blocks", "cache": "blocks", "custom": "evicted",
+    }  # fmt: skip
+    text = "\n".join(found.refusals)
+    assert "shop/stuck: it is stuck" in text and "example.com/hold" in text
+    assert "shop/bare: it has no controller" in text and "allow_unmanaged=true" in text
+    assert "shop/orphan: its controller ReplicaSet shop/gone does not exist" in text
+    assert "emptyDir (cache)" in text and "allow_local_data=true" in text
+    assert any("whether Thing recreates it" in note for one in found.pods for note in one.notes)
+    allowed = fates(plan(*items, consents=ALL))
+    assert {name for name, fate in allowed.items() if fate == "blocks"} == {"stuck"}
+    assert "cache" in plan_text(found) and "Node w1: cordon it" in plan_text(found)
+
+
+def test_a_long_grace_period_needs_a_longer_timeout() -> None:
+    items = deployment(1, 1)
+    items[2]["spec"]["terminationGracePeriodSeconds"] = 3600
+    found = plan(*items)
+    assert fates(found) == {"web-1-0": "blocks"} and "drain_timeout=3660" in found.refusals[0]
+    assert not plan(*items, consents=DrainConsents(seconds=3700)).refusals
+
+
+def test_waves_of_a_budget_are_cut_over_all_nodes() -> None:
+    """Two nodes with two pods each, and a budget that allows one: four waves, not two at once."""
+    items = [*spread(deployment(4, 4), "w1", "w1", "w2", "w2"), budget(maxUnavailable=1, status=of_status(4, 3, 4, 1))]
+    found = plan(*items, on=("w1", "w2"))
+    assert not found.refusals and [len(wave) for wave in found.waves] == [1, 1, 1, 1]
+    (share,) = found.budgets
+    assert share.leaving_by_node == {"w1": 2, "w2": 2} and share.allowed == 1 and share.waves == (1, 1, 1, 1)
+    assert "1+1+1+1" in plan_text(found)
+
+
+def test_without_a_budget_the_roll_out_of_the_workload_is_the_limit() -> None:
+    found = plan(*deployment(8, 8))
+    assert [len(wave) for wave in found.waves] == [2, 2, 2, 2]  # 25 % of 8
+    assert [len(wave) for wave in plan(*deployment(2, 2)).waves] == [1, 1]
+    sts = workload("StatefulSet", "db", 3)
+    assert [len(wave) for wave in plan(sts, *(pod(f"db-{i}", sts) for i in range(3))).waves] == [1, 1, 1]
+    job = workload("Job", "work")
+    assert [len(wave) for wave in plan(job, *(pod(f"work-{i}", job) for i in range(3))).waves] == [3]
+
+
+def test_lowest_priority_first_and_storage_last() -> None:
+    claim = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+    low, high, stored = deployment(2, 2, "low"), deployment(2, 2, "high"), deployment(2, 2, "stored")
+    for item in high[2:]:
+        item["spec"]["priority"] = 1000
+    for item in stored[2:]:
+        item["spec"] |= {**claim, "priority": -5}
+    claims = {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "shop", "uid": "u"},
+        "spec": {"accessModes": ["ReadWriteMany"], "volumeName": "v"},
+        "status": {"phase": "Bound"},
+    }
+    volume = {
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v", "uid": "uv"},
+        "spec": {
+            "nfs": {"server": "x", "path": "/"},
+            "accessModes": ["ReadWriteMany"],
+            "claimRef": {"namespace": "shop", "name": "data", "uid": "u"},
+        },
+        "status": {"phase": "Bound"},
+    }
+    found = plan(*stored, *high, *low, claims, volume)
+    assert not found.refusals, found.refusals
+    assert [name.partition("-")[0] for wave in waves(found) for name in wave] == ["low", "low", "high", "high", "stored", "stored"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "words"),
+    [
+        ({"maxUnavailable": 0}, of_status(2, 2, 2, 0), "allows none"),
+        ({"minAvailable": 2}, of_status(2, 2, 2, 0), "its pods are at most 2"),
+        ({"minAvailable": "1%"}, of_status(1, 1, 1, 0), "its pods are at most 1"),
+    ],
+)
+def test_deadlocks_that_last_are_refused(spec: Mapping[str, Any], status: Mapping[str, Any], words: str) -> None:
+    count = 1 if spec == {"minAvailable": "1%"} else 2
+    found = plan(*deployment(count, count), budget(status=status, **spec))
+    assert set(fates(found).values()) == {"blocks"} and words in found.refusals[0] and "ignore_budgets=shop/web" in found.refusals[0]
+    forced = plan(*deployment(count, count), budget(status=status, **spec), consents=DrainConsents(ignore_budgets=("shop/web",)))
+    assert set(fates(forced).values()) == {"deleted"} and not forced.refusals
+
+
+def test_two_budgets_never_let_a_pod_go() -> None:
+    items = [
+        *deployment(3, 3),
+        budget(maxUnavailable=1, status=of_status(3, 2, 3, 1)),
+        budget("other", maxUnavailable=1, status=of_status(3, 2, 3, 1)),
+    ]
+    found = plan(*items)
+    assert "more than one PodDisruptionBudget" in found.refusals[0] and "ignore_budgets=shop/other,shop/web" in found.refusals[0]
+    assert fates(plan(*items, consents=DrainConsents(ignore_budgets=("shop/web",)))) == dict.fromkeys(fates(found), "blocks")
+    assert "no PodDisruptionBudget shop/wbe, did you mean" in str(
+        plan(*items, consents=DrainConsents(ignore_budgets=("shop/wbe",))).refusals
+    )
+
+
+def test_a_budget_that_refuses_for_now_does_not_refuse_the_run() -> None:
+    items = [*spread(deployment(3, 3, ready=2), "w1", "w2", "w2"), budget(minAvailable=2, status=of_status(3, 2, 2, 0))]
+    found = plan(*items)
+    (one,) = found.pods
+    assert not found.refusals and one.fate == "evicted" and "needs 2 healthy pods and has 2" in one.blocked_now
+    assert "NOT NOW" in plan_text(found)
+
+
+def test_a_broken_pod_makes_it_last() -> None:
+    items = [*spread(deployment(3, 3, ready=2), "w1", "w2", "w2"), budget(minAvailable=2, status=of_status(3, 2, 2, 0))]
+    items[4]["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    found = plan(*items)
+    assert "until someone repairs web-1-2 (CrashLoopBackOff)" in found.refusals[0]
+
+
+def test_pods_that_do_not_come_back_use_the_budget_up() -> None:
+    """An integer minAvailable counts pods without a controller: each that leaves is lost."""
+    items = [pod(f"bare-{i}") for i in range(3)]
+    status = of_status(3, 2, 3, 1)
+    found = plan(*items, budget(minAvailable=2, status=status), consents=ALL)
+    assert any("do not come back" in text for text in found.refusals)
+    items[1]["spec"]["nodeName"] = items[2]["spec"]["nodeName"] = "w2"
+    assert not plan(*items, budget(minAvailable=2, status=status), consents=ALL).refusals
+
+
+def test_a_replacement_without_a_place_is_refused() -> None:
+    items = deployment(1, 1)
+    items[2]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "w1"}
+    found = plan(*items)
+    assert "would run nowhere else" in found.refusals[0] and "allow_pending=true" in found.refusals[0]
+    (one,) = plan(*items, consents=DrainConsents(allow_pending=True)).pods
+    assert one.fate == "evicted" and one.pending
+    items[2]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    assert "would come back to w1" in plan(*items, consents=DrainConsents(allow_pending=True)).refusals[0]
+
+
+def test_nodes_that_cannot_be_drained() -> None:
+    assert "the cluster has no node w9" in plan(on=("w9",)).refusals[0]
+    assert "not Ready" in plan(nodes=(node("w1", ready=False), node("w2"))).refusals[0]
+    assert "no other node is Ready" in plan(nodes=(node("w1"), node("w2", manager="kubectl-cordon"))).refusals[0]
+
+
+def test_whose_cordon_it_is() -> None:
+    assert node_fate(node("w1")).cordon == ""
+    ours = node_fate(node("w1", manager="daytwo", mark="r1"))
+    assert (ours.cordon, ours.by) == ("ours", "r1")
+    change = cordon_change(ours, "r2")
+    assert change is not None and [one.path[-1] for one in change.fields] == [CORDONED_BY]
+    theirs = node_fate(node("w1", manager="kubectl-cordon", mark="r1"))
+    assert theirs.cordon == "theirs" and "kubectl-cordon" in theirs.by and cordon_change(theirs, "r2") is None
+    both = cordon_change(node_fate(node("w1")), "r2")
+    assert both is not None and len(both.fields) == 2
+    assert "that cordon stays" in plan_text(plan(nodes=(node("w1", manager="kubectl-cordon"), node("w2"))))
+
+
+# ---- surge
+
+
+def test_a_single_replica_can_be_surged_past_a_budget_that_never_allows_it() -> None:
+    items = [*single(), budget(minAvailable=1, status=of_status(1, 1, 1, 0))]
+    assert plan(*items).refusals
+    found = plan(*items, consents=DrainConsents(surge=True))
+    assert not found.refusals and fates(found) == {"web-1-0": "surged"} and not found.waves and len(found.surges) == 1
+    assert not found.warnings and any("--data surge=true" in text for text in plan(*single()).warnings)
+
+
+def single() -> list[dict[str, Any]]:
+    items = deployment(1, 1)
+    items[0]["status"] = {"updatedReplicas": 1, "availableReplicas": 1, "replicas": 1, "readyReplicas": 1}
+    return items
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("hpa", "HorizontalPodAutoscaler scaler"),
+        ("recreate", "Recreate"),
+        ("claim", "only one node can write to data"),
+        ("unhealthy", "not healthy now"),
+    ],
+)
+def test_what_cannot_be_surged(what: str, words: str) -> None:
+    items = single()
+    if what == "hpa":
+        items.append(
+            {
+                "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "scaler", "namespace": "shop", "uid": "h"},
+                "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+            }
+        )
+    elif what == "recreate":
+        items[0]["spec"]["strategy"] = {"type": "Recreate"}
+    elif what == "claim":
+        items[2]["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    else:
+        items[0]["status"]["availableReplicas"] = 0
+    found = plan(*items, consents=DrainConsents(surge=("shop/web",)))
+    assert any(words in text and "Deployment shop/web" in text for text in found.refusals), found.refusals
+
+
+def test_surge_by_name_and_what_is_not_there() -> None:
+    sts = workload("StatefulSet", "db", 1)
+    items = [*single(), sts, pod("db-0", sts, app="db")]
+    assert not plan(*items, consents=DrainConsents(surge=True)).refusals
+    assert "it is a StatefulSet" in str(plan(*items, consents=DrainConsents(surge=("shop/db",))).refusals)
+    assert "surge: shop/x has no pod on these nodes" in plan(*items, consents=DrainConsents(surge=("shop/x",))).refusals
+
+
+def test_several_replicas_need_no_surge() -> None:
+    found = plan(*deployment(3, 3), consents=DrainConsents(surge=("shop/web",)))
+    assert "it has 3 replicas, not 1" in str(found.refusals)
+    assert not plan(*deployment(3, 3), consents=DrainConsents(surge=True)).surges
+
+
+def test_a_surge_that_was_left_is_finished() -> None:
+    items = spread(deployment(2, 2), "w1", "w2")
+    items[0]["metadata"]["annotations"] = {SURGED_BY: "r1"}
+    assert fates(plan(*items)) == {"web-1-0": "surged"}
+
+
+# ---- webhooks
+
+
+def hook(resource: str = "pods", **more: Any) -> list[dict[str, Any]]:
+    rule = {"apiGroups": [""], "resources": [resource], "operations": ["CREATE"]}
+    made = {
+        "name": "check.x.io",
+        "failurePolicy": "Fail",
+        "clientConfig": {"service": {"namespace": "shop", "name": "hook"}},
+        "rules": [rule],
+        **more,
+    }
+    return [
+        {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "check", "uid": "u"}, "webhooks": [made], "spec": {}},
+        {"kind": "Service", "metadata": {"name": "hook", "namespace": "shop", "uid": "s"}, "spec": {"selector": {"app": "web"}}},
+    ]
+
+
+def test_a_webhook_without_a_backend() -> None:
+    assert "creates no pods" in str(plan(*single(), *hook()).refusals)
+    assert not plan(*single(), *hook(), consents=DrainConsents(surge=True)).refusals
+    limited = plan(*single(), *hook(namespaceSelector={"matchLabels": {"a": "b"}}))
+    assert not limited.refusals and any("webhook check.x.io" in text for text in limited.warnings)
+    assert not plan(*single(), *hook("configmaps")).refusals
+    assert not any("webhook" in text for text in plan(*single(), *hook(failurePolicy="Ignore")).warnings)
+    two = plan(*spread(deployment(2, 2), "w1", "w2"), *hook())
+    assert not two.refusals and not two.warnings
+
+
+def test_all_replicas_on_the_node() -> None:
+    assert "all 3 pods of Deployment shop/web" in plan(*deployment(3, 3)).warnings[0]
+
+
+def test_hostile_names_stay_in_their_line() -> None:
+    items = deployment(1, 1)
+    items[2]["spec"]["volumes"] = [{"name": "x\n[1/1] all is well\x1b[2J", "emptyDir": {}}]
+    text = plan_text(replace(plan(*items)))
+    assert "\x1b" not in text and "\n[1/1]" not in text
