@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from roles.engine.placement import ClusterView, Forecast, forecast, place_all, requests
+from tests.integration import operator
 from tests.integration.operator import GATE, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
@@ -262,9 +263,18 @@ def test_a_change_that_would_lose_a_pod_is_refused_and_names_it(lab: Lab) -> Non
         told = pyinfra("feature_gates", "-y", *wish)
         assert told.code == 1 and f"default/re-needs-label (NodeAffinity: nodeSelector {LABEL}=ssd does not match)" in told.all, told.all
         assert "deploys/drain.py --data nodes=w1" in told.all
+        consent = data(kubelet_config="podPidsLimit=4321", only="w1", allow_evictions="true")
+        accepted = pyinfra("kubelet_config", "-y", *consent)
+        assert accepted.code == 0 and "LOSES: default/re-needs-label (NodeAffinity" in accepted.out, accepted.all
+        assert "gone, as announced: " in accepted.out and "default/re-needs-label" in accepted.out.partition("gone, as announced: ")[2]
+        status = get(lab, "/api/v1/namespaces/default/pods/re-needs-label")["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", "NodeAffinity")
+        back = pyinfra("rollback", "-y")
+        assert back.code == 0 and "Re-admission: all pods of the node stay" in back.out, back.all
     finally:
         removed(lab, "on=w1")
         lab.kubectl("label", "node", "w1", f"{LABEL}-")
+        operator.forget(lab)
 
 
 # ---- placement
