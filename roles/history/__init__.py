@@ -216,6 +216,9 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
+    def allows_evictions(self, host: str) -> bool:
+        return self.options.allow_evictions
+
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
         """The reverse order: the run's last change first."""
         by_change = {planned.undoes: planned for plan in plans for planned in plan.changing}
@@ -291,7 +294,8 @@ def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, al
         raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
     # Without consent no pod may be evicted, whatever the prediction says.
     may_be_evicted = outlook.may_be_evicted if allow_evictions else frozenset()
-    planned = tuple(replace(one, may_be_evicted=may_be_evicted) if one is undo else one for one in plan.planned)
+    known = replace(undo, may_be_evicted=may_be_evicted, state=state, pressures=outlook.pressures)
+    planned = tuple(known if one is undo else one for one in plan.planned)
     return replace(plan, planned=planned, outlook=outlook.text())
 
 

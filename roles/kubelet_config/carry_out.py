@@ -8,13 +8,24 @@ from typing import Any
 
 from roles.engine import control_plane, kubeadm_config
 from roles.engine.api import ApiError, NotFound
-from roles.engine.kubelet import Kubelet, Pending, ask, blame, in_effect, kubelet_plan, lookup, pending_settings, settings
+from roles.engine.kubelet import (
+    Kubelet,
+    KubeletState,
+    Pending,
+    ask,
+    blame,
+    in_effect,
+    kubelet_plan,
+    lookup,
+    pending_settings,
+    settings,
+    with_fields,
+)
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
 from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
 from roles.engine.transaction import Effective, Refusal
 from roles.kubelet_config import restart
 from roles.kubelet_config.impact import Impact, check_node
-from roles.kubelet_config.state import KubeletState
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,9 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
                 why = f"{plan.version(KUBELET)} refuses {item.settled.summary}: {blame.plain(plan.kubelet, objection)}"
                 refusals.append(Refusal(plan.host, why, "correct the value of that field"))
         return replace(plan, refusals=tuple(refusals))
+
+    def allows_evictions(self, host: str) -> bool:
+        return self.desired.by_host[host].allow_evictions
 
     def recheck(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
         """Predicts again, since hours may pass between the plan and the change."""
@@ -184,6 +198,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         lasting=settled.named,
         write=desired.write,
         state=state,
+        pressures=outlook.pressures,
         settled=settled,
         outlook=outlook,
         pending=pending,
@@ -219,12 +234,12 @@ def _predicted(
 
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     """The configuration that the kubelet will run with, as /configz would show it."""
-    return restart.with_fields(configuration, settled.expected)
+    return with_fields(configuration, settled.expected)
 
 
 def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Impact]) -> Impact:
     """The effect of a restart with these fields set, and with what else it applies. Raises Refusal."""
-    return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+    return impact(state, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
 
 
 def restart_warnings(
