@@ -1,5 +1,6 @@
 """pyinfra's settings for daytwo (pyinfra.api.config). Read from the folder pyinfra is started in."""
 
+import atexit
 import gc
 import importlib.util
 import sys
@@ -8,6 +9,8 @@ from pyinfra import config
 
 # A run keeps nearly all that it makes: Python would look through all of it again and again for what is no longer used.
 gc.set_threshold(50_000, 20, 50)
+# At its end it would look twice through all of it, to free what the end of the process frees anyway: a tenth of a short run's time.
+atexit.register(gc.freeze)
 
 # paramiko imports invoke at once, for `Match exec` in an ssh_config only. From here on it is imported when it is used.
 if (spec := importlib.util.find_spec("invoke")) and spec.loader and "invoke" not in sys.modules:

@@ -16,7 +16,7 @@ from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, lint, read_lint
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
-from roles.engine.proof import READS_AT_ONCE, Cluster, NoApi, ObservedNode, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.transaction import Refusal
 from roles.eviction import NodeOrder, model, node_order, usage
 from roles.feature_gates.model import read_gates
@@ -104,19 +104,19 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         return
     nodes = {one.host: one for one in found.views if one.kubelet is not None}
     remotes = [remote for remote in fleet.targets if remote.name in nodes]
-    asked = whole(fleet.each(remotes, lambda remote: _running(cluster, nodes[remote.name]), READS_AT_ONCE))
+    asked = whole(fleet.each(remotes, lambda remote: _running(cluster, nodes[remote.name])))
     for number, one in enumerate(found.views):
         if one.host in asked:
             running, configuration, problems = asked[one.host]
             found.views[number] = replace(one, running=running, configuration=configuration)
             found.not_known += problems
     try:
-        found.lasting = kubeadm_config.read_stored(api)
-    except (ApiError, RemoteError) as error:
+        found.lasting = kubeadm_config.read_stored(cluster.object)
+    except (ApiError, NoApi, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     _workloads(api, found)
     if with_order:
-        _orders(fleet, api, remotes, nodes, found)
+        _orders(fleet, cluster, remotes, nodes, found)
 
 
 def _workloads(api: Api, found: Collected) -> None:
@@ -159,7 +159,7 @@ def _running(cluster: Cluster, one: View) -> _Running:
     return running, configuration, problems
 
 
-def _orders(fleet: Fleet, api: Api, remotes: Sequence[Remote], nodes: Mapping[str, View], found: Collected) -> None:
+def _orders(fleet: Fleet, cluster: Cluster, remotes: Sequence[Remote], nodes: Mapping[str, View], found: Collected) -> None:
     def order(remote: Remote) -> NodeOrder:
         one = nodes[remote.name]
         assert one.kubelet is not None  # _ask selects the nodes with a kubelet
@@ -168,12 +168,13 @@ def _orders(fleet: Fleet, api: Api, remotes: Sequence[Remote], nodes: Mapping[st
             processes = usage.look(remote)
         except (ObservationError, RemoteError) as error:
             processes = error
-        return node_order(api, one.kubelet.node_name, processes)
+        name = one.kubelet.node_name
+        return cluster.query(lambda api: node_order(api, name, processes))
 
-    for host, made in fleet.each(remotes, order, READS_AT_ONCE).items():
+    for host, made in fleet.each(remotes, order).items():
         if isinstance(made, NodeOrder):
             found.orders.append(made)
-        elif isinstance(made, (ApiError, ValueError, RemoteError)):
+        elif isinstance(made, (ApiError, NoApi, ValueError, RemoteError)):
             found.not_known.append(f"{host}: eviction order: {made}")
         else:
             raise made

@@ -17,7 +17,7 @@ from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.inputs import Declared
-from roles.engine.proof import READS_AT_ONCE, Cluster, NoApi, ObservedNode, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.rollout import deploying, same, table
 from roles.engine.transaction import Refusal
 
@@ -128,7 +128,7 @@ def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathere
     except (NoApi, RemoteError) as error:
         no_api = str(error) if cluster.apiservers else "no API server was found on the nodes that could be read"
     names = [remote.name for remote in remotes]
-    asked = bridge.at_once([partial(evidence.with_api, seen[name], cluster, no_api) for name in names], READS_AT_ONCE)
+    asked = bridge.at_once([partial(evidence.with_api, seen[name], cluster, no_api) for name in names])
     return Gathered(bridge.whole(dict(zip(names, asked, strict=True))), cluster, no_api)
 
 

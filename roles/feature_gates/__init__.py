@@ -18,7 +18,7 @@ from roles.engine.transaction import Refusal
 from roles.eviction import eviction_impact
 from roles.feature_gates import model, skew
 from roles.feature_gates.catalogue import SPECIAL, Catalogue, Gate, GateStage, load
-from roles.feature_gates.compliance import sourced, unmet, wanted_of
+from roles.feature_gates.compliance import unmet, wanted_of
 from roles.feature_gates.gate_readers import readers
 from roles.feature_gates.model import COMPONENTS, DesiredGates, read_gates
 from roles.feature_gates.plan import GatePlan, NodeGates, judge_gates, moves, plan_gates
@@ -273,7 +273,6 @@ __all__ = [
     "overlay",
     "read_gates",
     "readers",
-    "sourced",
     "unmet",
     "wanted_of",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from roles.engine.api import GateMetric
-from roles.engine.control_plane import Component
+from roles.engine.control_plane import Component, sourced_gates
 from roles.engine.editing import FormatError
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import Kubelet
@@ -30,8 +30,8 @@ def unmet(found: Kubelet | Component, wanted: Mapping[str, bool | None], effecti
     a kubelet, its files. A gate that should be absent (None) must not be set anywhere; its default does not matter.
     """
     component = "kubelet" if isinstance(found, Kubelet) else found.name
-    sources = sourced(found)
-    running = sources if isinstance(found, Kubelet) else _read(lambda: found.running_gates)
+    sources = sourced_gates(found)
+    running = sources if isinstance(found, Kubelet) else _running_gates(found)
     problems = []
     for name, value in wanted.items():
         if value is not None and effective is not None:
@@ -41,13 +41,8 @@ def unmet(found: Kubelet | Component, wanted: Mapping[str, bool | None], effecti
     return problems
 
 
-def sourced(found: Kubelet | Component) -> dict[str, bool]:
-    """The gates that its files and flags set; {} if they cannot be read, which the plan of a change refuses."""
-    return _read(lambda: found.gates)
-
-
-def _read(gates: Callable[[], dict[str, bool]]) -> dict[str, bool]:
+def _running_gates(found: Component) -> dict[str, bool]:
     try:
-        return gates()
+        return found.running_gates
     except FormatError:
         return {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from roles.engine import control_plane, kubelet
 from roles.engine.api import GateMetric
-from roles.engine.control_plane import Component, ControlPlane, control_plane_plan
+from roles.engine.control_plane import Component, ControlPlane, control_plane_plan, sourced_gates
 from roles.engine.editing import flags
 from roles.engine.kubeadm_config import GATES, ConfigMapPath
 from roles.engine.kubelet import Kubelet, ask, kubelet_plan
@@ -16,7 +16,7 @@ from roles.engine.node_changes import KUBELET, ComponentPlan, NodePlan, Verdicts
 from roles.engine.transaction import Change, Effective, Refusal
 from roles.feature_gates import gate_readers, reported_gates, verdict
 from roles.feature_gates.catalogue import load
-from roles.feature_gates.compliance import sourced, wanted_of
+from roles.feature_gates.compliance import wanted_of
 from roles.feature_gates.gate_readers import LeftOut
 from roles.feature_gates.model import DesiredGates
 from roles.feature_gates.verdict import Level, Subject
@@ -61,7 +61,7 @@ def plan_gates(run_id: str, seen: Observation, desired: DesiredGates) -> NodeGat
         process = source.process
         wanted = wanted_of(seen.host, name, process, desired)
         if others := sorted({*desired.gates} - {*wanted}):
-            set_now = sourced(source)
+            set_now = sourced_gates(source)
             left_out += [
                 LeftOut(seen.host, name, gate, gate_readers.readers(gate, process.minor) or (), set_now.get(gate)) for gate in others
             ]

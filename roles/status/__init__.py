@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
 from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet, Remote, show, show_lines
-from roles.engine.control_plane import Component
+from roles.engine.control_plane import Component, sourced_gates
 from roles.engine.editing import kubelet_config
 from roles.engine.kubelet import Kubelet, shown
 from roles.engine.node import Observation, Process, look
-from roles.engine.proof import API_WAIT_SECONDS, READS_AT_ONCE, Cluster, NoApi, ObservedNode, unmet_gates, with_versions
+from roles.engine.proof import Cluster, NoApi, ObservedNode, unmet_gates, with_versions
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
-from roles.feature_gates import sourced
 
 
 @dataclass
@@ -110,7 +109,7 @@ def _effective(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> list
                 notes.append(f"effective gates: {error}" if isinstance(error, NoApi) else f"{remote.name} {component}: {error}")
         return notes
 
-    asked = fleet.each([remote for remote in fleet.targets if remote.name in by_host], ask, READS_AT_ONCE, "asked for the gates of")
+    asked = fleet.each([remote for remote in fleet.targets if remote.name in by_host], ask, doing="asked for the gates of")
     return list(dict.fromkeys(note for notes in bridge.whole(asked).values() for note in notes))
 
 
@@ -149,7 +148,7 @@ def _gates(node: _StatusNode) -> list[list[str]]:
                 sources[gate] = str(word.origin)
     rows = _of_component(node, "kubelet", found.gates, sources)
     for name, component in node.components.items():
-        gates = sourced(component)
+        gates = sourced_gates(component)
         rows += _of_component(node, name, gates, dict.fromkeys(gates, component.file.path))
     return rows
 
@@ -167,7 +166,7 @@ def _of_component(node: _StatusNode, component: str, gates: Mapping[str, bool], 
 def _lasting(nodes: list[_StatusNode], cluster: Cluster, notes: list[str]) -> str:
     """Differences between kubeadm's ConfigMaps, the files of the nodes that it set up, and the running processes."""
     try:
-        lasting = kubeadm_config.read_stored(cluster.api(), wait=API_WAIT_SECONDS)
+        lasting = kubeadm_config.read_stored(cluster.object)
     except (ApiError, NoApi) as error:
         notes.append(f"kubeadm's ConfigMaps: {error}")
         return "not known"

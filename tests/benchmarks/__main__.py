@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks run [...] | relay | publish FILE... | up N | down | status"""
+"""python -m tests.benchmarks run [...] | steps | relay | publish FILE... | up N | down | status"""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.benchmarks import bench, relay
-from tests.benchmarks.jobs import JOBS
+from tests.benchmarks import bench, relay, steps
+from tests.benchmarks.jobs import JOBS, command
 from tests.benchmarks.publish import publish
-from tests.benchmarks.world import BenchError, World, say
+from tests.benchmarks.world import ROOT, BenchError, World, say
 
 
 def _numbers(text: str) -> list[int]:
@@ -35,6 +35,11 @@ def _parser() -> argparse.ArgumentParser:
     up = verbs.add_parser("up", help="make hosts, and leave them there")
     up.add_argument("count", type=int)
     up.add_argument("--latency", type=float, default=0.0)
+    profile = verbs.add_parser("steps", help="where the time of a short run goes")
+    profile.add_argument("--hosts", type=int, default=10)
+    profile.add_argument("--latency", type=float, default=10.0)
+    profile.add_argument("--job", choices=[job.name for job in JOBS.values() if job.replay], default="plan")
+    profile.add_argument("--runs", type=int, default=5)
     limits = verbs.add_parser("relay", help="what the relay itself costs: added delay, bytes a second, CPU")
     limits.add_argument("--latency", type=_latencies, default=[0.0, 10.0, 50.0])
     docs = verbs.add_parser("publish", help="write docs/scale.json, its plot and its tables from results")
@@ -64,6 +69,18 @@ def main() -> int:
                 world.up(given.count)
                 world.delay(given.latency)
                 say(f"ssh -F {world.ssh_config} w1; pyinfra {world.inventory} deploys/status.py -y")
+            case "steps":
+                try:
+                    world.up(given.hosts)
+                    world.delay(given.latency)
+                    job = JOBS[given.job]
+                    world.mode("record steps")
+                    bench.once(world, "daytwo", job)
+                    world.mode("play steps")
+                    words, environment = command(world, "daytwo", job)
+                    print("\n".join(steps.report(world.state, words[1:], ROOT, environment, given.runs)))
+                finally:
+                    world.down()
             case "relay":
                 try:
                     world.up(1)

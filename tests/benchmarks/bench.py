@@ -84,32 +84,38 @@ def measure(world: World, wanted: Wanted, folder: Path, pods: int = 5) -> list[R
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for count in wanted.hosts:
         world.up(count, pods)
+        recorded: Recorded = {}
         for latency in wanted.latency:
             for name in wanted.jobs:
-                results += _compare(world, count, latency, jobs.JOBS[name], wanted)
+                results += _compare(world, count, latency, jobs.JOBS[name], wanted, recorded)
                 _write(folder / f"{stamp}.json", results)
     return results
 
 
-def _compare(world: World, count: int, latency: float, job: jobs.Job, wanted: Wanted) -> list[Result]:
+# By tool and job, what the run took that caches and recordings are from.
+Recorded = dict[tuple[str, str], dict[str, float]]
+
+
+def _compare(world: World, count: int, latency: float, job: jobs.Job, wanted: Wanted, recorded: Recorded) -> list[Result]:
     tools = [tool for tool in wanted.tools if tool == "daytwo" or job.play]
     found = {tool: Result(count, latency, job.name, tool, wanted.replay and job.replay) for tool in tools}
-    seen: dict[str, dict[str, float]] = {}
     # A change and its way back take turns, also between the tools: each run then finds something to change.
     turned = False
-    # The first run of each tool compiles and caches; it does not count.
+    # The first run of each tool compiles, caches and records; it does not count.
     for number in range(wanted.runs + 1):
         for tool in tools:
+            if not number and job.replay and (tool, job.name) in recorded:
+                continue  # at another latency
             world.delay(latency)
             replay = wanted.replay and job.replay
             now = jobs.JOBS[job.back] if turned else job
-            world.mode(f"{'play' if number else 'record'} {tool}" if replay else "")
+            world.mode(f"{'play' if number else 'record'} {tool}.{job.name}" if replay else "")
             run = once(world, tool, now)
             turned = bool(job.back) and not turned
             if replay:
                 # Requests that a node itself sent are not sent again in a replay.
-                seen.setdefault(tool, run)
-                run |= {name: seen[tool][name] for name in ("api_requests", "api_kib", "tls_handshakes")}
+                first = recorded.setdefault((tool, job.name), run)
+                run |= {name: first[name] for name in ("api_requests", "api_kib", "tls_handshakes")}
             if number:
                 found[tool].runs.append(run)
             kind = f"run {number} of {wanted.runs}" if number else "warm-up"

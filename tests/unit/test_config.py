@@ -1,4 +1,4 @@
-"""config.py: what is compiled of roles/ is kept for the next command, unless the operator forbids it."""
+"""config.py: what is compiled of roles/ is kept for the next command, unless the operator forbids it; a run ends without delay."""
 
 from __future__ import annotations
 
@@ -32,3 +32,16 @@ def test_what_is_compiled_is_kept_as_python_itself_would(forbidden: str, kept: b
     assert "haproxy_maxconn is not a key of daytwo's data" in done.stdout + done.stderr
     assert bool(list(tmp_path.glob("roles/**/*.pyc"))) is kept
     assert not list(tmp_path.glob("deploys/**/*.pyc")), "pyinfra compiles these by itself"
+
+
+def test_the_end_of_a_run_looks_through_nothing() -> None:
+    # What is registered first is called last.
+    code = """
+import atexit, gc
+atexit.register(lambda: print(len(gc.get_objects()), gc.get_freeze_count() > 10_000))
+exec(open("config.py").read())
+"""
+    inside = f"from pyinfra import context\nfrom pyinfra.api import Config\nwith context.ctx_config.use(Config()): exec({code!r})"
+    done = subprocess.run([sys.executable, "-c", inside], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    left, frozen = done.stdout.split()
+    assert int(left) < 1000 and frozen == "True", done.stderr

@@ -33,6 +33,12 @@ def test_no_role_imports_a_deploy_or_a_test() -> None:
     assert found == []
 
 
+def test_status_loads_no_other_role() -> None:
+    code = "import sys, roles.status; print(*sorted(name for name in sys.modules if name.startswith('roles.') and name.count('.') == 1))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["roles.engine", "roles.status"]
+
+
 def test_an_import_past_a_face_is_found(tmp_path: Path) -> None:
     files = {
         "house/__init__.py": "",

@@ -12,6 +12,7 @@ to any host.
 from __future__ import annotations
 
 import base64
+import functools
 import os
 import pwd
 import socket
@@ -149,8 +150,7 @@ def rules_of(host: str, user: str | None, port: int | None, config: str | None, 
 def _ssh_configuration(host: str, user: str | None, port: int | None, config: str | None) -> str:
     """The output of `ssh -G`. Raises HostKeyError, and FileNotFoundError if ssh is not installed."""
     file, home = config, os.path.expanduser("~")
-    # ssh uses the home directory from passwd, pyinfra uses $HOME.
-    of_ssh = pwd.getpwuid(os.getuid()).pw_dir
+    of_ssh = _home_of_ssh(os.getuid())
     if file is None and os.path.realpath(home) != os.path.realpath(of_ssh) and os.path.exists(f"{home}/.ssh/config"):
         file = f"{home}/.ssh/config"
     shared = _shared.get(file)
@@ -166,12 +166,22 @@ def _ssh_configuration(host: str, user: str | None, port: int | None, config: st
     return f"hostname {address[0]}\nport {port or address[1]}\n{_answers[file]}"
 
 
+@functools.cache
+def _home_of_ssh(user: int) -> str:
+    """ssh uses the home directory from passwd, pyinfra uses $HOME. Read once: later there may be no file left to open."""
+    return pwd.getpwuid(user).pw_dir
+
+
 def _asked(host: str, user: str | None, port: int | None, file: str | None) -> str:
     command = ["ssh", "-G", *(["-F", file] if file else []), *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
     try:
         done = subprocess.run(
             [*command, "--", host], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise HostKeyError(f"`{' '.join(command)} {host}` cannot be run ({error.strerror}); check `ulimit -Hn`, or use --limit") from None
     except subprocess.TimeoutExpired:
         raise HostKeyError(f"`{' '.join(command)} {host}` gave no answer within {_SECONDS} s; check what Match exec runs") from None
     if done.returncode != 0:

@@ -348,7 +348,7 @@ class Fleet:
         return {remote.name: result for remote, result in zip(remotes, results, strict=True)}
 
 
-def at_once(works: Iterable[Callable[[], R]], parallel: int) -> list[R | Exception]:
+def at_once(works: Iterable[Callable[[], R]], parallel: int = PARALLEL) -> list[R | Exception]:
     """The results of many functions, in their order, `parallel` of them at the same time; an exception becomes the result."""
 
     def guarded(work: Callable[[], R]) -> R | Exception:

@@ -2,6 +2,6 @@
 
 from roles.engine.control_plane import control_plane_plan
 from roles.engine.control_plane.control_plane_plan import places
-from roles.engine.control_plane.facts import COMPONENTS, Component, ControlPlane, find, ignored_files, look
+from roles.engine.control_plane.facts import COMPONENTS, Component, ControlPlane, find, ignored_files, look, sourced_gates
 
-__all__ = ["COMPONENTS", "Component", "ControlPlane", "control_plane_plan", "find", "ignored_files", "look", "places"]
+__all__ = ["COMPONENTS", "Component", "ControlPlane", "control_plane_plan", "find", "ignored_files", "look", "places", "sourced_gates"]

@@ -77,6 +77,14 @@ class Component:
         return f"{self.pod.namespace}_{self.pod.name}-{self.node_name}"
 
 
+def sourced_gates(found: Kubelet | Component) -> dict[str, bool]:
+    """The gates that its files and flags set; {} if they cannot be read, which the plan of a change refuses."""
+    try:
+        return found.gates
+    except FormatError:
+        return {}
+
+
 @dataclass(frozen=True)
 class ControlPlane:
     """The control plane in the manifests directory of a node. `components`: those that run, by name. `refusals`: by name, why a component

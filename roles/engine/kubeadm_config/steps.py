@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from roles.engine import bridge
-from roles.engine.api import ApiError, list_objects
+from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, RemoteError
 from roles.engine.editing import FormatError
 from roles.engine.kubeadm_config import plan
 from roles.engine.kubeadm_config.plan import ComponentDesired, Edited
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings, read_stored
-from roles.engine.kubeadm_config.write import API_WAIT, write
+from roles.engine.kubeadm_config.write import write
 from roles.engine.kubelet import ask
 from roles.engine.object_changes import Session
 from roles.engine.proof import NoApi, Survey
@@ -61,9 +61,8 @@ def plan_writes(found: Survey, fleet: Fleet, members: Sequence[ComponentDesired]
     edited."""
     connect = found.cluster.api
     try:
-        api = connect()
-        lasting = read_stored(api, wait=API_WAIT)
-        nodes = {str(item["metadata"]["name"]): _is_control_plane(item) for item in list_objects(api, "/api/v1/nodes", wait=API_WAIT)}
+        lasting = read_stored(found.reading.object)
+        nodes = {name: _is_control_plane(item) for name, item in found.reading.nodes().items()}
     except (ApiError, NoApi) as error:
         why = f"kubeadm's ConfigMaps {CLUSTER} and {KUBELET} cannot be read, so it is unknown what survives an upgrade: {error}"
         if options.persist and not options.allow_unproven:
@@ -161,7 +160,7 @@ def plan_undo(
     notes: list[str] = []
     reasons: list[object] = []
     try:
-        lasting = read_stored(connect(), wait=API_WAIT)
+        lasting = read_stored(found.reading.object)
     except (ApiError, NoApi) as error:
         raise bridge.refusals([error]) from None
     for name, changes in records.items():

@@ -6,11 +6,12 @@ contain (cmd/kubeadm/app/cmd/phases/upgrade, cmd/kubeadm/app/constants/constants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from roles.engine.api import Api, find_object
+from roles.engine.bridge import at_once, whole
 from roles.engine.editing import FormatError, cluster_configuration, kubelet_config
 from roles.engine.kubelet import in_effect, shown
 
@@ -96,9 +97,9 @@ class Difference:
         return text
 
 
-def read_stored(api: Api, wait: float = 0.0) -> StoredSettings:
-    """Read both ConfigMaps. Raises ApiError."""
-    found = {name: find_object(api, path_of(name), wait=wait) for name in KEYS}
+def read_stored(find: Callable[[str], Mapping[str, Any] | None]) -> StoredSettings:
+    """Read both ConfigMaps at the same time. `find` returns the object at a path, or None. Raises what `find` raises."""
+    found = whole(dict(zip(KEYS, at_once(partial(find, path_of(name)) for name in KEYS), strict=True)))
     return parse([item for item in found.values() if item is not None])
 
 

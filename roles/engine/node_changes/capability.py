@@ -19,7 +19,7 @@ from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report, readmission
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
-from roles.engine.proof import READS_AT_ONCE, Prover, RequiredProof, Survey, SurveyedNode, survey
+from roles.engine.proof import Prover, RequiredProof, Survey, SurveyedNode, survey
 from roles.engine.rollout import Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal, new_run_id, this_run
@@ -216,7 +216,7 @@ def _judge(capability: Capability[W, N], basis: Basis, plan: N, verdicts: Verdic
 def _of_each(basis: Basis, hosts: Collection[str], work: Callable[[str], N]) -> list[N | Refusal]:
     """The results of `work` for many hosts, in order; it reads the API."""
     remotes = [node.remote for host, node in basis.found.nodes.items() if host in hosts]
-    made = basis.fleet.each(remotes, lambda remote: work(remote.name), READS_AT_ONCE, "planned")
+    made = basis.fleet.each(remotes, lambda remote: work(remote.name), doing="planned")
     return [answer if isinstance(answer, Refusal) else bridge.whole({host: answer})[host] for host, answer in made.items()]
 
 

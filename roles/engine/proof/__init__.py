@@ -1,6 +1,6 @@
 """Evidence from the running processes: the state before a change, and the proof that it took effect."""
 
-from roles.engine.proof.cluster import API_WAIT_SECONDS, READS_AT_ONCE, Cluster, NoApi
+from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
 from roles.engine.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.survey import Survey, SurveyedNode, survey
@@ -8,7 +8,6 @@ from roles.engine.proof.versions import ObservedNode, with_versions
 
 __all__ = [
     "API_WAIT_SECONDS",
-    "READS_AT_ONCE",
     "Cluster",
     "NoApi",
     "ObservedNode",

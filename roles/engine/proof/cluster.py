@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from roles.engine.api import (
     Unusable,
     component_metrics,
     etcd_access,
+    find_object,
     kubelet_config,
     kubelet_metrics,
     list_objects,
@@ -48,12 +49,10 @@ from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import last_flag
 from roles.engine.node import Observation
+from roles.engine.proof.kept import ANY, APISERVER, At, KeptConnections
 from roles.engine.timeouts import patient
 
 T = TypeVar("T")
-
-#: So many reads of the API are made at the same time, each over a connection of its own.
-READS_AT_ONCE = 8
 
 # kubeadm's admin identities, in the directory of the controller-manager's kubeconfig: super-admin.conf (1.29 and later) needs no RBAC.
 ADMIN_FILES = ("super-admin.conf", "admin.conf")
@@ -73,10 +72,6 @@ _ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelS
 )
 _EVICTIONS = re.compile(r'^kubelet_(?:evictions|preemptions)\{[^}]*signal="([^"]*)"[^}]*\} ([0-9.e+]+)', re.MULTILINE)
 _UNPROVEN = "or continue without this check: --data allow_unproven=true"
-
-
-# As `at`: the API of any control-plane node.
-_ANY = ("", "")
 
 
 class NoApi(Exception):
@@ -123,15 +118,18 @@ class Cluster:
         self._why: list[str] = []
         self._gates: dict[tuple[str, str], Mapping[str, GateMetric]] = {}
         self._recent: tuple[float, Api] | None = None
-        self._idle: dict[tuple[str, str], list[Api]] | None = None
-        self._read: dict[tuple[str, str], ProcessMetrics] = {}
+        self._kept: KeptConnections | None = None
+        self._read: dict[At, ProcessMetrics] = {}
+        self._listed: dict[str, dict[str, Any]] = {}
         self.apiservers = 0
 
     def kept(self) -> Cluster:
-        """The same cluster, for reading what is there: its requests share a few connections, and may be made at the same time. A proof of a
-        new process needs new connections: an answer over a kept one may come from an API server that is already ending."""
+        """The same cluster, for reading what is there: its requests share a few connections to all API servers, and may be made at the same
+        time; nodes are listed once. A proof of a new process needs new connections: an answer over a kept one may come from an API server
+        that is already ending."""
         made = copy.copy(self)
-        made._idle, made._read = {}, {}
+        made._kept = KeptConnections(made._nodes, made._connection, made._first_ready)
+        made._read, made._listed = {}, {}
         return made
 
     def add(self, remote: Remote, seen: Observation, components: dict[str, Component]) -> None:
@@ -154,6 +152,21 @@ class Cluster:
                         self._why.append(f"{remote.name}: {path}: {error}")
         if remote.name not in self._nodes:
             self._why.append(f"{remote.name}: no usable {' or '.join(ADMIN_FILES)} in the directory of the controller-manager's kubeconfig")
+
+    def _connection(self, at: At) -> tuple[Api, bool]:
+        """A connection to a component; and whether it is an API server that may answer for the cluster, which is asked first."""
+        api = self._at(*at)
+        if at[1] != APISERVER:
+            return api, False
+        try:
+            api.get_raw("/readyz")
+        except Forbidden:
+            pass  # it serves; each request shows what may be read
+        except ApiConnectionLost:
+            raise
+        except ApiError:
+            return api, False
+        return api, True
 
     def _at(self, host: str, component: str) -> Api:
         """A component of a node. Created again for each use: the SSH connection may be a new one by now."""
@@ -186,14 +199,19 @@ class Cluster:
 
     def api(self, wait: float = API_WAIT_SECONDS) -> Api:
         """The API of the first control-plane node that answers. Waits up to `wait` seconds for a single control-plane node, and for lost
-        connections. Raises NoApi."""
+        connections. If connections are kept, one of these. Raises NoApi."""
+        if self._kept is not None:
+            return self._kept.ask(lambda api: api, wait=wait)
+        return self._first_ready(list(self._nodes), wait)
+
+    def _first_ready(self, hosts: Sequence[str], wait: float) -> Api:
         until = time.monotonic() + patient(wait)
         while True:
             tried, lost = list(self._why), False
-            for host in self._nodes:
+            for host in hosts:
                 try:
-                    api = self._at(host, "kube-apiserver")
-                    api.get_raw("/readyz", wait=0 if len(self._nodes) > 1 else wait)
+                    api = self._at(host, APISERVER)
+                    api.get_raw("/readyz", wait=0 if len(hosts) > 1 else wait)
                     return api
                 except Forbidden:
                     return api  # it serves; each request shows what may be read
@@ -205,28 +223,20 @@ class Cluster:
             time.sleep(LOOK_AGAIN_SECONDS)
         raise NoApi("; ".join(tried) or "no control-plane node could be read (the inventory needs them in a group named control_plane)")
 
-    def _query(self, ask: Callable[[Api], T], at: tuple[str, str] = _ANY) -> T:
+    def query(self, ask: Callable[[Api], T], at: At = ANY) -> T:
         """The answer of the API, or of the component `at` (host, component); asks again over a new connection if the connection was
         lost."""
         until = time.monotonic() + patient(API_WAIT_SECONDS)
-        idle = [] if self._idle is None else self._idle.setdefault(at, [])
         while True:
             try:
-                if idle:
-                    api = idle.pop()
-                elif at != _ANY:
-                    api = self._at(*at)
-                else:
-                    api = self._recent_api() if self._idle is None else self.api()
-                answer = ask(api)
+                if self._kept is not None:
+                    return self._kept.ask(ask, at, API_WAIT_SECONDS)
+                return ask(self._recent_api() if at == ANY else self._at(*at))
             except ApiConnectionLost:
                 self._recent = None
                 if time.monotonic() >= until:
                     raise
                 time.sleep(LOOK_AGAIN_SECONDS)
-            else:
-                idle.append(api)
-                return answer
 
     def _recent_api(self) -> Api:
         """The API of the previous queries, found a moment ago; or, as `api`, another one. Raises NoApi."""
@@ -239,10 +249,10 @@ class Cluster:
         """The gates as the running process has them. Raises ApiError or NoApi."""
         self._gates.pop((host, component), None)
         if component == "kubelet":
-            found = self._query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
+            found = self.query(lambda api: kubelet_metrics(api, node_name, wait=API_WAIT_SECONDS))
         else:
             at = self._known(host, component)
-            found = self._read.pop(at) if at in self._read else self._query(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), at)
+            found = self._read.pop(at) if at in self._read else self.query(lambda api: component_metrics(api, wait=API_WAIT_SECONDS), at)
         self._gates[host, component] = found.gates
         return found.gates
 
@@ -257,63 +267,68 @@ class Cluster:
 
     def configuration(self, node_name: str) -> dict[str, Any]:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
-        return self._query(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
 
     def evictions(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
         Raises ApiError or NoApi."""
         path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/metrics"
-        return evictions(self._query(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
+        return evictions(self.query(lambda api: api.get_raw(path, wait=API_WAIT_SECONDS)).decode("utf-8", "replace"))
 
     def node(self, node_name: str) -> dict[str, Any]:
         """A node as the API has it. Raises ApiError or NoApi."""
-        return self._query(lambda api: api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}"))
+        return self.query(lambda api: api.get_json(f"/api/v1/nodes/{quote(node_name, safe='')}"))
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """The nodes as the API has them now, by name. Does not wait for an API that is down. Raises ApiError or NoApi."""
-        api = self.api(wait=0)
-        found = {str(node["metadata"]["name"]): node for node in list_objects(api, "/api/v1/nodes")}
-        if self._idle is not None:
-            self._idle.setdefault(_ANY, []).append(api)
-        return found
+        """The nodes as the API has them now, or as they were when they were first listed over kept connections: by name, without images and
+        managedFields. Does not wait for an API that is down. Raises ApiError or NoApi."""
+        if not self._listed:
+            if self._kept is None:
+                return _nodes(self.api(wait=0))
+            self._listed = self._kept.ask(_nodes)
+        return self._listed
+
+    def object(self, path: str) -> dict[str, Any] | None:
+        """One object by its path; None if it does not exist. Raises ApiError or NoApi."""
+        return self.query(lambda api: find_object(api, path, wait=API_WAIT_SECONDS))
 
     def component_version(self, host: str, component: str) -> str | None:
         """The version that this component of this control-plane node reports, as v1.36.3; None if it reports none. Raises ApiError or
         NoApi."""
         at = self._known(host, component)
         if component == "kube-apiserver":
-            return str(self._query(lambda api: api.get_json("/version"), at).get("gitVersion") or "")
-        found = self._query(component_metrics, at)
-        if self._idle is not None:
+            return str(self.query(lambda api: api.get_json("/version"), at).get("gitVersion") or "")
+        found = self.query(component_metrics, at)
+        if self._kept is not None:
             self._read[at] = found  # the next question is about its gates
         return found.version
 
     def kubelet_versions(self) -> dict[str, str]:
         """The version of each node's kubelet, as v1.36.3, by the node's name. Raises ApiError or NoApi."""
         return {
-            str(node["metadata"]["name"]): str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
-            for node in self._query(lambda api: list_objects(api, "/api/v1/nodes", wait=API_WAIT_SECONDS))
+            name: str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
+            for name, node in (self._listed or self.query(lambda api: _nodes(api, API_WAIT_SECONDS))).items()
         }
 
     def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """A node and all pods on it, as the API has them. Raises ApiError or NoApi."""
-        return self._query(lambda api: node_with_pods(api, node_name, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: node_with_pods(api, node_name, wait=API_WAIT_SECONDS))
 
     def usage(self, node_name: str) -> NodeUsage:
         """The current capacity and usage of a node. Raises ApiError or NoApi."""
-        return self._query(lambda api: node_usage(api, node_name, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: node_usage(api, node_name, wait=API_WAIT_SECONDS))
 
     def ready(self, host: str) -> None:
         """The node's own apiserver answers /readyz with 200. Raises ApiError."""
-        self._query(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), (host, "kube-apiserver"))
+        self.query(lambda api: api.get_raw("/readyz", wait=API_WAIT_SECONDS), (host, "kube-apiserver"))
 
     def lease_renewed(self, node_name: str) -> datetime | None:
         """When the node's kubelet last renewed its lease, by the node's own clock. Raises ApiError or NoApi."""
-        return self._query(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
+        return self.query(lambda api: node_lease(api, node_name, wait=API_WAIT_SECONDS)).renewed
 
     def pods(self, node_name: str) -> list[PodStatus]:
         """The pods on a node, as the API has them. Raises ApiError or NoApi."""
-        return self._query(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
+        return self.query(lambda api: node_pods(api, node_name, wait=API_WAIT_SECONDS))
 
     def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:
         """None if the control plane can work without `host` during a change; else a text that says what is wrong, where, why, and
@@ -433,6 +448,15 @@ class Cluster:
 def evictions(metrics: str) -> dict[str, int]:
     """From a kubelet's /metrics (pkg/kubelet/metrics: kubelet_evictions, kubelet_preemptions), without signals that have none."""
     return {signal: int(float(number)) for signal, number in _EVICTIONS.findall(metrics) if float(number) > 0}
+
+
+def _nodes(api: Api, wait: float = 0.0) -> dict[str, dict[str, Any]]:
+    """By name. Lists of images and of managers are most of a node, and nobody asks for them."""
+    found = {str(node["metadata"]["name"]): node for node in list_objects(api, "/api/v1/nodes", wait=wait)}
+    for node in found.values():
+        node["metadata"].pop("managedFields", None)
+        (node.get("status") or {}).pop("images", None)
+    return found
 
 
 def _problem(text: str, error: ApiError) -> _Problem:

@@ -13,7 +13,7 @@ from roles.engine.bridge import Remote, RemoteError, at_once, spawn, whole
 from roles.engine.control_plane import Component
 from roles.engine.kubelet import Kubelet, ask
 from roles.engine.node import Observation, Process
-from roles.engine.proof.cluster import READS_AT_ONCE, Cluster, NoApi
+from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.timeouts import patient
 
 KUBELET = "kubelet"
@@ -44,7 +44,7 @@ def with_versions(cluster: Cluster, looked: Sequence[ObservedNode], each: AskEac
     known: dict[str, dict[int, str]] = {one.remote.name: {} for one in looked}
     kubelets = spawn(_nodes, cluster) if looked else None
     components = [(one, name) for one in looked for name in one.components]
-    for answer in at_once([partial(_by_api, cluster, one, name) for one, name in components], READS_AT_ONCE):
+    for answer in at_once([partial(_by_api, cluster, one, name) for one, name in components]):
         if isinstance(answer, Exception):
             raise answer
         host, pid, version = answer

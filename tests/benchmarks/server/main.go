@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -39,7 +38,6 @@ type Host struct {
 
 	folder string
 	pid    int
-	netns  int
 	counts Counts
 }
 
@@ -71,10 +69,17 @@ func setns(fd int) error {
 func (h *Host) within(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := setns(h.netns); err != nil {
+	// Not kept open: one process may have only so many files.
+	netns, err := syscall.Open(fmt.Sprintf("/proc/%d/ns/net", h.pid), syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
 		return err
 	}
-	err := f()
+	err = setns(netns)
+	syscall.Close(netns)
+	if err != nil {
+		return err
+	}
+	err = f()
 	check(setns(ownNetns), "back to the own network namespace")
 	return err
 }
@@ -139,24 +144,35 @@ func (h *Host) prepare() {
 
 // start makes the host's namespaces and its process 1. Always on the same thread: hosts end with the thread that started them.
 func (h *Host) start() error {
-	command := exec.Command(config.Init, h.Name, h.Address, "255.255.0.0", strings.Join(config.Layers, ":"),
-		filepath.Join(h.folder, "upper"), filepath.Join(h.folder, "work"), filepath.Join(h.folder, "root"))
-	command.Args[0] = "bench-init"
-	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	command.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	if err := command.Start(); err != nil {
-		return err
-	}
-	h.pid = command.Process.Pid
-	go func() {
-		log.Printf("%s ended: %v", h.Name, command.Wait())
-	}()
-	fd, err := syscall.Open(fmt.Sprintf("/proc/%d/ns/net", h.pid), syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	h.netns = fd
+	words := []string{"bench-init", h.Name, h.Address, "255.255.0.0", strings.Join(config.Layers, ":"),
+		filepath.Join(h.folder, "upper"), filepath.Join(h.folder, "work"), filepath.Join(h.folder, "root")}
+	var err error
+	// os/exec would keep a file and a thread for each host.
+	h.pid, err = syscall.ForkExec(config.Init, words, &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: []uintptr{0, 2, 2}, // the caller's standard input is /dev/null
+		Sys: &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET,
+			Pdeathsig:  syscall.SIGKILL,
+		},
+	})
 	return err
+}
+
+// reap waits for all hosts, and says which one has ended.
+func reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil && err != syscall.EINTR {
+			return
+		}
+		for _, host := range config.Hosts {
+			if host.pid == pid {
+				log.Printf("%s ended with status %d", host.Name, status)
+			}
+		}
+	}
 }
 
 // ready waits until the host's sshd answers.
@@ -243,6 +259,7 @@ func main() {
 		}(host)
 	}
 	wait.Wait()
+	go reap()
 	control()
 	check(os.WriteFile(filepath.Join(config.State, "ready"), []byte(fmt.Sprintln(os.Getpid())), 0o644), "ready")
 	log.Printf("%d hosts are up", len(config.Hosts))

@@ -65,7 +65,8 @@ class Authority:
 class ApiServer:
     """HTTPS on loopback, or HTTP without an authority. `answer(path, client common name)` gives status and body.
 
-    `sent` are the verb, path, media type and body of each PATCH and DELETE. With `encode`, bodies are encoded by it, and called gzip.
+    `sent` are the verb, path, media type and body of each PATCH and DELETE; `handshakes` the peer of each TLS connection. With `encode`,
+    bodies are encoded by it, and called gzip.
     """
 
     def __init__(self, authority: Authority | None, folder: Path, port: int = 0, address: str = "127.0.0.1") -> None:
@@ -74,6 +75,7 @@ class ApiServer:
         self.headers: dict[str, str] = {}
         self.posted: list[tuple[str, bytes]] = []
         self.sent: list[tuple[str, str, str, bytes]] = []
+        self.handshakes: list[tuple[str, int]] = []
         self.authority = authority
         context = _server_context(authority, folder, address) if authority else None
         outer = self
@@ -114,7 +116,10 @@ class ApiServer:
 
         class Server(http.server.ThreadingHTTPServer):
             def finish_request(self, request: Any, client_address: Any) -> None:
-                super().finish_request(context.wrap_socket(request, server_side=True) if context else request, client_address)
+                if context:
+                    request = context.wrap_socket(request, server_side=True)
+                    outer.handshakes.append(client_address)
+                super().finish_request(request, client_address)
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # a client that refuses our certificate is what some tests are about

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree
 
 import pytest
@@ -33,6 +34,32 @@ def test_medians_and_spread() -> None:
     result = _result(10, "daytwo", 3.0, 1.0, 2.0)
     assert result.summary()["wall"] == [2.0, 1.0, 3.0]
     assert "2.00" in bench.table([result]) and "1.00-3.00" in bench.table([result])
+
+
+def test_a_recording_is_for_all_latencies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[str] = []
+
+    class Recorded:
+        def up(self, *_: object) -> None: ...
+        def delay(self, _: float) -> None: ...
+        def mode(self, mode: str) -> None:
+            modes.append(mode)
+
+    def once(*_: object) -> dict[str, float]:
+        return dict.fromkeys(bench.MEASURES, float(len(modes)))
+
+    monkeypatch.setattr(bench, "once", once)
+    wanted = bench.Wanted([1], [0, 10], ["status", "plan"], ["daytwo"], 1)
+    results = bench.measure(cast(World, Recorded()), wanted, tmp_path)
+    assert modes == [
+        "record daytwo.status",
+        "play daytwo.status",
+        "record daytwo.plan",
+        "play daytwo.plan",
+        "play daytwo.status",
+        "play daytwo.plan",
+    ]
+    assert [(one.median("tls_handshakes"), one.median("wall")) for one in results] == [(1, 2), (3, 4), (1, 5), (3, 6)]
 
 
 @pytest.mark.parametrize(

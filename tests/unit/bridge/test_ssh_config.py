@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roles.engine.bridge import host_keys
-from roles.engine.bridge.host_keys import read_rules, rules_of
+from roles.engine.bridge.host_keys import HostKeyError, read_rules, rules_of
 from roles.engine.bridge.ssh_config import shared_rules
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh here, whose rules these are")
@@ -114,3 +115,18 @@ def test_ssh_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     config.write_text("Match host w9\n  Port 1\n")
     assert [rules_of(host, None, None, str(config), {}).name for host in ("w8", "w9")] == ["w8", "[w9]:1"]
     assert asked == ["w1", "w3", "w8", "w9"]
+
+
+def test_with_no_file_left_to_open_there_are_rules_or_a_reason(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("User root\n")
+    assert rules_of("w1", None, None, str(config), {}).name == "w1"
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(free := os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        assert rules_of("w2", None, None, str(config), {}).name == "w2"
+        with pytest.raises(HostKeyError, match=r"w1:22` cannot be run \(Too many open files\); check `ulimit -Hn`"):
+            rules_of("w1:22", None, None, str(config), {})  # an unusual name: ssh itself is asked
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

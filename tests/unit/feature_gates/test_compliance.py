@@ -10,7 +10,7 @@ from roles.engine import control_plane, kubelet
 from roles.engine.api.metrics import GateMetric
 from roles.engine.control_plane.facts import Component
 from roles.engine.kubelet.facts import Kubelet
-from roles.feature_gates.compliance import sourced, unmet, wanted_of
+from roles.feature_gates.compliance import unmet, wanted_of
 from roles.feature_gates.model import DesiredGates
 from tests.unit.node import node
 from tests.unit.node.node import parse
@@ -69,7 +69,7 @@ def test_without_metrics_the_process_itself_counts(manifest: str, process: str, 
 
 def test_a_kubelets_files_count() -> None:
     found = kubelet_with(b"featureGates:\n  A: true\n")
-    assert sourced(found) == {"A": True}
+    assert control_plane.sourced_gates(found) == {"A": True}
     assert unmet(found, {"A": True}, None) == []
     assert [str(one) for one in unmet(found, {"A": False}, None)] == ["kubelet: A is true in its flags and files, wanted false"]
     assert [str(one) for one in unmet(found, {"A": None}, metrics(A=False))] == ["kubelet: A=true is set, wanted absent"]
@@ -83,7 +83,7 @@ def test_only_metrics_show_whether_a_gate_is_off_by_default() -> None:
 
 def test_an_unreadable_manifest_sets_nothing() -> None:
     odd = apiserver("--feature-gates=A", "--feature-gates=A")
-    assert sourced(odd) == {} and [one.found for one in unmet(odd, {"A": True}, None)] == [None]
+    assert control_plane.sourced_gates(odd) == {} and [one.found for one in unmet(odd, {"A": True}, None)] == [None]
 
 
 @pytest.mark.parametrize(

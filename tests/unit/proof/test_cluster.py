@@ -19,7 +19,7 @@ def test_the_gates_of_the_last_read_are_those_that_were_proven() -> None:
     answers: list[Any] = [{"A": GateMetric("BETA", False)}, {"A": GateMetric("BETA", True)}, NoApi("away")]
 
     class Answering(Cluster):
-        def _query(self, *_: Any) -> Any:
+        def query(self, *_: Any) -> Any:
             if isinstance(answer := answers.pop(0), Exception):
                 raise answer
             return SimpleNamespace(gates=answer)
@@ -49,17 +49,16 @@ def finding(found: list[Any]) -> Cluster:
     return Finding()
 
 
-def test_kept_connections_serve_one_question_at_a_time() -> None:
+def test_only_reading_keeps_connections() -> None:
     found: list[Any] = []
     cluster = finding(found)
     kept = cluster.kept()
-    assert [kept._query(str), kept._query(str)] == ["api 0", "api 0"]
-    assert kept._query(lambda outer: kept._query(lambda inner: f"{outer} {inner}")) == "api 0 api 1"
-    assert kept._query(str, ("cp1", "etcd")) == kept._query(str, ("cp1", "etcd")) == "etcd of cp1 2"
+    assert kept.query(str, ("cp1", "etcd")) == kept.query(str, ("cp1", "etcd")) == "etcd of cp1 0"
     with pytest.raises(ZeroDivisionError):
-        kept._query(lambda api: 1 / 0)  # whatever is wrong with it: it is not used again
-    assert len({kept._query(str), cluster.kept()._query(str), cluster._query(str)}) == 3
-    assert [cluster._query(str, ("cp1", "etcd")) for _ in range(2)] == [f"etcd of cp1 {number}" for number in (5, 6)]
+        kept.query(lambda api: 1 / 0, ("cp1", "etcd"))  # whatever is wrong with it: it is not used again
+    assert kept.query(str, ("cp1", "etcd")) == "etcd of cp1 1"
+    assert cluster.kept().query(str, ("cp1", "etcd")) == "etcd of cp1 2", "nobody reads over the connections of another reading"
+    assert [cluster.query(str, ("cp1", "etcd")) for _ in range(2)] == [f"etcd of cp1 {number}" for number in (3, 4)]
 
 
 def test_queries_that_follow_each_other_share_one_api_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +74,7 @@ def test_queries_that_follow_each_other_share_one_api_for_a_moment(monkeypatch: 
                 raise ApiConnectionLost("cp1", "/", "the SSH connection is lost", "reconnect")
             return str(api)
 
-        return cluster._query(ask)
+        return cluster.query(ask)
 
     assert [asked(), asked()] == ["api 0", "api 0"]
     clock.now += RECENT_SECONDS + 0.1
