@@ -30,7 +30,6 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from roles.engine.editing import simple_yaml
 from roles.engine.editing.errors import FormatError
 
 # (start, end, replacement) in characters of the text.
@@ -92,21 +91,14 @@ class YamlNode:
 
 @dataclass(frozen=True)
 class Document:
-    """One file: its text, and its content as Kubernetes reads it."""
+    """One file: its text, its top map, its content as Kubernetes reads it, and where its document ends: before a following `...` or `---`,
+    or at the end of the text."""
 
     text: str
+    root: YamlNode
     content: dict[str, Any]
     is_json: bool
-
-    @property
-    def root(self) -> YamlNode:
-        """Its top map."""
-        return _composed(self.text)[0]
-
-    @property
-    def end(self) -> int:
-        """Where its document ends: before a following `...` or `---`, or at the end of the text."""
-        return _composed(self.text)[1]
+    end: int
 
     def child(self, parent: YamlNode, key: str) -> YamlNode | None:
         """The value of a key, for an edit. Raises FormatError if the edit would change other places too, or if a merge may set the key."""
@@ -142,38 +134,18 @@ def _parse(data: bytes) -> Document:
     except UnicodeDecodeError as error:
         raise FormatError("is not UTF-8", line=data.count(b"\n", 0, error.start) + 1, way_out="write it in UTF-8") from None
     try:
-        if _is_json(text):
+        if text.lstrip().startswith("{"):
             content = _json(text)
-        elif (simple := _simple(text)) is not None:
-            return Document(text, simple, False)
+            # A tab is a blank in JSON; its strings cannot have one.
+            root, end = _compose(text.replace("\t", " "))
         else:
-            content = {}
-        root, _ = _composed(text)
-        if root.kind == "map" and not _is_json(text):
-            content = _map(root)
+            root, end = _compose_yaml(text)
+            content = _map(root) if root.kind == "map" else {}
     except RecursionError:
         raise FormatError("is nested too deeply", way_out="remove some of its levels") from None
     if root.kind != "map":
         raise FormatError("has no mapping at its top", value=text.strip()[:60], way_out="write it as fields, NAME: VALUE")
-    return Document(text, content, _is_json(text))
-
-
-def _simple(text: str) -> dict[str, Any] | None:
-    try:
-        return simple_yaml.content(text, lambda value: _scalar(YamlNode("scalar", 0, 0, 0, 0, value)))
-    except FormatError:
-        return None  # all of YAML says where
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip().startswith("{")
-
-
-@lru_cache(_REMEMBERED)
-def _composed(text: str) -> tuple[YamlNode, int]:
-    """The top node and the end of a document. Of a simple text nobody asks for it before an edit."""
-    # A tab is a blank in JSON; its strings cannot have one.
-    return _compose(text.replace("\t", " ")) if _is_json(text) else _compose_yaml(text)
+    return Document(text, root, content, text.lstrip().startswith("{"), end)
 
 
 def load(data: bytes) -> dict[str, Any]:
@@ -188,7 +160,7 @@ def tops(text: str) -> list[YamlNode]:
     """
     text = _NO_YAML.sub("_", text)
     try:
-        events = iter(_events(text.replace("\t", " ") if _is_json(text) else text))
+        events = iter(_events(text.replace("\t", " ") if text.lstrip().startswith("{") else text))
         return [_Composer(events, tags=True).node() for event in events if isinstance(event, DocumentStartEvent)]
     except RecursionError:
         raise FormatError("is nested too deeply", way_out="remove some of its levels") from None
