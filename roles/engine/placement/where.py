@@ -171,7 +171,9 @@ def assess(pod: Object, world: World) -> Placement:
         nodes[room.name] = found.verdict()
         if not (found.no or found.unknown or found.unsure or room.out):
             local.append(room)
-    return _conclude(name, nodes, unknown, world, some_is_free(requested, ports, local))
+    # Only asked if no node is sure by itself.
+    certain = any(verdict.state == "fits" and not world.rooms[room].out for room, verdict in nodes.items())
+    return _conclude(name, nodes, unknown, world, not certain and some_is_free(requested, ports, local))
 
 
 def _conclude(name: str, nodes: Mapping[str, Verdict], unknown: Sequence[str], world: World, free: bool) -> Placement:
