@@ -273,3 +273,10 @@ def test_a_pod_without_a_place_may_preempt_one_that_has() -> None:
     low, high = pod("low", "w1", cpu="3"), pod("high", "w1", cpu="3", priority=10)
     found = place_all([low, high], view(node("w1"), node("w2"), low, high), ["w1"])
     assert [one.outcome for one in found] == ["unsure", "nowhere"]
+
+
+def test_a_spread_may_depend_on_where_others_go() -> None:
+    others = [pod(f"p{number}", "w1", labels=WEB) for number in range(2)]
+    last = pod("last", "w1", labels=WEB, topologySpreadConstraints=spread(nodeTaintsPolicy="Honor"))
+    found = place_all([*others, last], view(node("w1"), node("w2"), node("w3"), *others, last), ["w1"])
+    assert [one.outcome for one in found] == ["fits", "fits", "unsure"]
