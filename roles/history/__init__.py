@@ -36,7 +36,7 @@ from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet_config import predict_restart, restart_warnings, state_of, unreadable_node
+from roles.kubelet_config import drained_change, predict_restart, restart_warnings, state_of, unreadable_node
 
 UNINSTALL_SECONDS = 120
 
@@ -284,15 +284,21 @@ def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, al
     warnings = [*kubelet_plan.warnings(plan.kubelet), *restart_warnings(cluster, plan, eviction_impact, named, state)]
     plan = replace(plan, warnings=(*plan.warnings, *warnings))
     if state is None:
+        if undo.had_checkpoints:
+            why = f"{undo.undoes} was a change of a drained node, and without the API it is not known whether it is drained now"
+            raise Refusal(plan.host, why, "reach the API from another node")
         return plan
     outlook = predict_restart(state, undo.settings, eviction_impact)
+    assert undo.change is not None
+    change, checkpoints, more = drained_change(state, undo.settings, undo.change)
     if outlook.evicts and not allow_evictions:
         why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
         raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
     # Without consent no pod may be evicted, whatever the prediction says.
     may_be_evicted = outlook.may_be_evicted if allow_evictions else frozenset()
-    planned = tuple(replace(one, may_be_evicted=may_be_evicted) if one is undo else one for one in plan.planned)
-    return replace(plan, planned=planned, outlook=outlook.text())
+    whole = replace(undo, change=change, checkpoints=checkpoints, may_be_evicted=may_be_evicted)
+    planned = tuple(whole if one is undo else one for one in plan.planned)
+    return replace(plan, planned=planned, outlook=outlook.text(), warnings=(*plan.warnings, *more))
 
 
 # ---- deploys/uninstall.py

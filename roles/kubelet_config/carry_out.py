@@ -9,10 +9,11 @@ from typing import Any
 from roles.engine import control_plane, kubeadm_config
 from roles.engine.api import ApiError, NotFound
 from roles.engine.kubelet import Kubelet, Pending, ask, blame, in_effect, kubelet_plan, lookup, pending_settings, settings
+from roles.engine.kubelet.drained import Needed
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
 from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
-from roles.engine.transaction import Effective, Refusal
-from roles.kubelet_config import restart
+from roles.engine.transaction import Change, Effective, Refusal
+from roles.kubelet_config import drained, restart
 from roles.kubelet_config.impact import Impact, check_node
 from roles.kubelet_config.state import KubeletState
 
@@ -48,12 +49,13 @@ class FieldsRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldsPlan(ComponentPlan):
-    """The plan of one kubelet. `pending`: what else the restart applies."""
+    """The plan of one kubelet. `pending`: what else the restart applies; `needed`: what it needs besides a restart."""
 
     state: KubeletState
     settled: Settled
     outlook: Impact
     pending: tuple[Pending, ...] = ()
+    needed: Needed | None = None
 
 
 class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
@@ -88,6 +90,8 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
             if others := [str(one) for one in pending if one not in item.pending]:
                 return f"after the plan was made, the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
             outlook = predict_restart(now, item.settled.expected, desired.impact)
+            if item.needed is not None:
+                drained.check(now, item.needed)
         except Refusal as refusal:
             return str(refusal)
         except (ApiError, NoApi) as error:
@@ -158,7 +162,8 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
     edits = settings.edits(found, settled.fields, move_flags=desired.move_flags)
     control = control_plane.look(found)
     warnings = [*kubelet_plan.warnings(found), *control.warnings, *_not_ready(state), *settled.notes, *edits.notes]
-    change = None
+    change = needed = None
+    checkpoints: dict[str, str] = {}
     if edits.files:
         restart.check(state, pending)
         outlook = _predicted(state, restarted_state, desired, settled, pending)
@@ -168,6 +173,11 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
             why = "this would evict: " + "; ".join(outlook.evicts)
             raise Refusal(state.host, why, "allow it with --data allow_evictions=true, or choose values that evict no pod")
         change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
+        needed = drained.needed(state, after(restarted_state.configuration, settled))
+        if needed is not None:
+            drained.check(state, needed)
+            change, checkpoints = drained.with_checkpoints(state, change, needed)
+            warnings += drained.warnings(state, needed)
     else:
         settled = _in_process(state, desired)
         outlook = desired.impact(state, after(state.configuration, settled))
@@ -179,6 +189,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         question=ask.ask_kubelet(found, change.new_argv or edits.argv, edits.files) if change else "",
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
+        checkpoints=checkpoints,
         may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
         effective=Effective(settings=values),
         lasting=settled.named,
@@ -187,6 +198,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         settled=settled,
         outlook=outlook,
         pending=pending,
+        needed=needed,
     )
     text = outlook.text() if change else ""
     return NodePlan(state.host, found, control.components, (item,), tuple(warnings), text)
@@ -225,6 +237,16 @@ def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
 def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Impact]) -> Impact:
     """The effect of a restart with these fields set, and with what else it applies. Raises Refusal."""
     return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+
+
+def drained_change(state: KubeletState, fields: Mapping[str, Any], change: Change) -> tuple[Change, Mapping[str, str], list[str]]:
+    """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
+    the new ones must have, by path, and warnings. Raises Refusal if the node is not drained."""
+    wanted = drained.needed(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+    if wanted is None:
+        return change, {}, []
+    drained.check(state, wanted)
+    return *drained.with_checkpoints(state, change, wanted), drained.warnings(state, wanted)
 
 
 def restart_warnings(

@@ -42,6 +42,13 @@ def restart_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
 def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
     """The node's new Allocatable, and the pods that the kubelet would not re-admit. Raises Refusal if the kubelet would not start."""
     check_node(state)
+    if state.kubelet.seen.swap and after.get("failSwapOn", True):
+        # pkg/kubelet/cm/container_manager_linux.go, NewContainerManager
+        raise Refusal(
+            state.host,
+            f"/proc/swaps lists {state.kubelet.seen.swap} area(s): with failSwapOn a kubelet does not start while swap is on",
+            "set failSwapOn=false, or turn swap off first (`swapoff -a`, and its line in /etc/fstab)",
+        )
     max_pids = ((state.summary.get("node") or {}).get("rlimit") or {}).get("maxpid")
     if problems := allocatable.problems(state.host, after, state.node, max_pids):
         raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))

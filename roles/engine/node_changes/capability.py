@@ -277,6 +277,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         apiservers,
         basis.options.allow_unproven,
         planned.may_be_evicted,
+        planned.checkpoints,
     )
     prover = Prover(basis.found.cluster, owed)
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)

@@ -58,7 +58,7 @@ def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], li
 
 def _shape(change: Change) -> tuple[object, ...]:
     files = tuple((edit.path, edit.before, edit.after) for edit in change.files)
-    return change.component, change.summary, change.unit, change.daemon_reload, change.confirm_timeout, files
+    return change.component, change.summary, change.unit, change.daemon_reload, change.confirm_timeout, change.checkpoints, files
 
 
 def _cluster_objects(run: NodeRun) -> str:
@@ -80,7 +80,11 @@ def _description(change: Change, apiservers: int) -> list[str]:
     lines = [f"    {line}" for edit in change.files for line in edit.diff(context).splitlines()]
     if change.kind == "kubelet":
         reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
-        lines.append(f"    restarts: {reload}systemctl restart {change.unit}; pods keep running")
+        restart = f"{reload}systemctl restart {change.unit}"
+        if change.checkpoints:
+            paths = " and ".join(change.checkpoints)
+            restart = f"systemctl stop {change.unit}, {paths} removed (a revert restores it), {reload}systemctl start {change.unit}"
+        lines.append(f"    restarts: {restart}; pods keep running")
     else:
         outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
         lines.append(f"    restarts: the static pod {change.component}{outage}")
