@@ -49,7 +49,7 @@ def eviction(pod: Object) -> dict[str, Any]:
 
 def try_eviction(session: Session, pod: Object) -> str:
     """The API server's answer to a dry run of the eviction (it asks the budget, and takes nothing from it): "" if it would evict the pod
-    now, or if the pod is gone. Raises ApiError, NoApi."""
+    now, or if the pod is gone or in a namespace that is being deleted. Raises ApiError, NoApi."""
     path = f"{pod_path(*namespace_and_name(pod))}/eviction"
     try:
         session.asked(lambda api: api.create(path, eviction(pod), dry_run=True), "dry run")
@@ -58,7 +58,8 @@ def try_eviction(session: Session, pod: Object) -> str:
     except EvictionRefused as error:
         return error.cause
     except Forbidden as error:
-        return "" if error.ending_namespace else str(error)
+        if not error.ending_namespace:
+            raise
     return ""
 
 

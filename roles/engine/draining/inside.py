@@ -42,6 +42,8 @@ class NodeDrain:
         self._stopped = stopped
         self._keep_cordon = keep_cordon
         self._drainer: Drainer | None = None
+        #: This drain has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.
+        self.cordoned = False
         #: The pods (NAMESPACE/NAME) that this drain has moved.
         self.moved: list[str] = []
 
@@ -60,6 +62,7 @@ class NodeDrain:
         if plan.refusals:
             raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
         self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._stopped)
+        self.cordoned = bool(drainer.cordon_changes())
         done: dict[str, str] = {}
         try:
             for stage in drainer.stages():
@@ -77,7 +80,9 @@ class NodeDrain:
         """Uncordon the node if this drain cordoned it; returns the proof. Raises NotDone, ApiError, NoApi."""
         assert self._drainer is not None, "begin() comes first"
         self._note({"event": "uncordon", "node": self._node})
-        return self._drainer.uncordon(self._node)
+        proof = self._drainer.uncordon(self._node)
+        self.cordoned = False
+        return proof
 
     def _note_moved(self, done: Mapping[str, str]) -> None:
         self.moved = [name.removeprefix("pod ") for name in done if name.startswith("pod ")]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from roles.engine.api import Conflict, NotFound
 from roles.engine.bridge import show
 from roles.engine.draining.evicting import Evictor
 from roles.engine.draining.model import DrainConsents, PodFate, Workload
-from roles.engine.draining.reading import pod_path, workload_path
+from roles.engine.draining.reading import Look, pod_path, workload_path
 from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY
 from roles.engine.draining.workloads import ready_elsewhere
 from roles.engine.object_changes import (
@@ -20,6 +22,7 @@ from roles.engine.object_changes import (
     Object,
     ObjectPath,
     Request,
+    Session,
     changes_text,
     controller,
     field_changes,
@@ -100,7 +103,7 @@ class Surger:
         begin([{"path": list(change.path), "before": change.before, "after": change.after} for change in grow])
         deadline = Deadline(self._consents.seconds, as_given=True)
         since = time.monotonic()
-        self._cost(one.pod, CHEAPEST)
+        set_cost(self._evictor.session, one.pod, CHEAPEST)
         try:
             self._write(FieldChange(str(workload), workload_path(workload), there, grow, "a second pod first"))
             self._second_ready(one, workload, deadline, since)
@@ -119,14 +122,6 @@ class Surger:
 
     def _write(self, change: FieldChange) -> str:
         return self._writer.steps([change])[0].write(lambda fields: None)
-
-    def _cost(self, pod: Object, value: str | None) -> None:
-        """The cost that decides which pod its ReplicaSet removes first. A pod that is gone is no error."""
-        path = pod_path(*namespace_and_name(pod))
-        body = {"metadata": {"uid": uid(pod), "annotations": {DELETION_COST: value}}}
-        found = self._evictor.session.fetch(path)
-        if found is not None and uid(found) == uid(pod):
-            self._evictor.session.asked(lambda api: api.patch(path, body))
 
     def _second_ready(self, one: PodFate, workload: Workload, deadline: Deadline, since: float) -> None:
         look, nodes = self._evictor.look, self._evictor.nodes
@@ -147,7 +142,7 @@ class Surger:
         reported."""
         show(f"  {workload}: its old number of replicas is restored")
         try:
-            self._cost(one.pod, (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST))
+            set_cost(self._evictor.session, one.pod, (one.pod["metadata"].get("annotations") or {}).get(DELETION_COST))
             self.end(workload)
         except Exception as error:
             show(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
@@ -163,3 +158,22 @@ class Surger:
                 what = "is still ending" if is_ending(doomed) else "was not removed: its ReplicaSet removed another pod"
                 raise NotDone(f"it {what} after {deadline.passed:.0f} s")
             deadline.pause(LOOK_AGAIN)
+
+
+def forget_costs(session: Session, deployment: Object) -> None:
+    """Remove daytwo's cost from the pods of a Deployment whose surge has ended. Raises ApiError, NoApi."""
+    namespace = namespace_and_name(deployment)[0]
+    look, since = Look(session), time.monotonic()
+    own = look.controllers(Workload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)
+    for pod in look.pods(namespace, since):
+        marked = (pod["metadata"].get("annotations") or {}).get(DELETION_COST) == CHEAPEST
+        if controller(pod) in own and marked and not is_ending(pod):
+            set_cost(session, pod, None)
+
+
+def set_cost(session: Session, pod: Object, value: str | None) -> None:
+    """The cost that decides which pod its ReplicaSet removes first. A pod that is gone is no error. Raises ApiError, NoApi."""
+    path = pod_path(*namespace_and_name(pod))
+    body = {"metadata": {"uid": uid(pod), "annotations": {DELETION_COST: value}}}
+    with contextlib.suppress(NotFound, Conflict):
+        session.asked(lambda api: api.patch(path, body))

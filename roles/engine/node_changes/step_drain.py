@@ -109,11 +109,9 @@ def wait_schedulable(session: Session, node: str) -> None:
 
 def _not_schedulable(node: Object | None) -> str:
     """Why a node takes no pods; "" if it does, or does not exist."""
-    if node is None:
-        return ""
-    spec = node.get("spec") or {}
+    spec = (node or {}).get("spec") or {}
+    if node is None or spec.get("unschedulable"):
+        return ""  # someone has cordoned it since: that is not for this run to wait for
     if not is_ready(node):
         return "it is not Ready"
-    if spec.get("unschedulable"):
-        return "someone has cordoned it"
     return "it has the taint of its cordon" if any(one.get("key") == _TAINT for one in spec.get("taints") or ()) else ""

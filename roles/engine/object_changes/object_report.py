@@ -9,18 +9,21 @@ from roles.engine.object_changes.run import ObjectRun
 from roles.engine.rollout import table
 
 
-def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]]) -> None:
-    """The outcome of each object; `rest` are the rows of objects that the run does not change."""
-    rows = [
-        [step.name, step.action, step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", table.short(step.how or step.why) or "-"]
-        for step in run.steps
-    ]
+def show_objects(run: ObjectRun, rest: Sequence[Sequence[str]], rows: Sequence[Sequence[str]] | None = None) -> None:
+    """The outcome of each object; `rest` are the rows of objects that the run does not change; `rows` replaces those of the steps."""
+    if rows is None:
+        rows = [
+            [step.name, step.action, step.outcome, f"{step.seconds:.0f}" if step.seconds else "-", table.short(step.how or step.why) or "-"]
+            for step in run.steps
+        ]
     show_lines("\n" + table.render(["object", "action", "outcome", "s", "proof"], [*rows, *rest]))
 
 
-def show_objects_end(run: ObjectRun, rest: Sequence[Sequence[str]], more: Sequence[str] = ()) -> None:
+def show_objects_end(
+    run: ObjectRun, rest: Sequence[Sequence[str]], more: Sequence[str] = (), rows: Sequence[Sequence[str]] | None = None
+) -> None:
     """The table, then `more`, warnings, why the run halted, and the next command."""
-    show_objects(run, rest)
+    show_objects(run, rest, rows)
     for text in (*more, *(f"WARNING: {text}" for _, text in run.warnings)):
         show(f"\n{text}")
     show(f"\nRecord of the run: {run.record.path}")

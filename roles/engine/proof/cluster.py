@@ -124,6 +124,7 @@ class Cluster:
         self._recent: tuple[float, Api] | None = None
         self._idle: dict[tuple[str, str], list[Api]] | None = None
         self._read: dict[tuple[str, str], ProcessMetrics] = {}
+        self._listed: dict[str, dict[str, Any]] = {}
         self.apiservers = 0
 
     def kept(self) -> Cluster:
@@ -274,7 +275,12 @@ class Cluster:
         found = {str(node["metadata"]["name"]): node for node in list_objects(api, "/api/v1/nodes")}
         if self._idle is not None:
             self._idle.setdefault(_ANY, []).append(api)
+        self._listed = found
         return found
+
+    def last_nodes(self) -> dict[str, dict[str, Any]]:
+        """The result of the last call of `nodes`; {} if that failed, or if there was none."""
+        return self._listed
 
     def component_version(self, host: str, component: str) -> str | None:
         """The version that this component of this control-plane node reports, as v1.36.3; None if it reports none. Raises ApiError or

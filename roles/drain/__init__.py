@@ -1,0 +1,134 @@
+"""Takes nodes out of service: cordon, evict in waves, wait for the replacements, prove; and brings them back into service."""
+
+from __future__ import annotations
+
+from roles.drain.back import plan_uncordon, plan_way_back, read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
+from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
+from roles.drain.run import CAPABILITY, DrainRun
+from roles.engine import bridge
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, Pool, show, show_lines
+from roles.engine.draining import DrainConsents, Drainer, DrainPlan, PodFate, cluster_time, plan_drain, plan_text, read_drain, try_eviction
+from roles.engine.inputs import Declared
+from roles.engine.object_changes import ConnectedCluster, Session, connect_cluster, dry_run
+from roles.engine.proof import NoApi
+from roles.engine.rollout import Options, Turns, deploying, same
+from roles.engine.rollout.options import read_options
+from roles.engine.transaction import Refusal, new_run_id, this_run
+
+# Dry runs of evictions at the same time.
+_ASKED_AT_ONCE = 8
+
+
+def _read(fleet: Fleet) -> tuple[Options, DrainOptions]:
+    try:
+        return read_options(fleet.targets), same(fleet.targets, DrainOptions)
+    except Refusal as refusal:
+        raise bridge.refusals([refusal]) from None
+
+
+def _read_uncordon(fleet: Fleet) -> tuple[Options, UncordonOptions]:
+    try:
+        return read_options(fleet.targets), same(fleet.targets, UncordonOptions)
+    except Refusal as refusal:
+        raise bridge.refusals([refusal]) from None
+
+
+@deploying("Drain", _read)
+def drain(fleet: Fleet, asked: tuple[Options, DrainOptions]) -> Turns:
+    """Cordon the named nodes, and evict their pods in waves.
+
+    Data keys: those of DrainOptions (roles/drain/model.py), and take_over (roles/engine/rollout/options.py). Raises DeployError before any
+    write if the plan is refused.
+    """
+    options, wanted = asked
+    reached = connect_cluster(fleet, wanted.kubeconfig)
+    consents, session = wanted.consents, reached.session
+    plan = _plan(session, _nodes(fleet, reached, wanted.nodes), consents)
+    runs: list[DrainRun] = []
+    info = this_run(new_run_id(), {"cluster": wanted.model_dump()})
+    drainer = Drainer(session, plan, consents, info.id, lambda: runs[0].halted if runs else "")
+    show(f"\nPlan of run {info.id}: drain {', '.join(node.name for node in plan.nodes)}")
+    if plan.refusals:
+        show_lines(plan_text(plan))
+        bridge.stop(plan.refusals)
+    answers = _preflight(session, plan)
+    show_lines(plan_text(plan, answers))
+    dry_run(drainer.cordon_changes(), session, drainer.cordons.tried)
+    run = DrainRun(info, drainer, fleet, options.take_over, keep_cordon=wanted.keep_cordon)
+    runs.append(run)
+    return Turns.of(run, fleet, "cordon, evict, and prove")
+
+
+@deploying("Uncordon", _read_uncordon)
+def uncordon(fleet: Fleet, asked: tuple[Options, UncordonOptions]) -> Turns:
+    """Uncordon the named nodes, and end what an interrupted drain of them left.
+
+    Data keys: those of UncordonOptions (roles/drain/model.py), and take_over. Raises DeployError before any write if someone else has
+    cordoned a node.
+    """
+    options, wanted = asked
+    reached = connect_cluster(fleet, wanted.kubeconfig)
+    names = _nodes(fleet, reached, wanted.nodes)
+    plan = plan_uncordon(*read_for_uncordon(reached.session, names), force=wanted.force)
+    run = uncordon_run(fleet, options, reached.session, plan, {"cluster": wanted.model_dump()})
+    return Turns.of(run, fleet, "uncordon, and read back")
+
+
+def _nodes(fleet: Fleet, reached: ConnectedCluster, asked: tuple[str, ...] | None) -> tuple[str, ...]:
+    limited = [remote.name for remote in fleet.targets] if fleet.others else []
+    try:
+        known = [str(node["metadata"]["name"]) for node in reached.session.fetch_all("/api/v1/nodes")]
+        return chosen_nodes(asked, limited, reached.names, known)
+    except ValueError as error:
+        raise bridge.refuse(str(error)) from None
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
+
+
+def _plan(session: Session, nodes: tuple[str, ...], consents: DrainConsents) -> DrainPlan:
+    try:
+        return plan_drain(read_drain(session), nodes, consents, cluster_time(session))
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
+
+
+def _preflight(session: Session, plan: DrainPlan) -> dict[str, str]:
+    """What the API server answers to a dry run of each eviction, by UID. It asks each alone: the sum is the plan's. Raises DeployError."""
+    answers: dict[str, str] = {}
+    errors: list[str] = []
+    pool = Pool(_ASKED_AT_ONCE)
+
+    def ask(one: PodFate) -> None:
+        try:
+            answers[one.uid] = try_eviction(session, one.pod)
+        except (ApiError, NoApi) as error:
+            errors.append(f"pod {one.name}: {error}")
+
+    for one in plan.leaving:
+        if one.fate == "evicted":
+            pool.spawn(ask, one)
+    pool.join()
+    bridge.stop(errors)
+    return answers
+
+
+DATA_KEYS = (
+    Declared(DrainOptions, ("drain",), changes=True, undo=undo_drain),
+    Declared(UncordonOptions, ("uncordon",), changes=True, undo=undo_uncordon),
+)
+
+__all__ = [
+    "CAPABILITY",
+    "DATA_KEYS",
+    "DrainOptions",
+    "DrainRun",
+    "UncordonOptions",
+    "chosen_nodes",
+    "drain",
+    "plan_uncordon",
+    "plan_way_back",
+    "uncordon",
+    "undo_drain",
+    "undo_uncordon",
+]

@@ -1,0 +1,187 @@
+"""The way back: uncordon nodes, and give Deployments their replicas back, for deploys/uncordon.py and for roll-backs of drains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from roles.drain.run import CAPABILITY, undo_notes
+from roles.engine import bridge
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, show
+from roles.engine.draining import (
+    CORDON,
+    PROVE,
+    SURGE,
+    SURGED_BY,
+    CordonWriter,
+    SurgeWriter,
+    cordon_fields,
+    forget_costs,
+    node_fate,
+    node_path,
+    uncordon_change,
+    unsurge_change,
+)
+from roles.engine.object_changes import (
+    COLLECTIONS,
+    Consents,
+    FieldChange,
+    Object,
+    ObjectPlan,
+    ObjectRun,
+    Session,
+    connect_cluster,
+    dry_run,
+    field_way_back,
+    managers,
+    object_report,
+    show_plan,
+)
+from roles.engine.proof import NoApi
+from roles.engine.rollout import ClusterStep, Fields, Options, Stage
+from roles.engine.transaction import ChangedObject, ObjectsRecord, new_run_id, this_run
+
+UNCORDON = "uncordon"
+
+
+def plan_uncordon(nodes: Mapping[str, Object | None], deployments: Collection[Object], *, force: bool) -> ObjectPlan[FieldChange]:
+    """The plan of deploys/uncordon.py: `nodes` by name, as they are now; `deployments`: all of the cluster, for surges that the runs that
+    cordoned these nodes have left. Pure."""
+    plan, runs = ObjectPlan[FieldChange](), set()
+    for name, node in nodes.items():
+        if node is None:
+            plan.refusals.append(f"the cluster has no node {name}")
+            continue
+        fate = node_fate(node)
+        if fate.cordon == "theirs" and not force:
+            plan.refusals.append(f"Node {name}: {fate.by} cordoned it, not daytwo; uncordon it there, or with --data force=true")
+        elif (change := uncordon_change(node)) is None:
+            plan.unchanged.append((f"Node {name}", "it is not cordoned"))
+        else:
+            plan.actions.append(change)
+        if fate.cordon == "ours":
+            runs.add(fate.by)
+    surged = [one for one in deployments if (one["metadata"].get("annotations") or {}).get(SURGED_BY) in runs]
+    ends = [change for one in surged if (change := unsurge_change(one)) is not None]
+    plan.actions = [*ends, *plan.actions]
+    return plan
+
+
+def plan_way_back(record: ObjectsRecord, there: Mapping[str, Object]) -> ObjectPlan[FieldChange]:
+    """The plan that undoes a drain: `there` are its objects as they are now, by path. Pure."""
+    plan, moved = ObjectPlan[FieldChange](), dict[str, str]()
+    for one in record.objects:
+        if one.action in (CORDON, SURGE):
+            change = _back(one, there.get(one.path), record.run)
+            if isinstance(change, str):
+                plan.unchanged.append((one.name, change))
+            else:
+                plan.actions.append(change)
+        elif one.action != PROVE and one.outcome == "done":
+            moved[one.name] = one.outcome
+    plan.actions.sort(key=lambda change: change.name.startswith("Node "))
+    if moved:
+        plan.unchanged.append(("evicted", undo_notes(moved)))
+    return plan
+
+
+def _back(one: ChangedObject, found: Object | None, run: str) -> FieldChange | str:
+    """The write that undoes a step, or why there is none."""
+    if found is None or found["metadata"].get("uid") != one.uid:
+        return "is gone, or was recreated since"
+    if one.action == SURGE:
+        if (found["metadata"].get("annotations") or {}).get(SURGED_BY) != run:
+            return "it has its own number of replicas"
+        return unsurge_change(found) or "it has its own number of replicas"
+    fate = node_fate(found)
+    if fate.cordon == "":
+        return "it is not cordoned"
+    if fate.cordon == "theirs":
+        return f"{fate.by} has cordoned it since: that cordon stays"
+    if fate.by != run:
+        return f"run {fate.by} has taken its cordon over: undo that run, or use deploys/uncordon.py"
+    return uncordon_change(found) or "it is not cordoned"
+
+
+# ---- the runs
+
+
+def uncordon_run(
+    fleet: Fleet, options: Options, session: Session, plan: ObjectPlan[FieldChange], wanted: Mapping[str, Any],
+    capability: str = UNCORDON, undoes: str = "",
+) -> ObjectRun:  # fmt: skip
+    """The run, with its plan shown. Raises DeployError if the plan or the API server refuses it."""
+    bridge.stop(plan.refusals)
+    cordons, surges = CordonWriter(session, force=True), SurgeWriter(session, force=True)
+
+    def writer(change: FieldChange) -> CordonWriter | SurgeWriter:
+        return cordons if change.name.startswith("Node ") else surges
+
+    plan.actions = dry_run(plan.actions, session, lambda change, api: writer(change).tried(change, api))
+    steps = [_step(session, change, writer(change).steps([change])[0]) for change in plan.actions]
+    run = ObjectRun(
+        this_run(new_run_id(), wanted),
+        [Stage(tuple(steps))],
+        fleet,
+        options.take_over,
+        lambda run: object_report.show_objects_end(run, plan.rest),
+        capability=capability,
+        about={},
+        leaving=lambda: "written changes stay; run the same command again to continue",
+        undoes=undoes,
+        warnings=cordons.warnings,
+    )
+    show_plan(run, plan)
+    return run
+
+
+def _step(session: Session, change: FieldChange, step: ClusterStep) -> ClusterStep:
+    step.action = UNCORDON
+    if not change.name.startswith("Node "):
+        step.action = "end surge"
+        step.write = partial(_ended, session, change, step.write)
+    return step
+
+
+def _ended(session: Session, change: FieldChange, write: Callable[[Callable[[Fields], None]], str], begin: Callable[[Fields], None]) -> str:
+    proof = write(begin)
+    forget_costs(session, change.before)
+    return proof
+
+
+def undo_drain(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """Plan and show the run that undoes a drain: its cordons and surges. Evicted pods do not come back. Raises DeployError."""
+    session = connect_cluster(fleet, consents.kubeconfig).session
+    plan = plan_way_back(record, _read(session, [one.path for one in record.objects if one.action in (CORDON, SURGE)]))
+    show(f"\nUndoing run {record.run}")
+    return uncordon_run(fleet, options, session, plan, {"undo": record.run}, CAPABILITY, record.change)
+
+
+def undo_uncordon(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """Plan and show the run that cordons again what a run of deploys/uncordon.py uncordoned. Raises DeployError."""
+    session = connect_cluster(fleet, consents.kubeconfig).session
+    nodes = tuple(one for one in record.objects if one.path.startswith(node_path("")))
+    record = ObjectsRecord(record.run, record.change, record.capability, record.about, nodes)
+    plan = field_way_back(
+        record, _read(session, [one.path for one in nodes]), cordon_fields,
+        lambda item, path: managers(item, *(f"f:{part}" for part in path)), force=consents.force,
+    )  # fmt: skip
+    show(f"\nUndoing run {record.run}")
+    return uncordon_run(fleet, options, session, plan, {"undo": record.run}, UNCORDON, record.change)
+
+
+def read_for_uncordon(session: Session, names: Collection[str]) -> tuple[dict[str, Object | None], list[Object]]:
+    """The nodes by name, and all Deployments. Raises DeployError."""
+    try:
+        return {name: session.fetch(node_path(name)) for name in names}, list(session.fetch_all(COLLECTIONS["Deployment"]))
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
+
+
+def _read(session: Session, paths: Collection[str]) -> dict[str, Object]:
+    try:
+        return {path: found for path in paths if (found := session.fetch(path)) is not None}
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the objects of that run cannot be read: {error}"]) from None

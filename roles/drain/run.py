@@ -1,0 +1,114 @@
+"""The run of a drain: its steps, and the uncordon of what it cordoned if it halts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from roles.engine.bridge import Fleet, show
+from roles.engine.draining import CORDON, DELETE, EVICT, SURGE, Drainer
+from roles.engine.object_changes import ObjectRun, object_report
+from roles.engine.rollout import ClusterStep, Stage, table
+from roles.engine.transaction import RunInfo
+
+CAPABILITY = "drain"
+_MOVES = (EVICT, DELETE, SURGE)
+# More steps than this share rows in the table at the end.
+_MOST_ROWS = 30
+
+
+class DrainRun(ObjectRun):
+    """An ObjectRun that uncordons what it cordoned if it halts, unless `keep_cordon`."""
+
+    def __init__(self, info: RunInfo, drainer: Drainer, fleet: Fleet, take_over: str, *, keep_cordon: bool) -> None:
+        self._drainer = drainer
+        self._keep_cordon = keep_cordon
+        super().__init__(
+            info,
+            drainer.stages(),
+            fleet,
+            take_over,
+            lambda _: show_end(self),
+            capability=CAPABILITY,
+            about={"nodes": [node.name for node in drainer.plan.nodes]},
+            leaving=lambda: (
+                f"pods that were evicted stay so, and the nodes stay cordoned; continue with the same command, or: {self.uncordon}"
+            ),
+            warnings=drainer.warnings,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return [node.name for node in self._drainer.plan.nodes]
+
+    @property
+    def uncordon(self) -> str:
+        return f"deploys/uncordon.py --data nodes={','.join(self.names)}"
+
+    @property
+    def moved(self) -> list[ClusterStep]:
+        return [step for step in self.steps if step.action in _MOVES and step.outcome == self.success]
+
+    def _each(self, stages: Sequence[Stage[Any]], carry_out: Callable[[Any], None]) -> None:
+        super()._each(stages, carry_out)
+        cordoned = [step for step in self.steps if step.action == CORDON and step.outcome == self.success]
+        if not self.halted or not cordoned:
+            return
+        if self._keep_cordon:
+            show(f"\nkeep_cordon: {', '.join(step.name for step in cordoned)} stay cordoned; to uncordon: {self.uncordon}")
+            return
+        show(f"\nhalted: {', '.join(step.name for step in cordoned)}: uncordoning what this run cordoned")
+        for step in cordoned:
+            self._undo_cordon(step)
+
+    def _undo_cordon(self, step: ClusterStep) -> None:
+        try:
+            # Another run may have the lock, and the nodes, by now.
+            self._lock.ensure()
+            how = self._drainer.uncordon(str(step.about["node"]))
+        except Exception as error:
+            self.warnings.append((step.name, f"{step.name} is STILL CORDONED by this run: {error}; uncordon it: {self.uncordon}"))
+            ended = self._end(step)
+        else:
+            step.outcome, step.how, step.why = "reverted", "", f"uncordoned, since the run halted: {how}"
+            show(f"  {step.name}: {step.why}")
+            ended = self._end(step)
+        self._note_done(ended)
+        self._unsent.append(ended)
+
+
+def rows(run: DrainRun) -> list[list[str]]:
+    """A row for each step; with many, the pods of a workload that ended alike share one."""
+    folds = len(run.steps) > _MOST_ROWS
+    groups: dict[tuple[str, ...], list[ClusterStep]] = {}
+    for step in run.steps:
+        key = (step.summary, step.action, step.outcome) if folds and step.action in _MOVES else (step.name,)
+        groups.setdefault(key, []).append(step)
+    return [_row(steps) for steps in groups.values()]
+
+
+def _row(steps: Sequence[ClusterStep]) -> list[str]:
+    step = steps[0]
+    seconds = max(one.seconds for one in steps)
+    name = step.name if len(steps) == 1 else f"{table.counted(len(steps), 'pod')}: {step.summary}"
+    return [name, step.action, step.outcome, f"{seconds:.0f}" if seconds else "-", table.short(step.how or step.why) or "-"]
+
+
+def show_end(run: DrainRun) -> None:
+    kept = [
+        [f"Node {node.name}", "none", "no change", "-", f"cordoned by {node.by} before: that cordon stays"]
+        for node in run._drainer.plan.nodes
+        if node.cordon == "theirs"
+    ]
+    names = [step.name.removeprefix("pod ") for step in run.moved]
+    more = []
+    if run.halted and names:
+        more.append(f"Moved until then, and not coming back: {', '.join(names)}")
+    elif not run.halted:
+        more.append(f"To use the nodes again: {run.uncordon}")
+    object_report.show_objects_end(run, kept, more, rows(run))
+
+
+def undo_notes(outcomes: Mapping[str, str]) -> str:
+    """Why moved pods are not moved back."""
+    return f"{table.counted(len(outcomes), 'pod')}: their replacements run elsewhere, and stay there: an eviction is not undone"
