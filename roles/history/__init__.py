@@ -17,6 +17,7 @@ from roles.engine.node_changes import (
     KUBELET,
     Basis,
     Capability,
+    ChangeDrains,
     ComponentPlan,
     DesiredByHost,
     NodePlan,
@@ -36,7 +37,7 @@ from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet_config import drained_change, predict_restart, restart_warnings, state_of, unreadable_node
+from roles.kubelet_config import after_drain, drained_change, predict_restart, restart_warnings, state_of, unreadable_node
 
 UNINSTALL_SECONDS = 120
 
@@ -212,7 +213,10 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
         """The plan with what a restart applies in addition, and with the prediction of evictions, which needs the API."""
         try:
-            return _restarted(basis.found.reading, plan, self.options.allow_evictions, basis.options.allow_unproven)
+            may_drain = basis.drains.allowed
+            return _restarted(
+                basis.found.reading, plan, self.options.allow_evictions, basis.options.allow_unproven, may_drain=may_drain
+            )  # fmt: skip
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
@@ -266,7 +270,9 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
     return NodePlan(node.seen.host, node.kubelet, node.components, tuple(undos), warnings, refusals=tuple(reasons))
 
 
-def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool) -> NodePlan[Undo]:
+def _restarted(
+    cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool, *, may_drain: bool = False
+) -> NodePlan[Undo]:
     """The plan with the other pending edits that a restart of the kubelet applies, as in every other deploy, and with what the old settings
     would do to the node now: the undo can raise thresholds. Raises Refusal."""
     undo = next((one for one in plan.changing if one.component == KUBELET), None)
@@ -290,15 +296,19 @@ def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, al
         return plan
     outlook = predict_restart(state, undo.settings, eviction_impact)
     assert undo.change is not None
-    change, checkpoints, more = drained_change(state, undo.settings, undo.change)
+    made = drained_change(state, undo.settings, undo.change, may_drain=may_drain)
+    drain = made.drain
     if outlook.evicts and not allow_evictions:
-        why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
-        raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
+        better = after_drain(state, undo.settings, outlook, eviction_impact) if may_drain else None
+        if better is None:
+            why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
+            raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
+        drain, outlook = (*drain, *outlook.evicts), better
     # Without consent no pod may be evicted, whatever the prediction says.
     may_be_evicted = outlook.may_be_evicted if allow_evictions else frozenset()
-    whole = replace(undo, change=change, checkpoints=checkpoints, may_be_evicted=may_be_evicted)
+    whole = replace(undo, change=made.change, checkpoints=made.checkpoints, may_be_evicted=may_be_evicted, drain=drain)
     planned = tuple(whole if one is undo else one for one in plan.planned)
-    return replace(plan, planned=planned, outlook=outlook.text(), warnings=(*plan.warnings, *more))
+    return replace(plan, planned=planned, outlook=outlook.text(), warnings=(*plan.warnings, *made.warnings))
 
 
 # ---- deploys/uninstall.py
@@ -322,6 +332,6 @@ def _uninstall(remote: Remote) -> bool:
     return answer.code == 0 and not outcome.startswith("busy")
 
 
-DATA_KEYS = (Declared(RollbackOptions, ("rollback",), changes=True),)
+DATA_KEYS = (Declared(RollbackOptions, ("rollback",), changes=True), Declared(ChangeDrains, ("rollback",)))
 
 __all__ = ["DATA_KEYS", "changes", "rollback", "uninstall"]

@@ -6,13 +6,14 @@ from functools import partial
 
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import Declared
-from roles.engine.node_changes import change_nodes, from_data
+from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.kubelet_config import model, plan
 from roles.kubelet_config.carry_out import (
     FieldsRequest,
     KubeletFields,
     Settled,
+    after_drain,
     drained_change,
     predict_restart,
     restart_warnings,
@@ -50,7 +51,7 @@ def _request(remote: Remote) -> FieldsRequest | None:
     return FieldsRequest(desired.model_dump(), settle, restart_impact, desired.only, desired.move_flags, desired.allow_evictions)
 
 
-DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=True),)
+DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=True), Declared(ChangeDrains, ("kubelet_config",)))
 
 __all__ = [
     "DATA_KEYS",
@@ -60,6 +61,7 @@ __all__ = [
     "KubeletFields",
     "KubeletState",
     "Settled",
+    "after_drain",
     "allocatable_impact",
     "drained_change",
     "kubelet_config",

@@ -65,7 +65,8 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:
-            return plan_node(basis.run_id, state_of(basis.found.reading, node.seen.host, node.kubelet), desired)
+            state = state_of(basis.found.reading, node.seen.host, node.kubelet)
+            return plan_node(basis.run_id, state, desired, may_drain=basis.drains.allowed)
         except (ApiError, NoApi) as error:
             raise unreadable_node(node.seen.host, node.kubelet.node_name, error) from None
 
@@ -151,8 +152,8 @@ def _not_ready(state: KubeletState) -> list[str]:
     ]
 
 
-def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
-    """The plan of one node in its present state. Raises Refusal."""
+def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_drain: bool = False) -> NodePlan[FieldsPlan]:
+    """The plan of one node in its present state; `may_drain`: the run drains the node if its change needs that. Raises Refusal."""
     found = state.kubelet
     check_node(state)
     pending = tuple(pending_settings(found, state.configuration))
@@ -164,20 +165,28 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
     warnings = [*kubelet_plan.warnings(found), *control.warnings, *_not_ready(state), *settled.notes, *edits.notes]
     change = needed = None
     checkpoints: dict[str, str] = {}
+    drain: list[str] = []
     if edits.files:
         restart.check(state, pending)
         outlook = _predicted(state, restarted_state, desired, settled, pending)
         warnings += kubelet_plan.new_copies(found, edits.files)
         warnings += restart.warnings(pending, settled.named or [tuple(name.split(".")) for name in settled.fields])
         if outlook.evicts and not desired.allow_evictions:
-            why = "this would evict: " + "; ".join(outlook.evicts)
-            raise Refusal(state.host, why, "allow it with --data allow_evictions=true, or choose values that evict no pod")
+            drain += outlook.evicts
+            better = drained.cured(state, outlook, desired.impact, after(restarted_state.configuration, settled))
+            if better is None or not may_drain:
+                why = "this would evict: " + "; ".join(outlook.evicts)
+                instead = "let this run drain the node first with --data drain=auto, " if better is not None else ""
+                raise Refusal(state.host, why, f"{instead}allow it with --data allow_evictions=true, or choose values that evict no pod")
+            outlook = better
         change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
         needed = drained.needed(state, after(restarted_state.configuration, settled))
         if needed is not None:
-            drained.check(state, needed)
+            drain += needed.why
+            if not may_drain:
+                drained.check(state, needed)
             change, checkpoints = drained.with_checkpoints(state, change, needed)
-            warnings += drained.warnings(state, needed)
+            warnings += drained.warnings(needed, by_this_run=may_drain)
     else:
         settled = _in_process(state, desired)
         outlook = desired.impact(state, after(state.configuration, settled))
@@ -191,6 +200,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         settings=settled.expected,
         checkpoints=checkpoints,
         may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
+        drain=tuple(drain) if may_drain else (),
         effective=Effective(settings=values),
         lasting=settled.named,
         write=desired.write,
@@ -239,14 +249,36 @@ def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Call
     return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
 
 
-def drained_change(state: KubeletState, fields: Mapping[str, Any], change: Change) -> tuple[Change, Mapping[str, str], list[str]]:
-    """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
-    the new ones must have, by path, and warnings. Raises Refusal if the node is not drained."""
+@dataclass(frozen=True)
+class DrainedChange:
+    """A change as it must be if its restart needs a drained node: with the checkpoints that it removes, the policies that the new ones must
+    have, by path, warnings, and why the node must be drained (empty: it must not)."""
+
+    change: Change
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
+
+
+def drained_change(state: KubeletState, fields: Mapping[str, Any], change: Change, *, may_drain: bool = False) -> DrainedChange:
+    """The change of a restart with these fields. Raises Refusal if the node must be drained, is not, and this run may not drain it."""
     wanted = drained.needed(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
     if wanted is None:
-        return change, {}, []
-    drained.check(state, wanted)
-    return *drained.with_checkpoints(state, change, wanted), drained.warnings(state, wanted)
+        return DrainedChange(change)
+    if not may_drain:
+        drained.check(state, wanted)
+    whole, policies = drained.with_checkpoints(state, change, wanted)
+    return DrainedChange(whole, policies, tuple(drained.warnings(wanted, by_this_run=may_drain)), wanted.why if may_drain else ())
+
+
+def after_drain(
+    state: KubeletState, fields: Mapping[str, Any], outlook: Impact, impact: Callable[[KubeletState, Mapping[str, Any]], Impact]
+) -> Impact | None:
+    """The effect of a restart with these fields on the node once it is drained, if a drain prevents all evictions that `outlook` predicts;
+    else None."""
+    return drained.cured(
+        state, outlook, impact, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields)
+    )  # fmt: skip
 
 
 def restart_warnings(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained
 from roles.engine.transaction import Change, Refusal
+from roles.kubelet_config.impact import Impact
 from roles.kubelet_config.state import KubeletState
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -43,7 +44,8 @@ def check(state: KubeletState, wanted: drained.Needed) -> None:
         raise Refusal(
             state.host,
             f"{'; '.join(wanted.why)}. So the node must be drained, but {' and '.join(why)}",
-            f"drain it first with `deploys/drain.py --data nodes={one_line(str(node))}`, and run this again",
+            f"drain it first with `deploys/drain.py --data nodes={one_line(str(node))}`, and run this again; or let this run do it with"
+            " --data drain=auto",
         )
 
 
@@ -53,9 +55,20 @@ def with_checkpoints(state: KubeletState, change: Change, wanted: drained.Needed
     return replace(change, checkpoints=tuple(policies)), policies
 
 
-def warnings(state: KubeletState, wanted: drained.Needed) -> list[str]:
-    """What an operator should know about such a change."""
-    return [*wanted.notes, "the node stays cordoned; uncordon it when this and all other work on it is done"]
+def warnings(wanted: drained.Needed, *, by_this_run: bool) -> list[str]:
+    """What an operator should know about such a change; `by_this_run`: its run drains and uncordons the node."""
+    stays = "the node stays cordoned; uncordon it when this and all other work on it is done"
+    return [*wanted.notes, *([] if by_this_run else [stays])]
+
+
+def cured(
+    state: KubeletState, outlook: Impact, impact: Callable[[KubeletState, Mapping[str, Any]], Impact], after: Mapping[str, Any]
+) -> Impact | None:
+    """The outlook on the node once it is drained, if only pods that leave would have been harmed; None if a drain does not help."""
+    if not outlook.evicts:
+        return outlook
+    then = impact(replace(state, pods=[pod for pod in state.pods if _stays(pod)]), after)
+    return None if then.evicts else then
 
 
 def _stays(pod: Mapping[str, Any]) -> bool:

@@ -40,9 +40,9 @@ class DrainKeys(Frozen):
     allow_local_data: Annotated[
         Boolean, Field(description="consent: a drain evicts pods with emptyDir volumes too, whose data is lost", examples=[True])
     ] = False
-    allow_unmanaged: Annotated[
-        Boolean, Field(description="consent: a drain evicts pods that nothing recreates too", examples=[True])
-    ] = False
+    allow_unmanaged: Annotated[Boolean, Field(description="consent: a drain evicts pods that nothing recreates too", examples=[True])] = (
+        False
+    )
     allow_pending: Annotated[
         Boolean,
         Field(description="consent: a drain evicts pods too whose replacements no other node can take; they then wait", examples=[True]),

@@ -27,7 +27,7 @@ from roles.engine.draining import (
 )
 from roles.engine.harmless import one_line
 from roles.engine.node_changes.node_plan import NodePlan
-from roles.engine.node_changes.run import NodeStep
+from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
 from roles.engine.object_changes import open_session
 from roles.engine.proof import NoApi, Survey
@@ -172,7 +172,9 @@ def judge(
         names = ", ".join(one.host for one in group)
         at_once = f"{names} are drained at the same time (max_unavailable)"
         refusals |= dict.fromkeys(f"{at_once}: {text}; or lower max_unavailable" for text in plan.refusals if text not in known)
-        waits = [f"{one.key} ({one.leaving} of its pods leave, it allows {one.allowed})" for one in plan.budgets if one.leaving > one.allowed]
+        waits = [
+            f"{one.key} ({one.leaving} of its pods leave, it allows {one.allowed})" for one in plan.budgets if one.leaving > one.allowed
+        ]
         if waits:
             notes.append(f"{at_once}: they wait for each other's replacements by {', '.join(waits)}")
     refusals |= dict.fromkeys(_unknown_surges(live, wanted, asked.consents))
@@ -190,7 +192,8 @@ def _unknown_surges(live: DisruptionObjects, wanted: Sequence[Wanted], consents:
     if not isinstance(consents.surge, tuple):
         return []
     there = narrowed(consents, live, [one.node for one in wanted]).surge
-    return [f"surge: {name} has no pod on {', '.join(one.host for one in wanted)}" for name in consents.surge if name not in (there or ())]
+    missing = [name for name in consents.surge if not isinstance(there, tuple) or name not in there]
+    return [f"surge: {name} has no pod on {', '.join(one.host for one in wanted)}" for name in missing]
 
 
 def _note(one: Wanted, plan: DrainPlan, nodes: int) -> str:
