@@ -36,7 +36,7 @@ from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet_config import drained_change, predict_restart, restart_warnings, state_of, unreadable_node
+from roles.kubelet_config import drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
 
 UNINSTALL_SECONDS = 120
 
@@ -290,13 +290,14 @@ def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, al
         return plan
     outlook = predict_restart(state, undo.settings, eviction_impact)
     assert undo.change is not None
-    change, checkpoints, more = drained_change(state, undo.settings, undo.change)
+    change, checkpoints, needed = drained_change(state, undo.settings, undo.change)
     if outlook.evicts and not allow_evictions:
         why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
         raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
     # Without consent no pod may be evicted, whatever the prediction says.
     may_be_evicted = outlook.may_be_evicted if allow_evictions else frozenset()
-    whole = replace(undo, change=change, checkpoints=checkpoints, may_be_evicted=may_be_evicted)
+    reasons, more = (needed.why, drained_warnings(needed)) if needed else ((), [])
+    whole = replace(undo, change=change, checkpoints=checkpoints, needs_drain=reasons, may_be_evicted=may_be_evicted)
     planned = tuple(whole if one is undo else one for one in plan.planned)
     return replace(plan, planned=planned, outlook=outlook.text(), warnings=(*plan.warnings, *more))
 

@@ -177,7 +177,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         if needed is not None:
             drained.check(state, needed)
             change, checkpoints = drained.with_checkpoints(state, change, needed)
-            warnings += drained.warnings(state, needed)
+            warnings += drained.warnings(needed)
     else:
         settled = _in_process(state, desired)
         outlook = desired.impact(state, after(state.configuration, settled))
@@ -190,6 +190,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
         checkpoints=checkpoints,
+        needs_drain=needed.why if needed else (),
         may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
         effective=Effective(settings=values),
         lasting=settled.named,
@@ -239,14 +240,14 @@ def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Call
     return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
 
 
-def drained_change(state: KubeletState, fields: Mapping[str, Any], change: Change) -> tuple[Change, Mapping[str, str], list[str]]:
+def drained_change(state: KubeletState, fields: Mapping[str, Any], change: Change) -> tuple[Change, Mapping[str, str], Needed | None]:
     """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
-    the new ones must have, by path, and warnings. Raises Refusal if the node is not drained."""
+    the new ones must have, by path, and what it needs (None: a restart is enough). Raises Refusal if the node is not drained."""
     wanted = drained.needed(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
     if wanted is None:
-        return change, {}, []
+        return change, {}, None
     drained.check(state, wanted)
-    return *drained.with_checkpoints(state, change, wanted), drained.warnings(state, wanted)
+    return *drained.with_checkpoints(state, change, wanted), wanted
 
 
 def restart_warnings(

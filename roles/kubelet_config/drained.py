@@ -53,7 +53,7 @@ def with_checkpoints(state: KubeletState, change: Change, wanted: drained.Needed
     return replace(change, checkpoints=tuple(policies)), policies
 
 
-def warnings(state: KubeletState, wanted: drained.Needed) -> list[str]:
+def warnings(wanted: drained.Needed) -> list[str]:
     """What an operator should know about such a change."""
     return [*wanted.notes, "the node stays cordoned; uncordon it when this and all other work on it is done"]
 

@@ -24,6 +24,7 @@ ASKED = {
     "priority-classes",
     "resize",
     "air-gapped-node",
+    "static-cpu-manager",
 }
 
 
