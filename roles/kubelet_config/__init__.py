@@ -21,6 +21,7 @@ from roles.kubelet_config.carry_out import (
     unreadable_node,
 )
 from roles.kubelet_config.compliance import unmet
+from roles.kubelet_config.drained import warnings as drained_warnings
 from roles.kubelet_config.impact import Impact, allocatable_impact, restart_impact
 from roles.kubelet_config.model import DesiredFields, read_fields
 from roles.kubelet_config.plan import restart_limits
@@ -64,6 +65,7 @@ __all__ = [
     "after_drain",
     "allocatable_impact",
     "drained_change",
+    "drained_warnings",
     "kubelet_config",
     "model",
     "predict_restart",

@@ -199,8 +199,8 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_d
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
         checkpoints=checkpoints,
+        needs_drain=tuple(drain),
         may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
-        drain=tuple(drain) if may_drain else (),
         effective=Effective(settings=values),
         lasting=settled.named,
         write=desired.write,
@@ -249,26 +249,18 @@ def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Call
     return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
 
 
-@dataclass(frozen=True)
-class DrainedChange:
-    """A change as it must be if its restart needs a drained node: with the checkpoints that it removes, the policies that the new ones must
-    have, by path, warnings, and why the node must be drained (empty: it must not)."""
-
-    change: Change
-    checkpoints: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    drain: tuple[str, ...] = ()
-
-
-def drained_change(state: KubeletState, fields: Mapping[str, Any], change: Change, *, may_drain: bool = False) -> DrainedChange:
-    """The change of a restart with these fields. Raises Refusal if the node must be drained, is not, and this run may not drain it."""
+def drained_change(
+    state: KubeletState, fields: Mapping[str, Any], change: Change, *, may_drain: bool = False
+) -> tuple[Change, Mapping[str, str], Needed | None]:
+    """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
+    the new ones must have, by path, and what it needs (None: a restart is enough). Raises Refusal if the node is not drained, unless the run
+    drains it (`may_drain`)."""
     wanted = drained.needed(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
     if wanted is None:
-        return DrainedChange(change)
+        return change, {}, None
     if not may_drain:
         drained.check(state, wanted)
-    whole, policies = drained.with_checkpoints(state, change, wanted)
-    return DrainedChange(whole, policies, tuple(drained.warnings(wanted, by_this_run=may_drain)), wanted.why if may_drain else ())
+    return *drained.with_checkpoints(state, change, wanted), wanted
 
 
 def after_drain(

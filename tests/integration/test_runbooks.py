@@ -200,6 +200,13 @@ def test_set_eviction_thresholds(desk: Desk) -> None:
     open_book(desk, "eviction-thresholds").all()
 
 
+def test_switch_to_the_static_cpu_manager(lab: Lab, desk: Desk) -> None:
+    try:
+        open_book(desk, "static-cpu-manager").all()
+    finally:
+        lab.kubectl("uncordon", "w1")
+
+
 WEB = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",

@@ -1,4 +1,4 @@
-"""What a changed setting needs besides a restart of the kubelet: a drained node, and which checkpoint must be removed before. Pure.
+"""What a changed setting needs besides a restart of the kubelet: a drained node, and the removal of a checkpoint. Pure.
 
 A checkpoint is a file in the kubelet's root directory in which it keeps what a policy assigned, and that policy's name. It does not start
 with one that does not fit its configuration, and creates the file if there is none.

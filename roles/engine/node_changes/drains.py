@@ -26,7 +26,7 @@ from roles.engine.draining import (
     read_drain,
 )
 from roles.engine.harmless import one_line
-from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
 from roles.engine.object_changes import open_session
@@ -117,8 +117,8 @@ def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains, fates: Mapping[
     found = []
     for plan in plans:
         for planned in plan.changing:
-            why = planned.drain or (("drain=always",) if asked.drain == "always" and planned.change.kind == "kubelet" else ())
-            if why:
+            why = planned.needs_drain or (("drain=always",) if asked.drain == "always" and planned.component == KUBELET else ())
+            if why and asked.allowed:
                 fate = fates.get(plan.host)
                 keep = fate is not None and fate.cordon == "ours" and not run_of_mark(fate.by)
                 found.append(Wanted(plan.host, plan.kubelet.node_name, why, keep))

@@ -10,7 +10,7 @@ from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import back_command
 from roles.engine.rollout import ClusterStep, Stage, counted
-from roles.engine.transaction import STABLE_SECONDS, directory
+from roles.engine.transaction import STABLE_SECONDS, Change, directory
 
 APISERVER_OUTAGE = "about 40 s (the old one's grace period is 30 s)"
 
@@ -31,7 +31,7 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
             show(f"{name}; the same as for {before}{pace}")
             continue
         show(f"\n{name}")
-        show_lines("\n".join(_description(steps[0], apiservers)))
+        show_lines("\n".join(_description(change, apiservers, steps[0].drain is not None)))
         if stage.canary:
             soak = f", watched for {change.soak} s" if change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
@@ -78,8 +78,8 @@ def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
         show_lines("\n".join(f"    {line}" for line in lines))
 
 
-def _description(step: NodeStep, apiservers: int) -> list[str]:
-    change, context = step.change, 1 if detail.folds() else 3
+def _description(change: Change, apiservers: int, drained: bool = False) -> list[str]:
+    context = 1 if detail.folds() else 3
     lines = [f"    {line}" for edit in change.files for line in edit.diff(context).splitlines()]
     if change.kind == "kubelet":
         reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
@@ -95,7 +95,7 @@ def _description(step: NodeStep, apiservers: int) -> list[str]:
             lines.append(
                 "    it is the only one: the API is down meanwhile, and controller-manager and scheduler restart; pods keep running"
             )
-    if step.drain is not None:
+    if drained:
         lines.append("    before that: cordons the node and drains it; after it, confirmed or reverted: uncordons what it cordoned")
     lines.append(
         f"    will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, effective values, workload unharmed;"

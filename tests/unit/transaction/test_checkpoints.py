@@ -120,6 +120,21 @@ def test_a_power_cut_brings_it_back_before_the_kubelet_starts(remembers: Scratch
     assert "step: stop-new" not in remembers.log
 
 
+def test_a_power_cut_in_the_middle_of_a_rename_may_leave_both_names(remembers: Scratch) -> None:
+    remembers.mutate = lambda text: text.replace(
+        'mv -f -T "$target" "$place/$n.checkpoint"', 'ln "$target" "$place/$n.checkpoint" && kill -KILL 0'
+    )
+    remembers.lay_down()
+    remembers.verb("apply")
+    assert (remembers.work / "4.checkpoint").samefile(checkpoint(remembers))
+    remembers.boot()
+    assert remembers.popen("sh", str(remembers.home / "recover.sh")).wait(timeout=600) == 0
+    remembers.systemctl("start", remembers.change.unit)
+    assert remembers.verb("deadline") == 0
+    is_over(remembers, "reverted")
+    as_it_was(remembers)
+
+
 def test_a_kubelet_that_runs_at_boot_before_the_revert_is_stopped_first(remembers: Scratch) -> None:
     assert remembers.verb("apply") == 0
     remembers.boot()
