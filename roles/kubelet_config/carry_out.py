@@ -253,8 +253,8 @@ def drained_change(
     state: KubeletState, fields: Mapping[str, Any], change: Change, *, may_drain: bool = False
 ) -> tuple[Change, Mapping[str, str], Needed | None]:
     """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
-    the new ones must have, by path, and what it needs (None: a restart is enough). Raises Refusal if the node is not drained, unless the run
-    drains it (`may_drain`)."""
+    the new ones must have, by path, and what it needs (None: a restart is enough). Raises Refusal if the node is not drained and the run
+    may not drain it (`may_drain`)."""
     wanted = drained.needed(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
     if wanted is None:
         return change, {}, None

@@ -52,7 +52,7 @@ def drained(lab: Lab) -> Iterator[None]:
     """w1, first refused with a pod on it, then cordoned and with nothing but pods of DaemonSets."""
     lab.run_pod("app-w1", NODE)
     files = operator.files(lab, NODE)
-    told = pyinfra("kubelet_config", "-y", *data(kubelet_config=STATIC, only=NODE))
+    told = pyinfra("kubelet_config", "-y", *data(kubelet_config=STATIC, only=NODE, drain="never"))
     assert told.code == 1 and operator.files(lab, NODE) == files, told.all
     words = " ".join(told.all.split())
     assert "cpuManagerPolicy: the kubelet does not start while cpu_manager_state has another policy" in words
