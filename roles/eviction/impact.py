@@ -25,7 +25,7 @@ def eviction_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
         raise Refusal(state.host, f"the effect of its thresholds cannot be predicted: {error}") from None
     new = then.not_in(now)
     evicts = [_evicts(pressure) for pressure in new]
-    # Under an existing pressure too: those pods only run because the kubelet was not restarted since.
+    # Also under an existing pressure. The re-admission forecast has them, too; but without consent the plan does not come that far.
     if then.rejected:
         evicts.append(f"a kubelet that starts under that pressure may refuse to re-admit: {', '.join(then.rejected)}")
     notes = [f"note: {note}" for note in then.notes] if new else []
@@ -35,7 +35,9 @@ def eviction_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
         *(local.pod for local in then.local),
         *(pod for pressure in then.pressures for pod in _may_go(pressure)),
     }
-    return Impact((*_lines(then), *changed.lines, *notes), (*evicts, *changed.evicts), changed.may_be_evicted | may_be_evicted)
+    return Impact(
+        (*_lines(then), *changed.lines, *notes), (*evicts, *changed.evicts), changed.may_be_evicted | may_be_evicted, then.conditions
+    )
 
 
 def _may_go(pressure: Pressure) -> Iterator[str]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from roles.engine import placement
 from roles.engine.kubelet import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -54,7 +55,6 @@ RESOURCES = {
 CRITICAL_PRIORITY = 2_000_000_000
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
-MEMORY_PRESSURE_TAINT = "node.kubernetes.io/memory-pressure"
 #: Pod-level resources and sidecars count in requests from this minor on; the rules were read up to minor 36.
 POD_LEVEL_MINOR = 34
 
@@ -178,6 +178,11 @@ class Prediction:
         found = [*(entry.pod for entry in self.local), *(victim.pod for pressure in self.pressures for victim in pressure.victims)]
         return tuple(dict.fromkeys(found))
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions of the node under these pressures."""
+        return tuple(sorted({_condition(pressure.signal) for pressure in self.pressures}))
+
     def not_in(self, before: Prediction) -> tuple[Pressure, ...]:
         """The pressures that do not exist with the thresholds of `before`, or that reclaim more than with those."""
         goals: dict[tuple[str, bool], int] = {}
@@ -210,7 +215,7 @@ def predict(
         pressures.append(_pressure(threshold, seen[threshold.signal], summary, active_pods, layout, minor, bool(local)))
     unobserved = tuple(dict.fromkeys(threshold.signal for threshold in effective if threshold.signal not in seen))
     conditions = {_condition(pressure.signal) for pressure in pressures}
-    rejected = tuple(sorted(name(pod) for pod in active_pods if _rejected(pod, conditions)))
+    rejected = tuple(sorted(name(pod) for pod in active_pods if placement.rejected_under(pod, conditions)))
     notes = _notes(known_layout is None, layout, summary, active_pods, pressures, local, rejected, unobserved)
     return Prediction(str(node["metadata"]["name"]), layout, seen, effective, unobserved, tuple(pressures), local, rejected, tuple(notes))
 
@@ -616,24 +621,6 @@ def _over_container_limit(pod: PodUsage, stats: Stats, layout: Layout) -> Iterat
         used = _of(container.get("logs"), "usedBytes") + (_of(container.get("rootfs"), "usedBytes") if layout == "one" else 0)
         if limit and used > limit:
             yield f"container {container['name']} over its limits.ephemeral-storage", used, whole(limit)
-
-
-def _rejected(pod: PodUsage, conditions: set[str]) -> bool:
-    """Whether a starting kubelet would refuse the pod under these conditions (eviction_manager.go: Admit; a starting kubelet admits every
-    pod of the node again)."""
-    if not conditions or protected(pod):
-        return False
-    return conditions != {"MemoryPressure"} or (qos(pod) == "BestEffort" and not _tolerates_memory_pressure(pod))
-
-
-def _tolerates_memory_pressure(pod: PodUsage) -> bool:
-    for one in pod["spec"].get("tolerations") or ():
-        exists = one.get("operator") == "Exists"
-        if one.get("effect") in (None, "", "NoSchedule") and (
-            (exists and not one.get("key")) or (one.get("key") == MEMORY_PRESSURE_TAINT and (exists or not one.get("value")))
-        ):
-            return True
-    return False
 
 
 def _notes(

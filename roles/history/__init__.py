@@ -37,7 +37,7 @@ from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet_config import after_drain, drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
+from roles.kubelet_config import drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
 
 UNINSTALL_SECONDS = 120
 
@@ -220,6 +220,9 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
+    def allows_evictions(self, host: str) -> bool:
+        return self.options.allow_evictions
+
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
         """The reverse order: the run's last change first."""
         by_change = {planned.undoes: planned for plan in plans for planned in plan.changing}
@@ -297,17 +300,21 @@ def _restarted(
     outlook = predict_restart(state, undo.settings, eviction_impact)
     assert undo.change is not None
     change, checkpoints, needed = drained_change(state, undo.settings, undo.change, may_drain=may_drain)
-    reasons = needed.why if needed else ()
     if outlook.evicts and not allow_evictions:
-        better = after_drain(state, undo.settings, outlook, eviction_impact) if may_drain else None
-        if better is None:
-            why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
-            raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
-        reasons, outlook = (*reasons, *outlook.evicts), better
+        why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
+        raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
     # Without consent no pod may be evicted, whatever the prediction says.
     may_be_evicted = outlook.may_be_evicted if allow_evictions else frozenset()
     more = drained_warnings(needed, by_this_run=may_drain) if needed else []
-    whole = replace(undo, change=change, checkpoints=checkpoints, needs_drain=reasons, may_be_evicted=may_be_evicted)
+    whole = replace(
+        undo,
+        change=change,
+        checkpoints=checkpoints,
+        needs_drain=needed.why if needed else (),
+        may_be_evicted=may_be_evicted,
+        state=state,
+        pressures=outlook.pressures,
+    )
     planned = tuple(whole if one is undo else one for one in plan.planned)
     return replace(plan, planned=planned, outlook=outlook.text(), warnings=(*plan.warnings, *more))
 

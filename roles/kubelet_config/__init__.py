@@ -6,6 +6,7 @@ from functools import partial
 
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import Declared
+from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.kubelet_config import model, plan
@@ -13,7 +14,6 @@ from roles.kubelet_config.carry_out import (
     FieldsRequest,
     KubeletFields,
     Settled,
-    after_drain,
     drained_change,
     predict_restart,
     restart_warnings,
@@ -22,10 +22,9 @@ from roles.kubelet_config.carry_out import (
 )
 from roles.kubelet_config.compliance import unmet
 from roles.kubelet_config.drained import warnings as drained_warnings
-from roles.kubelet_config.impact import Impact, allocatable_impact, restart_impact
+from roles.kubelet_config.impact import Impact, allocatable_impact
 from roles.kubelet_config.model import DesiredFields, read_fields
 from roles.kubelet_config.plan import restart_limits
-from roles.kubelet_config.state import KubeletState
 
 _NOTHING = "no host has kubelet_config in its data; set it in group_data or with --data kubelet_config=maxPods=200"
 
@@ -49,7 +48,7 @@ def _request(remote: Remote) -> FieldsRequest | None:
     if desired is None:
         return None
     settle = partial(plan.settle, desired)
-    return FieldsRequest(desired.model_dump(), settle, restart_impact, desired.only, desired.move_flags, desired.allow_evictions)
+    return FieldsRequest(desired.model_dump(), settle, allocatable_impact, desired.only, desired.move_flags, desired.allow_evictions)
 
 
 DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=True), Declared(ChangeDrains, ("kubelet_config",)))
@@ -62,7 +61,6 @@ __all__ = [
     "KubeletFields",
     "KubeletState",
     "Settled",
-    "after_drain",
     "allocatable_impact",
     "drained_change",
     "drained_warnings",

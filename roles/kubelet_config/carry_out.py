@@ -8,14 +8,25 @@ from typing import Any
 
 from roles.engine import control_plane, kubeadm_config
 from roles.engine.api import ApiError, NotFound
-from roles.engine.kubelet import Kubelet, Pending, ask, blame, in_effect, kubelet_plan, lookup, pending_settings, settings
+from roles.engine.kubelet import (
+    Kubelet,
+    KubeletState,
+    Pending,
+    ask,
+    blame,
+    in_effect,
+    kubelet_plan,
+    lookup,
+    pending_settings,
+    settings,
+    with_fields,
+)
 from roles.engine.kubelet.drained import Needed
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
 from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
 from roles.engine.transaction import Change, Effective, Refusal
 from roles.kubelet_config import drained, restart
 from roles.kubelet_config.impact import Impact, check_node
-from roles.kubelet_config.state import KubeletState
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,9 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
                 why = f"{plan.version(KUBELET)} refuses {item.settled.summary}: {blame.plain(plan.kubelet, objection)}"
                 refusals.append(Refusal(plan.host, why, "correct the value of that field"))
         return replace(plan, refusals=tuple(refusals))
+
+    def allows_evictions(self, host: str) -> bool:
+        return self.desired.by_host[host].allow_evictions
 
     def recheck(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
         """Predicts again, since hours may pass between the plan and the change."""
@@ -165,24 +179,17 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_d
     warnings = [*kubelet_plan.warnings(found), *control.warnings, *_not_ready(state), *settled.notes, *edits.notes]
     change = needed = None
     checkpoints: dict[str, str] = {}
-    drain: list[str] = []
     if edits.files:
         restart.check(state, pending)
         outlook = _predicted(state, restarted_state, desired, settled, pending)
         warnings += kubelet_plan.new_copies(found, edits.files)
         warnings += restart.warnings(pending, settled.named or [tuple(name.split(".")) for name in settled.fields])
         if outlook.evicts and not desired.allow_evictions:
-            drain += outlook.evicts
-            better = drained.cured(state, outlook, desired.impact, after(restarted_state.configuration, settled))
-            if better is None or not may_drain:
-                why = "this would evict: " + "; ".join(outlook.evicts)
-                instead = "let this run drain the node first with --data drain=auto, " if better is not None else ""
-                raise Refusal(state.host, why, f"{instead}allow it with --data allow_evictions=true, or choose values that evict no pod")
-            outlook = better
+            why = "this would evict: " + "; ".join(outlook.evicts)
+            raise Refusal(state.host, why, "allow it with --data allow_evictions=true, or choose values that evict no pod")
         change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
         needed = drained.needed(state, after(restarted_state.configuration, settled))
         if needed is not None:
-            drain += needed.why
             if not may_drain:
                 drained.check(state, needed)
             change, checkpoints = drained.with_checkpoints(state, change, needed)
@@ -199,12 +206,13 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_d
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
         checkpoints=checkpoints,
-        needs_drain=tuple(drain),
+        needs_drain=needed.why if needed else (),
         may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
         effective=Effective(settings=values),
         lasting=settled.named,
         write=desired.write,
         state=state,
+        pressures=outlook.pressures,
         settled=settled,
         outlook=outlook,
         pending=pending,
@@ -241,12 +249,12 @@ def _predicted(
 
 def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
     """The configuration that the kubelet will run with, as /configz would show it."""
-    return restart.with_fields(configuration, settled.expected)
+    return with_fields(configuration, settled.expected)
 
 
 def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Impact]) -> Impact:
     """The effect of a restart with these fields set, and with what else it applies. Raises Refusal."""
-    return impact(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+    return impact(state, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
 
 
 def drained_change(
@@ -255,22 +263,12 @@ def drained_change(
     """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
     the new ones must have, by path, and what it needs (None: a restart is enough). Raises Refusal if the node is not drained and the run
     may not drain it (`may_drain`)."""
-    wanted = drained.needed(state, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+    wanted = drained.needed(state, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
     if wanted is None:
         return change, {}, None
     if not may_drain:
         drained.check(state, wanted)
     return *drained.with_checkpoints(state, change, wanted), wanted
-
-
-def after_drain(
-    state: KubeletState, fields: Mapping[str, Any], outlook: Impact, impact: Callable[[KubeletState, Mapping[str, Any]], Impact]
-) -> Impact | None:
-    """The effect of a restart with these fields on the node once it is drained, if a drain prevents all evictions that `outlook` predicts;
-    else None."""
-    return drained.cured(
-        state, outlook, impact, restart.with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields)
-    )  # fmt: skip
 
 
 def restart_warnings(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet import Kubelet, KubeletState
 from roles.engine.proof import UnmetField, unmet_fields
 from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
-from roles.kubelet_config.state import KubeletState
 
 
 def unmet(desired: DesiredFields, kubelet: Kubelet, configuration: Mapping[str, Any]) -> list[UnmetField]:

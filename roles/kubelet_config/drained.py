@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from roles.engine.harmless import one_line
-from roles.engine.kubelet import drained
+from roles.engine.kubelet import KubeletState, drained
 from roles.engine.transaction import Change, Refusal
-from roles.kubelet_config.impact import Impact
-from roles.kubelet_config.state import KubeletState
 
 _MIRROR = "kubernetes.io/config.mirror"
 _ENDED = ("Succeeded", "Failed")
@@ -59,16 +57,6 @@ def warnings(wanted: drained.Needed, *, by_this_run: bool) -> list[str]:
     """What an operator should know about such a change; `by_this_run`: its run drains and uncordons the node."""
     stays = "the node stays cordoned; uncordon it when this and all other work on it is done"
     return [*wanted.notes, *([] if by_this_run else [stays])]
-
-
-def cured(
-    state: KubeletState, outlook: Impact, impact: Callable[[KubeletState, Mapping[str, Any]], Impact], after: Mapping[str, Any]
-) -> Impact | None:
-    """The outlook on the node once it is drained, if only pods that leave would have been harmed; None if a drain does not help."""
-    if not outlook.evicts:
-        return outlook
-    then = impact(replace(state, pods=[pod for pod in state.pods if _stays(pod)]), after)
-    return None if then.evicts else then
 
 
 def _stays(pod: Mapping[str, Any]) -> bool:

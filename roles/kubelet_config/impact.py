@@ -6,41 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine import placement
-from roles.engine.kubelet import allocatable, amounts, thresholds
+from roles.engine.kubelet import KubeletState, allocatable, amounts, thresholds
 from roles.engine.transaction import Refusal
-from roles.kubelet_config.state import KubeletState
-
-_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 @dataclass(frozen=True)
 class Impact:
     """The prediction for an operator: `lines` to show; `evicts`: why pods would be evicted, which needs consent; `may_be_evicted`: the pods
-    (NAMESPACE/NAME) that may be evicted."""
+    (NAMESPACE/NAME) that may be evicted; `pressures`: the node's pressure conditions then (None: not predicted). Which pods a starting
+    kubelet does not admit again is the re-admission forecast of every restart (roles/engine/node_changes/readmission.py), and not here."""
 
     lines: tuple[str, ...] = ()
     evicts: tuple[str, ...] = ()
     may_be_evicted: frozenset[str] = frozenset()
+    pressures: tuple[str, ...] | None = None
 
     def text(self) -> str:
         """Indented for the plan."""
         return "\n".join(f"    {line}" for line in (*self.lines, *(f"EVICTS: {reason}" for reason in self.evicts)))
 
 
-def restart_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
-    """As allocatable_outlook, and what the restart itself may do to the pods of a node that is already under pressure."""
-    outlook = allocatable_impact(state, after)
-    conditions = (state.node.get("status") or {}).get("conditions") or ()
-    short = [str(one.get("type")) for one in conditions if one.get("type") in _PRESSURES and one.get("status") == "True"]
-    if not short:
-        return outlook
-    why = f"the node has {', '.join(short)} now: a kubelet that starts under it may refuse to re-admit its pods"
-    return Impact(outlook.lines, (*outlook.evicts, why), outlook.may_be_evicted | pod_names(state))
-
-
 def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
-    """The node's new Allocatable, and the pods that the kubelet would not re-admit. Raises Refusal if the kubelet would not start."""
+    """The node's new Allocatable, and whether its pods use more than they may then. Raises Refusal if the kubelet would not start."""
     check_node(state)
     if state.kubelet.seen.swap and after.get("failSwapOn", True):
         # pkg/kubelet/cm/container_manager_linux.go, NewContainerManager
@@ -54,7 +41,6 @@ def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
         raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))
     try:
         before, then = (allocatable.allocatable(configuration, state.node) for configuration in (state.configuration, after))
-        unfit = placement.which_no_longer_fit(state.pods, before, then)
         crowded = list(_crowded(state, after))
     except ValueError as error:
         raise Refusal(state.host, f"the new Allocatable cannot be predicted: {error}") from None
@@ -64,8 +50,7 @@ def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
         if then.get(resource, amount) != amount
     ]
     lines = (f"Allocatable: {', '.join(changes)}",) if changes else ("Allocatable stays as it is",)
-    may_be_evicted = frozenset(pod.pod for pod in unfit) | (pod_names(state) if crowded else frozenset())
-    return Impact(lines, (*(f"no longer fits: {pod}" for pod in unfit), *crowded), may_be_evicted)
+    return Impact(lines, tuple(crowded), pod_names(state) if crowded else frozenset())
 
 
 def check_node(state: KubeletState) -> None:

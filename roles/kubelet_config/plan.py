@@ -6,13 +6,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from roles.engine.editing import ABSENT
-from roles.engine.kubelet import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, MEMORY, SECRETS, ZERO_COUNTS, in_effect, lookup, schema, shown
+from roles.engine.kubelet import (
+    EMPTY_BY_DEFAULT,
+    EMPTY_IS_DEFAULT,
+    MEMORY,
+    SECRETS,
+    ZERO_COUNTS,
+    KubeletState,
+    in_effect,
+    lookup,
+    schema,
+    shown,
+)
 from roles.engine.proof import unmet_fields
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import model
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import DesiredFields
-from roles.kubelet_config.state import KubeletState
 
 
 def settle(desired: DesiredFields, state: KubeletState) -> Settled:

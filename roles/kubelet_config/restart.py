@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from roles.engine.kubelet import Pending, pending_settings, schema
+from roles.engine.kubelet import KubeletState, Pending, pending_settings, restarted, schema
 from roles.engine.transaction import Refusal
-from roles.kubelet_config.state import KubeletState
 
 # The path of a setting: the parts of its field's name, and the key if it is an entry of a map.
 Named = Collection[tuple[str, ...]]
@@ -44,22 +42,7 @@ def refusal(state: KubeletState, found: Sequence[Pending], why: str, way_out: st
 
 def with_pending(state: KubeletState, found: Sequence[Pending]) -> KubeletState:
     """The node as it would be after a restart."""
-    return replace(state, configuration=with_fields(state.configuration, {one.name: one.brought for one in found}))
-
-
-def with_fields(configuration: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with fields set, dots between their parts; None removes one."""
-    changed = dict(configuration)
-    for name, value in fields.items():
-        inner = changed
-        *parents, last = name.split(".")
-        for part in parents:
-            inner[part] = dict(inner.get(part) or {})
-            inner = inner[part]
-        inner.pop(last, None)
-        if value is not None:
-            inner[last] = value
-    return changed
+    return replace(state, configuration=restarted(state.configuration, found))
 
 
 def warnings(found: Sequence[Pending], named: Named = ()) -> list[str]:

@@ -19,9 +19,9 @@ import pytest
 
 from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound, TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
-from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, PodFate, Workload, try_eviction
+from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, NodeDrain, PodFate, Workload, try_eviction
 from roles.engine.draining.evicting import Evictor, eviction
-from roles.engine.object_changes import Object, Session, uid
+from roles.engine.object_changes import NotDone, Object, Session, uid
 from tests.integration import operator
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab, images
@@ -315,6 +315,27 @@ def test_two_nodes_whose_budget_allows_one_are_drained_in_waves(lab: Lab) -> Non
     assert back.code == 0 and cordon_of(lab, "w1") == (False, "") and cordon_of(lab, "w2") == (True, ""), back.all
     assert "an eviction is not undone" in back.out and len(on(lab, "cp1")) == 4
     assert uncordon(nodes="w2", force="true").code == 0 and cordon_of(lab, "w2") == (False, "")
+
+
+def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> None:
+    """As a reboot uses it."""
+    only_on(lab, "w1", items=[workload("web", replicas=2), budget("web", maxUnavailable=1)])
+    events: list[Any] = []
+    inside = NodeDrain(session, "w1", DrainConsents(seconds=120), "r20260101-000000-aaaa", events.append)
+    assert not inside.plan().refusals
+    assert "1 workload serve elsewhere" in inside.begin()
+    assert cordon_of(lab, "w1") == (True, "r20260101-000000-aaaa") and on(lab, "w1") == []
+    assert [event["what"] for event in events] == ["cordon", "evict", "evict", "prove"]
+    assert "read back" in inside.end() and cordon_of(lab, "w1") == (False, "")
+    # What it would refuse it refuses before the cordon.
+    apply(lab, workload("held", command=STUBBORN, grace=30))
+    settled(lab)
+    (node,) = {one["spec"]["nodeName"] for name, one in pods(lab).items() if name.startswith("held-")}
+    stopped = NodeDrain(session, node, DrainConsents(seconds=5), "r20260101-000000-aaaa", events.append)
+    assert any("it may take 30 s to end" in text for text in stopped.plan().refusals)
+    with pytest.raises(NotDone, match="cannot be drained now"):
+        stopped.begin()
+    assert cordon_of(lab, node) == (False, "")
 
 
 # ---- a client that asks all the time

@@ -283,9 +283,13 @@ def test_files_that_the_kubelet_refuses_as_they_are_are_named(lab: Lab, deploy: 
 REFUSED = [
     ("kubelet_config", {"kubelet_config": "maxPodz=5"}, ("maxPodz", "did you mean maxPods")),
     ("kubelet_config", {"kubelet_config": "maxPods='5'"}, ("maxPods",)),
-    ("kubelet_config", {"kubelet_config": "maxPods=1"}, ("would evict", "allow_evictions=true")),
+    ("kubelet_config", {"kubelet_config": "maxPods=1"}, ("would not admit these pods again", "OutOfpods", "allow_evictions=true")),
     ("kubelet_config", {"kubelet_config": "systemReserved.memory=900Gi"}, ("memory", "900Gi")),
-    ("kubelet_config", {"kubelet_config": "cpuManagerPolicy=static,systemReserved.cpu=500m"}, ("cpu_manager_state", "must be drained")),
+    (
+        "kubelet_config",
+        {"kubelet_config": "cpuManagerPolicy=static,systemReserved.cpu=500m", "drain": "never"},
+        ("cpu_manager_state", "must be drained"),
+    ),
     ("kubelet_config", {"kubelet_config": "evictionHard.memory.available=1Gi"}, ("evictionHard", "eviction")),
     ("kubelet_config", {"kubelet_config": "imageGCHighThresholdPercent=10"}, ("imageGCHighThresholdPercent",)),
     ("eviction", {"eviction_hard": "memory.availabel=1Gi"}, ("did you mean memory.available",)),

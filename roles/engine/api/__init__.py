@@ -38,6 +38,7 @@ from roles.engine.api.read import (
     node_lease,
     node_pods,
     node_usage,
+    node_with_pods,
 )
 from roles.engine.api.tunnel import TunnelApi
 
@@ -86,6 +87,7 @@ __all__ = [
     "node_lease",
     "node_pods",
     "node_usage",
+    "node_with_pods",
     "parse_feature_gates",
     "parse_kubeconfig",
     "parse_start_time",

@@ -164,6 +164,12 @@ def list_objects(
             return items
 
 
+def node_with_pods(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A node and all pods on it, as the API has them."""
+    pods = list_objects(api, "/api/v1/pods", fields=f"spec.nodeName={node}", timeout=timeout, wait=wait)
+    return api.get_json(f"/api/v1/nodes/{_part(node)}", timeout, wait=wait), pods
+
+
 def node_usage(api: Api, node: str, timeout: float = TIMEOUT, *, wait: float = 0.0) -> NodeUsage:
     """Reads the summary first: then all its pods are in the list, except those that ended meanwhile."""
     path = f"/api/v1/nodes/{_part(node)}/proxy/stats/summary"

@@ -29,6 +29,7 @@ from roles.engine.draining.cordon import (
 )
 from roles.engine.draining.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer, uncordon
 from roles.engine.draining.evicting import try_eviction
+from roles.engine.draining.fates import stays
 from roles.engine.draining.inside import NodeDrain
 from roles.engine.draining.keys import DrainKeys
 from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, Workload
@@ -70,6 +71,7 @@ __all__ = [
     "plan_text",
     "pods_on",
     "read_drain",
+    "stays",
     "try_eviction",
     "uncordon",
     "uncordon_change",

@@ -10,8 +10,11 @@ from roles.engine.kubelet.pending import (
     pending_sentences,
     pending_settings,
     reads_as_unset,
+    restarted,
+    with_fields,
 )
 from roles.engine.kubelet.settings import as_value
+from roles.engine.kubelet.state import KubeletState
 from roles.engine.kubelet.thresholds import (
     ALLOCATABLE_MEMORY,
     CONTAINERFS,
@@ -59,6 +62,7 @@ __all__ = [
     "ZERO_COUNTS",
     "Amount",
     "Kubelet",
+    "KubeletState",
     "Pending",
     "Threshold",
     "allocatable",
@@ -80,6 +84,7 @@ __all__ = [
     "pending_sentences",
     "pending_settings",
     "reads_as_unset",
+    "restarted",
     "same_setting",
     "schema",
     "settings",
@@ -88,4 +93,5 @@ __all__ = [
     "wanted",
     "whole",
     "with_containerfs",
+    "with_fields",
 ]

@@ -7,7 +7,7 @@ only if a file was written after the process had started.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,26 @@ def pending_settings(kubelet: Kubelet, running: Mapping[str, Any]) -> list[Pendi
 def pending_sentences(kubelet: Kubelet, running: Mapping[str, Any]) -> list[str]:
     """The same, as sentences."""
     return [str(one) for one in pending_settings(kubelet, running)]
+
+
+def restarted(configuration: Mapping[str, Any], found: Iterable[Pending]) -> dict[str, Any]:
+    """The configuration that the process has after a restart, from that of the running one."""
+    return with_fields(configuration, {one.name: one.brought for one in found})
+
+
+def with_fields(configuration: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with fields set, dots between their parts; None removes one."""
+    changed = dict(configuration)
+    for name, value in fields.items():
+        inner = changed
+        *parents, last = name.split(".")
+        for part in parents:
+            inner[part] = dict(inner.get(part) or {})
+            inner = inner[part]
+        inner.pop(last, None)
+        if value is not None:
+            inner[last] = value
+    return changed
 
 
 def _pending(kubelet: Kubelet, running: Mapping[str, Any], known: schema.KubeletField, younger: bool) -> Pending | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from roles.engine import bridge, detail, kubeadm_config, kubelet
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
 from roles.engine.node import FilesWanted
-from roles.engine.node_changes import node_report
+from roles.engine.node_changes import node_report, readmission
 from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
@@ -123,6 +123,10 @@ class Capability(ABC, Generic[W, N]):
         """The plan of one node after its binaries were asked, with its refusals. May read the API."""
         return plan
 
+    def allows_evictions(self, host: str) -> bool | None:
+        """The operator's consent to lose pods of this host in a restart of its kubelet; None if the deploy has no such consent."""
+        return None
+
     def against_plans(self, basis: Basis, plans: Sequence[N]) -> Iterable[object]:
         """Refusals from the plans of all nodes."""
         return ()
@@ -197,7 +201,7 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
     refusals += [said for said in verdicts.values() if isinstance(said, Refusal)]
     asked = {plan.host: (plan, said) for plan in plans if not isinstance(said := verdicts[plan.host], Refusal)}
     judged = []
-    for judgement in _of_each(basis, asked, lambda host: capability.judge(basis, *asked[host])):
+    for judgement in _of_each(basis, asked, lambda host: _judge(capability, basis, *asked[host])):
         if isinstance(judgement, Refusal):
             refusals.append(judgement)
         else:
@@ -205,6 +209,13 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
             refusals += judgement.refusals
     bridge.stop([*refusals, *capability.against_plans(basis, judged)])
     return judged
+
+
+def _judge(capability: Capability[W, N], basis: Basis, plan: N, verdicts: Verdicts) -> N:
+    judged = capability.judge(basis, plan, verdicts)
+    return cast(
+        N, readmission.with_forecast(basis.found.reading, judged, capability.allows_evictions(plan.host), may_drain=basis.drains.allowed)
+    )
 
 
 def _of_each(basis: Basis, hosts: Collection[str], work: Callable[[str], N]) -> list[N | Refusal]:
@@ -288,7 +299,8 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:
-        return prover.ready() or capability.recheck(basis, plan, planned)
+        why = prover.ready() or capability.recheck(basis, plan, planned)
+        return why or readmission.recheck(basis.found.cluster, plan, planned, capability.allows_evictions(plan.host))
 
     return NodeStep(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from roles.engine.control_plane import Component, places
 from roles.engine.kubeadm_config import ConfigMapPath, as_given
-from roles.engine.kubelet import Kubelet, ask, blame
+from roles.engine.kubelet import Kubelet, KubeletState, ask, blame
 from roles.engine.node import Process
 from roles.engine.transaction import Change, Effective, Refusal
 
@@ -23,9 +23,9 @@ class ComponentPlan:
     proofs: `gates` and `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) that the process must run
     with, `checkpoints`, the policy (by path) that the kubelet must have written into each checkpoint of the change, and
     `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. `needs_drain`: why the node must be drained for this
-    change (empty: it need not). For the record: `effective`, the values
-    before and after, and `undoes`, the change that this one undoes. `lasting` are kubeadm's desired values (None: absent); `write` as in
-    kubeadm_config.ComponentDesired.
+    change (empty: it need not). For the record: `effective`, the values before and after, and `undoes`, the change that this one undoes.
+    For the re-admission forecast, if they are known: `state`, the node as it is, and `pressures`, the node's pressure conditions after the
+    restart (None: as they are). `lasting` are kubeadm's desired values (None: absent); `write` as in kubeadm_config.ComponentDesired.
     """
 
     component: str
@@ -40,6 +40,8 @@ class ComponentPlan:
     may_be_evicted: frozenset[str] = frozenset()
     effective: Effective = field(default_factory=Effective)
     undoes: str = ""
+    state: KubeletState | None = None
+    pressures: tuple[str, ...] | None = None
     lasting: Mapping[ConfigMapPath, Any] = field(default_factory=dict)
     write: Callable[[Mapping[str, Any], Mapping[ConfigMapPath, Any]], Mapping[ConfigMapPath, Any]] = as_given
 

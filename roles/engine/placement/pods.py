@@ -96,13 +96,25 @@ def held(pod: Object) -> dict[str, int]:
     return _in_units(amounts.added(total | level, overhead(pod)))
 
 
+def asked_again(pod: Object) -> dict[str, int]:
+    """What a starting kubelet asks room for: the pod's allocation. If its status does not have that, the most of spec and what its
+    containers run with. cpu in thousandths. Raises ValueError."""
+    known = all("allocatedResources" in state for state in _states(pod).values() if "resources" in state)
+    return _in_units(requests(pod, actuated=not known))
+
+
+def held_again(pod: Object) -> dict[str, int]:
+    """What a starting kubelet counts for a pod that it has admitted. cpu in thousandths. Raises ValueError."""
+    return _in_units(requests(pod, actuated=True))
+
+
 def own(pod: Object, actuated: bool = False) -> dict[str, Fraction]:
     """What its containers request."""
     states = _states(pod)
 
     def of(container: Object) -> dict[str, Fraction]:
         state = states.get(str(container.get("name")), {})
-        requested = _requests(container) | amounts.listed(state.get("allocatedResources"))
+        requested = container_requests(container) | amounts.listed(state.get("allocatedResources"))
         return amounts.largest(requested, amounts.listed((state.get("resources") or {}).get("requests"))) if actuated else requested
 
     return _of_containers(pod["spec"], of)
@@ -114,11 +126,11 @@ def _most_of(pod: Object, infeasible: bool) -> dict[str, Fraction]:
     def of(container: Object) -> dict[str, Fraction]:
         state = states.get(str(container.get("name")), {})
         if state.get("resources") is None:
-            return _requests(container)
+            return container_requests(container)
         found = amounts.largest(
             amounts.listed((state.get("resources") or {}).get("requests")), amounts.listed(state.get("allocatedResources"))
         )
-        return found if infeasible else amounts.largest(found, _requests(container))
+        return found if infeasible else amounts.largest(found, container_requests(container))
 
     return _of_containers(pod["spec"], of)
 
@@ -136,7 +148,7 @@ def _of_containers(spec: Object, of: Any) -> dict[str, Fraction]:
             total = amounts.added(total, of(container))
             start = amounts.largest(start, sidecars)
         else:
-            start = amounts.largest(start, amounts.added(sidecars, _requests(container)))
+            start = amounts.largest(start, amounts.added(sidecars, container_requests(container)))
     return amounts.largest(total, start)
 
 
@@ -145,7 +157,7 @@ def _states(pod: Object) -> dict[str, Object]:
     return {str(state.get("name")): state for key in ("containerStatuses", "initContainerStatuses") for state in status.get(key) or ()}
 
 
-def _requests(container: Object) -> dict[str, Fraction]:
+def container_requests(container: Object) -> dict[str, Fraction]:
     return amounts.listed((container.get("resources") or {}).get("requests"))
 
 

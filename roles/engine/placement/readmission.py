@@ -1,20 +1,28 @@
-"""Pure: which of a node's pods a starting kubelet admits again.
+"""Pure: which of a node's pods a starting kubelet admits again: the re-admission forecast.
 
-Sources (Kubernetes 1.36): pkg/kubelet/kubelet.go (HandlePodAdditions), pkg/kubelet/preemption/preemption.go,
+A starting kubelet admits all pods of its node again, static ones first, then the oldest; a pod that it rejects has failed for good. What
+the forecast cannot judge counts as "may be lost": it never says "stays" for a pod that may go.
+
+Sources (Kubernetes 1.36, 1.32): pkg/kubelet/kubelet.go (HandlePodAdditions), pkg/kubelet/allocation/allocation_manager.go (AddPod,
+canAdmitPod), pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/preemption/preemption.go, pkg/kubelet/kubelet_nodecache.go,
 pkg/scheduler/framework/plugins/noderesources/fit.go (fitsRequest).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal
 
-from roles.engine.kubelet.amounts import Amounts, added, shown, units
-from roles.engine.placement import pods
-from roles.engine.placement.pods import Object, requests
+from roles.engine.kubelet.allocatable import allocatable
+from roles.engine.kubelet.amounts import Amounts, listed, shown, units
+from roles.engine.placement import pods, preemption
+from roles.engine.placement.admission import Objection, after_room, before_room, pressures_of, under_pressure
+from roles.engine.placement.pods import Object
 
-_QOS_ORDER = ("BestEffort", "Burstable", "Guaranteed")
+Outcome = Literal["stays", "may be lost", "lost"]
+_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True)
@@ -30,128 +38,179 @@ class Lack:
         left = max(0, self.allocatable - self.used)
         return f"{self.resource}: {shown(self.resource, self.requested)} requested, {shown(self.resource, left)} left"
 
+    @property
+    def needed(self) -> int:
+        return self.requested - (self.allocatable - self.used)
+
 
 @dataclass(frozen=True)
-class Unfit:
-    """A pod (namespace/name) that a starting kubelet rejects, and why.
-
-    If `preempted_by` is set, the pod itself fits, but is preempted by this critical pod, which lacks the resources in `lacks`.
-    """
+class Readmission:
+    """What becomes of one pod (NAMESPACE/NAME). `reason`: as the pod's status would have it, such as OutOfcpu; `why`: for people."""
 
     pod: str
-    lacks: tuple[Lack, ...]
-    preempted_by: str = ""
+    outcome: Outcome
+    reason: str = ""
+    why: str = ""
 
     def __str__(self) -> str:
-        why = ", ".join(map(str, self.lacks))
-        return f"{self.pod} is preempted by {self.preempted_by} ({why})" if self.preempted_by else f"{self.pod} ({why})"
+        unsure = "perhaps " if self.outcome == "may be lost" else ""
+        return f"{self.pod} ({unsure}{self.reason}: {self.why})" if self.reason else self.pod
 
 
-def which_no_longer_fit(of: Iterable[Object], before: Amounts, after: Amounts) -> tuple[Unfit, ...]:
-    """The node's pods (raw JSON) that a starting kubelet would admit with the allocatable `before`, but not with `after`, in its order.
+@dataclass(frozen=True)
+class Forecast:
+    """All pods of a node, in the order in which they are admitted."""
 
-    A kubelet may admit its pods before its first status update. Then it judges them by the old values of its Node, and rejects them at
-    its next start.
+    pods: tuple[Readmission, ...]
+
+    @property
+    def losers(self) -> tuple[Readmission, ...]:
+        """Those that are lost, and those that may be."""
+        return tuple(one for one in self.pods if one.outcome != "stays")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the losers."""
+        return frozenset(one.pod for one in self.losers)
+
+
+def forecast(
+    of: Iterable[Object],
+    node: Object,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    pressures: Collection[str] | None = None,
+) -> Forecast:
+    """What a restart of the node's kubelet does to its pods (raw JSON), if it then runs with the configuration `after`; `before` is the one
+    that it runs with, both as /configz shows them. `pressures`: the node's pressure conditions then, if they are predicted.
+
+    A kubelet may admit its pods before its first status update, and then judges them by the old values of its Node; so a pod stays only
+    if it fits by both. Raises ValueError if an amount cannot be read.
     """
     of = list(of)
-    known = {unfit.pod for unfit in unfit_pods(of, before)}
-    return tuple(unfit for unfit in unfit_pods(of, after) if unfit.pod not in known)
+    holds = {pods.name(pod): pods.held_again(pod) for pod in of}
+    new = allocatable(after, node)
+    under = pressures_of(node) if pressures is None else pressures
+    now = {name: units(name, amount) for name, amount in listed((node.get("status") or {}).get("allocatable")).items()}
+    then = _Kubelet(node, before, after, under, new, holds).admit(of)
+    as_it_is = then if now == new else _Kubelet(node, before, after, under, now, holds).admit(of)
+    return Forecast(tuple(_worse(*both) for both in zip(then, as_it_is, strict=True)))
 
 
-def unfit_pods(of: Iterable[Object], room: Amounts) -> tuple[Unfit, ...]:
-    """The pods that a kubelet with this allocatable would reject when it starts.
+def _worse(then: Readmission, as_it_is: Readmission) -> Readmission:
+    if then.outcome != "stays" or as_it_is.outcome == "stays":
+        return then
+    return Readmission(then.pod, "may be lost", as_it_is.reason, f"{as_it_is.why}, by the present values of its Node")
 
-    Static pods come first, because they do not wait for the API; then the oldest. A critical pod that does not fit preempts others.
-    """
-    admitted: dict[str, Object] = {}
-    found: list[Unfit] = []
-    for pod in sorted(of, key=lambda pod: (not pods.is_static(pod), pod["metadata"].get("creationTimestamp") or "")):
-        if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
-            continue
+
+@dataclass
+class _Kubelet:
+    """A starting kubelet. `sure`: the pods that it has admitted for sure; `maybe`: those that it may have admitted, too; `holds`: what
+    each pod holds, by its name."""
+
+    node: Object
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    pressures: Collection[str]
+    room: Amounts
+    holds: Mapping[str, Mapping[str, int]]
+    sure: list[Object] = field(default_factory=list)
+    maybe: list[Object] = field(default_factory=list)
+    found: dict[str, Readmission] = field(default_factory=dict)
+
+    def admit(self, of: Sequence[Object]) -> tuple[Readmission, ...]:
+        """All pods, in order; those of the same second in any order (the kubelet's sort is not stable)."""
+        live = sorted((pod for pod in of if not pods.is_finished(pod)), key=_order)
+        for _, group in groupby(live, key=_order):
+            together = list(group)
+            base = list(self.sure)
+            for pod in together:
+                at_least = [one for one in base if _among(one, self.sure)]
+                more = [one for one in (*self.sure, *self.maybe, *together) if one is not pod and not _among(one, at_least)]
+                at_most = [*at_least, *{pods.name(one): one for one in more}.values()]
+                self._admit(pod, at_least, at_most)
+        return tuple(self.found[pods.name(pod)] for pod in live if not pods.is_terminating(pod))
+
+    def _admit(self, pod: Object, at_least: Sequence[Object], at_most: Sequence[Object]) -> None:
+        lacks, surely = self._lacking(pod, at_most), self._lacking(pod, at_least)
+        early = [*under_pressure(pod, self.pressures), *before_room(pod, self.node, self.before, self.after)]
+        late = [*after_room(pod, self.node, self.before, self.after)]
+        late += _ports(pod, at_least, at_most)
+        of_room = [Objection(f"OutOf{lack.resource}", str(lack), bool(surely)) for lack in (surely or lacks)[:1]]
+        if lacks and pods.is_critical(pod) and not any(one.sure for one in (*early, *late)):
+            of_room = self._preempt(pod, at_most, lacks, exact=len(at_most) == len(at_least))
+        objections = [*early, *of_room, *late]
+        objection = next((one for one in objections if one.sure), next(iter(objections), None))
+        known = self.found.get(pods.name(pod), _STAYS).outcome == "stays"
+        if objection is None and known and not pods.is_terminating(pod):
+            self.sure.append(pod)
+        elif objection is None or not objection.sure:
+            self.maybe.append(pod)  # one that is terminating holds its room until it has ended
+        self._note(pod, objection)
+
+    def _lacking(self, pod: Object, others: Iterable[Object]) -> tuple[Lack, ...]:
+        """What the node lacks for a pod beside `others`, in the kubelet's order."""
+        used: dict[str, int] = {"pods": 0}
+        for other in others:
+            used["pods"] += 1
+            for resource, amount in self.holds[pods.name(other)].items():
+                used[resource] = used.get(resource, 0) + amount
+        requested = {"pods": 1, **pods.asked_again(pod)}
+        found = []
+        for resource in (*(name for name in _FIRST if name in requested), *sorted(requested.keys() - {*_FIRST})):
+            if "/" in resource and resource not in self.room:
+                continue  # an extended resource that the node does not know is not asked of it
+            if 0 < requested[resource] > self.room.get(resource, 0) - used.get(resource, 0):
+                found.append(Lack(resource, requested[resource], used.get(resource, 0), self.room.get(resource, 0)))
+        return tuple(found)
+
+    def _note(self, pod: Object, objection: Objection | None) -> None:
         name = pods.name(pod)
-        lacks = _lacks(pod, admitted.values(), room)
-        if lacks and pods.is_critical(pod):
-            victims = _preempted(pod, list(admitted.values()), lacks)
-            if victims is not None:
-                for victim in victims:
-                    del admitted[pods.name(victim)]
-                    found.append(Unfit(pods.name(victim), lacks, name))
-                lacks = ()
-        if lacks:
-            found.append(Unfit(name, lacks))
+        if objection is None:
+            self.found.setdefault(name, Readmission(name, "stays"))
         else:
-            admitted[name] = pod
-    return tuple(found)
+            self.found[name] = Readmission(name, "lost" if objection.sure else "may be lost", objection.reason, objection.why)
+
+    def _preempt(self, pod: Object, admitted: Sequence[Object], lacks: Sequence[Lack], *, exact: bool) -> list[Objection]:
+        """A critical pod preempts others; if it is not known which, all that it can preempt may be lost."""
+        text = ", ".join(map(str, lacks))
+        why = f"{pods.name(pod)}, which is critical, preempts it: {text}"
+        killed = preemption.victims(pod, admitted, {lack.resource: lack.needed for lack in lacks})
+        known = exact and killed is not None and not killed.any_of_equals
+        for other in killed.pods if killed is not None and known else ():
+            self.sure = [one for one in self.sure if one is not other]
+            self._note(other, Objection("Preempting", why))
+        for other in () if known else admitted:
+            if not preemption.can_preempt(pod, other):
+                continue
+            if _among(other, self.sure):
+                self.sure = [one for one in self.sure if one is not other]
+                self.maybe.append(other)
+            if self.found.get(pods.name(other), _STAYS).outcome == "stays":
+                self._note(other, Objection("Preempting", why, False))
+        if killed is not None:
+            return []
+        return [Objection("UnexpectedAdmissionError", f"it is critical, and there are not enough pods that it may preempt: {text}", exact)]
 
 
-def _lacks(pod: Object, others: Iterable[Object], room: Amounts) -> tuple[Lack, ...]:
-    others = list(others)
-    found = []
-    if len(others) + 1 > room.get("pods", 0):
-        found.append(Lack("pods", 1, len(others), room.get("pods", 0)))
-    used: dict[str, Fraction] = {}
-    for other in others:
-        used = added(used, requests(other, actuated=True))
-    requested = requests(pod)
-    first = ("cpu", "memory", "ephemeral-storage")
-    for resource in (*(name for name in first if name in requested), *sorted(requested.keys() - {*first})):
-        extended = "/" in resource
-        if extended and resource not in room:
-            continue
-        amount, taken = units(resource, requested[resource]), units(resource, used.get(resource, Fraction(0)))
-        if amount > 0 and amount > room.get(resource, 0) - taken:
-            found.append(Lack(resource, amount, taken, room.get(resource, 0)))
-    return tuple(found)
+_STAYS = Readmission("", "stays")
 
 
-def _preempted(pod: Object, admitted: Sequence[Object], lacks: Sequence[Lack]) -> list[Object] | None:
-    """The pods that the kubelet kills to admit a critical one; None if all of them together would not free enough."""
-    needed = {lack.resource: lack.requested - (lack.allocatable - lack.used) for lack in lacks}
-    classes = {
-        qos: [other for other in admitted if (other.get("status") or {}).get("qosClass") == qos and _preemptable(pod, other)]
-        for qos in _QOS_ORDER
-    }
-    best_effort, burstable, guaranteed = classes.values()
-    if _left(needed, [*best_effort, *burstable, *guaranteed]):
-        return None
-    # A higher class only frees what all pods of the lower classes cannot.
-    from_guaranteed = _nearest(guaranteed, _left(needed, [*best_effort, *burstable]))
-    from_burstable = _nearest(burstable, _left(needed, [*best_effort, *from_guaranteed]))
-    return [*_nearest(best_effort, _left(needed, [*from_burstable, *from_guaranteed])), *from_burstable, *from_guaranteed]
+def _among(pod: Object, of: Iterable[Object]) -> bool:
+    return any(one is pod for one in of)
 
 
-def _preemptable(pod: Object, other: Object) -> bool:
-    return not pods.is_critical(other) or pods.priority(pod) > pods.priority(other)
+def _order(pod: Object) -> tuple[bool, str]:
+    """Static pods do not wait for the API."""
+    return not pods.is_static(pod), "" if pods.is_static(pod) else str(pod["metadata"].get("creationTimestamp") or "")
 
 
-def _freed(pod: Object, resource: str) -> int:
-    """What a preempted pod frees. The kubelet ignores its containers' requests here if the pod has pod-level ones, and its overhead of
-    a resource that it does not request (pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity)."""
-    if resource == "pods":
-        return 1
-    as_a_whole = pods.pod_level(pod, "requests") or pods.pod_level(pod, "limits")
-    own = (pods.pod_level(pod, "requests") if as_a_whole else pods.own(pod)).get(resource, Fraction(0))
-    return units(resource, own + pods.overhead(pod).get(resource, Fraction(0)) if own else own)
-
-
-def _left(needed: Mapping[str, int], victims: Iterable[Object]) -> dict[str, int]:
-    victims = list(victims)
-    left = {resource: amount - sum(_freed(victim, resource) for victim in victims) for resource, amount in needed.items()}
-    return {resource: amount for resource, amount in left.items() if amount > 0}
-
-
-def _nearest(of: Iterable[Object], needed: Mapping[str, int]) -> list[Object]:
-    """Chooses pods one by one: each time the pod after which the least is still needed, then the smallest; the kubelet chooses any of
-    equal ones."""
-    left, chosen = list(of), list[Object]()
-    while needed:
-        best = min(left, key=lambda pod: (_distance(pod, needed), _freed(pod, "memory"), _freed(pod, "cpu")))
-        left.remove(best)
-        chosen.append(best)
-        needed = _left(needed, [best])
-    return chosen
-
-
-def _distance(pod: Object, needed: Mapping[str, int]) -> float:
-    rests = ((amount - _freed(pod, resource)) / amount for resource, amount in needed.items())
-    return sum(rest**2 for rest in rests if rest > 0)
+def _ports(pod: Object, at_least: Iterable[Object], at_most: Iterable[Object]) -> list[Objection]:
+    mine = pods.host_ports(pod)
+    if not mine:
+        return []
+    for others, sure in ((at_least, True), (at_most, False)):
+        for other in others:
+            if (port := pods.shared_port(mine, pods.host_ports(other))) is not None:
+                return [Objection("NodePorts", f"port {port[2]}/{port[1]} of the host is held by {pods.name(other)}", sure)]
+    return []

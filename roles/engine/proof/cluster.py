@@ -41,6 +41,7 @@ from roles.engine.api import (
     node_lease,
     node_pods,
     node_usage,
+    node_with_pods,
     parse_kubeconfig,
 )
 from roles.engine.bridge import Remote, RemoteError
@@ -299,6 +300,10 @@ class Cluster:
             str(node["metadata"]["name"]): str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", ""))
             for node in self._query(lambda api: list_objects(api, "/api/v1/nodes", wait=API_WAIT_SECONDS))
         }
+
+    def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """A node and all pods on it, as the API has them. Raises ApiError or NoApi."""
+        return self._query(lambda api: node_with_pods(api, node_name, wait=API_WAIT_SECONDS))
 
     def usage(self, node_name: str) -> NodeUsage:
         """The current capacity and usage of a node. Raises ApiError or NoApi."""

@@ -14,7 +14,6 @@ from roles.engine.node_changes.capability import by_warning
 from roles.engine.node_changes.node_plan import Verdicts
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.survey import Survey, SurveyedNode
-from roles.engine.transaction.refusal import Refusal
 from roles.feature_gates.model import COMPONENTS, DesiredGates
 from roles.feature_gates.plan import NodeGates, judge_gates, plan_gates
 from tests.unit.node import node
@@ -155,15 +154,6 @@ def test_a_restart_for_a_gate_applies_what_the_files_say_as_with_every_other_dep
     }
     assert feature_gates._with_restart_warnings(Running({"maxPods": 20, "featureGates": {"B": True}}), plan).warnings == ()
     assert "it is unknown whether a restart" in feature_gates._with_restart_warnings(Running(None), plan).warnings[0]
-
-
-def test_an_earlier_edit_that_would_evict_pods_stops_a_change_of_gates() -> None:
-    plan = made(DesiredGates(feature_gates={"A": True}), files={"/var/lib/kubelet/config.yaml": node.CONFIG + b"maxPods: 1\n"})
-    with pytest.raises(
-        Refusal,
-        match=r"would also apply changes to its files .*maxPods is 1 in its files.*would evict: no longer fits: default/b.*systemctl restart",
-    ):
-        feature_gates._with_restart_warnings(Running({"maxPods": 110}), plan)
 
 
 def test_a_node_without_a_change_is_not_restarted_and_applies_nothing() -> None:

@@ -12,6 +12,7 @@ from roles.engine.api.errors import NotFound
 from roles.engine.api.read import NodeUsage
 from roles.engine.bridge.hosts import Fleet
 from roles.engine.editing.kubelet_config import ABSENT
+from roles.engine.kubelet import KubeletState
 from roles.engine.kubelet.facts import find
 from roles.engine.node_changes.capability import Basis, DesiredByHost
 from roles.engine.node_changes.node_plan import NodePlan, Verdicts
@@ -22,10 +23,9 @@ from roles.engine.transaction.refusal import Refusal
 from roles.eviction.impact import eviction_impact
 from roles.kubelet_config import carry_out
 from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest, KubeletFields, Settled
-from roles.kubelet_config.impact import allocatable_impact, restart_impact
+from roles.kubelet_config.impact import allocatable_impact
 from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
-from roles.kubelet_config.state import KubeletState
 from tests.unit.node import node
 from tests.unit.node.node import parse
 
@@ -65,7 +65,7 @@ def state(
 
 def node_plan(given: KubeletState, fields: dict[str, Any], *, allow_evictions: bool = False) -> NodePlan[FieldsPlan]:
     expected = {name: None if value is ABSENT else value for name, value in fields.items()}
-    desired = FieldsRequest({}, lambda _: Settled(fields, expected, "as desired"), restart_impact, allow_evictions=allow_evictions)
+    desired = FieldsRequest({}, lambda _: Settled(fields, expected, "as desired"), allocatable_impact, allow_evictions=allow_evictions)
     return carry_out.plan_node("r1", given, desired)
 
 
@@ -84,10 +84,6 @@ def test_a_restart_that_applies_an_earlier_edit_is_warned_of_and_predicted() -> 
     made = node_plan(state("maxPods: 20\n"), {"podPidsLimit": 500})
     assert made.planned[0].change is not None
     assert made.warnings == ("a restart also applies: maxPods is 20 in its files, but the kubelet runs with 110",)
-    # What the edit would do to pods needs the same consent as the change itself.
-    with pytest.raises(Refusal, match="no longer fits: default/bb"):
-        plan(state("maxPods: 1\n"), {"podPidsLimit": 500})
-    assert plan(state("maxPods: 1\n"), {"podPidsLimit": 500}, allow_evictions=True).outlook.may_be_evicted == {"default/bb"}
 
 
 def test_an_edit_of_a_field_that_the_change_names_needs_no_warning() -> None:
@@ -113,7 +109,7 @@ def test_the_other_keys_of_a_map_stay_as_in_the_files() -> None:
     """A map is written in full: that must not silently revert somebody's edit which is not in effect yet."""
     given = state("systemReserved: {cpu: 500m, memory: 1Gi}\n", systemReserved={"cpu": "100m", "memory": "1Gi"})
     desired = DesiredFields(kubelet_config={"systemReserved.memory": "2Gi"})
-    whole = carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, desired), restart_impact))
+    whole = carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, desired), allocatable_impact))
     (made,) = whole.planned
     assert made.settled.expected == {"systemReserved": {"cpu": "500m", "memory": "2Gi"}}
     (warning,) = whole.warnings
@@ -129,20 +125,6 @@ def test_a_value_that_is_written_but_not_in_effect_is_refused() -> None:
 def test_a_node_that_is_not_ready_is_reported() -> None:
     made = node_plan(state(conditions=(("Ready", "Unknown"),)), {"podPidsLimit": 500})
     assert made.warnings == ("the node is not Ready (Why: because); check that first",)
-
-
-def test_a_restart_under_pressure_needs_consent() -> None:
-    short = state(conditions=(("Ready", "True"), ("DiskPressure", "True"), ("MemoryPressure", "False")))
-    with pytest.raises(Refusal, match=r"the node has DiskPressure now: a kubelet that starts under it.*allow_evictions=true"):
-        plan(short, {"podPidsLimit": 500})
-    made = plan(short, {"podPidsLimit": 500}, allow_evictions=True)
-    assert made.outlook.may_be_evicted == {"default/a", "default/bb"}
-
-
-def test_pods_that_no_longer_fit_may_be_evicted() -> None:
-    with pytest.raises(Refusal, match="no longer fits: default/bb"):
-        plan(state(), {"maxPods": 1})
-    assert plan(state(), {"maxPods": 1}, allow_evictions=True).outlook.may_be_evicted == {"default/bb"}
 
 
 @pytest.mark.parametrize(("reserved", "evicts"), [("1Gi", False), ("3Gi", True)])
@@ -175,7 +157,9 @@ def test_thresholds_that_evict_name_the_pods() -> None:
     ]
     again = eviction_impact(replace(pressed, pods=best_effort), pressed.configuration)
     assert any("may refuse to re-admit: default/a, default/bb" in why for why in again.evicts)
-    assert eviction_impact(given, given.configuration).evicts == ()
+    # The re-admission forecast is made with this pressure.
+    assert outlook.pressures == ("MemoryPressure",)
+    assert eviction_impact(given, given.configuration).evicts == () and eviction_impact(given, given.configuration).pressures == ()
 
 
 def test_a_node_that_the_api_does_not_know_is_reported_by_its_name() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roles.engine.editing.kubelet_config import ABSENT
-from roles.engine.kubelet import schema
+from roles.engine.kubelet import KubeletState, schema
 from roles.engine.kubelet.facts import find
 from roles.engine.kubelet.thresholds import parse_duration
 from roles.engine.kubelet.values import SECRETS, in_effect
@@ -17,7 +17,6 @@ from roles.engine.proof.effective import unmet_fields
 from roles.engine.transaction.refusal import Refusal
 from roles.kubelet_config import model, plan
 from roles.kubelet_config.carry_out import Settled, after
-from roles.kubelet_config.state import KubeletState
 from tests.unit.kubelet import samples
 from tests.unit.node import node
 from tests.unit.node.node import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.kubelet import Kubelet
+from roles.engine.kubelet.facts import Kubelet
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,383 @@
+"""The re-admission forecast against real kubelets, and placement against the real scheduler: no pod that "stays" is lost, and none that
+"fits" is left over."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from roles.engine.placement import ClusterView, Forecast, forecast, place_all, requests
+from tests.integration.operator import data, pyinfra, wait_for
+from tests.lab import Lab, images
+
+pytestmark = pytest.mark.lab
+
+WORKERS = ("w1", "w2")
+EXTRA = "/etc/default/kubelet"
+LABEL = "daytwo.test/disk"
+TAINT = "daytwo.test/away"
+KEPT = "/root/kubelet-arguments"
+# Two scenarios for each worker. Each changes something else.
+SEEDS = {"w1": (1, 2), "w2": (3, 4)}
+
+
+def get(lab: Lab, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", "--raw", path))
+    return found
+
+
+def pods_of(lab: Lab, node: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = get(lab, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")["items"]
+    return found
+
+
+def pod(name: str, node: str = "", *, cpu: int = 0, memory: int = 0, port: int = 0, **spec: Any) -> dict[str, Any]:
+    """cpu in thousandths, memory in MiB."""
+    asked = {key: value for key, value in (("cpu", f"{cpu}m" if cpu else ""), ("memory", f"{memory}Mi" if memory else "")) if value}
+    container: dict[str, Any] = {
+        "name": "app",
+        "image": f"{images.REPOSITORY}/app:1",
+        "imagePullPolicy": "Never",
+        "resources": {"requests": asked},
+    }
+    if port:
+        container["ports"] = [{"containerPort": port, "hostPort": port}]
+    fixed = {"nodeName": node, "tolerations": [{"operator": "Exists"}]} if node else {}
+    common = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Always", "automountServiceAccountToken": False}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "readmission"} | spec.pop("labels", {})},
+        "spec": common | fixed | {"containers": [container]} | spec,
+    }
+
+
+def create(lab: Lab, *pods: dict[str, Any]) -> None:
+    lab.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(pods)}))
+
+
+def removed(lab: Lab, which: str) -> None:
+    lab.kubectl("delete", "pods", "-l", which, "--now", "--wait=true")
+
+
+# ---- the forecast
+
+
+@dataclass
+class Scenario:
+    """The pods of a worker, in groups of the same second, and what becomes of it: flags of its kubelet, and its label gone or not."""
+
+    node: str
+    seed: int
+    groups: list[list[dict[str, Any]]] = field(default_factory=list)
+    flags: dict[str, Any] = field(default_factory=dict)
+    label_goes: bool = False
+    static: bool = False
+
+    @property
+    def arguments(self) -> str:
+        words = [f"--max-pods={self.flags['maxPods']}"] if "maxPods" in self.flags else []
+        if reserved := self.flags.get("systemReserved"):
+            words.append(f"--system-reserved={','.join(f'{key}={value}' for key, value in reserved.items())}")
+        return " ".join(words)
+
+
+def scenario(node: str, seed: int) -> Scenario:
+    """Pods that ask for cpu, memory, a label, a port of the host; one is critical in every second scenario, one static in the others."""
+    dice = Random(seed)
+    made = Scenario(node, seed, label_goes=dice.random() < 0.5 or seed == 1, static=seed % 2 == 0)
+    count = 0
+    for _ in range(5):
+        group = []
+        for _ in range(dice.choice([1, 1, 2])):
+            more: dict[str, Any] = {"nodeSelector": {LABEL: "ssd"}} if dice.randrange(4) == 0 else {}
+            port = 18080 if dice.randrange(4) == 0 and count == 0 else 0
+            name = f"re-{node}-{count}"
+            group.append(
+                pod(name, node, cpu=dice.choice([0, 50, 100]), memory=dice.choice([0, 32, 64]), port=port, labels={"on": node}, **more)
+            )
+            count += 1
+        made.groups.append(group)
+    if not made.static:
+        critical = pod(f"re-{node}-critical", node, cpu=60, labels={"on": node}, priorityClassName="system-node-critical")
+        made.groups.append([critical])
+    return made
+
+
+def tightened(made: Scenario, node: dict[str, Any], configuration: dict[str, Any], pods: list[dict[str, Any]]) -> None:
+    """Choose what no longer fits: some of the requests of the test's own pods, or some of the pods."""
+    dice = Random(made.seed + 100)
+    own = [one for one in pods if one["metadata"]["name"].startswith("re-")]
+    if made.seed % 3 == 0:
+        made.flags["maxPods"] = len(pods) - dice.randint(1, max(1, len(own) - 2))
+        return
+    reserved = {}
+    for resource, unit in (("cpu", 1000), ("memory", 1)):
+        asked = sum(requests(one).get(resource, 0) for one in own)
+        free = _whole(node["status"]["allocatable"][resource], unit) - int(sum(requests(one).get(resource, 0) for one in pods) * unit)
+        now = _whole((configuration.get("systemReserved") or {}).get(resource, "0"), unit)
+        amount = now + free + int(asked * unit * dice.choice([0, 25, 60]) / 100)
+        reserved[resource] = f"{amount}m" if resource == "cpu" else str(amount)
+    made.flags["systemReserved"] = reserved
+
+
+def _whole(text: str, unit: int) -> int:
+    (amount,) = requests({"spec": {"containers": [{"name": "c", "resources": {"requests": {"x": text}}}]}}).values()
+    return int(amount * unit)
+
+
+@dataclass
+class Outcome:
+    scenario: Scenario
+    found: Forecast
+    lost: dict[str, str]
+
+    def false_stays(self) -> list[str]:
+        return [f"{one.pod}: {self.lost[one.pod]}" for one in self.found.pods if one.outcome == "stays" and one.pod in self.lost]
+
+    def counted(self) -> Counter[str]:
+        told: Counter[str] = Counter()
+        for one in self.found.pods:
+            gone = one.pod in self.lost
+            right = {"stays": not gone, "lost": gone, "may be lost": True}[one.outcome]
+            told[f"{one.outcome}, {'and it was' if gone else 'and it stayed'}{'' if right else ' (WRONG)'}"] += 1
+        return told
+
+
+def play(lab: Lab, made: Scenario) -> Outcome:
+    """Create the pods, stop the kubelet, change what the scenario says, forecast, start the kubelet, and see who is gone."""
+    node = made.node
+    static = f"re-{node}-static"
+    path = f"{get(lab, f'/api/v1/nodes/{node}/proxy/configz')['kubeletconfig']['staticPodPath']}/{static}.json"
+    lab.kubectl("label", "node", node, f"{LABEL}=ssd", "--overwrite")
+    if made.static:
+        of_node = pod(static, cpu=80, labels={"on": node})
+        lab.run(node, f"cat >{path}", input=json.dumps(of_node))
+    try:
+        for group in made.groups:
+            create(lab, *group)
+            second = int(time.time())
+            wait_for(lambda second=second: int(time.time()) > second, "the next second", every=0.1)  # type: ignore[misc]
+        lab.kubectl("wait", "--for=condition=Ready", "pods", "-l", f"on={node}", "--timeout=280s")
+        return _restarted(lab, made)
+    finally:
+        lab.run(node, f"rm -f {path}; systemctl stop kubelet; rm -f {EXTRA}; [ ! -e {KEPT} ] || mv {KEPT} {EXTRA}; systemctl start kubelet")
+        removed(lab, f"on={node}")
+        lab.kubectl("label", "node", node, f"{LABEL}-")
+
+
+def _restarted(lab: Lab, made: Scenario) -> Outcome:
+    node = made.node
+    before = get(lab, f"/api/v1/nodes/{node}/proxy/configz")["kubeletconfig"]
+    lab.run(node, "systemctl stop kubelet")
+    there = get(lab, f"/api/v1/nodes/{node}")
+    tightened(made, there, before, pods_of(lab, node))
+    if made.label_goes:
+        lab.kubectl("label", "node", node, f"{LABEL}-")
+    # The youngest of all: when it is judged, all others have been.
+    create(lab, pod(f"re-{node}-marker", node, labels={"on": node}))
+    pods, there = pods_of(lab, node), get(lab, f"/api/v1/nodes/{node}")
+    found = forecast(pods, there, before, {**before, **made.flags})
+    lab.run(
+        node, f"[ ! -e {EXTRA} ] || cp -a {EXTRA} {KEPT}; echo 'KUBELET_EXTRA_ARGS=\"{made.arguments}\"' >>{EXTRA}; systemctl start kubelet"
+    )
+    lost = _lost(lab, node, pods, made)
+    # The first start may have judged by the old values of the Node; now it has the new ones.
+    lab.run(node, "systemctl restart kubelet")
+    return Outcome(made, found, {**_lost(lab, node, pods, made), **lost})
+
+
+def _lost(lab: Lab, node: str, pods: list[dict[str, Any]], made: Scenario) -> dict[str, str]:
+    """Who has failed, and why, once the kubelet has judged all and the API has what it says."""
+    alive = {
+        one["metadata"]["uid"]: f"{one['metadata']['namespace']}/{one['metadata']['name']}"
+        for one in pods
+        if one["status"]["phase"] in ("Pending", "Running")
+    }
+
+    def phases(items: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+        return {
+            one["metadata"]["uid"]: (one["status"].get("phase", ""), one["status"].get("reason", ""))
+            for one in items
+            if one["metadata"]["uid"] in alive
+        }
+
+    def settled() -> bool:
+        told = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/pods", check=False)
+        shown = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz", check=False)
+        if (
+            not told
+            or not shown
+            or any(json.loads(shown)["kubeletconfig"].get(key) != value for key, value in made.flags.items() if key == "maxPods")
+        ):
+            return False
+        own, api = phases(json.loads(told)["items"] or []), phases(pods_of(lab, node))
+        (marker,) = (uid for uid, name in alive.items() if name.endswith("-marker"))
+        judged = own.get(marker, ("", ""))[0] in ("Running", "Failed")
+        # Static pods have another UID in the kubelet.
+        return (
+            judged
+            and all(api.get(uid) == state for uid, state in own.items())
+            and own.keys() >= {uid for uid in alive if uid in api and not _mirror(uid, pods)}
+        )
+
+    wait_for(settled, f"the kubelet of {node} to have judged its pods")
+    now = phases(pods_of(lab, node))
+    return {
+        name: now.get(uid, ("gone", "gone"))[1] or now[uid][0]
+        for uid, name in alive.items()
+        if now.get(uid, ("gone", ""))[0] not in ("Pending", "Running")
+    }
+
+
+def _mirror(uid: str, pods: list[dict[str, Any]]) -> bool:
+    return any(
+        one["metadata"]["uid"] == uid and "kubernetes.io/config.mirror" in (one["metadata"].get("annotations") or {}) for one in pods
+    )
+
+
+def test_no_pod_that_stays_by_the_forecast_is_lost(lab: Lab) -> None:
+    def of(node: str) -> list[Outcome]:
+        return [play(lab, scenario(node, seed)) for seed in SEEDS[node]]
+
+    with ThreadPoolExecutor() as pool:
+        outcomes = [one for found in pool.map(of, WORKERS) for one in found]
+    told: Counter[str] = Counter()
+    for one in outcomes:
+        told += one.counted()
+        print(f"{one.scenario.node}, seed {one.scenario.seed}, {one.scenario.arguments}, label gone: {one.scenario.label_goes}")
+        for pod_ in one.found.pods:
+            print(f"  {pod_.outcome}: {pod_}; in fact: {one.lost.get(pod_.pod, 'stayed')}")
+    print(f"the forecast was right or unsure for {sum(told.values())} pods: {dict(told)}")
+    assert not [text for one in outcomes for text in one.false_stays()]
+    assert not [text for text in told if "WRONG" in text], told
+    assert told["lost, and it was"] >= 4 and told["stays, and it stayed"] >= 10, told
+
+
+def test_a_change_that_would_lose_a_pod_is_refused_and_names_it(lab: Lab) -> None:
+    """A label was removed since: any restart of the kubelet loses the pod, also for a gate."""
+    lab.kubectl("label", "node", "w1", f"{LABEL}=ssd")
+    create(lab, pod("re-needs-label", "w1", nodeSelector={LABEL: "ssd"}, labels={"on": "w1"}))
+    try:
+        lab.kubectl("wait", "--for=condition=Ready", "pod/re-needs-label", "--timeout=280s")
+        wish = data(feature_gates="NodeSwap=false", components="kubelet", only="w1", drain="never")
+        stays = pyinfra("feature_gates", "--dry", *wish)
+        assert stays.code == 0 and "Re-admission: all pods of the node stay" in stays.out, stays.all
+        lab.kubectl("label", "node", "w1", f"{LABEL}-")
+        told = pyinfra("feature_gates", "-y", *wish)
+        assert told.code == 1 and f"default/re-needs-label (NodeAffinity: nodeSelector {LABEL}=ssd does not match)" in told.all, told.all
+        assert "deploys/drain.py --data nodes=w1" in told.all
+    finally:
+        removed(lab, "on=w1")
+        lab.kubectl("label", "node", "w1", f"{LABEL}-")
+
+
+# ---- placement
+
+
+@contextlib.contextmanager
+def arranged(lab: Lab, dice: Random) -> Iterator[list[str]]:
+    """The nodes of the lab with labels, taints and a cordon; and what they can allocate of a resource of the test's own."""
+    nodes = list(lab.nodes)
+    for name in nodes:
+        lab.kubectl("label", "node", name, f"{LABEL}={dice.choice(['ssd', 'hdd'])}", f"daytwo.test/zone={dice.choice('ab')}", "--overwrite")
+        slots = json.dumps({"status": {"capacity": {"daytwo.test/slot": str(dice.randint(1, 4))}}})
+        lab.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", slots)
+    tainted, cordoned = dice.choice(nodes), dice.choice([*nodes, ""])
+    lab.kubectl("taint", "node", tainted, f"{TAINT}=yes:NoSchedule", "--overwrite")
+    if cordoned:
+        lab.kubectl("cordon", cordoned)
+
+    def has_slots() -> bool:
+        return all("daytwo.test/slot" in one["status"]["allocatable"] for one in get(lab, "/api/v1/nodes")["items"])
+
+    try:
+        wait_for(has_slots, "the kubelets to have taken over the resource")
+        yield nodes
+    finally:
+        lab.kubectl("taint", "node", tainted, f"{TAINT}-")
+        for name in nodes:
+            lab.kubectl("uncordon", name)
+            lab.kubectl("label", "node", name, f"{LABEL}-", "daytwo.test/zone-")
+            gone = json.dumps({"status": {"capacity": {"daytwo.test/slot": None}, "allocatable": {"daytwo.test/slot": None}}})
+            lab.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", gone)
+
+
+def wanted(dice: Random, name: str) -> dict[str, Any]:
+    more: dict[str, Any] = {"labels": {"app": dice.choice(["web", "db"]), "test": "placement"}}
+    keys = ("kubernetes.io/hostname", "daytwo.test/zone")
+    selector = {"matchLabels": {"app": dice.choice(["web", "db"])}}
+    match dice.randrange(8):
+        case 0:
+            more["nodeSelector"] = {LABEL: "ssd"}
+        case 1 | 2:
+            kind = dice.choice(["podAffinity", "podAntiAffinity"])
+            term = {"topologyKey": dice.choice(keys), "labelSelector": selector}
+            more["affinity"] = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        case 3 | 4:
+            constraint = {
+                "topologyKey": dice.choice(keys),
+                "maxSkew": dice.randint(1, 2),
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector,
+            }
+            more["topologySpreadConstraints"] = [constraint | {"nodeTaintsPolicy": dice.choice(["Honor", "Ignore"])}]
+        case 5:
+            expression = {"key": LABEL, "operator": dice.choice(["In", "NotIn"]), "values": ["hdd"]}
+            required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+            more["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    tolerations = [{"key": TAINT, "operator": "Exists"}] if dice.randrange(3) == 0 else []
+    if dice.randrange(4) == 0:
+        tolerations.append({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"})
+    made = pod(name, cpu=dice.choice([0, 10]), port=dice.choice([0, 0, 0, 18090]), tolerations=tolerations, **more)
+    made["metadata"]["labels"]["app"] = more.get("labels", {}).get("app", made["metadata"]["labels"]["app"])
+    if dice.randrange(2):
+        slots = {"daytwo.test/slot": "1"}
+        made["spec"]["containers"][0]["resources"] = {
+            "requests": made["spec"]["containers"][0]["resources"]["requests"] | slots,
+            "limits": slots,
+        }
+    return made
+
+
+def scheduled(lab: Lab, name: str) -> str | None:
+    """The node of a pod; "" if the scheduler has found none; None if it has not said so yet."""
+    found = json.loads(lab.kubectl("get", "pod", name, "-o", "json"))
+    said = [one for one in found["status"].get("conditions") or () if one["type"] == "PodScheduled"]
+    return str(found["spec"].get("nodeName") or "") if said else None
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_every_pod_that_fits_by_placement_is_scheduled(lab: Lab, seed: int) -> None:
+    dice = Random(seed)
+    told: Counter[str] = Counter()
+    wrong = []
+    with arranged(lab, dice):
+        pods = [wanted(dice, f"place-{number}") for number in range(12)]
+        nodes, there = get(lab, "/api/v1/nodes")["items"], get(lab, "/api/v1/pods")["items"]
+        spaces = get(lab, "/api/v1/namespaces")["items"]
+        found = place_all(pods, ClusterView(nodes, there, namespaces=spaces))
+        try:
+            for one, placement in zip(pods, found, strict=True):
+                name = one["metadata"]["name"]
+                create(lab, one)
+                wait_for(lambda name=name: scheduled(lab, name) is not None, f"the scheduler to have judged {name}")  # type: ignore[misc]
+                on = scheduled(lab, name)
+                told[f"{placement.outcome}: {'scheduled' if on else 'left over'}"] += 1
+                print(f"{placement}; in fact: {on or 'left over'}")
+                if (placement.fits and not placement.after_others and not on) or (on and placement.nodes[on].state == "no"):
+                    wrong.append(f"{placement}; in fact: {on or 'left over'}")
+        finally:
+            removed(lab, "test=placement")
+    print(f"placement and the scheduler, seed {seed}: {dict(told)}")
+    assert not wrong, wrong
+    assert told["fits: scheduled"] >= 3, told

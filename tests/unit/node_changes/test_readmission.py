@@ -1,0 +1,111 @@
+"""The re-admission forecast in the plan of every change that restarts a kubelet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roles.engine.kubelet import KubeletState, kubelet_plan
+from roles.engine.kubelet.facts import find
+from roles.engine.node_changes import readmission
+from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
+from roles.engine.proof import Cluster, NoApi
+from tests.unit.node import node
+from tests.unit.node.node import parse as parse_look
+
+AMOUNTS = {"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+Plan = NodePlan[ComponentPlan]
+
+
+def pod(name: str, born: int, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "default", "name": name, "uid": name, "creationTimestamp": f"2026-01-01T00:00:{born:02d}Z"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]} | spec,
+        "status": {"phase": "Running", "qosClass": "Burstable"},
+    }
+
+
+class Api(Cluster):
+    """One node with two pods; or an API that does not answer. `read`: what was read."""
+
+    def __init__(self, running: dict[str, Any] | None, **labels: str) -> None:
+        super().__init__()
+        self.running, self.labels, self.read = running, labels, list[str]()
+        self.amounts: dict[str, str] = AMOUNTS
+
+    def configuration(self, node_name: str) -> dict[str, Any]:
+        self.read.append("configuration")
+        if self.running is None:
+            raise NoApi("gone")
+        return {"staticPodPath": "/etc/kubernetes/manifests", **self.running}
+
+    def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        self.read.append("pods")
+        found = {"metadata": {"name": node_name, "labels": self.labels}, "status": {"capacity": self.amounts, "allocatable": self.amounts}}
+        return found, [pod("a", 1), pod("b", 2, nodeSelector={"disk": "ssd"} if self.labels else {})]
+
+
+def plan(
+    files: bytes = b"", *, component: str = KUBELET, settings: dict[str, Any] | None = None, gates: dict[str, bool] | None = None
+) -> Plan:
+    found = find(parse_look("n1", node.answer(files={"/var/lib/kubelet/config.yaml": node.CONFIG + files})))
+    change = kubelet_plan.change(found, {"/etc/default/kubelet": b"x\n"}, "r1", "a change")
+    planned = ComponentPlan(component, change, settings=settings or {}, gates=gates or {})
+    return NodePlan("n1", found, {}, (planned,), outlook="    before")
+
+
+def test_all_pods_stay() -> None:
+    made = readmission.with_forecast(Api({"maxPods": 110}), plan(), None)
+    assert made.refusals == () and made.outlook == "    before\n    Re-admission: all pods of the node stay"
+
+
+def test_a_pod_that_is_lost_refuses_the_plan_and_names_the_way_out() -> None:
+    (why,) = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None).refusals
+    assert str(why) == (
+        "n1: a restart of its kubelet would not admit these pods again: default/b (OutOfpods: pods: 1 requested, 0 left);"
+        " drain the node first: deploys/drain.py --data nodes=n1"
+    )
+    (why,) = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False).refusals
+    assert str(why).endswith(", or accept the loss with --data allow_evictions=true")
+
+
+def test_with_consent_it_is_announced_and_may_be_lost() -> None:
+    made = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), True)
+    assert made.refusals == () and made.planned[0].may_be_evicted == {"default/b"}
+    assert made.outlook.splitlines()[1:] == ["    LOSES: default/b (OutOfpods: pods: 1 requested, 0 left)"]
+
+
+def test_what_the_files_hold_already_counts_too() -> None:
+    made = readmission.with_forecast(Api({"maxPods": 110}), plan(b"maxPods: 1\n", gates={"A": True}), None)
+    assert "default/b (OutOfpods" in str(made.refusals[0])
+
+
+def test_labels_that_were_changed_since_count() -> None:
+    made = readmission.with_forecast(Api({"maxPods": 110}, disk="hdd"), plan(), None)
+    assert "default/b (NodeAffinity: nodeSelector disk=ssd does not match)" in str(made.refusals[0])
+
+
+def test_without_an_answer_the_forecast_is_said_to_be_missing() -> None:
+    made = readmission.with_forecast(Api(None), plan(), None)
+    assert made.warnings == ("it is not known which pods a restart of its kubelet would lose: gone",) and made.refusals == ()
+    new = Api({"maxPods": 110})
+    new.amounts = {}
+    assert "its Node object has no capacity of cpu, memory, pods" in readmission.with_forecast(new, plan(), None).warnings[0]
+
+
+def test_only_what_restarts_a_kubelet_is_read_and_once() -> None:
+    api = Api({"maxPods": 110})
+    assert readmission.with_forecast(api, plan(component="kube-apiserver"), None) == plan(component="kube-apiserver")
+    still = NodePlan("n1", plan().kubelet, {}, (ComponentPlan(KUBELET, None),))
+    assert readmission.with_forecast(api, still, None) is still and api.read == []
+    made = readmission.with_forecast(api, plan(), None)
+    assert api.read == ["configuration", "pods"]
+    assert isinstance(made.planned[0].state, KubeletState)
+    assert readmission.with_forecast(api, made, None).refusals == () and api.read == ["configuration", "pods"]
+
+
+def test_the_forecast_is_repeated_when_the_nodes_turn_comes() -> None:
+    made = readmission.with_forecast(Api({"maxPods": 110}), plan(), None)
+    assert readmission.recheck(Api({"maxPods": 110}), made, made.planned[0], None) is None
+    later = Api({"maxPods": 110}, disk="hdd")
+    assert "default/b (NodeAffinity" in (readmission.recheck(later, made, made.planned[0], None) or "")
+    assert readmission.recheck(later, made, made.planned[0], True) is None
