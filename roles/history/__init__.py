@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
@@ -24,7 +24,9 @@ from roles.engine.node_changes import (
     Steps,
     Verdicts,
     change_nodes,
+    cordoned_for_change,
     ended,
+    fate_of,
 )
 from roles.engine.object_changes import ObjectRun
 from roles.engine.proof import Cluster, NoApi, SurveyedNode
@@ -165,11 +167,13 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
         again, failures = _ask(fleet, [remote for remote in fleet.targets if remote.name in changed], runs)
         bridge.stop(failures)
         chosen = changes_to_undo(again, runs)
-    if not chosen:
-        raise bridge.refuse(f"run {' and '.join(runs)} has no confirmed change on these nodes; deploys/changes.py lists the runs")
+    # A run that was killed may have left the cordons of changes that its nodes have reverted.
+    left = {host for host, recorded in history.items() if any(change.run in runs and change.state == "reverted" for change in recorded)}
+    if not chosen and not left:
+        raise bridge.refuse(_nothing_of(runs))
     of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster]
     bridge.stop(_unusable([*chosen, *of_keeper]))
-    by_host: dict[str, list[Recorded]] = {}
+    by_host: dict[str, list[Recorded]] = {remote.name: [] for remote in fleet.targets if remote.name in left}
     for change in chosen:
         if not change.of_cluster:
             by_host.setdefault(change.host, []).append(change)
@@ -181,6 +185,10 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
 
     names = " and ".join(runs)
     return Undoing(DesiredByHost(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, (*chosen, *of_keeper), wanted)
+
+
+def _nothing_of(runs: Sequence[str]) -> str:
+    return f"run {' and '.join(runs)} has no confirmed change on these nodes; deploys/changes.py lists the runs, and deploys/uncordon.py removes a cordon"
 
 
 @deploying("Roll back", _run_to_undo, all_reachable=True)
@@ -222,6 +230,11 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
 
     def allows_evictions(self, host: str) -> bool:
         return self.options.allow_evictions
+
+    def against_plans(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> Iterable[object]:
+        """Nothing to undo: no confirmed change, and no cordon."""
+        cordons = [cordoned_for_change(fate_of(basis.found.reading, plan.kubelet.node_name)) for plan in plans]
+        return () if self.chosen or set(cordons) & {*self.runs} else (_nothing_of(self.runs),)
 
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
         """The reverse order: the run's last change first."""

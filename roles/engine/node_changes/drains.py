@@ -30,7 +30,7 @@ from roles.engine.node_changes.node_plan import KUBELET, NodePlan
 from roles.engine.node_changes.step import NodeStep
 from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
 from roles.engine.object_changes import open_session
-from roles.engine.proof import NoApi, Survey
+from roles.engine.proof import Cluster, NoApi, Survey
 from roles.engine.rollout import Stage, counted, same
 from roles.engine.transaction import Refusal
 
@@ -89,9 +89,8 @@ def plan_drains(
 ) -> PlannedDrains:
     """The drains of a run, set in its steps. Raises DeployError with all refusals. Asks nothing if no node is drained, and none has a
     cordon of an earlier change."""
-    listed = found.reading.last_nodes()
-    fates = {plan.host: node_fate(listed[plan.kubelet.node_name]) for plan in plans if plan.kubelet.node_name in listed}
-    left = {host: fate for host, fate in fates.items() if fate.cordon == "ours" and run_of_mark(fate.by)} if asked.allowed else {}
+    fates = {plan.host: fate for plan in plans if (fate := fate_of(found.reading, plan.kubelet.node_name)) is not None}
+    left = {host: fate for host, fate in fates.items() if cordoned_for_change(fate)} if asked.allowed else {}
     wanted = {one.host: one for one in _wanted(plans, asked, fates)}
     if not wanted and not left:
         return PlannedDrains()
@@ -113,6 +112,17 @@ def plan_drains(
     return replace(made, leftovers=leftovers, notes=(*made.notes, *notes))
 
 
+def fate_of(cluster: Cluster, node: str) -> NodeFate | None:
+    """Whether a node is cordoned, and by whom, as the survey has read it; None if it has not."""
+    listed = cluster.last_nodes()
+    return node_fate(listed[node]) if node in listed else None
+
+
+def cordoned_for_change(fate: NodeFate | None) -> str:
+    """The run that cordoned a node for its change; ""."""
+    return run_of_mark(fate.by) if fate is not None and fate.cordon == "ours" else ""
+
+
 def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains, fates: Mapping[str, NodeFate]) -> list[Wanted]:
     found = []
     for plan in plans:
@@ -120,7 +130,7 @@ def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains, fates: Mapping[
             why = planned.needs_drain or (("drain=always",) if asked.drain == "always" and planned.component == KUBELET else ())
             if why and asked.allowed:
                 fate = fates.get(plan.host)
-                keep = fate is not None and fate.cordon == "ours" and not run_of_mark(fate.by)
+                keep = fate is not None and fate.cordon == "ours" and not cordoned_for_change(fate)
                 found.append(Wanted(plan.host, plan.kubelet.node_name, why, keep))
     return found
 

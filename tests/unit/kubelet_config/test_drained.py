@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from roles.engine.kubelet.state import KubeletState
 from roles.engine.node_changes import node_report
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.transaction.refusal import Refusal
 from roles.eviction.impact import eviction_impact
 from roles.kubelet_config import carry_out
 from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest, drained_change
-from roles.kubelet_config.impact import allocatable_impact, restart_impact
+from roles.kubelet_config.impact import allocatable_impact
 from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
-from roles.kubelet_config.state import KubeletState
 from tests.unit.kubelet_config.test_carry_out import pod, state
 
 POLICY = {"cpuManagerPolicy": "static", "systemReserved.cpu": "500m"}
@@ -44,7 +44,7 @@ def drained(given: KubeletState, cordoned: bool = True, pods: list[dict[str, Any
 
 
 def plan(given: KubeletState, fields: dict[str, Any]) -> NodePlan[FieldsPlan]:
-    return carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), restart_impact))
+    return carry_out.plan_node("r1", given, FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact))
 
 
 def test_a_node_that_is_not_drained_is_refused() -> None:
@@ -125,7 +125,7 @@ NUMA = {"memoryManagerPolicy": "Static", "systemReserved": {"memory": "100Mi"}, 
 def test_what_breaks_the_sum_of_the_memory_manager_is_refused_with_the_numbers() -> None:
     given = drained(state(**NUMA))
     for impact, fields in (
-        (restart_impact, {"systemReserved": {"memory": "150Mi"}}),
+        (allocatable_impact, {"systemReserved": {"memory": "150Mi"}}),
         (eviction_impact, {"evictionHard": {"memory.available": "150Mi"}}),
     ):
         with pytest.raises(Refusal) as refused:
