@@ -188,7 +188,9 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
 
 
 def _nothing_of(runs: Sequence[str]) -> str:
-    return f"run {' and '.join(runs)} has no confirmed change on these nodes; deploys/changes.py lists the runs, and deploys/uncordon.py removes a cordon"
+    names = " and ".join(runs)
+    ways = "deploys/changes.py lists the runs, and deploys/uncordon.py removes a cordon"
+    return f"run {names} has no confirmed change on these nodes; {ways}"
 
 
 @deploying("Roll back", _run_to_undo, all_reachable=True)
