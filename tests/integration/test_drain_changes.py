@@ -13,7 +13,7 @@ import pytest
 from roles.engine.draining import CORDONED_BY
 from roles.engine.transaction import script
 from tests.integration import operator
-from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.integration.operator import GATE, Outcome, Started, data, pyinfra, wait_for
 from tests.integration.test_drain import (
     KINDS,
     NAMESPACE,
@@ -101,7 +101,7 @@ def test_pods_that_a_restart_would_lose_are_drained_before_it(lab: Lab) -> None:
     only_on(lab, "w1", items=[workload("picky", nodeSelector={LABEL: "yes"})])
     lab.kubectl("label", "nodes", "w1", f"{LABEL}-")
     files = operator.files(lab, "w1")
-    wish = data(feature_gates="NodeSwap=false", components="kubelet", only="w1")
+    wish = data(feature_gates=f"{GATE}=true", components="kubelet", only="w1")
     never = pyinfra("feature_gates", "-y", *wish, "--data", "drain=never")
     assert never.code == 1 and f"{NAMESPACE}/picky" in never.all and "--data drain=auto" in never.all, never.all
     # A drain that cannot be made is refused as well, and names the pod that is in its way.

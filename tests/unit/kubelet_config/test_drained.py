@@ -157,3 +157,12 @@ def test_swap_keeps_a_kubelet_from_starting() -> None:
         allocatable_impact(on, on.configuration)
     assert allocatable_impact(on, {**on.configuration, "failSwapOn": False})
     assert allocatable_impact(given, given.configuration)
+
+
+def test_a_node_that_the_run_may_drain_is_not_refused() -> None:
+    desired = DesiredFields(kubelet_config=POLICY)
+    request = FieldsRequest({}, lambda given: settle(desired, given), allocatable_impact)
+    made = carry_out.plan_node("r1", state(), request, may_drain=True)
+    (item,) = made.planned
+    assert item.change is not None and item.change.checkpoints == (STATE,) and "cpuManagerPolicy" in item.needs_drain[0]
+    assert not any("stays cordoned" in text for text in made.warnings)
