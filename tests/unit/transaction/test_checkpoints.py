@@ -169,6 +169,15 @@ def test_a_link_is_refused_before_anything_is_stopped(remembers: Scratch) -> Non
     assert "step: stop" not in remembers.log
 
 
+def test_what_would_stop_with_the_kubelet_and_not_start_again_is_named(remembers: Scratch) -> None:
+    (remembers.root / "run/also.agent.service").touch()
+    (remembers.root / "run/also.multi-user.target").touch()
+    assert remembers.verb("apply") == 1
+    is_over(remembers, "refused")
+    assert "and not start again: agent.service; nothing was changed" in reason(remembers)
+    as_it_was(remembers)
+
+
 def test_a_kubelet_that_does_not_stop_keeps_its_checkpoint(tmp_path: Path, url: str) -> None:
     node = Scratch(tmp_path / "stays", url, AFTER, stop_seconds=1, io_seconds=1)
     (node.root / "var").mkdir()
