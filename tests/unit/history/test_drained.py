@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from roles import history
+from roles.engine.kubelet.state import KubeletState
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.proof.cluster import NoApi
 from roles.engine.transaction.refusal import Refusal
 from roles.history.plan import Undo
-from roles.kubelet_config.state import KubeletState
 from tests.unit.kubelet_config.test_carry_out import Now, plan, state
 from tests.unit.kubelet_config.test_drained import drained
 
