@@ -140,7 +140,8 @@ def test_a_killed_run_is_resumed_or_undone(lab: Lab) -> None:
     assert cordon_of(lab, "w1") == (True, f"{first} (change)")
     # It ends as the record says: reverted by the node itself, and cordoned.
     wait_for(lambda: max_pods(lab, "w1") == 110, "the node to revert")
-    wait_for(lambda: "in flight" not in (told := pyinfra("status", "-y").out) and f"cordoned by run {first}" in told, "its end")
+    ended = f"w1: cordoned by run {first} for its change, which has ended on this node"
+    wait_for(lambda: ended in " ".join(pyinfra("status", "-y").out.split()), "its end")
     undone = pyinfra("rollback", "-y", *data(run=first, take_over=first))
     assert undone.code == 0 and "this run uncordons it" in undone.out, undone.all
     assert cordon_of(lab, "w1") == FREE and max_pods(lab, "w1") == 110
