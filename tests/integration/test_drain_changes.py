@@ -129,7 +129,7 @@ def test_a_reverted_change_uncordons(lab: Lab) -> None:
 def test_a_killed_run_is_resumed_or_undone(lab: Lab) -> None:
     def killed() -> str:
         """A run whose operator dies while the canary soaks, drained and changed; its node reverts."""
-        wish = data(kubelet_config="maxPods=106", only="w1", drain="always", soak="10", confirm_timeout="45")
+        wish = data(kubelet_config="maxPods=106", only="w1", drain="always", soak="3", confirm_timeout="45")
         run = Started("kubelet_config", "-y", *wish)
         run.wait_for("soaking for")
         run.send(signal.SIGKILL)

@@ -106,6 +106,7 @@ def test_none_to_static_to_none(lab: Lab) -> None:
     told = pyinfra("kubelet_config", "-y", *data(kubelet_config="cpuManagerPolicy=none", only=NODE))
     assert told.code == 1 and "but 1 pod runs there (default/pinned)" in told.all, told.all
     lab.kubectl("delete", "pod", "pinned", "--now")
+    wait_for(lambda: not stored(lab).get("entries"), "the kubelet to take the pod's CPU back")
 
     # It passes the kubelet's validation, and its CPU manager then does not start: this machine has no CPU 63.
     checkpoint, process = as_it_is(lab), configz(lab)
@@ -197,19 +198,19 @@ def test_the_memory_manager_with_what_it_adds_up(lab: Lab) -> None:
 
     told = pyinfra("kubelet_config", "-y", *data(kubelet_config=fields(wrong), only=NODE))
     assert told.code == 1 and "memoryManagerPolicy Static: reservedMemory has" in told.all, told.all
-    on = apply(lab, fields(right))
-    assert "Static in memory_manager_state" in on.out, on.out
-    assert stored(lab, MEMORY)["policyName"] == "Static" and configz(lab)["memoryManagerPolicy"] == "Static"
-
-    # One part of the sum alone is refused by the deploy that owns it, with the numbers; together with reservedMemory it is planned.
+    # A threshold together with reservedMemory, which must have its part of the sum.
     wish = f"{(threshold >> 20) + 10}Mi"
-    told = pyinfra("eviction", "-y", *data(eviction_hard=f"memory.available={wish}", only=NODE))
-    assert told.code == 1 and f"evictionHard memory.available {wish}" in told.all and "deploys/kubelet_config.py" in told.all, told.all
     both = apply(lab, fields(right + 10 * 2**20, f",evictionHard.memory.available={wish}"))
     assert "Static in memory_manager_state" in both.out, both.out
-    assert configz(lab)["evictionHard"] == {**before["evictionHard"], "memory.available": wish}
-    for _ in range(2):
-        back(lab)
+    assert stored(lab, MEMORY)["policyName"] == "Static"
+    now = configz(lab)
+    assert (now["memoryManagerPolicy"], now["evictionHard"]) == ("Static", {**before["evictionHard"], "memory.available": wish})
+
+    # Alone it is refused by the deploy that owns it, with the numbers.
+    other = f"{(threshold >> 20) + 20}Mi"
+    told = pyinfra("eviction", "-y", *data(eviction_hard=f"memory.available={other}", only=NODE))
+    assert told.code == 1 and f"evictionHard memory.available {other}" in told.all and "deploys/kubelet_config.py" in told.all, told.all
+    back(lab)
     assert configz(lab) == before and stored(lab, MEMORY)["policyName"] == "None"
 
 

@@ -102,7 +102,8 @@ class Drainer:
             unmet = self._unmet()
             if not unmet:
                 serving = len(self._workloads())
-                return f"{left}; {table.counted(serving, 'workload')} serve elsewhere; budgets as before or better"
+                serve = f"{table.counted(serving, 'workload')} {'serves' if serving == 1 else 'serve'} elsewhere"
+                return f"{left}; {serve}; budgets as before or better"
             if deadline.over:
                 raise NotDone(f"{left}, but after {deadline.passed:.0f} s {'; '.join(unmet)}")
             deadline.pause(LOOK_AGAIN)

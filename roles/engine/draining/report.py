@@ -72,7 +72,7 @@ def _names(pods: Sequence[PodFate]) -> str:
 
 
 def _answers(plan: DrainPlan, answers: Mapping[str, str] | None) -> list[str]:
-    if answers is None:
+    if not answers:
         return []
     refused = [f"  {one.name}: {one_line(answers[one.uid])}" for one in plan.leaving if answers.get(one.uid)]
     asked = len(answers)

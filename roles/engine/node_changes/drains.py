@@ -102,7 +102,7 @@ def plan_drains(
         except (ApiError, NoApi) as error:
             raise bridge.refusals([f"{', '.join(wanted)}: to be drained, but the cluster's objects cannot be read: {error}"]) from None
         groups = [[wanted[host] for host in hosts] for hosts in _together(stages, wanted)]
-        made, refusals = judge(as_uncordoned(live, {fate.name for fate in left.values()}), list(wanted.values()), groups, asked, now)
+        made, refusals = judge(live, list(wanted.values()), groups, asked, now, {fate.name for fate in left.values()})
         bridge.stop(refusals)
     for step in (step for stage in stages for step in stage.steps if step.change.kind == "kubelet"):
         if (one := wanted.get(step.change.node)) is not None:
@@ -163,22 +163,27 @@ def _uncordoned(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge(
-    live: DisruptionObjects, wanted: Sequence[Wanted], groups: Sequence[Sequence[Wanted]], asked: ChangeDrains, now: datetime
+    live: DisruptionObjects,
+    wanted: Sequence[Wanted],
+    groups: Sequence[Sequence[Wanted]],
+    asked: ChangeDrains,
+    now: datetime,
+    left: Collection[str] = (),
 ) -> tuple[PlannedDrains, list[str]]:
     """The plan of each drain, made as if the others were over, and its refusals; `groups` are drained at the same time, so their budgets
-    and replacements are added up."""
+    and replacements are added up. `left`: names of nodes with a cordon that this run removes."""
     plans: dict[str, DrainPlan] = {}
     refusals: dict[str, None] = {}
     known: set[str] = set()
     for one in wanted:
-        plan = _planned(live, [one], asked.consents, now)
+        plan = _planned(live, [one], asked.consents, now, left)
         plans[one.host] = plan
         known |= {*plan.refusals}
         why = "; ".join(one.why)
         refusals |= dict.fromkeys(f"{one.host}: it is drained for its change ({why}), and cannot be: {text}" for text in plan.refusals)
     notes = [_note(one, plans[one.host], len(wanted)) for one in wanted]
     for group in groups:
-        plan = _planned(live, group, asked.consents, now)
+        plan = _planned(live, group, asked.consents, now, left)
         names = ", ".join(one.host for one in group)
         at_once = f"{names} are drained at the same time (max_unavailable)"
         refusals |= dict.fromkeys(f"{at_once}: {text}; or lower max_unavailable" for text in plan.refusals if text not in known)
@@ -191,11 +196,15 @@ def judge(
     return PlannedDrains(plans, notes=tuple(dict.fromkeys(notes))), list(refusals)
 
 
-def _planned(live: DisruptionObjects, nodes: Sequence[Wanted], consents: DrainConsents, now: datetime) -> DrainPlan:
+def _planned(live: DisruptionObjects, nodes: Sequence[Wanted], consents: DrainConsents, now: datetime, left: Collection[str]) -> DrainPlan:
+    """The plan for some nodes, with the cordons that they have now."""
     names = [one.node for one in nodes]
-    plan = plan_drain(live, names, narrowed(consents, live, names), now)
-    keep = {one.node for one in nodes if one.keep_cordon}
-    return replace(plan, nodes=tuple(replace(fate, cordon="theirs") if fate.name in keep and fate.cordon else fate for fate in plan.nodes))
+    plan = plan_drain(as_uncordoned(live, left), names, narrowed(consents, live, names), now)
+    fates = {fate.name: fate for fate in map(node_fate, live.of("Node"))}
+    keep = {one.node for one in nodes if one.keep_cordon and fates[one.node].cordon}
+    return replace(
+        plan, nodes=tuple(replace(fates[one.name], cordon="theirs") if one.name in keep else fates[one.name] for one in plan.nodes)
+    )  # fmt: skip
 
 
 def _unknown_surges(live: DisruptionObjects, wanted: Sequence[Wanted], consents: DrainConsents) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from roles.engine.disruption import DisruptionObjects
 from roles.engine.draining import DrainConsents
 from roles.engine.node_changes import drains
 from roles.engine.node_changes.drains import ChangeDrains, Wanted, judge
@@ -78,8 +78,12 @@ def test_a_cordon_that_the_run_removes_is_none_for_the_plan() -> None:
     cordoned = node("w2", manager="daytwo", mark=mark("r1"))
     live = world(node("w1"), cordoned, *deployment(1, 1))
     assert judge(live, [W1], [], ALWAYS, NOW)[1]
-    assert judge(drains.as_uncordoned(live, {"w2"}), [W1], [], ALWAYS, NOW)[1] == []
-    assert isinstance(drains.as_uncordoned(live, ()), DisruptionObjects)
+    assert judge(live, [W1], [], ALWAYS, NOW, {"w2"})[1] == []
+    # The cordon itself is shown.
+    found, _ = judge(live, [W2], [], ALWAYS, NOW, {"w2"})
+    assert "Node w2: cordoned already by run r1 (change): this run takes it over and continues" in found.notes[0]
+    kept, _ = judge(live, [replace(W2, keep_cordon=True)], [], ALWAYS, NOW)
+    assert "that cordon stays, also at the end" in kept.notes[0]
 
 
 def test_the_mark_says_that_a_change_cordoned_the_node() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from roles.engine.transaction import change_script, report
 from roles.engine.transaction.model import Change
-from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, Scratch, in_private_mounts, mount
+from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch, in_private_mounts, mount
 from tests.unit.transaction.test_script import after as is_changed
 from tests.unit.transaction.test_script import is_over, reason, untouched
 
@@ -167,6 +167,25 @@ def test_a_link_is_refused_before_anything_is_stopped(remembers: Scratch) -> Non
     is_over(remembers, "refused")
     assert "cpu_manager_state is a symbolic link" in reason(remembers)
     assert "step: stop" not in remembers.log
+
+
+def test_a_checkpoint_whose_file_system_does_not_answer_is_waited_for(remembers: Scratch) -> None:
+    """Meanwhile the kubelet is not stopped, and the change does not count as reverted."""
+    dead = (
+        f'brief() {{ if [ -e {remembers.root}/dead ]; then case "$*" in *4.checkpoint*) return 124 ;; esac; fi; '
+        'timeout --foreground -s KILL "$io_seconds" "$@"; }\n'
+    )
+    remembers.mutate = lambda text: text.replace(MAIN, dead + MAIN)
+    remembers.lay_down()
+    assert remembers.verb("apply") == 0
+    (remembers.root / "dead").touch()
+    assert remembers.verb("revert", "asked") == 1
+    assert remembers.state == "revert-failed" and "cpu_manager_state: its file system has not answered" in reason(remembers)
+    assert remembers.argv == remembers.change.new_argv and "step: stop-new" not in remembers.log
+    (remembers.root / "dead").unlink()
+    assert remembers.verb("revert") == 0
+    is_over(remembers, "reverted")
+    as_it_was(remembers)
 
 
 def test_what_would_stop_with_the_kubelet_and_not_start_again_is_named(remembers: Scratch) -> None:
