@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from roles.engine.placement import ClusterView, Forecast, forecast, place_all, requests
-from tests.integration.operator import data, pyinfra, wait_for
+from tests.integration import operator
+from tests.integration.operator import GATE, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
 pytestmark = pytest.mark.lab
@@ -161,16 +163,21 @@ def play(lab: Lab, made: Scenario) -> Outcome:
     lab.kubectl("label", "node", node, f"{LABEL}=ssd", "--overwrite")
     if made.static:
         of_node = pod(static, cpu=80, labels={"on": node})
-        lab.run(node, f"cat >{path}", input=json.dumps(of_node))
+        lab.run(node, f'mkdir -p "$(dirname {path})" && cat >{path}', input=json.dumps(of_node))
     try:
         for group in made.groups:
             create(lab, *group)
             second = int(time.time())
             wait_for(lambda second=second: int(time.time()) > second, "the next second", every=0.1)  # type: ignore[misc]
+        if made.static:
+            wait_for(lambda: f"{static}-{node}" in {one["metadata"]["name"] for one in pods_of(lab, node)}, "the static pod in the API")
         lab.kubectl("wait", "--for=condition=Ready", "pods", "-l", f"on={node}", "--timeout=280s")
         return _restarted(lab, made)
     finally:
-        lab.run(node, f"rm -f {path}; systemctl stop kubelet; rm -f {EXTRA}; [ ! -e {KEPT} ] || mv {KEPT} {EXTRA}; systemctl start kubelet")
+        lab.run(
+            node,
+            f"rm -f {path}; rmdir $(dirname {path}); systemctl stop kubelet; rm -f {EXTRA}; [ ! -e {KEPT} ] || mv {KEPT} {EXTRA}; systemctl start kubelet",
+        )
         removed(lab, f"on={node}")
         lab.kubectl("label", "node", node, f"{LABEL}-")
 
@@ -183,66 +190,49 @@ def _restarted(lab: Lab, made: Scenario) -> Outcome:
     tightened(made, there, before, pods_of(lab, node))
     if made.label_goes:
         lab.kubectl("label", "node", node, f"{LABEL}-")
-    # The youngest of all: when it is judged, all others have been.
-    create(lab, pod(f"re-{node}-marker", node, labels={"on": node}))
-    pods, there = pods_of(lab, node), get(lab, f"/api/v1/nodes/{node}")
+    pods, there = [*pods_of(lab, node), _marker(lab, node, 1)], get(lab, f"/api/v1/nodes/{node}")
     found = forecast(pods, there, before, {**before, **made.flags})
-    lab.run(
-        node, f"[ ! -e {EXTRA} ] || cp -a {EXTRA} {KEPT}; echo 'KUBELET_EXTRA_ARGS=\"{made.arguments}\"' >>{EXTRA}; systemctl start kubelet"
-    )
-    lost = _lost(lab, node, pods, made)
+    lab.run(node, f"[ ! -e {EXTRA} ] || cp -a {EXTRA} {KEPT}; echo 'KUBELET_EXTRA_ARGS=\"{made.arguments}\"' >>{EXTRA}")
+    lost = _lost(lab, node, pods)
     # The first start may have judged by the old values of the Node; now it has the new ones.
-    lab.run(node, "systemctl restart kubelet")
-    return Outcome(made, found, {**_lost(lab, node, pods, made), **lost})
+    lab.run(node, "systemctl stop kubelet")
+    lost = {**_lost(lab, node, [*pods_of(lab, node), _marker(lab, node, 2)]), **lost}
+    outcome = Outcome(made, found, lost)
+    lines = [f"  {one.outcome}: {one}; in fact: {outcome.lost.get(one.pod, 'stayed')}" for one in found.pods]
+    print("\n".join([f"{node}, seed {made.seed}: {made.arguments}{', its label is gone' if made.label_goes else ''}", *lines]))
+    return outcome
 
 
-def _lost(lab: Lab, node: str, pods: list[dict[str, Any]], made: Scenario) -> dict[str, str]:
-    """Who has failed, and why, once the kubelet has judged all and the API has what it says."""
-    alive = {
-        one["metadata"]["uid"]: f"{one['metadata']['namespace']}/{one['metadata']['name']}"
-        for one in pods
-        if one["status"]["phase"] in ("Pending", "Running")
-    }
-
-    def phases(items: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
-        return {
-            one["metadata"]["uid"]: (one["status"].get("phase", ""), one["status"].get("reason", ""))
-            for one in items
-            if one["metadata"]["uid"] in alive
-        }
-
-    def settled() -> bool:
-        told = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/pods", check=False)
-        shown = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz", check=False)
-        if (
-            not told
-            or not shown
-            or any(json.loads(shown)["kubeletconfig"].get(key) != value for key, value in made.flags.items() if key == "maxPods")
-        ):
-            return False
-        own, api = phases(json.loads(told)["items"] or []), phases(pods_of(lab, node))
-        (marker,) = (uid for uid, name in alive.items() if name.endswith("-marker"))
-        judged = own.get(marker, ("", ""))[0] in ("Running", "Failed")
-        # Static pods have another UID in the kubelet.
-        return (
-            judged
-            and all(api.get(uid) == state for uid, state in own.items())
-            and own.keys() >= {uid for uid in alive if uid in api and not _mirror(uid, pods)}
-        )
-
-    wait_for(settled, f"the kubelet of {node} to have judged its pods")
-    now = phases(pods_of(lab, node))
-    return {
-        name: now.get(uid, ("gone", "gone"))[1] or now[uid][0]
-        for uid, name in alive.items()
-        if now.get(uid, ("gone", ""))[0] not in ("Pending", "Running")
-    }
+def _marker(lab: Lab, node: str, number: int) -> dict[str, Any]:
+    """The youngest pod of all: when the kubelet has judged it, it has judged all others."""
+    name = f"re-{node}-marker-{number}"
+    create(lab, pod(name, node, labels={"on": node}))
+    return get(lab, f"/api/v1/namespaces/default/pods/{name}")
 
 
-def _mirror(uid: str, pods: list[dict[str, Any]]) -> bool:
-    return any(
-        one["metadata"]["uid"] == uid and "kubernetes.io/config.mirror" in (one["metadata"].get("annotations") or {}) for one in pods
-    )
+def _lost(lab: Lab, node: str, pods: list[dict[str, Any]]) -> dict[str, str]:
+    """Start the kubelet, and see whom it rejects or preempts, and why; the last of `pods` is the youngest."""
+    told = lab.run(node, "journalctl -u kubelet --lines 1 --show-cursor --output cat --no-pager").stdout
+    cursor = told.rsplit("-- cursor: ", 1)[1].strip()
+    lab.run(node, "systemctl start kubelet")
+    marker = pods[-1]["metadata"]["name"]
+
+    def denied() -> dict[str, str]:
+        log = lab.run(node, f"journalctl -u kubelet --after-cursor '{cursor}' --output cat --no-pager").stdout
+        found: dict[str, str] = dict(re.findall(r'"Pod admission denied".* pod="([^"]+)" reason="([^"]+)"', log))
+        return found | dict.fromkeys(re.findall(r'"Pod evicted successfully" pod="([^"]+)"', log), "Preempting")
+
+    def phases() -> dict[str, str]:
+        return {f"default/{one['metadata']['name']}": one["status"]["phase"] for one in pods_of(lab, node)}
+
+    def judged() -> bool:
+        return f"default/{marker}" in denied() or phases().get(f"default/{marker}") == "Running"
+
+    wait_for(judged, f"the kubelet of {node} to have judged its pods")
+    found = denied()
+    wait_for(lambda: all(phases().get(one, "gone") not in ("Pending", "Running") for one in found), "the API to know of them")
+    over = {one: phase for one, phase in phases().items() if phase not in ("Pending", "Running")}
+    return {**over, **found}
 
 
 def test_no_pod_that_stays_by_the_forecast_is_lost(lab: Lab) -> None:
@@ -254,9 +244,6 @@ def test_no_pod_that_stays_by_the_forecast_is_lost(lab: Lab) -> None:
     told: Counter[str] = Counter()
     for one in outcomes:
         told += one.counted()
-        print(f"{one.scenario.node}, seed {one.scenario.seed}, {one.scenario.arguments}, label gone: {one.scenario.label_goes}")
-        for pod_ in one.found.pods:
-            print(f"  {pod_.outcome}: {pod_}; in fact: {one.lost.get(pod_.pod, 'stayed')}")
     print(f"the forecast was right or unsure for {sum(told.values())} pods: {dict(told)}")
     assert not [text for one in outcomes for text in one.false_stays()]
     assert not [text for text in told if "WRONG" in text], told
@@ -269,16 +256,25 @@ def test_a_change_that_would_lose_a_pod_is_refused_and_names_it(lab: Lab) -> Non
     create(lab, pod("re-needs-label", "w1", nodeSelector={LABEL: "ssd"}, labels={"on": "w1"}))
     try:
         lab.kubectl("wait", "--for=condition=Ready", "pod/re-needs-label", "--timeout=280s")
-        wish = data(feature_gates="NodeSwap=false", components="kubelet", only="w1", drain="never")
+        wish = data(feature_gates=f"{GATE}=true", components="kubelet", only="w1", drain="never")
         stays = pyinfra("feature_gates", "--dry", *wish)
         assert stays.code == 0 and "Re-admission: all pods of the node stay" in stays.out, stays.all
         lab.kubectl("label", "node", "w1", f"{LABEL}-")
         told = pyinfra("feature_gates", "-y", *wish)
         assert told.code == 1 and f"default/re-needs-label (NodeAffinity: nodeSelector {LABEL}=ssd does not match)" in told.all, told.all
         assert "deploys/drain.py --data nodes=w1" in told.all
+        consent = data(kubelet_config="podPidsLimit=4321", only="w1", allow_evictions="true")
+        accepted = pyinfra("kubelet_config", "-y", *consent)
+        assert accepted.code == 0 and "LOSES: default/re-needs-label (NodeAffinity" in accepted.out, accepted.all
+        assert "gone, as announced: " in accepted.out and "default/re-needs-label" in accepted.out.partition("gone, as announced: ")[2]
+        status = get(lab, "/api/v1/namespaces/default/pods/re-needs-label")["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", "NodeAffinity")
+        back = pyinfra("rollback", "-y")
+        assert back.code == 0 and "Re-admission: all pods of the node stay" in back.out, back.all
     finally:
         removed(lab, "on=w1")
         lab.kubectl("label", "node", "w1", f"{LABEL}-")
+        operator.forget(lab)
 
 
 # ---- placement
