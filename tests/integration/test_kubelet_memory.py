@@ -103,7 +103,7 @@ def test_none_to_static_to_none(lab: Lab) -> None:
     # A pod with a CPU of its own: the policy works, and its entry is in the checkpoint that a failed change must bring back.
     cpus = pod_with_a_cpu(lab)
     assert cpus in ("0", "1"), cpus
-    told = pyinfra("kubelet_config", "-y", *data(kubelet_config="cpuManagerPolicy=none", only=NODE))
+    told = pyinfra("kubelet_config", "-y", *data(kubelet_config="cpuManagerPolicy=none", only=NODE, drain="never"))
     assert told.code == 1 and "but 1 pod runs there (default/pinned)" in told.all, told.all
     lab.kubectl("delete", "pod", "pinned", "--now")
     wait_for(lambda: not stored(lab).get("entries"), "the kubelet to take the pod's CPU back")
