@@ -168,7 +168,7 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
         bridge.stop(failures)
         chosen = changes_to_undo(again, runs)
     # A run that was killed may have left the cordons of changes that its nodes have reverted.
-    left = {host for host, recorded in history.items() if any(change.run in runs and change.state == "reverted" for change in recorded)}
+    left = {host for host, recorded in history.items() if any(_reverted_drained(change, runs) for change in recorded)}
     if not chosen and not left:
         raise bridge.refuse(_nothing_of(runs))
     of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster]
@@ -185,6 +185,10 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
 
     names = " and ".join(runs)
     return Undoing(DesiredByHost(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, (*chosen, *of_keeper), wanted)
+
+
+def _reverted_drained(change: Recorded, runs: Sequence[str]) -> bool:
+    return change.run in runs and change.state == "reverted" and bool(change.plan.get("drained"))
 
 
 def _nothing_of(runs: Sequence[str]) -> str:

@@ -200,7 +200,8 @@ class NodeRun(LockedRun):
     # ---- one step
 
     def _plan_of(self, step: NodeStep) -> dict[str, Any]:
-        return plan_record(self.info, step.order, step.change, step.effective, step.undoes)
+        planned = plan_record(self.info, step.order, step.change, step.effective, step.undoes)
+        return {**planned, "drained": step.drain.node} if step.drain is not None else planned
 
     def _carry_out(self, step: NodeStep) -> None:
         started = time.monotonic()
