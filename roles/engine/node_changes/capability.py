@@ -300,7 +300,8 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
 
     def ready() -> str | None:
         why = prover.ready() or capability.recheck(basis, plan, planned)
-        return why or readmission.recheck(basis.found.cluster, plan, planned, capability.allows_evictions(plan.host))
+        consent, may_drain = capability.allows_evictions(plan.host), basis.drains.allowed
+        return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 
     return NodeStep(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
 

@@ -18,6 +18,8 @@ from roles.engine.transaction import Refusal
 # The plan shows this many pods.
 SHOWN = 20
 _NEEDED = ("cpu", "memory", "pods")
+_NO_HELP = "they are static or of DaemonSets, so a drain does not help: make room for them"
+_AGAIN = "run this again: then the node is drained first"
 
 
 class NoForecast(Exception):
@@ -43,7 +45,7 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *
     names = frozenset(one.pod for one in losers) if consent else frozenset()
     known = replace(planned, state=state, may_be_evicted=planned.may_be_evicted | names)
     lines = [f"    LOSES: {one_line(text)}" for text in _listed(losers)] or ["    Re-admission: all pods of the node stay"]
-    refused = [] if consent or not left else [refusal(plan, left, consent, may_drain=may_drain)]
+    refused = [] if consent or not left else [refusal(plan, left, consent, _NO_HELP if may_drain else "")]
     if losers and not left:
         known = replace(known, needs_drain=(*known.needs_drain, _not_admitted(losers)))
         lines = [f"    {one_line(_not_admitted(losers))}: so the node is drained first"]
@@ -55,10 +57,9 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *
     )
 
 
-def refusal(plan: NodePlan[Any], losers: Sequence[Readmission], consent: bool | None, *, may_drain: bool = False) -> Refusal:
-    """Why the kubelet is not restarted while these pods are on the node. `may_drain`: a drain would not move them."""
-    drain = f"drain the node first: --data drain=auto, or deploys/drain.py --data nodes={plan.host}"
-    first = "they are static or of DaemonSets, so a drain does not help: make room for them" if may_drain else drain
+def refusal(plan: NodePlan[Any], losers: Sequence[Readmission], consent: bool | None, way_out: str = "") -> Refusal:
+    """Why the kubelet is not restarted while these pods are on the node. `way_out`: instead of a drain."""
+    first = way_out or f"drain the node first: --data drain=auto, or deploys/drain.py --data nodes={plan.host}"
     allow = "" if consent is None else ", or accept the loss with --data allow_evictions=true"
     return Refusal(plan.host, _not_admitted(losers), first + allow)
 
@@ -72,7 +73,7 @@ def _drained(state: KubeletState) -> KubeletState:
     return replace(state, pods=[pod for pod in state.pods if stays(pod)])
 
 
-def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, consent: bool | None) -> str | None:
+def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, consent: bool | None, *, may_drain: bool = False) -> str | None:
     """The forecast once more, right before the change; a text if it must not begin. Without the API, others decide."""
     if planned.component != KUBELET or planned.state is None or consent:
         return None
@@ -81,7 +82,7 @@ def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, conse
         losers = _forecast(replace(planned.state, node=node, pods=pods), planned).losers
     except (ApiError, NoApi, NoForecast):
         return None
-    return str(refusal(plan, losers, consent)) if losers else None
+    return str(refusal(plan, losers, consent, _AGAIN if may_drain else "")) if losers else None
 
 
 def _read(cluster: Cluster, plan: NodePlan[Any]) -> KubeletState:

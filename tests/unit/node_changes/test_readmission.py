@@ -109,6 +109,8 @@ def test_the_forecast_is_repeated_when_the_nodes_turn_comes() -> None:
     later = Api({"maxPods": 110}, disk="hdd")
     assert "default/b (NodeAffinity" in (readmission.recheck(later, made, made.planned[0], None) or "")
     assert readmission.recheck(later, made, made.planned[0], True) is None
+    again = readmission.recheck(later, made, made.planned[0], None, may_drain=True)
+    assert "run this again: then the node is drained first" in (again or "")
 
 
 def test_a_node_is_drained_instead_of_refused_if_that_helps() -> None:
