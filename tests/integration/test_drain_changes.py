@@ -42,8 +42,9 @@ def change(pods: int, *, on: str = "w1", **values: str) -> Outcome:
 
 
 def max_pods(lab: Lab, node: str) -> int:
-    found = json.loads(lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz"))
-    return int(found["kubeletconfig"]["maxPods"])
+    """0 while the kubelet does not answer."""
+    found = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz", check=False)
+    return int(json.loads(found)["kubeletconfig"]["maxPods"]) if found else 0
 
 
 def events(text: str) -> list[dict[str, object]]:
