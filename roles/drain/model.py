@@ -3,50 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
-from roles.engine.draining import DrainConsents
-from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, Kubeconfig, Names, names
-from roles.engine.object_changes import did_you_mean, namespaced_name
-from roles.engine.timeouts import unless_set
-
-DEFAULT_SECONDS = 600
-
-
-def _objects(key: str, example: str) -> BeforeValidator:
-    """Reads a list of NAMESPACE/NAME."""
-
-    def read(value: Any) -> tuple[str, ...]:
-        found = []
-        for one in names(value) or ():
-            namespace, _, name = one.partition("/")
-            try:
-                found.append(namespaced_name(namespace, name, example))
-            except ValueError as error:
-                raise ValueError(f"{key}: {error}") from None
-        return tuple(found)
-
-    return BeforeValidator(read)
-
-
-def _surge(value: Any) -> Any:
-    """true, false, or names of Deployments."""
-    if isinstance(value, bool) or value is None:
-        return bool(value)
-    text = value.strip().lower() if isinstance(value, str) else ""
-    if text in ("true", "false"):
-        return text == "true"
-    found = []
-    for one in names(value) or ():
-        namespace, _, name = one.partition("/")
-        try:
-            found.append(namespaced_name(namespace, name, "shop/web"))
-        except ValueError as error:
-            raise ValueError(f"surge: {error}; or write true for all Deployments with one replica") from None
-    return tuple(found)
-
+from roles.engine.draining import DrainKeys
+from roles.engine.inputs import Boolean, Frozen, Kubeconfig, Names
+from roles.engine.object_changes import did_you_mean
 
 _Nodes = Annotated[
     Names,
@@ -57,58 +20,14 @@ _Nodes = Annotated[
 ]
 
 
-class DrainOptions(Frozen):
-    """The data keys of deploys/drain.py. `drain_timeout` in seconds, for each pod."""
+class DrainOptions(DrainKeys):
+    """The data keys of deploys/drain.py, with the consents of every drain."""
 
     nodes: _Nodes = None
-    allow_local_data: Annotated[
-        Boolean, Field(description="consent: evict pods with emptyDir volumes, whose data is lost", examples=[True])
-    ] = False
-    allow_unmanaged: Annotated[Boolean, Field(description="consent: evict pods that nothing recreates", examples=[True])] = False
-    allow_pending: Annotated[
-        Boolean,
-        Field(description="consent: evict pods also if no other node can take their replacements, which then wait", examples=[True]),
-    ] = False
-    surge: Annotated[
-        bool | tuple[str, ...],
-        BeforeValidator(_surge),
-        WithJsonSchema({"type": ["boolean", "array", "string"], "items": {"type": "string"}}),
-        Field(
-            description="consent: Deployments with one replica get a second pod before the first one leaves: all of them, or only"
-            " those named (NAMESPACE/NAME)",
-            examples=[True, "shop/web,shop/api"],
-        ),
-    ] = False
-    drain_timeout: Annotated[
-        int,
-        Field(
-            ge=1, le=86400, description="seconds for each pod, from its turn until it is gone and its replacement is Ready", examples=[1800]
-        ),
-    ] = DEFAULT_SECONDS
-    ignore_budgets: Annotated[
-        tuple[str, ...],
-        _objects("ignore_budgets", "shop/web"),
-        LIST_OR_TEXT,
-        Field(
-            description="consent: PodDisruptionBudgets (NAMESPACE/NAME) whose pods are deleted if the budget refuses their eviction",
-            examples=[["shop/web"], "shop/web,shop/db"],
-        ),
-    ] = ()
     keep_cordon: Annotated[
         Boolean, Field(description="if the drain halts, the nodes stay cordoned, so that the same command continues later", examples=[True])
     ] = False
     kubeconfig: Kubeconfig = None
-
-    @property
-    def consents(self) -> DrainConsents:
-        return DrainConsents(
-            allow_local_data=self.allow_local_data,
-            allow_unmanaged=self.allow_unmanaged,
-            allow_pending=self.allow_pending,
-            surge=self.surge,
-            ignore_budgets=self.ignore_budgets,
-            seconds=unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set),
-        )
 
 
 class UncordonOptions(Frozen):

@@ -7,7 +7,7 @@ from functools import partial
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.editing import ABSENT
 from roles.engine.inputs import Declared
-from roles.engine.node_changes import change_nodes, from_data
+from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
 from roles.eviction import model, usage, wanted
@@ -78,6 +78,7 @@ def _summary(desired: DesiredThresholds) -> str:
 
 DATA_KEYS = (
     Declared(DesiredThresholds, ("eviction",), changes=True),
+    Declared(ChangeDrains, ("eviction",)),
     Declared(OrderOptions, ("eviction_order",)),
 )
 

@@ -11,7 +11,19 @@ from roles.engine.bridge import Fleet
 from roles.engine.harmless import one_line
 from roles.engine.inputs import Declared
 from roles.engine.node import minor_of
-from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodeStep, Steps, Verdicts, change_nodes, ended, from_data
+from roles.engine.node_changes import (
+    KUBELET,
+    Basis,
+    Capability,
+    ChangeDrains,
+    ComponentPlan,
+    NodeStep,
+    Steps,
+    Verdicts,
+    change_nodes,
+    ended,
+    from_data,
+)
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import Refusal
@@ -253,7 +265,7 @@ def _value(effective: Mapping[str, GateMetric], gate: str, sourced: dict[str, bo
     return f"{str(found.enabled).lower()} ({'set' if gate in sourced else 'default'})"
 
 
-DATA_KEYS = (Declared(DesiredGates, ("feature_gates",), changes=True),)
+DATA_KEYS = (Declared(DesiredGates, ("feature_gates",), changes=True), Declared(ChangeDrains, ("feature_gates",)))
 
 __all__ = [
     "DATA_KEYS",

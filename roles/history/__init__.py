@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
@@ -17,13 +17,16 @@ from roles.engine.node_changes import (
     KUBELET,
     Basis,
     Capability,
+    ChangeDrains,
     ComponentPlan,
     DesiredByHost,
     NodePlan,
     Steps,
     Verdicts,
     change_nodes,
+    cordoned_for_change,
     ended,
+    fate_of,
 )
 from roles.engine.object_changes import ObjectRun
 from roles.engine.proof import Cluster, NoApi, SurveyedNode
@@ -36,7 +39,7 @@ from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet_config import predict_restart, restart_warnings, state_of, unreadable_node
+from roles.kubelet_config import drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
 
 UNINSTALL_SECONDS = 120
 
@@ -164,11 +167,13 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
         again, failures = _ask(fleet, [remote for remote in fleet.targets if remote.name in changed], runs)
         bridge.stop(failures)
         chosen = changes_to_undo(again, runs)
-    if not chosen:
-        raise bridge.refuse(f"run {' and '.join(runs)} has no confirmed change on these nodes; deploys/changes.py lists the runs")
+    # A run that was killed may have left the cordons of changes that its nodes have reverted.
+    left = {host for host, recorded in history.items() if any(_reverted_drained(change, runs) for change in recorded)}
+    if not chosen and not left:
+        raise bridge.refuse(_nothing_of(runs))
     of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster]
     bridge.stop(_unusable([*chosen, *of_keeper]))
-    by_host: dict[str, list[Recorded]] = {}
+    by_host: dict[str, list[Recorded]] = {remote.name: [] for remote in fleet.targets if remote.name in left}
     for change in chosen:
         if not change.of_cluster:
             by_host.setdefault(change.host, []).append(change)
@@ -180,6 +185,16 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
 
     names = " and ".join(runs)
     return Undoing(DesiredByHost(by_host, {"undo": names}, files, f"Undoing run {names}"), runs, (*chosen, *of_keeper), wanted)
+
+
+def _reverted_drained(change: Recorded, runs: Sequence[str]) -> bool:
+    return change.run in runs and change.state == "reverted" and bool(change.plan.get("drained"))
+
+
+def _nothing_of(runs: Sequence[str]) -> str:
+    names = " and ".join(runs)
+    ways = "deploys/changes.py lists the runs, and deploys/uncordon.py removes a cordon"
+    return f"run {names} has no confirmed change on these nodes; {ways}"
 
 
 @deploying("Roll back", _run_to_undo, all_reachable=True)
@@ -212,12 +227,20 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
         """The plan with what a restart applies in addition, and with the prediction of evictions, which needs the API."""
         try:
-            return _restarted(basis.found.reading, plan, self.options.allow_evictions, basis.options.allow_unproven)
+            may_drain = basis.drains.allowed
+            return _restarted(
+                basis.found.reading, plan, self.options.allow_evictions, basis.options.allow_unproven, may_drain=may_drain
+            )  # fmt: skip
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
     def allows_evictions(self, host: str) -> bool:
         return self.options.allow_evictions
+
+    def against_plans(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> Iterable[object]:
+        """Nothing to undo: no confirmed change, and no cordon."""
+        cordons = [cordoned_for_change(fate_of(basis.found.reading, plan.kubelet.node_name)) for plan in plans]
+        return () if self.chosen or set(cordons) & {*self.runs} else (_nothing_of(self.runs),)
 
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
         """The reverse order: the run's last change first."""
@@ -269,7 +292,9 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
     return NodePlan(node.seen.host, node.kubelet, node.components, tuple(undos), warnings, refusals=tuple(reasons))
 
 
-def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool) -> NodePlan[Undo]:
+def _restarted(
+    cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool, *, may_drain: bool = False
+) -> NodePlan[Undo]:
     """The plan with the other pending edits that a restart of the kubelet applies, as in every other deploy, and with what the old settings
     would do to the node now: the undo can raise thresholds. Raises Refusal."""
     undo = next((one for one in plan.changing if one.component == KUBELET), None)
@@ -287,16 +312,30 @@ def _restarted(cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, al
     warnings = [*kubelet_plan.warnings(plan.kubelet), *restart_warnings(cluster, plan, eviction_impact, named, state)]
     plan = replace(plan, warnings=(*plan.warnings, *warnings))
     if state is None:
+        if undo.had_checkpoints:
+            why = f"{undo.undoes} was a change of a drained node, and without the API it is not known whether it is drained now"
+            raise Refusal(plan.host, why, "reach the API from another node")
         return plan
     outlook = predict_restart(state, undo.settings, eviction_impact)
+    assert undo.change is not None
+    change, checkpoints, needed = drained_change(state, undo.settings, undo.change, may_drain=may_drain)
     if outlook.evicts and not allow_evictions:
         why = f"undoing {undo.undoes} would evict: {'; '.join(outlook.evicts)}"
         raise Refusal(plan.host, why, "allow it with --data allow_evictions=true, or make room first")
     # Without consent no pod may be evicted, whatever the prediction says.
     may_be_evicted = outlook.may_be_evicted if allow_evictions else frozenset()
-    known = replace(undo, may_be_evicted=may_be_evicted, state=state, pressures=outlook.pressures)
-    planned = tuple(known if one is undo else one for one in plan.planned)
-    return replace(plan, planned=planned, outlook=outlook.text())
+    more = drained_warnings(needed, by_this_run=may_drain) if needed else []
+    whole = replace(
+        undo,
+        change=change,
+        checkpoints=checkpoints,
+        needs_drain=needed.why if needed else (),
+        may_be_evicted=may_be_evicted,
+        state=state,
+        pressures=outlook.pressures,
+    )
+    planned = tuple(whole if one is undo else one for one in plan.planned)
+    return replace(plan, planned=planned, outlook=outlook.text(), warnings=(*plan.warnings, *more))
 
 
 # ---- deploys/uninstall.py
@@ -320,6 +359,6 @@ def _uninstall(remote: Remote) -> bool:
     return answer.code == 0 and not outcome.startswith("busy")
 
 
-DATA_KEYS = (Declared(RollbackOptions, ("rollback",), changes=True),)
+DATA_KEYS = (Declared(RollbackOptions, ("rollback",), changes=True), Declared(ChangeDrains, ("rollback",)))
 
 __all__ = ["DATA_KEYS", "changes", "rollback", "uninstall"]

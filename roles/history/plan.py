@@ -17,8 +17,9 @@ from roles.history.sequence import Sequenced, Unordered
 
 @dataclass(frozen=True, kw_only=True)
 class Undo(ComponentPlan):
-    """What undoes one change; `change` is None if its files are already as before."""
+    """What undoes one change; `change` is None if its files are already as before. `had_checkpoints`: the change removed some."""
 
+    had_checkpoints: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -131,6 +132,7 @@ def plan_undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -
         settings=settings,
         effective=effective.undone(),
         undoes=recorded.id,
+        had_checkpoints=bool(plan.get("checkpoints")),
         warnings=tuple(warnings),
     )
 

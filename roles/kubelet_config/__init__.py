@@ -7,19 +7,21 @@ from functools import partial
 from roles.engine.bridge import Fleet, Remote
 from roles.engine.inputs import Declared
 from roles.engine.kubelet import KubeletState
-from roles.engine.node_changes import change_nodes, from_data
+from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
 from roles.kubelet_config import model, plan
 from roles.kubelet_config.carry_out import (
     FieldsRequest,
     KubeletFields,
     Settled,
+    drained_change,
     predict_restart,
     restart_warnings,
     state_of,
     unreadable_node,
 )
 from roles.kubelet_config.compliance import unmet
+from roles.kubelet_config.drained import warnings as drained_warnings
 from roles.kubelet_config.impact import Impact, allocatable_impact
 from roles.kubelet_config.model import DesiredFields, read_fields
 from roles.kubelet_config.plan import restart_limits
@@ -49,7 +51,7 @@ def _request(remote: Remote) -> FieldsRequest | None:
     return FieldsRequest(desired.model_dump(), settle, allocatable_impact, desired.only, desired.move_flags, desired.allow_evictions)
 
 
-DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=True),)
+DATA_KEYS = (Declared(DesiredFields, ("kubelet_config",), changes=True), Declared(ChangeDrains, ("kubelet_config",)))
 
 __all__ = [
     "DATA_KEYS",
@@ -60,6 +62,8 @@ __all__ = [
     "KubeletState",
     "Settled",
     "allocatable_impact",
+    "drained_change",
+    "drained_warnings",
     "kubelet_config",
     "model",
     "predict_restart",

@@ -21,10 +21,11 @@ from roles.engine.kubelet import (
     settings,
     with_fields,
 )
+from roles.engine.kubelet.drained import Needed
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
 from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
-from roles.engine.transaction import Effective, Refusal
-from roles.kubelet_config import restart
+from roles.engine.transaction import Change, Effective, Refusal
+from roles.kubelet_config import drained, restart
 from roles.kubelet_config.impact import Impact, check_node
 
 
@@ -59,12 +60,13 @@ class FieldsRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldsPlan(ComponentPlan):
-    """The plan of one kubelet. `pending`: what else the restart applies."""
+    """The plan of one kubelet. `pending`: what else the restart applies; `needed`: what it needs besides a restart."""
 
     state: KubeletState
     settled: Settled
     outlook: Impact
     pending: tuple[Pending, ...] = ()
+    needed: Needed | None = None
 
 
 class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
@@ -74,7 +76,8 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
 
     def plan(self, basis: Basis, node: SurveyedNode, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:
-            return plan_node(basis.run_id, state_of(basis.found.reading, node.seen.host, node.kubelet), desired)
+            state = state_of(basis.found.reading, node.seen.host, node.kubelet)
+            return plan_node(basis.run_id, state, desired, may_drain=basis.drains.allowed)
         except (ApiError, NoApi) as error:
             raise unreadable_node(node.seen.host, node.kubelet.node_name, error) from None
 
@@ -102,6 +105,8 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
             if others := [str(one) for one in pending if one not in item.pending]:
                 return f"after the plan was made, the kubelet was restarted with other settings: {'; '.join(others)}; run this again"
             outlook = predict_restart(now, item.settled.expected, desired.impact)
+            if item.needed is not None:
+                drained.check(now, item.needed)
         except Refusal as refusal:
             return str(refusal)
         except (ApiError, NoApi) as error:
@@ -161,8 +166,8 @@ def _not_ready(state: KubeletState) -> list[str]:
     ]
 
 
-def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
-    """The plan of one node in its present state. Raises Refusal."""
+def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_drain: bool = False) -> NodePlan[FieldsPlan]:
+    """The plan of one node in its present state; `may_drain`: the run drains the node if its change needs that. Raises Refusal."""
     found = state.kubelet
     check_node(state)
     pending = tuple(pending_settings(found, state.configuration))
@@ -172,7 +177,8 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
     edits = settings.edits(found, settled.fields, move_flags=desired.move_flags)
     control = control_plane.look(found)
     warnings = [*kubelet_plan.warnings(found), *control.warnings, *_not_ready(state), *settled.notes, *edits.notes]
-    change = None
+    change = needed = None
+    checkpoints: dict[str, str] = {}
     if edits.files:
         restart.check(state, pending)
         outlook = _predicted(state, restarted_state, desired, settled, pending)
@@ -182,6 +188,12 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
             why = "this would evict: " + "; ".join(outlook.evicts)
             raise Refusal(state.host, why, "allow it with --data allow_evictions=true, or choose values that evict no pod")
         change = kubelet_plan.change(found, edits.files, run_id, settled.summary)
+        needed = drained.needed(state, after(restarted_state.configuration, settled))
+        if needed is not None:
+            if not may_drain:
+                drained.check(state, needed)
+            change, checkpoints = drained.with_checkpoints(state, change, needed)
+            warnings += drained.warnings(needed, by_this_run=may_drain)
     else:
         settled = _in_process(state, desired)
         outlook = desired.impact(state, after(state.configuration, settled))
@@ -193,6 +205,8 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         question=ask.ask_kubelet(found, change.new_argv or edits.argv, edits.files) if change else "",
         question_present=ask.ask_kubelet(found, change.old_argv or found.process.argv, {}) if change else "",
         settings=settled.expected,
+        checkpoints=checkpoints,
+        needs_drain=needed.why if needed else (),
         may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
         effective=Effective(settings=values),
         lasting=settled.named,
@@ -202,6 +216,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest) -> NodeP
         settled=settled,
         outlook=outlook,
         pending=pending,
+        needed=needed,
     )
     text = outlook.text() if change else ""
     return NodePlan(state.host, found, control.components, (item,), tuple(warnings), text)
@@ -240,6 +255,20 @@ def after(configuration: Mapping[str, Any], settled: Settled) -> dict[str, Any]:
 def predict_restart(state: KubeletState, fields: Mapping[str, Any], impact: Callable[[KubeletState, Mapping[str, Any]], Impact]) -> Impact:
     """The effect of a restart with these fields set, and with what else it applies. Raises Refusal."""
     return impact(state, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+
+
+def drained_change(
+    state: KubeletState, fields: Mapping[str, Any], change: Change, *, may_drain: bool = False
+) -> tuple[Change, Mapping[str, str], Needed | None]:
+    """The change as it must be if a restart with these fields needs a drained node: with the checkpoints that it removes, the policies that
+    the new ones must have, by path, and what it needs (None: a restart is enough). Raises Refusal if the node is not drained and the run
+    may not drain it (`may_drain`)."""
+    wanted = drained.needed(state, with_fields(restart.with_pending(state, restart.pending(state)).configuration, fields))
+    if wanted is None:
+        return change, {}, None
+    if not may_drain:
+        drained.check(state, wanted)
+    return *drained.with_checkpoints(state, change, wanted), wanted
 
 
 def restart_warnings(

@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from roles.engine.editing import ABSENT
-from roles.engine.kubelet import EMPTY_BY_DEFAULT, EMPTY_IS_DEFAULT, SECRETS, ZERO_COUNTS, KubeletState, in_effect, lookup, schema, shown
+from roles.engine.kubelet import (
+    EMPTY_BY_DEFAULT,
+    EMPTY_IS_DEFAULT,
+    MEMORY,
+    SECRETS,
+    ZERO_COUNTS,
+    KubeletState,
+    in_effect,
+    lookup,
+    schema,
+    shown,
+)
 from roles.engine.proof import unmet_fields
 from roles.engine.transaction import Refusal
 from roles.kubelet_config import model
@@ -33,7 +44,7 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
             problems += [str(problem) for problem in schema.check(minor, _nested({name: value}))]
         elif owner in SECRETS:
             problems.append(f"{owner} holds a secret, which plans and records of daytwo would show; set it by hand")
-        elif owner in schema.OWNED:
+        elif owner in schema.OWNED and not _together(name, desired):
             problems.append(f"{owner} is managed by deploys/{schema.OWNED[owner]}.py: remove it from kubelet_config")
         elif owner == name:
             fields[name] = ABSENT if value == model.ABSENT else value
@@ -41,7 +52,11 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
         else:
             key = name.removeprefix(f"{owner}.")
             fields[owner] = _with_key(fields.get(owner, lookup(state.configuration, owner)), key, value)
-            named[(*owner.split("."), key)] = None if value == model.ABSENT else value
+            if owner in schema.OWNED:
+                # As a whole: in a file that lacks the map, one key alone would remove the defaults of the others.
+                named[(owner,)] = fields[owner]
+            else:
+                named[(*owner.split("."), key)] = None if value == model.ABSENT else value
     values = {name: value for name, value in fields.items() if value is not ABSENT}
     problems += [str(problem) for problem in schema.check(minor, _nested(values))]
     problems += _read_differently(values, known)
@@ -63,6 +78,11 @@ def settle(desired: DesiredFields, state: KubeletState) -> Settled:
     return Settled(fields, expected, settled.summary, tuple(notes), named)
 
 
+def _together(name: str, desired: DesiredFields) -> bool:
+    """The threshold that the Static memory manager adds up with the reservations may be set with them: one change, or none would start."""
+    return name == f"evictionHard.{MEMORY}" and "reservedMemory" in desired.kubelet_config
+
+
 def _read_differently(values: Mapping[str, Any], known: Mapping[str, schema.KubeletField]) -> Iterator[str]:
     """Values that a kubelet accepts but reads as different ones (pkg/kubelet/apis/config/v1beta1/defaults.go, validation.go)."""
     for name, value in values.items():
@@ -81,13 +101,13 @@ def _read_differently(values: Mapping[str, Any], known: Mapping[str, schema.Kube
 
 def restart_limits(state: KubeletState, settled: Settled) -> tuple[str, ...]:
     """Warnings about fields that a restart of the kubelet does not apply to everything that runs. Raises Refusal for fields that need
-    more than a restart."""
+    more than a restart and more than a drained node."""
     changed = [one.name for one in unmet_fields(settled.expected, state.configuration)]
     both = (state.configuration, after(state.configuration, settled))
     found = dict.fromkeys(more for configuration in both for more in schema.needs_more(configuration, changed))
-    if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused]:
+    if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused and not more.drained]:
         raise _refusal(state, refused)
-    return tuple(f"{more.path}: {more.reason}; {more.way_out}" for more in found)
+    return tuple(f"{more.path}: {more.reason}; {more.way_out}" for more in found if not more.drained)
 
 
 def _refusal(state: KubeletState, problems: list[str]) -> Refusal:

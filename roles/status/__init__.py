@@ -10,8 +10,10 @@ from roles.engine.api import ApiError, GateMetric
 from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.control_plane import Component, sourced_gates
 from roles.engine.editing import kubelet_config
+from roles.engine.harmless import one_line
 from roles.engine.kubelet import Kubelet, shown
 from roles.engine.node import Observation, Process, look
+from roles.engine.node_changes import cordoned_for_change, fate_of
 from roles.engine.proof import Cluster, NoApi, ObservedNode, unmet_gates, with_versions
 from roles.engine.rollout import deploying, no_data, table
 from roles.engine.transaction import Refusal, in_flight
@@ -65,7 +67,7 @@ def status(fleet: Fleet, _: None) -> None:
     show_lines(_lasting(nodes, cluster, notes))
     show("\nSources")
     show_lines(table.render(["node", "path", "mode", "sha256"], table.folded([row for node in nodes for row in _sources(node)])))
-    for warning in warnings:
+    for warning in [*warnings, *_cordons(nodes, cluster)]:
         show(f"\n{warning}")
     for line in [line for remote in fleet.targets for line in _ignored(remote.name, observations[remote.name], nodes)]:
         show(f"\n{line}")
@@ -94,6 +96,28 @@ def _ignored(host: str, seen: Observation | Exception, nodes: list[_StatusNode])
     else:
         found = [] if isinstance(seen, Exception) else seen.ignored
     return [f"{host}: {sentence}" for sentence in found]
+
+
+def _cordons(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
+    """Nodes that a run of daytwo has cordoned, as the versions were read."""
+    found = []
+    for node in nodes:
+        fate = fate_of(cluster, node.kubelet.node_name)
+        if fate is None or fate.cordon != "ours":
+            continue
+        back = f"deploys/uncordon.py --data nodes={one_line(node.kubelet.node_name)}"
+        run = cordoned_for_change(fate)
+        busy = in_flight(node.seen.changes, node.seen.boot_id, node.seen.uptime)
+        if run and busy:
+            found.append(f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which is in flight")
+        elif run:
+            found.append(
+                f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which has ended on this node. If that run is"
+                f" over, the same command continues, deploys/rollback.py --data run={one_line(run)} undoes it, and {back} only uncordons"
+            )
+        else:
+            found.append(f"{node.seen.host}: cordoned by run {one_line(fate.by)}; when the work on it is done: {back}")
+    return found
 
 
 def _effective(fleet: Fleet, nodes: list[_StatusNode], cluster: Cluster) -> list[str]:

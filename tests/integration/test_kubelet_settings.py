@@ -285,7 +285,11 @@ REFUSED = [
     ("kubelet_config", {"kubelet_config": "maxPods='5'"}, ("maxPods",)),
     ("kubelet_config", {"kubelet_config": "maxPods=1"}, ("would not admit these pods again", "OutOfpods", "allow_evictions=true")),
     ("kubelet_config", {"kubelet_config": "systemReserved.memory=900Gi"}, ("memory", "900Gi")),
-    ("kubelet_config", {"kubelet_config": "cpuManagerPolicy=static"}, ("cpuManagerPolicy", "cpu_manager_state")),
+    (
+        "kubelet_config",
+        {"kubelet_config": "cpuManagerPolicy=static,systemReserved.cpu=500m", "drain": "never"},
+        ("cpu_manager_state", "must be drained"),
+    ),
     ("kubelet_config", {"kubelet_config": "evictionHard.memory.available=1Gi"}, ("evictionHard", "eviction")),
     ("kubelet_config", {"kubelet_config": "imageGCHighThresholdPercent=10"}, ("imageGCHighThresholdPercent",)),
     ("eviction", {"eviction_hard": "memory.availabel=1Gi"}, ("did you mean memory.available",)),

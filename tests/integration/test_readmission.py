@@ -256,7 +256,7 @@ def test_a_change_that_would_lose_a_pod_is_refused_and_names_it(lab: Lab) -> Non
     create(lab, pod("re-needs-label", "w1", nodeSelector={LABEL: "ssd"}, labels={"on": "w1"}))
     try:
         lab.kubectl("wait", "--for=condition=Ready", "pod/re-needs-label", "--timeout=280s")
-        wish = data(feature_gates=f"{GATE}=true", components="kubelet", only="w1")
+        wish = data(feature_gates=f"{GATE}=true", components="kubelet", only="w1", drain="never")
         stays = pyinfra("feature_gates", "--dry", *wish)
         assert stays.code == 0 and "Re-admission: all pods of the node stay" in stays.out, stays.all
         lab.kubectl("label", "node", "w1", f"{LABEL}-")

@@ -200,6 +200,16 @@ def test_set_eviction_thresholds(desk: Desk) -> None:
     open_book(desk, "eviction-thresholds").all()
 
 
+def test_switch_to_the_static_cpu_manager(lab: Lab, desk: Desk) -> None:
+    try:
+        open_book(desk, "static-cpu-manager").all()
+    finally:
+        lab.kubectl("uncordon", "w1")
+        # After a failure the old files are put back, and the old kubelet needs a checkpoint of its own policy.
+        state = "/var/lib/kubelet/cpu_manager_state"
+        lab.run("w1", f'grep -q \'"policyName":"none"\' {state} || {{ systemctl stop kubelet; rm -f {state}; systemctl start kubelet; }}')
+
+
 WEB = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",

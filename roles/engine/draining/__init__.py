@@ -29,9 +29,11 @@ from roles.engine.draining.cordon import (
 )
 from roles.engine.draining.drainer import CORDON, DELETE, EVICT, PROVE, SURGE, Drainer, uncordon
 from roles.engine.draining.evicting import try_eviction
+from roles.engine.draining.fates import stays
 from roles.engine.draining.inside import NodeDrain
+from roles.engine.draining.keys import DrainKeys
 from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, Workload
-from roles.engine.draining.planning import plan_drain
+from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
 from roles.engine.draining.report import plan_text
 from roles.engine.draining.surge import SURGED_BY
@@ -49,6 +51,7 @@ __all__ = [
     "BudgetShare",
     "CordonWriter",
     "DrainConsents",
+    "DrainKeys",
     "DrainPlan",
     "Drainer",
     "Fate",
@@ -61,12 +64,14 @@ __all__ = [
     "cordon_change",
     "cordon_fields",
     "forget_costs",
+    "narrowed",
     "node_fate",
     "node_path",
     "plan_drain",
     "plan_text",
     "pods_on",
     "read_drain",
+    "stays",
     "try_eviction",
     "uncordon",
     "uncordon_change",

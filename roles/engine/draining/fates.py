@@ -19,6 +19,7 @@ from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import Object, is_ending, is_over, uid, workload_rollout
 
+_DAEMON_SET = "DaemonSet"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 #: A pod that should be gone for longer than this does not end by itself.
 STUCK = timedelta(seconds=60)
@@ -61,7 +62,7 @@ class Judge:
             return made("stays", "a static pod: only its node ends it")
         if is_over(pod):
             return made("stays", f"it is finished ({pod['status']['phase']}) and holds nothing")
-        if workload is not None and workload.kind == "DaemonSet":
+        if workload is not None and workload.kind == _DAEMON_SET:
             return made("stays", f"of {workload}, which ignores the cordon")
         if not is_ending(pod):
             return None
@@ -141,6 +142,13 @@ def broken_because(pod: Object) -> str:
         if reason in BROKEN:
             return reason
     return ""
+
+
+def stays(pod: Object) -> bool:
+    """A drain leaves the pod on its node, as far as the pod itself shows it: static, finished, or of a DaemonSet."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    of_daemons = any(owner.get("controller") and owner.get("kind") == _DAEMON_SET for owner in owners)
+    return of_daemons or MIRROR in (pod["metadata"].get("annotations") or {}) or is_over(pod)
 
 
 def empty_dirs(pod: Object) -> list[str]:

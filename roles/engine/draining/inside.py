@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roles.engine.bridge import Pool, show
 from roles.engine.draining.drainer import Drainer
 from roles.engine.draining.model import DrainConsents, DrainPlan
-from roles.engine.draining.planning import plan_drain
+from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import cluster_time, read_drain
 from roles.engine.object_changes import NotDone, Session
 from roles.engine.rollout import ClusterStep, Fields
@@ -19,6 +20,7 @@ class NodeDrain:
 
     `node`: the name of a Node. `run`: the name of the run, for the mark on the node. `note(event)` records what follows before it is done,
     and raises if it cannot; then nothing is done. `stopped` returns why no further eviction may begin (the run halts), "" if it may.
+    `keep_cordon`: a cordon that the node already has stays at the end, whoever set it.
     """
 
     def __init__(
@@ -29,6 +31,8 @@ class NodeDrain:
         run: str,
         note: Callable[[Mapping[str, Any]], None],
         stopped: Callable[[], str] = lambda: "",
+        *,
+        keep_cordon: bool = False,
     ) -> None:
         self._session = session
         self._node = node
@@ -36,12 +40,20 @@ class NodeDrain:
         self._run = run
         self._note = note
         self._stopped = stopped
+        self._keep_cordon = keep_cordon
         self._drainer: Drainer | None = None
+        #: This drain has cordoned the node (or taken over the cordon of an earlier run), and not uncordoned it.
+        self.cordoned = False
+        #: The pods (NAMESPACE/NAME) that this drain has moved.
+        self.moved: list[str] = []
 
     def plan(self) -> DrainPlan:
         """What the drain would do now; its `refusals` say why it cannot. Raises ApiError, NoApi."""
         live = read_drain(self._session)
-        return plan_drain(live, [self._node], self._consents, cluster_time(self._session))
+        plan = plan_drain(live, [self._node], narrowed(self._consents, live, [self._node]), cluster_time(self._session))
+        if not self._keep_cordon:
+            return plan
+        return replace(plan, nodes=tuple(replace(node, cordon="theirs") if node.cordon else node for node in plan.nodes))
 
     def begin(self) -> str:
         """Cordon and drain the node by a new plan; returns the proof. If it fails, the node is uncordoned, unless it was cordoned before,
@@ -50,20 +62,30 @@ class NodeDrain:
         if plan.refusals:
             raise NotDone(f"{self._node} cannot be drained now: {'; '.join(plan.refusals)}")
         self._drainer = drainer = Drainer(self._session, plan, self._consents, self._run, self._stopped)
+        self.cordoned = bool(drainer.cordon_changes())
         done: dict[str, str] = {}
         try:
             for stage in drainer.stages():
+                if why := self._stopped():
+                    raise NotDone(f"the drain stopped: {why}")
                 self._carry_out(stage.steps, done)
         except Exception as error:
-            moved = ", ".join(name for name in done if name.startswith("pod ")) or "none"
+            self._note_moved(done)
+            moved = ", ".join(self.moved) or "none"
             raise NotDone(f"{error}; moved until then: {moved}; {self._node}: {self._back()}") from error
+        self._note_moved(done)
         return done[f"Node {self._node} drained"]
 
     def end(self) -> str:
         """Uncordon the node if this drain cordoned it; returns the proof. Raises NotDone, ApiError, NoApi."""
         assert self._drainer is not None, "begin() comes first"
         self._note({"event": "uncordon", "node": self._node})
-        return self._drainer.uncordon(self._node)
+        proof = self._drainer.uncordon(self._node)
+        self.cordoned = False
+        return proof
+
+    def _note_moved(self, done: Mapping[str, str]) -> None:
+        self.moved = [name.removeprefix("pod ") for name in done if name.startswith("pod ")]
 
     def _carry_out(self, steps: Sequence[ClusterStep], done: dict[str, str]) -> None:
         errors: list[Exception] = []

@@ -52,6 +52,16 @@ def plan_drain(live: DisruptionObjects, nodes: Collection[str], consents: DrainC
     )
 
 
+def narrowed(consents: DrainConsents, live: DisruptionObjects, nodes: Collection[str]) -> DrainConsents:
+    """The consents of a run as they apply to some of its nodes: of the Deployments that are named for a second pod, those with pods
+    there."""
+    if not isinstance(consents.surge, tuple):
+        return consents
+    workloads = Workloads(live)
+    there = {found.key for pod in live.of("Pod") if node_of(pod) in nodes and (found := workloads.of(pod)) is not None}
+    return replace(consents, surge=tuple(name for name in consents.surge if name in there))
+
+
 def _with_places(
     pods: Sequence[PodFate], live: DisruptionObjects, nodes: Collection[str], consents: DrainConsents
 ) -> tuple[tuple[PodFate, ...], tuple[str, ...]]:

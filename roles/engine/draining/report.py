@@ -28,7 +28,7 @@ def plan_text(plan: DrainPlan, answers: Mapping[str, str] | None = None) -> str:
 
 def _node(node: NodeFate) -> str:
     if node.cordon == "theirs":
-        return f"Node {node.name}: cordoned already by {one_line(node.by)}, not by daytwo: that cordon stays, also at the end"
+        return f"Node {node.name}: cordoned already by {one_line(node.by)}: that cordon stays, also at the end"
     if node.cordon == "ours":
         return f"Node {node.name}: cordoned already by run {one_line(node.by)}: this run takes it over and continues"
     return f"Node {node.name}: cordon it ({CORDONED_BY})"

@@ -1,6 +1,6 @@
 """The kubelet of a node: where its settings live, and how they are changed."""
 
-from roles.engine.kubelet import allocatable, amounts, ask, blame, kubelet_plan, schema, settings, thresholds
+from roles.engine.kubelet import allocatable, amounts, ask, blame, drained, kubelet_plan, schema, settings, thresholds
 from roles.engine.kubelet.facts import Kubelet, find, wanted
 from roles.engine.kubelet.pending import (
     EMPTY_BY_DEFAULT,
@@ -70,6 +70,7 @@ __all__ = [
     "as_value",
     "ask",
     "blame",
+    "drained",
     "effective",
     "find",
     "in_effect",

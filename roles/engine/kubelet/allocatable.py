@@ -135,19 +135,26 @@ def _reserved(configuration: Mapping[str, Any]) -> list[tuple[str, dict[str, Fra
         # They replace the cpu of both.
         for _, amounts in found:
             amounts.pop("cpu", None)
-        found.append(("reservedSystemCPUs", {"cpu": Fraction(_cpus(str(cpus)))}))
+        found.append(("reservedSystemCPUs", {"cpu": Fraction(len(_cpus(str(cpus))))}))
     return found
 
 
-def _cpus(text: str) -> int:
-    """The number of CPUs in a list such as 0-3,8. Raises ValueError."""
+def reserved_cpus(configuration: Mapping[str, Any]) -> tuple[int, frozenset[int]]:
+    """How many whole CPUs the static CPU manager keeps for the system, and which, if that is set (else the kubelet chooses). Raises
+    ValueError."""
+    amounts = [amounts["cpu"] for _, amounts in _reserved(configuration) if "cpu" in amounts]
+    return math.ceil(sum(amounts, Fraction(0))), _cpus(str(configuration.get("reservedSystemCPUs") or ""))
+
+
+def _cpus(text: str) -> frozenset[int]:
+    """The CPUs of a list such as 0-3,8. Raises ValueError."""
     found: set[int] = set()
-    for part in text.split(","):
+    for part in text.split(",") if text else ():
         ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part)
         if ends is None or int(ends.group(1)) > int(ends.group(2) or ends.group(1)):
             raise ValueError(f"reservedSystemCPUs: {text!r} is not a list of CPUs")
         found.update(range(int(ends.group(1)), int(ends.group(2) or ends.group(1)) + 1))
-    return len(found)
+    return frozenset(found)
 
 
 def _parts(configuration: Mapping[str, Any], capacity: Mapping[str, Fraction]) -> dict[str, list[tuple[str, Fraction]]]:
@@ -185,9 +192,11 @@ def _memory_manager(configuration: Mapping[str, Any], parts: Mapping[str, Sequen
         if given != needed:
             found.append(
                 (
-                    f"memoryManagerPolicy Static: reservedMemory has {_exact(given)} of {resource}, but kubeReserved, systemReserved and"
-                    f" evictionHard add up to {_exact(needed)}; the kubelet would not start",
-                    f"in the same run, change reservedMemory to {_exact(needed)} of {resource} in total",
+                    f"memoryManagerPolicy Static: reservedMemory has {_exact(given)} of {resource}, but"
+                    f" {' + '.join(f'{name} {_exact(amount)}' for name, amount in parts.get(resource, ())) or 'other fields'}"
+                    f" come to {_exact(needed)}; the kubelet would not start",
+                    f"set them together, in one run of deploys/kubelet_config.py: reservedMemory of {_exact(needed)} of {resource} in total"
+                    " over all NUMA nodes (with it that deploy also takes evictionHard.memory.available)",
                 )
             )
     return found

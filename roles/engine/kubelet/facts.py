@@ -17,6 +17,7 @@ from roles.engine.transaction import Refusal
 # The variable that every packaging of the kubelet leaves to the operator.
 OPERATORS_VARIABLE = "KUBELET_EXTRA_ARGS"
 _KUBEADM_FLAGS = "kubeadm-flags.env"
+_ROOT_DIRECTORY = "/var/lib/kubelet"  # cmd/kubelet/app/options, NewKubeletFlags
 _DEFAULT_HEALTHZ_PORT = 10248  # kubelet config v1beta1, SetDefaults_KubeletConfiguration
 _UNSUPPORTED = {
     "k3s": "k3s keeps the kubelet inside its own process; it is configured in /etc/rancher/k3s/config.yaml",
@@ -43,6 +44,14 @@ class Kubelet:
     configuration: dict[str, Any]
     manifests: str | None
     health_url: str
+
+    @property
+    def root_directory(self) -> str:
+        """Where the running kubelet keeps its own files (--root-dir). Raises Refusal for a path that depends on where it was started."""
+        folder = flags.last_flag(self.process.argv, "root-dir") or _ROOT_DIRECTORY
+        if not folder.startswith("/"):
+            raise Refusal(self.seen.host, f"--root-dir={folder}: the kubelet's root directory is not an absolute path", "name it in full")
+        return posixpath.normpath(folder)
 
     @property
     def dropin_folder(self) -> str | None:

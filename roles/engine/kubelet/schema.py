@@ -89,13 +89,15 @@ class More:
     """A field whose change needs more than a restart of the kubelet.
 
     `refused`: the change would break something, or could not be proven or undone; else it works, but not for everything at once, which
-    is a warning. `when`: effective values (by path) with which it matters; empty: always.
+    is a warning. `drained`: daytwo can change it on a drained node, by the rules in drained.py. `when`: effective values (by path) with
+    which it matters; empty: always.
     """
 
     path: str
     reason: str
     way_out: str
     refused: bool = True
+    drained: bool = False
     when: tuple[tuple[str, str], ...] = ()
 
 
@@ -387,26 +389,38 @@ _RESERVED_MEMORY = (
 # pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer); pkg/kubelet/userns/userns_manager.go;
 # cmd/kubelet/app/server.go (getCgroupDriverFromCRI); the warnings for dynamic configuration in config/v1beta1/types.go up to 1.23.
 _MORE = (
-    More("cpuManagerPolicy", _differs(_CPU_STATE), _drain_and_remove(_CPU_STATE)),
-    More(
-        "cpuManagerPolicyOptions", f"CPUs assigned by the old rules stay in {_CPU_STATE}", _drain_and_remove(_CPU_STATE), when=_STATIC_CPU
-    ),
-    More("reservedSystemCPUs", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
-    More("systemReserved", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
-    More("kubeReserved", _RESERVED_CPUS.format(_CPU_STATE), _drain_and_remove(_CPU_STATE), when=_STATIC_CPU),
-    More("memoryManagerPolicy", _differs(_MEMORY_STATE), _drain_and_remove(_MEMORY_STATE)),
-    More("reservedMemory", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
-    More("systemReserved", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
-    More("kubeReserved", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
-    More("evictionHard", _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), when=_STATIC_MEMORY),
+    More("cpuManagerPolicy", _differs(_CPU_STATE), _drain_and_remove(_CPU_STATE), drained=True),
     *(
-        More(path, "running pods are admitted again, by the new rule, and those that do not fit fail (TopologyAffinityError)", _DRAIN)
+        More(path, why, _drain_and_remove(_CPU_STATE), drained=True, when=_STATIC_CPU)
+        for path, why in (
+            ("cpuManagerPolicyOptions", f"CPUs assigned by the old rules stay in {_CPU_STATE}"),
+            ("reservedSystemCPUs", _RESERVED_CPUS.format(_CPU_STATE)),
+            ("systemReserved", _RESERVED_CPUS.format(_CPU_STATE)),
+            ("kubeReserved", _RESERVED_CPUS.format(_CPU_STATE)),
+        )
+    ),
+    More("memoryManagerPolicy", _differs(_MEMORY_STATE), _drain_and_remove(_MEMORY_STATE), drained=True),
+    *(
+        More(path, _RESERVED_MEMORY, _drain_and_remove(_MEMORY_STATE), drained=True, when=_STATIC_MEMORY)
+        for path in ("reservedMemory", "systemReserved", "kubeReserved", "evictionHard")
+    ),
+    *(
+        More(
+            path,
+            "running pods are admitted again, by the new rule, and those that do not fit fail (TopologyAffinityError)",
+            _DRAIN,
+            drained=True,
+        )
         for path in ("topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope")
     ),
+    # The runtime's own setting and its restart, which ends no pod but leaves their cgroups where the old driver had made them, are not
+    # part of a kubelet's change, and a revert of both could not be proven.
     More(
         "cgroupDriver",
-        "it must match the container runtime's, or no pod starts; a runtime that reports its driver (CRI RuntimeConfig) beats the field",
-        "drain the node, change the runtime and the kubelet together, reboot the node",
+        "it must match the container runtime's, or no pod starts; a runtime that reports its driver (CRI RuntimeConfig) beats the field;"
+        " and the cgroups of running pods stay where the old driver has made them",
+        "by hand: drain the node, stop the kubelet, set the runtime's driver (containerd: SystemdCgroup in config.toml; CRI-O:"
+        " cgroup_manager), restart the runtime, change the field, reboot the node, uncordon",
     ),
     *(
         More(path, _REBOOT, "drain the node, change the setting by hand, reboot the node")

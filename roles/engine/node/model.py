@@ -147,7 +147,7 @@ class Unit:
 class Observation:
     """Everything that one observation of a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock).
     `programs`: the program that the kubelet's unit starts, and its file behind all links. `others`: processes that only have a component's
-    name; there are `others_total` of them."""
+    name; there are `others_total` of them. `swap`: how many areas /proc/swaps lists, None if it was not read."""
 
     host: str
     uid: int
@@ -168,6 +168,7 @@ class Observation:
     programs: dict[str, str] = field(default_factory=dict)
     others: tuple[OtherProcess, ...] = ()
     others_total: int = 0
+    swap: int | None = None
 
     @property
     def ignored(self) -> list[str]:

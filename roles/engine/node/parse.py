@@ -133,6 +133,7 @@ class _Records:
             changes=self.changes,
             programs=self.programs,
             others=tuple(self.others),
+            swap=int(self.single["swap"][0]) if "swap" in self.single else None,
             others_total=int(self.single.get("others", [str(len(self.others))])[0]),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from roles.engine import bridge, detail, kubeadm_config, kubelet
@@ -17,8 +17,10 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
 from roles.engine.node import FilesWanted
 from roles.engine.node_changes import node_report, readmission
+from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_drains
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
-from roles.engine.node_changes.run import NodeRun, NodeStep, arrange
+from roles.engine.node_changes.run import NodeRun
+from roles.engine.node_changes.step import NodeStep, arrange
 from roles.engine.proof import Prover, RequiredProof, Survey, SurveyedNode, survey
 from roles.engine.rollout import Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
@@ -80,12 +82,13 @@ def from_data(fleet: Fleet, read: Callable[[Remote], D | None], nothing: str) ->
 
 @dataclass(frozen=True)
 class Basis:
-    """The input of the plan of a run."""
+    """The input of the plan of a run. `drains`: which nodes may be drained for their change."""
 
     run_id: str
     fleet: Fleet
     options: Options
     found: Survey
+    drains: ChangeDrains = field(default_factory=ChangeDrains)
 
 
 # The steps of a run by host and component, in order.
@@ -174,11 +177,11 @@ def change_nodes(fleet: Fleet, capability: Capability[Any, Any], name: str = "ch
 
 def prepare(fleet: Fleet, capability: Capability[Any, Any]) -> NodeRun:
     """The run, with its plan shown. Raises DeployError."""
-    run_options = options.read_options(fleet.targets)
+    run_options, drains = options.read_options(fleet.targets), read_drains(fleet)
     desired = capability.desired
     run_id = new_run_id()
     targets = [remote for remote in fleet.targets if remote.name in desired.by_host]
-    basis = Basis(run_id, fleet, run_options, survey(fleet, targets, desired.wanted))
+    basis = Basis(run_id, fleet, run_options, survey(fleet, targets, desired.wanted), drains)
     return _assemble(capability, basis, _plan(capability, basis))
 
 
@@ -210,7 +213,9 @@ def _plan(capability: Capability[W, N], basis: Basis) -> list[N]:
 
 def _judge(capability: Capability[W, N], basis: Basis, plan: N, verdicts: Verdicts) -> N:
     judged = capability.judge(basis, plan, verdicts)
-    return cast(N, readmission.with_forecast(basis.found.reading, judged, capability.allows_evictions(plan.host)))
+    return cast(
+        N, readmission.with_forecast(basis.found.reading, judged, capability.allows_evictions(plan.host), may_drain=basis.drains.allowed)
+    )
 
 
 def _of_each(basis: Basis, hosts: Collection[str], work: Callable[[str], N]) -> list[N | Refusal]:
@@ -251,6 +256,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
+    drained = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages)
     info = this_run(basis.run_id, capability.desired.recorded)
     writes = capability.writes(basis, plans)
 
@@ -259,17 +265,18 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
         node_report.show_end(run)
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
-    run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last)
+    run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last, leftovers=drained.leftovers)
     notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += capability.notes(basis, plans)
     notes += [f"{names}:\n{outlook}" for names, outlook in detail.alike((plan.host, plan.outlook) for plan in plans if plan.outlook)]
+    notes += drained.notes
     if any(planned.component != KUBELET for planned in changing):
         notes.append(found.cluster.etcd_summary())
     notes += writes.notes + [one_line(sentence) for sentence in found.ignored]
     if capability.desired.heading:
         show(f"\n{capability.desired.heading}")
     node_report.show_plan(run, found.cluster.apiservers, notes)
-    if not (run.steps or run.cluster_steps):
+    if not (run.steps or run.cluster_steps or run.leftovers):
         _show_results(capability, basis, plans, writes, run)
     return run
 
@@ -286,13 +293,15 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         apiservers,
         basis.options.allow_unproven,
         planned.may_be_evicted,
+        planned.checkpoints,
     )
     prover = Prover(basis.found.cluster, owed)
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
 
     def ready() -> str | None:
         why = prover.ready() or capability.recheck(basis, plan, planned)
-        return why or readmission.recheck(basis.found.cluster, plan, planned, capability.allows_evictions(plan.host))
+        consent, may_drain = capability.allows_evictions(plan.host), basis.drains.allowed
+        return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 
     return NodeStep(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
 

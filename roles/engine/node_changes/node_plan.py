@@ -21,10 +21,11 @@ class ComponentPlan:
 
     `question` shows the change to the component's binary, `question_present` its present files ("": the binary is not asked). Required
     proofs: `gates` and `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) that the process must run
-    with, and `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. For the record: `effective`, the values
-    before and after, and `undoes`, the change that this one undoes. For the re-admission forecast, if they are known: `state`, the node as
-    it is, and `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are kubeadm's desired values
-    (None: absent); `write` as in kubeadm_config.ComponentDesired.
+    with, `checkpoints`, the policy (by path) that the kubelet must have written into each checkpoint of the change, and
+    `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. `needs_drain`: why the node must be drained for this
+    change (empty: it need not). For the record: `effective`, the values before and after, and `undoes`, the change that this one undoes.
+    For the re-admission forecast, if they are known: `state`, the node as it is, and `pressures`, the node's pressure conditions after the
+    restart (None: as they are). `lasting` are kubeadm's desired values (None: absent); `write` as in kubeadm_config.ComponentDesired.
     """
 
     component: str
@@ -34,6 +35,8 @@ class ComponentPlan:
     question_present: str = ""
     gates: Mapping[str, bool] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+    needs_drain: tuple[str, ...] = ()
     may_be_evicted: frozenset[str] = frozenset()
     effective: Effective = field(default_factory=Effective)
     undoes: str = ""

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from roles.engine import detail
 from roles.engine.bridge import show, show_lines
-from roles.engine.node_changes.run import NodeRun, NodeStep
+from roles.engine.node_changes.run import NodeRun
+from roles.engine.node_changes.step import NodeStep
+from roles.engine.node_changes.step_drain import back_command
 from roles.engine.rollout import ClusterStep, Stage, counted
 from roles.engine.transaction import STABLE_SECONDS, Change, directory
 
@@ -24,12 +26,12 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
         numbers = str(first) if first == last else f"{first}-{last}"
         nodes = detail.hosts([step.change.node for step in steps])
         name = f"[{numbers}/{len(run.steps)}] {nodes}: {change.component}: {change.summary}"
-        if (before := described.setdefault(_shape(change), nodes)) != nodes and detail.folds():
+        if (before := described.setdefault(_shape(steps[0]), nodes)) != nodes and detail.folds():
             pace = f", at most {stage.at_once} at a time" if len(stage.steps) > 1 else ""
             show(f"{name}; the same as for {before}{pace}")
             continue
         show(f"\n{name}")
-        show_lines("\n".join(_description(change, apiservers)))
+        show_lines("\n".join(_description(change, apiservers, steps[0].drain is not None)))
         if stage.canary:
             soak = f", watched for {change.soak} s" if change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
@@ -49,16 +51,17 @@ def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], li
         for step in stage.steps:
             before, steps = found[-1] if found else (None, [])
             joins = before is stage or (before is not None and not before.canary and len(before.steps) == len(stage.steps) == 1)
-            if joins and detail.folds() and _shape(steps[0].change) == _shape(step.change):
+            if joins and detail.folds() and _shape(steps[0]) == _shape(step):
                 steps.append(step)
             else:
                 found.append((stage, [step]))
     return found
 
 
-def _shape(change: Change) -> tuple[object, ...]:
+def _shape(step: NodeStep) -> tuple[object, ...]:
+    change, drained = step.change, step.drain is not None
     files = tuple((edit.path, edit.before, edit.after) for edit in change.files)
-    return change.component, change.summary, change.unit, change.daemon_reload, change.confirm_timeout, files
+    return change.component, change.summary, change.unit, change.daemon_reload, change.confirm_timeout, change.checkpoints, drained, files
 
 
 def _cluster_objects(run: NodeRun) -> str:
@@ -75,12 +78,16 @@ def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
         show_lines("\n".join(f"    {line}" for line in lines))
 
 
-def _description(change: Change, apiservers: int) -> list[str]:
+def _description(change: Change, apiservers: int, drained: bool = False) -> list[str]:
     context = 1 if detail.folds() else 3
     lines = [f"    {line}" for edit in change.files for line in edit.diff(context).splitlines()]
     if change.kind == "kubelet":
         reload = "systemctl daemon-reload, then " if change.daemon_reload else ""
-        lines.append(f"    restarts: {reload}systemctl restart {change.unit}; pods keep running")
+        restart = f"{reload}systemctl restart {change.unit}"
+        if change.checkpoints:
+            paths = " and ".join(change.checkpoints)
+            restart = f"systemctl stop {change.unit}, {paths} removed (a revert restores it), {reload}systemctl start {change.unit}"
+        lines.append(f"    restarts: {restart}; pods keep running")
     else:
         outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
         lines.append(f"    restarts: the static pod {change.component}{outage}")
@@ -88,6 +95,8 @@ def _description(change: Change, apiservers: int) -> list[str]:
             lines.append(
                 "    it is the only one: the API is down meanwhile, and controller-manager and scheduler restart; pods keep running"
             )
+    if drained:
+        lines.append("    before that: cordons the node and drains it; after it, confirmed or reverted: uncordons what it cordoned")
     lines.append(
         f"    will be proven: new process with the planned arguments, healthy for {STABLE_SECONDS} s, effective values, workload unharmed;"
         f" the node itself reverts what is not confirmed within {change.confirm_timeout} s"
@@ -103,6 +112,8 @@ def show_end(run: NodeRun) -> None:
     show(f"\nHALTED: {run.halted}")
     for step in run.failed:
         _show_failure(step)
+    for node, why in run.still_cordoned.items():
+        show(f"STILL CORDONED: {node}: {why}. Once the node is well: {back_command(node)}")
     left = [step for step in run.steps if step.outcome == "not started"]
     if left:
         show(f"Not touched: {_names(left)}.")

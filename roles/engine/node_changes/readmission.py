@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from roles.engine.api import ApiError
+from roles.engine.draining import stays
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import KubeletState, pending_settings, restarted, with_fields
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan
@@ -17,17 +18,19 @@ from roles.engine.transaction import Refusal
 # The plan shows this many pods.
 SHOWN = 20
 _NEEDED = ("cpu", "memory", "pods")
+_NO_HELP = "they are static or of DaemonSets, so a drain does not help: make room for them"
+_AGAIN = "run this again: then the node is drained first"
 
 
 class NoForecast(Exception):
     """Why there is no forecast."""
 
 
-def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None) -> NodePlan[Any]:
+def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *, may_drain: bool = False) -> NodePlan[Any]:
     """The plan of a node with its forecast, if it restarts the kubelet: shown, and refused if a pod may be lost.
 
-    `consent`: the operator accepts lost pods; None: the deploy has no such consent. Without an answer of the API the plan says that the
-    forecast is missing.
+    `consent`: the operator accepts lost pods; None: the deploy has no such consent. `may_drain`: if it helps, the node is drained first
+    instead. Without an answer of the API the plan says that the forecast is missing.
     """
     planned = next((one for one in plan.changing if one.component == KUBELET), None)
     if planned is None or plan.refusals:
@@ -35,13 +38,17 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None) -
     try:
         state = planned.state or _read(cluster, plan)
         losers = _forecast(state, planned).losers
+        left = _forecast(_drained(state), planned).losers if losers and may_drain and not consent else losers
     except (ApiError, NoApi, NoForecast) as error:
         warning = f"it is not known which pods a restart of its kubelet would lose: {error}"
         return replace(plan, warnings=(*plan.warnings, warning))
     names = frozenset(one.pod for one in losers) if consent else frozenset()
     known = replace(planned, state=state, may_be_evicted=planned.may_be_evicted | names)
     lines = [f"    LOSES: {one_line(text)}" for text in _listed(losers)] or ["    Re-admission: all pods of the node stay"]
-    refused = [] if consent or not losers else [refusal(plan, losers, consent)]
+    refused = [] if consent or not left else [refusal(plan, left, consent, _NO_HELP if may_drain else "")]
+    if losers and not left:
+        known = replace(known, needs_drain=(*known.needs_drain, _not_admitted(losers)))
+        lines = [f"    {one_line(_not_admitted(losers))}: so the node is drained first"]
     return replace(
         plan,
         planned=tuple(known if one is planned else one for one in plan.planned),
@@ -50,15 +57,23 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None) -
     )
 
 
-def refusal(plan: NodePlan[Any], losers: Sequence[Readmission], consent: bool | None) -> Refusal:
-    """Why the kubelet is not restarted while these pods are on the node."""
-    way_out = f"drain the node first: deploys/drain.py --data nodes={plan.host}"
+def refusal(plan: NodePlan[Any], losers: Sequence[Readmission], consent: bool | None, way_out: str = "") -> Refusal:
+    """Why the kubelet is not restarted while these pods are on the node. `way_out`: instead of a drain."""
+    first = way_out or f"drain the node first: --data drain=auto, or deploys/drain.py --data nodes={plan.host}"
     allow = "" if consent is None else ", or accept the loss with --data allow_evictions=true"
-    text = one_line("; ".join(_listed(losers)))
-    return Refusal(plan.host, f"a restart of its kubelet would not admit these pods again: {text}", way_out + allow)
+    return Refusal(plan.host, _not_admitted(losers), first + allow)
 
 
-def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, consent: bool | None) -> str | None:
+def _not_admitted(losers: Sequence[Readmission]) -> str:
+    return f"a restart of its kubelet would not admit these pods again: {one_line('; '.join(_listed(losers)))}"
+
+
+def _drained(state: KubeletState) -> KubeletState:
+    """The node with the pods that a drain leaves."""
+    return replace(state, pods=[pod for pod in state.pods if stays(pod)])
+
+
+def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, consent: bool | None, *, may_drain: bool = False) -> str | None:
     """The forecast once more, right before the change; a text if it must not begin. Without the API, others decide."""
     if planned.component != KUBELET or planned.state is None or consent:
         return None
@@ -67,7 +82,7 @@ def recheck(cluster: Cluster, plan: NodePlan[Any], planned: ComponentPlan, conse
         losers = _forecast(replace(planned.state, node=node, pods=pods), planned).losers
     except (ApiError, NoApi, NoForecast):
         return None
-    return str(refusal(plan, losers, consent)) if losers else None
+    return str(refusal(plan, losers, consent, _AGAIN if may_drain else "")) if losers else None
 
 
 def _read(cluster: Cluster, plan: NodePlan[Any]) -> KubeletState:

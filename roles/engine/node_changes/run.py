@@ -7,19 +7,32 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from roles.engine import detail
-from roles.engine.bridge import Answer, ConnectionLost, Event, Fleet, Remote, RemoteError, current_task, doing, hosts_by_name, show, sleep
+from roles.engine.bridge import (
+    ConnectionLost,
+    Event,
+    Fleet,
+    RemoteError,
+    Task,
+    current_task,
+    doing,
+    hosts_by_name,
+    show,
+    sleep,
+)
+from roles.engine.node_changes.asking import ask_change
 from roles.engine.node_changes.staged import Staged
+from roles.engine.node_changes.step import NodeStep
+from roles.engine.node_changes.step_drain import Leftover, StepDrain, back_command
+from roles.engine.node_changes.verdict import encoded_end, outcome_of, quoted, refusal_text, verdict
 from roles.engine.proof import Proof
-from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Outcome, Pace, Stage, stages
+from roles.engine.rollout import CONFIRM_SECONDS, RECONNECT_SECONDS, ClusterStep, Fields, LockedRun, Stage, counted
 from roles.engine.timeouts import Deadline, patient
 from roles.engine.transaction import (
-    Change,
-    Effective,
     RunInfo,
     Status,
     change_id,
@@ -34,49 +47,16 @@ from roles.engine.transaction import (
 
 # The steps of a revert, and the time limit of each (see change.sh).
 REVERT_SECONDS = 4 * 130 + 60
-# The time limit to ask a node again how a change ended, when its time is nearly over.
-LAST_ANSWER_SECONDS = 30
 # A line of change.sh: how long the restart and the wait for a healthy process took.
 _SETTLED = re.compile(r"settled: ([0-9.]+) s after the first file was placed")
-
-
-@dataclass
-class NodeStep:
-    """One change of a run. `ready` is called right before it (a text: why it must not begin), `watch` gets each line of its log, `prove`
-    proves it once it is applied. For the record: `effective`, the effective values before and after; `undoes`, the change it undoes;
-    `node_seconds`, the part of `seconds` in which the node restarted the component and watched it."""
-
-    change: Change
-    ready: Callable[[], str | None]
-    prove: Callable[[Status], Proof]
-    watch: Callable[[str], None] = lambda line: None
-    effective: Effective = field(default_factory=Effective)
-    undoes: str = ""
-    outcome: Outcome = "not started"
-    why: str = ""
-    how: str = ""
-    seconds: float = 0.0
-    node_seconds: float = 0.0
-    status: Status | None = field(default=None, repr=False)
-    order: int = 0
-    touched: bool = False
-
-
-def arrange(steps: Sequence[NodeStep], control_plane: Collection[str], pace: Pace, on: bool) -> list[Stage[NodeStep]]:
-    """The stages of a run from its steps in the desired order; `control_plane` are hosts. The first worker, the canary, soaks."""
-    components = [step for step in steps if step.change.kind != "kubelet"]
-    kubelets = [step for step in steps if step.change.kind == "kubelet"]
-    workers = [step for step in kubelets if step.change.node not in control_plane]
-    if workers:
-        workers[0].change = replace(workers[0].change, soak=pace.soak)
-    return stages(components, workers, [step for step in kubelets if step not in workers], pace, on)
 
 
 class NodeRun(LockedRun):
     """Runs the steps of all stages in its own greenlets; every host waits for its own result.
 
     `first` and `last` are changes of the cluster itself: before any node is touched, and after every node is confirmed. The first
-    failure in `first` halts the run; the steps of `last` are independent of each other. The lock host keeps their record.
+    failure in `first` halts the run; the steps of `last` are independent of each other. The lock host keeps their record. `leftovers`:
+    nodes that an earlier run cordoned for its change; they are uncordoned once they have no change of this run, or all of them.
     """
 
     at_once: ClassVar = " (each node then reverts what is not confirmed)"
@@ -91,9 +71,12 @@ class NodeRun(LockedRun):
         *,
         first: Sequence[ClusterStep] = (),
         last: Sequence[ClusterStep] = (),
+        leftovers: Sequence[Leftover] = (),
     ) -> None:
         super().__init__(info, fleet, take_over, lambda: finish(self))
-        self.first, self.last = list(first), list(last)
+        self.first, self.last, self.leftovers = list(first), list(last), list(leftovers)
+        #: Nodes that could not be uncordoned, and why.
+        self.still_cordoned: dict[str, str] = {}
         self.stages = list(stages)
         self.steps = [step for stage in stages for step in stage.steps]
         for number, step in enumerate(self.steps, 1):
@@ -115,7 +98,7 @@ class NodeRun(LockedRun):
         return [*self.first, *self.last]
 
     def involves(self, host: str) -> bool:
-        return host in self._done or (host == self._speaker and bool(self.cluster_steps))
+        return host in self._done or (host == self._speaker and bool(self.cluster_steps or self.leftovers))
 
     def result(self, host: str) -> bool:
         self.start()
@@ -126,6 +109,7 @@ class NodeRun(LockedRun):
             self._ended.wait()
         if host == self._speaker:
             own += [step.outcome for step in self.cluster_steps]
+            own += ["unknown" for _ in self.still_cordoned]
         return all(outcome == "confirmed" for outcome in own) and not self.interrupted
 
     def _begin(self) -> Mapping[str, Any]:
@@ -136,23 +120,31 @@ class NodeRun(LockedRun):
             self._write(step, 0)
             if self.halted:
                 break
+        self._uncordon_left([one for one in self.leftovers if one.host not in self._done])
         try:
             self._each(self.stages, self._carry_out)
+            self._uncordon_left([one for one in self.leftovers if one.host in self._done and self._confirmed(one.host)])
         finally:
             self._withdraw()
             for staged in self._withdrawn:
                 staged.gone()
         for number, step in enumerate(self.last, len(self.steps) + 1):
             # Only if all nodes have it: the ConfigMaps must not be ahead of the nodes.
-            if not self.interrupted and all(other.outcome == "confirmed" for other in self.steps):
+            if not self.interrupted and self._confirmed():
                 self._write(step, number)
+
+    def _confirmed(self, host: str | None = None) -> bool:
+        """All changes (of one host) are confirmed."""
+        return all(step.outcome == "confirmed" for step in self.steps if host in (None, step.change.node))
 
     def _outcomes(self) -> dict[str, str]:
         of_nodes: dict[str, str] = {step.change.id: step.outcome for step in self.steps}
         return of_nodes | {self._cluster_id(step): step.outcome for step in self.cluster_steps}
 
     def _leaving(self) -> str:
-        return "each node reverts what is not confirmed at its deadline"
+        cordoned = [step.drain.node for step in self.steps if step.drain is not None and step.drain.cordoned]
+        stay = f"; {', '.join(cordoned)} stay cordoned: the same command continues, or {back_command(','.join(cordoned))}"
+        return "each node reverts what is not confirmed at its deadline" + (stay if cordoned else "")
 
     def _over(self) -> None:
         super()._over()
@@ -186,7 +178,7 @@ class NodeRun(LockedRun):
             return
         left = [[other for other in stage.steps if other.order > self._begun][: stage.at_once] for stage in self.stages]
         for other in next(filter(None, left), []):
-            if other.order not in self._staged:
+            if other.order not in self._staged and other.drain is None:  # a drain may take hours
                 self._staged[other.order] = self._stage(other)
                 return
 
@@ -208,7 +200,8 @@ class NodeRun(LockedRun):
     # ---- one step
 
     def _plan_of(self, step: NodeStep) -> dict[str, Any]:
-        return plan_record(self.info, step.order, step.change, step.effective, step.undoes)
+        planned = plan_record(self.info, step.order, step.change, step.effective, step.undoes)
+        return {**planned, "drained": step.drain.node} if step.drain is not None else planned
 
     def _carry_out(self, step: NodeStep) -> None:
         started = time.monotonic()
@@ -217,6 +210,8 @@ class NodeRun(LockedRun):
         own = current_task()
         try:
             try:
+                if step.drain is not None:
+                    self._drain(step, step.drain, own)
                 staged, why = self._on_node(step)
             finally:
                 self._waiting.discard(own)
@@ -229,6 +224,8 @@ class NodeRun(LockedRun):
         except Exception as error:
             step.outcome = "unknown" if step.touched else step.outcome
             step.why = str(error) or repr(error)
+        if step.drain is not None and step.drain.cordoned:
+            self._uncordon(step, step.drain)
         step.seconds = time.monotonic() - started
         self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
         self._show_ended(step)
@@ -238,8 +235,60 @@ class NodeRun(LockedRun):
             self._withdraw()
         if step.touched:
             self._note_done(self._end_of(step))
-        if all(other.outcome == "confirmed" for other in self.steps if other.change.node == step.change.node):
+        if self._confirmed(step.change.node):
             self._done[step.change.node].set()
+
+    # ---- the drain around a step
+
+    def _drain(self, step: NodeStep, drain: StepDrain, own: Task[..., None]) -> None:
+        """Empty the node before its change is sent. Raises NotDone, ApiError, NoApi, Locked, RemoteError."""
+        self._lock.ensure()
+        # It asks by itself whether the run halts, and then uncordons.
+        self._waiting.discard(own)
+        self._say(step, f"draining {drain.node} first: {'; '.join(drain.why)}")
+        proof = drain.begin(self._note_locked, self._stopping)
+        self._say(step, f"drained: {proof}")
+        self._note({"event": "drained", "node": drain.node, "change": step.change.id, "moved": drain.moved, "proof": proof})
+        self._waiting.add(own)
+
+    def _uncordon(self, step: NodeStep, drain: StepDrain) -> None:
+        """After the change: uncordon the node, unless it may be broken."""
+        if step.outcome in ("revert-failed", "unknown"):
+            step.left_cordoned = f"its change ended as {step.outcome}"
+        else:
+            try:
+                self._lock.ensure()
+                proof = drain.end()
+                self._say(step, f"uncordoned: {proof}")
+                step.how = f"{step.how}; drained before it ({counted(len(drain.moved), 'pod')} moved), uncordoned" if step.how else step.how
+                self._note_done({"event": "uncordoned", "node": drain.node, "change": step.change.id, "proof": proof})
+            except Exception as error:
+                step.left_cordoned = str(error) or repr(error)
+        if step.left_cordoned:
+            self._keep_cordoned(drain.node, step.left_cordoned)
+
+    def _uncordon_left(self, leftovers: Sequence[Leftover]) -> None:
+        for one in leftovers:
+            if self.halted:
+                return
+            try:
+                self._lock.ensure()
+                show(f"\n{one.host}: cordoned by run {one.run}, which is over: {one.uncordon(self._note_locked)}")
+            except Exception as error:
+                self._keep_cordoned(one.node, str(error) or repr(error))
+
+    def _keep_cordoned(self, node: str, why: str) -> None:
+        self.still_cordoned[node] = why
+        self.halted = self.halted or f"{node} is STILL CORDONED: {why}"
+        self._note_done({"event": "still cordoned", "node": node, "why": why})
+
+    def _note_locked(self, event: Mapping[str, Any]) -> None:
+        """Record what follows, right before it is done, while this run still has the lock."""
+        self._note(event)
+        self._lock.ensure()
+
+    def _stopping(self) -> str:
+        return self.halted or ("another change failed" if self._failing else "")
 
     def _on_node(self, step: NodeStep) -> tuple[Staged, str | None]:
         """The change, waiting on its node, and why it must not begin, asked after that. Sent again if the connection was lost meanwhile:
@@ -275,7 +324,7 @@ class NodeRun(LockedRun):
             elif line == "verdict?":
                 step.status = report.parse(lines)
                 proof = self._prove(step, step.status)
-                staged.feed.put(_verdict(step, proof, time.monotonic() - started))
+                staged.feed.put(verdict(step.change.id, proof, time.monotonic() - started))
                 staged.feed.put(None)
             else:
                 lines.append(line)
@@ -283,24 +332,24 @@ class NodeRun(LockedRun):
         lines: list[str] = []
         step.touched = True
         budget = change.confirm_timeout + patient(REVERT_SECONDS)
-        status = self._ask(remote, lambda heard: staged.begin(budget, heard), budget, on_line, again=resume_script(change.id))
+        status = ask_change(remote, lambda heard: staged.begin(budget, heard), budget, on_line, again=resume_script(change.id))
         if status.state == "applied":
             # The connection was lost before the node read the verdict.
             step.status = status
             proof = proof or self._prove(step, status)
             verb = (
-                f"detached revert {_quoted(_refusal(proof))}"
+                f"detached revert {quoted(refusal_text(proof))}"
                 if proof.problems
-                else f"confirm {_encoded(step, proof, time.monotonic() - started)}"
+                else f"confirm {encoded_end(step.change.id, proof, time.monotonic() - started)}"
             )
-            status = self._ask(remote, f'sh "{script(change.id)}" {verb}', budget, on_line, again=f'sh "{script(change.id)}" status')
+            status = ask_change(remote, f'sh "{script(change.id)}" {verb}', budget, on_line, again=f'sh "{script(change.id)}" status')
         if status.state in ("applied", "applying", "reverting", "lost"):
             # Too late to be confirmed, or not yet reverted: the node ends it. If its directory was deleted, start the revert.
             again = f'sh "{script(change.id)}" watch end'
             first = f'sh "{script(change.id)}" detached revert "its directory was deleted"' if status.state == "lost" else again
-            status = self._ask(remote, first, budget, lambda line: None, again=again)
+            status = ask_change(remote, first, budget, lambda line: None, again=again)
         step.status = status
-        step.outcome = _outcome(status)
+        step.outcome = outcome_of(status)
         if step.outcome == "confirmed":
             return
         # If there is a proof, the new process was healthy: then the proof has the cause, not a line of its output.
@@ -339,52 +388,8 @@ class NodeRun(LockedRun):
             proof = Proof(f"{proof.how}; soaked {step.change.soak} s", proof.problems)
         step.how = proof.how
         if proof.problems:
-            self._say(step, f"{_refusal(proof)}; reverting")
+            self._say(step, f"{refusal_text(proof)}; reverting")
         return proof
-
-    def _ask(
-        self,
-        remote: Remote,
-        first: str | Callable[[Callable[[str], None]], Answer],
-        seconds: float,
-        on_line: Callable[[str], None],
-        *,
-        again: str,
-    ) -> Status:
-        """Run a verb of change.sh for at most `seconds` (already stretched) and read its status; after a lost connection, reconnect and ask
-        again."""
-        whole = Deadline(seconds, as_given=True)
-        answer: Answer | None = None
-        shown = skip = 0
-
-        def only_new(line: str) -> None:
-            # After a lost connection the log is printed from its beginning.
-            nonlocal shown, skip
-            if report.log_text(line) is not None and skip:
-                skip -= 1
-                return
-            shown += report.log_text(line) is not None
-            on_line(line)
-
-        try:
-            answer = remote.run(first, timeout=seconds, on_line=only_new) if isinstance(first, str) else first(only_new)
-        except ConnectionLost as lost:
-            show(f"{lost}; reconnecting, the node continues by itself")
-            connected = Deadline(min(whole.left, patient(RECONNECT_SECONDS)), as_given=True)
-            while answer is None:
-                try:
-                    remote.reconnect()
-                    skip = shown
-                    answer = remote.run(again, timeout=max(patient(LAST_ANSWER_SECONDS), whole.left), on_line=only_new)
-                except ConnectionLost:
-                    if connected.over:
-                        raise
-                    sleep(2)
-        status = report.parse(answer.stdout)
-        if status.state == "unknown":
-            said = " ".join(answer.stderr[-3:]) or f"exit status {answer.code}"
-            raise RemoteError(f"{remote.name}: change.sh printed no status: {said}")
-        return status
 
     def _end_of(self, step: NodeStep) -> dict[str, object]:
         ended = end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
@@ -415,32 +420,3 @@ class NodeRun(LockedRun):
         doing(f"changed {done} of {total}")
         if done in (1, total) or done * 2 // total > (done - 1) * 2 // total:
             show(f"{done} of {total} changes are confirmed")
-
-
-def _refusal(proof: Proof) -> str:
-    return "not proven: " + "; ".join(proof.problems)
-
-
-def _encoded(step: NodeStep, proof: Proof, seconds: float) -> str:
-    record = end_record(step.change.id, "confirmed", "", proof.how, seconds)
-    return base64.b64encode(json.dumps(record).encode()).decode()
-
-
-def _verdict(step: NodeStep, proof: Proof, seconds: float) -> str:
-    if proof.problems:
-        return f"revert {' '.join(_refusal(proof).split())}\n"
-    return f"confirm {_encoded(step, proof, seconds)}\n"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
-def _outcome(status: Status) -> Outcome:
-    match status.state:
-        case "confirmed" | "reverted" | "revert-failed" | "refused":
-            return status.state
-        case "staged":
-            return "refused"
-        case _:
-            return "unknown"

@@ -281,7 +281,7 @@ class Cluster:
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The nodes as the API has them now, or as they were when they were first listed over kept connections: by name, without images and
-        managedFields. Does not wait for an API that is down. Raises ApiError or NoApi."""
+        (of nodes that nobody has cordoned) managedFields. Does not wait for an API that is down. Raises ApiError or NoApi."""
         if not self._listed:
             if self._kept is None:
                 return _nodes(self.api(wait=0))
@@ -291,6 +291,10 @@ class Cluster:
     def object(self, path: str) -> dict[str, Any] | None:
         """One object by its path; None if it does not exist. Raises ApiError or NoApi."""
         return self.query(lambda api: find_object(api, path, wait=API_WAIT_SECONDS))
+
+    def last_nodes(self) -> dict[str, dict[str, Any]]:
+        """The nodes as `nodes` has listed them over kept connections; {} if that failed, or was not asked for."""
+        return self._listed
 
     def component_version(self, host: str, component: str) -> str | None:
         """The version that this component of this control-plane node reports, as v1.36.3; None if it reports none. Raises ApiError or
@@ -451,10 +455,11 @@ def evictions(metrics: str) -> dict[str, int]:
 
 
 def _nodes(api: Api, wait: float = 0.0) -> dict[str, dict[str, Any]]:
-    """By name. Lists of images and of managers are most of a node, and nobody asks for them."""
+    """By name. Lists of images and of managers are most of a node. Nobody asks for them, but for who has cordoned a node."""
     found = {str(node["metadata"]["name"]): node for node in list_objects(api, "/api/v1/nodes", wait=wait)}
     for node in found.values():
-        node["metadata"].pop("managedFields", None)
+        if not (node.get("spec") or {}).get("unschedulable"):
+            node["metadata"].pop("managedFields", None)
         (node.get("status") or {}).pop("images", None)
     return found
 

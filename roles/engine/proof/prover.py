@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from roles.engine.api import ApiError, PodStatus
 from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
+from roles.engine.harmless import one_line
+from roles.engine.kubelet import drained
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.effective import unmet_fields, unmet_gates
 from roles.engine.proof.workload import count, evicted_pods, harmed_pods
@@ -38,7 +41,8 @@ class RequiredProof:
     """What must be proven for one component of one node. `gates` and `settings` (fields of a KubeletConfiguration, dots between
     their parts; None: not set) are the values it must run with; `components` are those of the node's control plane;
     `apiserver_changes` says whether this run changes an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as
-    announced in the plan and with consent."""
+    announced in the plan and with consent; `checkpoints` are the policies that the kubelet must have written into its checkpoints, by
+    path, in the order of the change."""
 
     host: str
     node_name: str
@@ -49,6 +53,7 @@ class RequiredProof:
     apiserver_changes: bool
     allow_unproven: bool = False
     may_be_evicted: frozenset[str] = frozenset()
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
 
 
 class Prover:
@@ -105,6 +110,9 @@ class Prover:
         problems = []
         if status.identity == status.old_identity or status.identity[0] == "0":
             problems.append("the process is still the old one")
+        text, problem = self._checkpoints(status)
+        shown += [text] if text else []
+        problems += problem
         unproven: list[str] = []
         for check in (self._gates, self._settings, self._reach, self._workload):
             try:
@@ -117,6 +125,21 @@ class Prover:
             shown.append(f"NOT PROVEN: {'; '.join(unproven)}")
             problems += [] if self._owed.allow_unproven else unproven
         return Proof("; ".join(shown), tuple(problems))
+
+    def _checkpoints(self, status: Status) -> tuple[str, list[str]]:
+        """The kubelet's own files, as the node has shown them."""
+        wanted = self._owed.checkpoints
+        problems = []
+        for number, (path, policy) in enumerate(wanted.items()):
+            data = status.checkpoints[number] if number < len(status.checkpoints) else b""
+            try:
+                if (stored := drained.stored_policy(data)) != policy:
+                    problems.append(f"{path} has the policy {one_line(stored)}, not {policy}")
+            except ValueError as error:
+                problems.append(f"the kubelet has not created {path}" if not data else f"{path} cannot be read: {error}")
+        if problems or not wanted:
+            return "", problems
+        return ", ".join(f"{policy} in {posixpath.basename(path)}" for path, policy in wanted.items()), []
 
     def _gates(self) -> tuple[str, list[str]]:
         if not self._owed.gates and self._owed.settings:

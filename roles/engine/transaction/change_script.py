@@ -73,6 +73,7 @@ def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
                 }
                 for edit in change.files
             ],
+            checkpoints=change.checkpoints,
             health_url=change.health_url,
             old_arguments=change.old_arguments,
             new_arguments=change.new_arguments,

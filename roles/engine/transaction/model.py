@@ -118,7 +118,9 @@ class Change:
 
     `old_argv` and `new_argv` are the arguments of the process before and after, None if they are not known in advance;
     `arguments_sha256` are the checksums of both if only those are known ("": unknown). `patience` multiplies the waits.
-    `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container.
+    `pod` is NAMESPACE_NAME of a static pod as the kubelet names its log directory, and `container` its container. `checkpoints` are the
+    paths of files that the kubelet itself writes, and that must not exist when it starts with another policy: it is stopped, they are
+    moved away as they are then, and a revert puts them back while no kubelet runs.
     """
 
     id: str
@@ -138,6 +140,7 @@ class Change:
     soak: int = 0
     arguments_sha256: tuple[str, str] | None = None
     patience: float = 1.0
+    checkpoints: tuple[str, ...] = ()
 
     @property
     def old_arguments(self) -> str:

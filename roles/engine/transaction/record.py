@@ -154,6 +154,7 @@ def plan_record(info: RunInfo, order: int, change: Change, effective: Effective,
         "daemon_reload": change.daemon_reload,
         "pod": change.pod,
         "container": change.container,
+        **({"checkpoints": list(change.checkpoints)} if change.checkpoints else {}),
         **effective.recorded(),
     }
 

@@ -21,7 +21,8 @@ _STOPPING = "journal: Stopping "
 
 @dataclass(frozen=True)
 class Status:
-    """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text)."""
+    """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text); `checkpoints` are the
+    present bytes of the change's checkpoints, in their order (empty: no such file)."""
 
     state: str
     reason: str = ""
@@ -31,6 +32,7 @@ class Status:
     cgroup: str = ""
     health: str = ""
     files: tuple[str, ...] = ()
+    checkpoints: tuple[bytes, ...] = ()
     evidence: tuple[str, ...] = ()
     steps: tuple[tuple[int, str], ...] = field(default=())
 
@@ -74,6 +76,7 @@ def parse(lines: Iterable[str]) -> Status:
     """Build the status from all lines of `detached`, `watch`, `confirm` or `status`. Masks secrets."""
     values: dict[str, str] = {}
     files: list[str] = []
+    checkpoints: list[bytes] = []
     steps: list[tuple[int, str]] = []
     for line in lines:
         if found := re.match(r"log (\d+) (.*)", line):
@@ -82,6 +85,8 @@ def parse(lines: Iterable[str]) -> Status:
         key, separator, value = line.partition("=")
         if separator and key.startswith("file."):
             files.append(value)
+        elif separator and key.startswith("checkpoint."):
+            checkpoints.append(_decoded(value))
         elif separator:
             values[key] = value
     cmdline = _decoded(values.get("cmdline", ""))
@@ -94,6 +99,7 @@ def parse(lines: Iterable[str]) -> Status:
         cgroup=_decoded(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),
+        checkpoints=tuple(checkpoints),
         # It may contain a component's command line, or a value that it could not parse.
         evidence=tuple(mask_text(_decoded(values.get("evidence", "")).decode("utf-8", "replace")).splitlines()),
         steps=tuple(steps),

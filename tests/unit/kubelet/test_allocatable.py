@@ -124,8 +124,7 @@ def test_over_reservation_names_the_numbers() -> None:
                 "evictionHard": {"memory.available": "200Mi"},
                 "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
             },
-            "reservedMemory has 100Mi of memory, but kubeReserved, systemReserved and evictionHard add up to 200Mi;"
-            " the kubelet would not start",
+            "reservedMemory has 100Mi of memory, but evictionHard memory.available 200Mi come to 200Mi; the kubelet would not start",
         ),
     ],
 )

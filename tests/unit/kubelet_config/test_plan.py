@@ -86,7 +86,6 @@ def test_the_configuration_after_the_change() -> None:
         ("authentication.webhok.enabled=true", "did you mean"),
         ("featureGates.A=true", "featureGates is managed by deploys/feature_gates.py: remove it from kubelet_config"),
         ("evictionHard={memory.available: 1Gi}", "deploys/eviction.py"),
-        ("cpuManagerPolicy=static", "cpu_manager_state"),
         ("staticPodPath=/srv", "static pod"),
         ("maxPods", "write maxPods=VALUE"),
         ("maxPods=[1", "is not YAML"),

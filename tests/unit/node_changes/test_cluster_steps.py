@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from roles.engine.bridge.hosts import Answer, Feed, Fleet
-from roles.engine.node_changes.run import NodeRun, NodeStep
+from roles.engine.node_changes.run import NodeRun
+from roles.engine.node_changes.step import NodeStep
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.locked_run import ClusterStep, Fields

@@ -62,7 +62,7 @@ def test_a_pod_that_is_lost_refuses_the_plan_and_names_the_way_out() -> None:
     (why,) = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None).refusals
     assert str(why) == (
         "n1: a restart of its kubelet would not admit these pods again: default/b (OutOfpods: pods: 1 requested, 0 left);"
-        " drain the node first: deploys/drain.py --data nodes=n1"
+        " drain the node first: --data drain=auto, or deploys/drain.py --data nodes=n1"
     )
     (why,) = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False).refusals
     assert str(why).endswith(", or accept the loss with --data allow_evictions=true")
@@ -109,3 +109,30 @@ def test_the_forecast_is_repeated_when_the_nodes_turn_comes() -> None:
     later = Api({"maxPods": 110}, disk="hdd")
     assert "default/b (NodeAffinity" in (readmission.recheck(later, made, made.planned[0], None) or "")
     assert readmission.recheck(later, made, made.planned[0], True) is None
+    again = readmission.recheck(later, made, made.planned[0], None, may_drain=True)
+    assert "run this again: then the node is drained first" in (again or "")
+
+
+def test_a_node_is_drained_instead_of_refused_if_that_helps() -> None:
+    made = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), None, may_drain=True)
+    assert made.refusals == () and made.planned[0].may_be_evicted == frozenset()
+    assert made.planned[0].needs_drain == (
+        "a restart of its kubelet would not admit these pods again: default/b (OutOfpods: pods: 1 requested, 0 left)",
+    )
+    assert made.outlook.endswith("default/b (OutOfpods: pods: 1 requested, 0 left): so the node is drained first")
+    # Nothing is drained for nothing, and not if the loss is accepted.
+    assert readmission.with_forecast(Api({"maxPods": 110}), plan(), None, may_drain=True).planned[0].needs_drain == ()
+    consented = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), True, may_drain=True)
+    assert consented.planned[0].needs_drain == () and consented.planned[0].may_be_evicted == {"default/b"}
+
+
+def test_pods_that_a_drain_leaves_still_refuse() -> None:
+    class Daemons(Api):
+        def node_with_pods(self, node_name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+            found, (first, second) = super().node_with_pods(node_name)
+            for one in (first, second):
+                one["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "logs", "uid": "u", "controller": True}]
+            return found, [first, second]
+
+    (why,) = readmission.with_forecast(Daemons({"maxPods": 110}), plan(settings={"maxPods": 1}), False, may_drain=True).refusals
+    assert "default/b (OutOfpods" in str(why) and "a drain does not help" in str(why) and "allow_evictions=true" in str(why)

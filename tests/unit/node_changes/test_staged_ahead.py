@@ -11,7 +11,8 @@ import pytest
 
 from roles.engine.bridge import Answer, ConnectionLost, Event, Feed, Fleet, Timeout, sleep
 from roles.engine.node_changes import run as running
-from roles.engine.node_changes.run import NodeRun, NodeStep
+from roles.engine.node_changes.run import NodeRun
+from roles.engine.node_changes.step import NodeStep
 from roles.engine.proof.prover import Proof
 from roles.engine.rollout import locked_run
 from roles.engine.rollout.lock import Locked

@@ -104,3 +104,24 @@ def test_what_a_kubelet_counts_of_those_it_put_out() -> None:
 )
 def test_settings_are_compared_as_configz_writes_them(settings: dict[str, Any], running: dict[str, Any], told: list[str]) -> None:
     assert [str(one) for one in unmet_fields(settings, running)] == told
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ((b'{"policyName":"static"}', b'{"policyName":"Static"}'), ()),
+        ((b'{"policyName":"none"}', b'{"policyName":"Static"}'), ("/k/cpu has the policy none, not static",)),
+        ((b'{"policyName":"static"}',), ("the kubelet has not created /k/memory",)),
+        ((b"", b"{"), ("the kubelet has not created /k/cpu", "/k/memory cannot be read: it is not JSON")),
+        ((), ("the kubelet has not created /k/cpu", "the kubelet has not created /k/memory")),
+    ],
+)
+def test_the_kubelet_s_own_files_have_the_wanted_policies(stored: tuple[bytes, ...], told: tuple[str, ...]) -> None:
+    wanted = {"/k/cpu": "static", "/k/memory": "Static"}
+    prover = Prover(
+        Node({"maxPods": 5}, [APP], [APP]), RequiredProof("w1", "w1", "kubelet", {}, {"maxPods": 5}, {}, False, checkpoints=wanted)
+    )
+    assert prover.ready() is None
+    found = prover.prove(replace(APPLIED, checkpoints=stored))
+    assert found.problems == told
+    assert ("static in cpu, Static in memory" in found.how) is (not told)

@@ -5,6 +5,7 @@ Each call of a real run is looked at: had the power gone right before it, what w
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.transaction.disk import Call, Disk, strace_works, trace_of
-from tests.unit.transaction.scratch import Scratch
+from tests.unit.transaction.scratch import BEFORE, Scratch
 
 pytestmark = pytest.mark.skipif(not strace_works(), reason="strace is not installed, or must not trace here")
+
+
+# The first line is the policy, to the stand-in.
+CHECKPOINT = BEFORE + b"as it was\n"
 
 
 class Judge:
@@ -24,6 +29,7 @@ class Judge:
     def __init__(self, node: Scratch, disk: Disk) -> None:
         self.node, self.disk = node, disk
         self.targets = [edit.path for edit in node.change.files]
+        self.checkpoint = next(iter(node.change.checkpoints), "")
         self.marker, self.work = str(node.here / "state"), str(node.work)
         self.touched: list[str] = []  # targets, in the order they were touched in
         self.states: list[str] = []
@@ -50,6 +56,9 @@ class Judge:
         if not call.paths or call.name in ("fsync", "fdatasync"):
             return
         path = call.paths[-1]
+        if self.checkpoint and self.checkpoint in call.paths and call.name.startswith("rename"):
+            self.move(call)
+            return
         if path in self.targets and not (call.name.startswith("open") and "O_RDONLY" in call.raw) and not call.name.startswith("link"):
             self.touch(call, path)
         if not call.name.startswith(("unlink", "rmdir", "rename")):
@@ -57,12 +66,29 @@ class Judge:
         if call.paths[0].startswith(f"{self.disk.root}/timers/") and self.state(True) not in ("confirmed", "reverted"):
             self.note("the timer goes before the end is durable", call)
         # Not the note that a file was not touched yet: it goes right before that file is.
-        staged = call.paths[0].startswith(self.work + "/") and not call.paths[0].startswith(self.work + "/untouched.")
+        # Nor the probe of a checkpoint's place.
+        notes = (self.work + "/untouched.", f"{self.work}/{len(self.targets) + 1}.probe")
+        staged = call.paths[0].startswith(self.work + "/") and not call.paths[0].startswith(notes)
         away = call.paths[0] == self.work or (staged and path not in self.targets)
         if away and self.state(True) not in ("confirmed", "reverted"):
             self.note("what was staged goes before the end is durable", call)
 
+    def move(self, call: Call) -> None:
+        """The checkpoint is moved away or back, or replaced by the kubelet."""
+        if self.work in call.paths[0] + call.paths[-1] and self.state(True) not in ("applying", "reverting"):
+            self.note(f"the checkpoint is moved while the durable marker is {self.state(True)}", call)
+        if call.paths[0] != self.checkpoint and self.work in call.paths[0] and "first" not in map(_name, self.touched[3:]):
+            self.note("the checkpoint is back before the files are", call)
+
+    def kept(self, call: Call, where: str) -> None:
+        """The original of the checkpoint would outlast a power loss there."""
+        found = self.disk.find(where, durable=True)
+        if found is None or found.text != CHECKPOINT.decode():
+            self.note(f"the checkpoint is not at {where.replace(self.disk.root, '')}", call)
+
     def touch(self, call: Call, target: str) -> None:
+        if self.checkpoint and self.state(False) == "applying":
+            self.kept(call, f"{self.work}/{len(self.targets) + 1}.checkpoint")
         if call.name.startswith("rename"):
             source = self.disk.find(call.paths[0])
             if source is None or not source.synced:
@@ -103,13 +129,25 @@ class Judge:
             for target in self.targets:
                 if not self.disk.lasts(target):
                     self.note(f"said before {Path(target).name} is durable", call)
+            if self.checkpoint and self.states[-1] == "reverted":
+                self.kept(call, self.checkpoint)
             for back in self.disk.back(f"{self.disk.root}/etc"):
                 self.note(f"said while {Path(back).name} may come back", call)
 
 
-def judged(folder: Path, url: str, *verbs: str, mutate: Callable[[str], str] | None = None, wants: bool = True) -> Judge:
-    """`wants`: the node has units that are started at boot, as every one has."""
+def _name(path: str) -> str:
+    return Path(path).name
+
+
+def judged(
+    folder: Path, url: str, *verbs: str, mutate: Callable[[str], str] | None = None, wants: bool = True, remembers: bool = False
+) -> Judge:
+    """`wants`: the node has units that are started at boot, as every one has. `remembers`: its process has a checkpoint."""
     node = Scratch(folder / "node", url)
+    if remembers:
+        (node.root / "var").mkdir()
+        (node.root / "var/cpu_manager_state").write_bytes(CHECKPOINT)
+        node.change = dataclasses.replace(node.change, checkpoints=(str(node.root / "var/cpu_manager_state"),))
     if mutate:
         node.mutate = mutate
         node.spare()
@@ -130,11 +168,12 @@ CONFIRMED = (("apply", "confirm"), [*APPLIED, "confirmed"], ["first", "it", "gon
 REVERTED = (("apply", "revert"), [*APPLIED, "reverting", "reverted"], ["first", "it", "gone", "gone", "it", "first"])
 
 
+@pytest.mark.parametrize("remembers", [False, True], ids=["files", "checkpoint"])
 @pytest.mark.parametrize(("verbs", "states", "touched"), [CONFIRMED, REVERTED], ids=["confirmed", "reverted"])
 def test_nothing_is_said_or_begun_before_what_it_rests_on_is_durable(
-    tmp_path: Path, url: str, verbs: tuple[str, ...], states: list[str], touched: list[str]
+    tmp_path: Path, url: str, verbs: tuple[str, ...], states: list[str], touched: list[str], remembers: bool
 ) -> None:
-    judge = judged(tmp_path, url, *verbs)
+    judge = judged(tmp_path, url, *verbs, remembers=remembers)
     assert judge.states == states
     assert [Path(target).name for target in judge.touched] == touched
     assert judge.broken == []
@@ -158,6 +197,17 @@ SPARE = {
     'then sync "$here"; return; fi': "only where somebody else wrote in mid-change",
     'sync "$here" && { [ -L "$fetched" ] || sync "$fetched"; }': "only where somebody else wrote in mid-change",
 }
+
+
+def test_the_syncs_of_a_checkpoint_s_directories_are_noticed(tmp_path: Path, url: str) -> None:
+    for number, sync in enumerate(('sync "$place" || ! sync "$(dirname', 'brief sync "$(dirname "$target")" || ! brief sync "$place"')):
+
+        def one_less(script: str, sync: str = sync) -> str:
+            assert script.count(sync) == 1
+            return script.replace(sync, sync.replace("sync", "true"))
+
+        judge = judged(tmp_path / str(number), url, "apply", "revert", mutate=one_less, remembers=True)
+        assert any("the checkpoint is not at" in what for what in judge.broken), sync
 
 
 def test_every_sync_that_is_left_out_is_noticed(tmp_path: Path, url: str) -> None:

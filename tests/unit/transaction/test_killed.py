@@ -8,6 +8,7 @@ what a kill cannot show: a sync, the question about health, and processes that o
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import random
@@ -19,9 +20,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.unit.transaction.scratch import AFTER, BAD, MAIN, Scratch
+import pytest
 
-MOMENTS = 500
+from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch
+
+# Without checkpoints, and with one.
+MOMENTS = {False: 500, True: 100}
+# The first line is the policy, to the stand-in.
+CHECKPOINT = BEFORE + b"as it was\n"
 WORKERS = 4
 ENDED = ("confirmed", "reverted", "refused")
 STEP = re.compile(r"^\d+ step: (.*)$", re.MULTILINE)
@@ -42,25 +48,39 @@ class Seed:
     """
 
     def __init__(
-        self, number: int, folder: Path, url: str, course: dict[str, dict[str, float]], aim: tuple[str, str] | None = None
+        self,
+        number: int,
+        folder: Path,
+        url: str,
+        course: dict[str, dict[str, float]],
+        aim: tuple[str, str] | None = None,
+        remembers: bool = False,
     ) -> None:
         self.number, self.course, self.aim = number, course, aim
         self.chance = random.Random(number)
         self.verb = aim[0] if aim else self.chance.choice(("apply", "apply", "apply", "confirm", "revert"))
         self.bad = not aim and self.verb == "apply" and self.chance.random() < 0.3
-        self.node = stopping(folder / str(number), url, self.bad, sparing=number % 5 != 0)
+        self.node = stopping(folder / str(number), url, self.bad, sparing=number % 5 != 0, remembers=remembers)
         self.kills: list[tuple[str, str]] = []
 
 
-def stopping(folder: Path, url: str, bad: bool = False, sparing: bool = True) -> Scratch:
-    """A node whose change.sh stops at each step that the file `aim` names."""
+def stopping(folder: Path, url: str, bad: bool = False, sparing: bool = True, remembers: bool = False) -> Scratch:
+    """A node whose change.sh stops at each step that the file `aim` names; its process `remembers` its policy in a checkpoint, or not."""
     node = Scratch(folder, url, BAD if bad else AFTER)
+    if remembers:
+        (node.root / "var").mkdir()
+        checkpoint(node).write_bytes(CHECKPOINT)
+        node.change = dataclasses.replace(node.change, checkpoints=(str(checkpoint(node)),))
     stops = f"aim={folder}/aim\n{STOPS}"
     if sparing:
         # What was written outlasts its writer, synced or not.
         return node.spare(f"sync() {{ :; }}\n{stops}")
     node.mutate = lambda text: text.replace(MAIN, stops + MAIN)
     return node
+
+
+def checkpoint(node: Scratch) -> Path:
+    return node.root / "var/cpu_manager_state"
 
 
 def spans(node: Scratch, process: subprocess.Popen[bytes]) -> dict[str, float]:
@@ -75,12 +95,12 @@ def spans(node: Scratch, process: subprocess.Popen[bytes]) -> dict[str, float]:
     return {step: after - before for step, before, after in zip(times, moments, moments[1:], strict=False)}
 
 
-def calibrated(folder: Path, url: str) -> dict[str, dict[str, float]]:
+def calibrated(folder: Path, url: str, remembers: bool = False) -> dict[str, dict[str, float]]:
     """How long each step takes, for each verb as it is played below."""
 
     def course(name: str) -> dict[str, float]:
         verb, _, after = name.partition(" ")
-        node = stopping(folder / name.replace(" ", "-"), url, bool(after))
+        node = stopping(folder / name.replace(" ", "-"), url, bool(after), remembers=remembers)
         try:
             node.lay_down()
             if verb != "apply":
@@ -131,6 +151,10 @@ def judge(node: Scratch, where: str) -> None:
         path = Path(edit.path)
         found = path.read_bytes() if path.exists() else None
         assert found in (edit.before, edit.after), f"{where}: {edit.path} holds {found!r}"
+    if node.change.checkpoints:
+        found = checkpoint(node).read_bytes() if checkpoint(node).exists() else None
+        waits = (node.work / "4.checkpoint").exists()
+        assert found == CHECKPOINT or ((waits or node.state == "confirmed") and found in (None, AFTER)), f"{where}: {found!r}, {waits}"
 
 
 def play(seed: Seed) -> str:
@@ -175,6 +199,8 @@ def play(seed: Seed) -> str:
         assert after == [edit.after if node.state == "confirmed" else edit.before for edit in node.change.files], said
         if node.state != "confirmed":
             assert node.files() == node.before, said
+    if node.change.checkpoints:
+        assert checkpoint(node).read_bytes() == (AFTER if node.state == "confirmed" else CHECKPOINT), said
     assert not confirmed or node.state == "confirmed", f"what was confirmed was undone: {said}"
     assert node.argv == (node.change.new_argv if node.state == "confirmed" else node.change.old_argv), said
     # One that was ended while the unit at boot was installed leaves its half to the next change.
@@ -195,14 +221,15 @@ def restart(seed: Seed, killed: bool = True) -> None:
     node.systemctl("start", node.change.unit)
 
 
-def test_killed_at_any_moment(tmp_path: Path, url: str) -> None:
-    course = calibrated(tmp_path, url)
+@pytest.mark.parametrize("remembers", [False, True], ids=["files", "checkpoint"])
+def test_killed_at_any_moment(tmp_path: Path, url: str, remembers: bool) -> None:
+    course = calibrated(tmp_path, url, remembers)
     numbers = itertools.count()
     hits: Counter[tuple[str, str]] = Counter()
     ends: Counter[str] = Counter()
 
     def run(aim: tuple[str, str] | None = None) -> None:
-        seed = Seed(next(numbers), tmp_path, url, course, aim)
+        seed = Seed(next(numbers), tmp_path, url, course, aim, remembers)
         try:
             ends[play(seed)] += 1
         finally:
@@ -210,7 +237,7 @@ def test_killed_at_any_moment(tmp_path: Path, url: str) -> None:
         hits.update(seed.kills)
 
     def many(_: int) -> None:
-        while hits.total() < MOMENTS:
+        while hits.total() < MOMENTS[remembers]:
             run()
 
     with ThreadPoolExecutor(WORKERS) as pool:

@@ -1,0 +1,88 @@
+"""The data keys that every deploy reads that drains nodes: its consents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from roles.engine.draining.model import DrainConsents
+from roles.engine.inputs import LIST_OR_TEXT, Boolean, Frozen, names
+from roles.engine.object_changes import namespaced_name
+from roles.engine.timeouts import unless_set
+
+DEFAULT_SECONDS = 600
+
+
+def _named(key: str, value: Any) -> tuple[str, ...]:
+    """A list of NAMESPACE/NAME. Raises ValueError."""
+    found = []
+    for one in names(value) or ():
+        namespace, _, name = one.partition("/")
+        try:
+            found.append(namespaced_name(namespace, name, "shop/web"))
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+    return tuple(found)
+
+
+def _surge(value: Any) -> bool | tuple[str, ...]:
+    """true, false, or names of Deployments. Raises ValueError."""
+    text = str(value).strip().lower()
+    if isinstance(value, bool) or text in ("true", "false"):
+        return text == "true"
+    return _named("surge", value)
+
+
+class DrainKeys(Frozen):
+    """The consents of a drain. `drain_timeout` in seconds, for each pod."""
+
+    allow_local_data: Annotated[
+        Boolean, Field(description="consent: a drain evicts pods with emptyDir volumes too, whose data is lost", examples=[True])
+    ] = False
+    allow_unmanaged: Annotated[Boolean, Field(description="consent: a drain evicts pods that nothing recreates too", examples=[True])] = (
+        False
+    )
+    allow_pending: Annotated[
+        Boolean,
+        Field(description="consent: a drain evicts pods too whose replacements no other node can take; they then wait", examples=[True]),
+    ] = False
+    surge: Annotated[
+        bool | tuple[str, ...],
+        BeforeValidator(_surge),
+        WithJsonSchema({"type": ["boolean", "array", "string"], "items": {"type": "string"}}),
+        Field(
+            description="consent: Deployments with one replica get a second pod before the first one leaves: all of them, or only"
+            " those named (NAMESPACE/NAME)",
+            examples=[True, "shop/web,shop/api"],
+        ),
+    ] = False
+    drain_timeout: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=86400,
+            description="seconds for each pod of a drain, from its turn until it is gone and its replacement is Ready",
+            examples=[1800],
+        ),
+    ] = DEFAULT_SECONDS
+    ignore_budgets: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda value: _named("ignore_budgets", value)),
+        LIST_OR_TEXT,
+        Field(
+            description="consent: PodDisruptionBudgets (NAMESPACE/NAME) whose pods a drain deletes if the budget refuses their eviction",
+            examples=[["shop/web"], "shop/web,shop/db"],
+        ),
+    ] = ()
+
+    @property
+    def consents(self) -> DrainConsents:
+        return DrainConsents(
+            allow_local_data=self.allow_local_data,
+            allow_unmanaged=self.allow_unmanaged,
+            allow_pending=self.allow_pending,
+            surge=self.surge,
+            ignore_budgets=self.ignore_budgets,
+            seconds=unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set),
+        )

@@ -1,0 +1,117 @@
+"""The drain of a node around its change: cordon and drain before it, uncordon after it; and cordons that earlier changes left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, node_fate, node_path, uncordon
+from roles.engine.object_changes import LOOK_AGAIN, NotDone, Object, Session
+from roles.engine.object_changes.api_object import is_ready
+from roles.engine.timeouts import Deadline
+
+# A node with a restarted kubelet is Ready again within this time, and without the taint of its cordon.
+READY_SECONDS = 90
+_TAINT = "node.kubernetes.io/unschedulable"
+# The mark on a node that is cordoned for a change: unlike that of deploys/drain.py, it is removed once the change is over.
+_FOR_CHANGE = " (change)"
+
+Note = Callable[[Mapping[str, Any]], None]
+
+
+def mark(run: str) -> str:
+    """The mark on the nodes that a run cordons for their change."""
+    return f"{run}{_FOR_CHANGE}"
+
+
+def run_of_mark(text: str) -> str:
+    """The run that cordoned a node for its change; "" for other marks."""
+    return text.removesuffix(_FOR_CHANGE) if text.endswith(_FOR_CHANGE) else ""
+
+
+def back_command(node: str) -> str:
+    """The command that uncordons a node."""
+    return f"deploys/uncordon.py --data nodes={node}"
+
+
+class StepDrain:
+    """The drain of one node. `why` in sentences; `keep_cordon`: the cordon that the node has stays at the end."""
+
+    def __init__(
+        self, session: Session, node: str, consents: DrainConsents, marked: str, why: tuple[str, ...], keep_cordon: bool = False
+    ) -> None:
+        self.session, self.node, self.why = session, node, why
+        self._consents, self._marked, self._keep_cordon = consents, marked, keep_cordon
+        self._drain: NodeDrain | None = None
+
+    @property
+    def cordoned(self) -> bool:
+        """This run has cordoned the node, and not uncordoned it."""
+        return self._drain is not None and self._drain.cordoned
+
+    @property
+    def moved(self) -> list[str]:
+        """The pods (NAMESPACE/NAME) that were moved."""
+        return self._drain.moved if self._drain is not None else []
+
+    def begin(self, note: Note, stopped: Callable[[], str]) -> str:
+        """Cordon and drain, by a new plan; returns the proof. Raises NotDone, ApiError, NoApi; `cordoned` says whether the node stays
+        cordoned then."""
+        self._drain = NodeDrain(
+            self.session, self.node, self._consents, self._marked, note, stopped, keep_cordon=self._keep_cordon
+        )  # fmt: skip
+        return self._drain.begin()
+
+    def end(self) -> str:
+        """Uncordon, and wait until the node is Ready and takes pods; returns the proof. Raises NotDone, ApiError, NoApi."""
+        assert self._drain is not None, "begin() comes first"
+        proof = self._drain.end()
+        wait_schedulable(self.session, self.node)
+        return proof
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A node that an earlier run, which is over, cordoned for its change; `marked` is the mark."""
+
+    session: Session
+    host: str
+    node: str
+    marked: str
+
+    @property
+    def run(self) -> str:
+        return run_of_mark(self.marked)
+
+    def uncordon(self, note: Note) -> str:
+        """Uncordon the node if it still has this mark; returns the proof. Raises NotDone, ApiError, NoApi."""
+        found = self.session.fetch(node_path(self.node))
+        if found is None:
+            return "the node was deleted"
+        fate = node_fate(found)
+        if fate.cordon != "ours" or fate.by != self.marked:
+            return f"left as it is: {f'{fate.by} has cordoned it since' if fate.cordon else 'it is not cordoned any more'}"
+        note({"event": "uncordon", "node": self.node, "of": self.run})
+        proof = uncordon(CordonWriter(self.session, force=False), found)
+        wait_schedulable(self.session, self.node)
+        return proof
+
+
+def wait_schedulable(session: Session, node: str) -> None:
+    """Until the node is Ready and takes pods. Raises NotDone, ApiError, NoApi."""
+    deadline = Deadline(READY_SECONDS)
+    while why := _not_schedulable(session.fetch(node_path(node))):
+        if deadline.over:
+            raise NotDone(f"{node}: {why} after {deadline.passed:.0f} s")
+        deadline.pause(LOOK_AGAIN)
+
+
+def _not_schedulable(node: Object | None) -> str:
+    """Why a node takes no pods; "" if it does, or does not exist."""
+    spec = (node or {}).get("spec") or {}
+    if node is None or spec.get("unschedulable"):
+        return ""  # someone has cordoned it since: that is not for this run to wait for
+    if not is_ready(node):
+        return "it is not Ready"
+    return "it has the taint of its cordon" if any(one.get("key") == _TAINT for one in spec.get("taints") or ()) else ""

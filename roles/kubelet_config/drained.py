@@ -1,0 +1,72 @@
+"""Changes that only a drained node can take, and the checkpoints that they remove. Pure; one rule for all deploys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from roles.engine.harmless import one_line
+from roles.engine.kubelet import KubeletState, drained
+from roles.engine.transaction import Change, Refusal
+
+_MIRROR = "kubernetes.io/config.mirror"
+_ENDED = ("Succeeded", "Failed")
+# The refusal names this many pods.
+_SHOWN = 5
+
+
+def needed(state: KubeletState, after: Mapping[str, Any]) -> drained.Needed | None:
+    """What this kubelet needs to run with `after`, compared with what it runs with; None if a restart is enough. Raises Refusal if it
+    would not start at all, or if a value cannot be parsed."""
+    try:
+        found = drained.needed(state.configuration, after)
+    except ValueError as error:
+        raise Refusal(state.host, f"{error}; the kubelet would not start", "correct the value") from None
+    if found is not None and (problems := drained.problems(after)):
+        raise Refusal(state.host, "; ".join(problems))
+    return found
+
+
+def check(state: KubeletState, wanted: drained.Needed) -> None:
+    """Raises Refusal unless the node is cordoned and only pods of DaemonSets and static pods are left on it."""
+    why = []
+    if not (state.node.get("spec") or {}).get("unschedulable"):
+        why.append("it is not cordoned")
+    left = [_name(pod) for pod in state.pods if not _stays(pod)]
+    if left:
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        why.append(f"{len(left)} {'pod runs' if len(left) == 1 else 'pods run'} there ({one_line(', '.join(left[:_SHOWN]))}{more})")
+    if why:
+        node = (state.node.get("metadata") or {}).get("name") or state.kubelet.node_name
+        raise Refusal(
+            state.host,
+            f"{'; '.join(wanted.why)}. So the node must be drained, but {' and '.join(why)}",
+            f"drain it first with `deploys/drain.py --data nodes={one_line(str(node))}`, and run this again; or let this run do it with"
+            " --data drain=auto",
+        )
+
+
+def with_checkpoints(state: KubeletState, change: Change, wanted: drained.Needed) -> tuple[Change, dict[str, str]]:
+    """The change that also removes the checkpoints; and, by their paths, the policies that the new ones must have. Raises Refusal."""
+    policies = {f"{state.kubelet.root_directory}/{name}": policy for name, policy in wanted.checkpoints.items()}
+    return replace(change, checkpoints=tuple(policies)), policies
+
+
+def warnings(wanted: drained.Needed, *, by_this_run: bool) -> list[str]:
+    """What an operator should know about such a change; `by_this_run`: its run drains and uncordons the node."""
+    stays = "the node stays cordoned; uncordon it when this and all other work on it is done"
+    return [*wanted.notes, *([] if by_this_run else [stays])]
+
+
+def _stays(pod: Mapping[str, Any]) -> bool:
+    """A pod that a drain leaves: of a DaemonSet, a static pod, or one that has ended."""
+    metadata = pod.get("metadata") or {}
+    if (pod.get("status") or {}).get("phase") in _ENDED or _MIRROR in (metadata.get("annotations") or {}):
+        return True
+    owners = metadata.get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners)
+
+
+def _name(pod: Mapping[str, Any]) -> str:
+    return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"

@@ -1,0 +1,219 @@
+"""Settings with checkpoints on a real kubelet: CPU and memory manager policies, on a drained worker; refused, reverted, undone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration import operator
+from tests.integration.operator import Started, data, pyinfra, wait_for
+from tests.lab import Lab, images
+
+pytestmark = pytest.mark.lab
+
+NODE = "w1"
+HOME = "/var/lib/daytwo"
+CPU, MEMORY = "/var/lib/kubelet/cpu_manager_state", "/var/lib/kubelet/memory_manager_state"
+STATIC = "cpuManagerPolicy=static,systemReserved.cpu=500m"
+# The configuration is file 1 of the change, and the checkpoint is counted on from there.
+KILL, POWER = "killed", "power cut"
+
+
+def configz(lab: Lab) -> dict[str, Any]:
+    told = lab.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/configz", check=False)
+    return json.loads(told)["kubeletconfig"] if told else {}
+
+
+def stored(lab: Lab, path: str = CPU) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.run(NODE, f"cat {path}").stdout)
+    return found
+
+
+def as_it_is(lab: Lab, path: str = CPU) -> str:
+    """The checkpoint's bytes, mode, inode and time."""
+    return lab.run(NODE, f"sha256sum {path}; stat -c '%i %a %u:%g %.Y' {path}").stdout
+
+
+def no_rests(lab: Lab) -> None:
+    left = lab.run(NODE, f"ls -A {HOME}/active; find /var/lib/kubelet -xdev -name .daytwo").stdout
+    assert left == "", f"left behind: {left}"
+
+
+def serves(lab: Lab) -> bool:
+    return lab.run(NODE, "curl -s http://127.0.0.1:10248/healthz", check=False).stdout == "ok" and bool(configz(lab))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drained(lab: Lab) -> Iterator[None]:
+    """w1, first refused with a pod on it, then cordoned and with nothing but pods of DaemonSets."""
+    lab.run_pod("app-w1", NODE)
+    files = operator.files(lab, NODE)
+    told = pyinfra("kubelet_config", "-y", *data(kubelet_config=STATIC, only=NODE, drain="never"))
+    assert told.code == 1 and operator.files(lab, NODE) == files, told.all
+    words = " ".join(told.all.split())
+    assert "cpuManagerPolicy: the kubelet does not start while cpu_manager_state has another policy" in words
+    assert "it is not cordoned and" in words and "default/app-w1" in words
+    assert f"deploys/drain.py --data nodes={NODE}" in words
+    lab.kubectl("drain", NODE, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=120s")
+    yield
+    lab.kubectl("uncordon", NODE)
+    operator.forget(lab)
+
+
+@pytest.fixture(autouse=True)
+def as_found(lab: Lab) -> Iterator[None]:
+    """Each test begins and ends without a manager's policy."""
+    files = operator.files(lab, NODE)
+    yield
+    lab.run(NODE, f"rm -rf {HOME}/held {HOME}/go")
+    if Started.end_all():
+        lab.run("cp1", f"flock -w 60 {HOME}/cluster.lock rm -f {HOME}/cluster")
+    assert operator.files(lab, NODE) == files
+    assert stored(lab)["policyName"] == "none"
+
+
+def apply(lab: Lab, fields: str, **more: str) -> operator.Outcome:
+    done = pyinfra("kubelet_config", "-y", *data(kubelet_config=fields, only=NODE, **more))
+    assert done.code == 0, done.all
+    return done
+
+
+def back(lab: Lab) -> None:
+    done = pyinfra("rollback", "-y")
+    assert done.code == 0, done.all
+
+
+def test_none_to_static_to_none(lab: Lab) -> None:
+    before = configz(lab)
+    assert stored(lab)["policyName"] == "none"
+    on = apply(lab, STATIC)
+    assert f"systemctl stop kubelet.service, {CPU} removed (a revert restores it), systemctl start kubelet.service" in on.out, on.out
+    assert re.search(rf"^{NODE} +cpuManagerPolicy +none +static +confirmed .*; static in cpu_manager_state; ", on.out, re.MULTILINE), on.out
+    now = configz(lab)
+    assert (now["cpuManagerPolicy"], now["systemReserved"]["cpu"]) == ("static", "500m")
+    assert stored(lab)["policyName"] == "static"
+    no_rests(lab)
+    again = apply(lab, STATIC)
+    assert "0 changes on 0 nodes" in again.out, again.all
+
+    # A pod with a CPU of its own: the policy works, and its entry is in the checkpoint that a failed change must bring back.
+    cpus = pod_with_a_cpu(lab)
+    assert cpus in ("0", "1"), cpus
+    told = pyinfra("kubelet_config", "-y", *data(kubelet_config="cpuManagerPolicy=none", only=NODE, drain="never"))
+    assert told.code == 1 and "but 1 pod runs there (default/pinned)" in told.all, told.all
+    lab.kubectl("delete", "pod", "pinned", "--now")
+    wait_for(lambda: not stored(lab).get("entries"), "the kubelet to take the pod's CPU back")
+
+    # It passes the kubelet's validation, and its CPU manager then does not start: this machine has no CPU 63.
+    checkpoint, process = as_it_is(lab), configz(lab)
+    failed = pyinfra("kubelet_config", "-y", *data(kubelet_config="reservedSystemCPUs='63'", only=NODE))
+    assert failed.code == 1 and re.search(rf"HALTED: {NODE}, kubelet: reverted", failed.out), failed.all
+    assert as_it_is(lab) == checkpoint, f"the checkpoint is not what it was:\n{failed.all}"
+    assert configz(lab) == process
+    no_rests(lab)
+
+    # Undone by its record: the policy none, and a checkpoint of none.
+    run = re.search(r"Plan of run (\S+):", on.out)
+    assert run
+    undone = pyinfra("rollback", "-y", *data(run=run.group(1)))
+    assert undone.code == 0 and "none in cpu_manager_state" in undone.out, undone.all
+    assert configz(lab) == before and stored(lab)["policyName"] == "none"
+
+
+def pod_with_a_cpu(lab: Lab) -> str:
+    """The CPUs of a Guaranteed pod on the node, as its cgroup has them."""
+    amounts = {"cpu": "1", "memory": "20Mi"}
+    container = {"name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "resources": {"limits": amounts}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pinned"},
+        "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}], "containers": [container]},
+    }
+    lab.kubectl("apply", "-f", "-", input=json.dumps(pod))
+    lab.kubectl("wait", "--for=condition=Ready", "pod/pinned", "--timeout=280s")
+    uid = lab.kubectl("get", "pod", "pinned", "-o", "jsonpath={.metadata.uid}")
+
+    def assigned() -> str:
+        return str((stored(lab).get("entries") or {}).get(uid, {}).get("app", ""))
+
+    wait_for(assigned, "the pod's CPU in the checkpoint")
+    return assigned()
+
+
+CASES = [
+    ("place 1", KILL),
+    ("wait", POWER),
+    *(
+        pytest.param(step, fault, marks=pytest.mark.slow)
+        for step in ("stop", "take 2", "place 1", "restart", "wait", "checkpoints", "applied")
+        for fault in (KILL, POWER)
+        if (step, fault) not in (("place 1", KILL), ("wait", POWER))
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "fault"), CASES)
+def test_a_change_that_is_struck_leaves_the_checkpoint_as_it_was(lab: Lab, step: str, fault: str) -> None:
+    checkpoint, before = as_it_is(lab), configz(lab)
+    run = Started(
+        "kubelet_config",
+        "-y",
+        *data(kubelet_config=STATIC, only=NODE, confirm_timeout="60"),
+        hold=step,
+    )
+    try:
+        run.wait_for("held\n")
+        found = re.search(r"Plan of run (\S+):", run.out)
+        assert found, run.out
+        if fault == KILL:
+            lab.run(NODE, f"systemctl kill --kill-whom=main --signal=KILL daytwo-{found.group(1)}-{NODE}-kubelet.service")
+        else:
+            lab.kill(NODE)
+            lab.start(NODE)
+        ended = run.end()
+    finally:
+        run.process.kill()
+    assert ended.code == 1, ended.all
+    wait_for(lambda: lab.run(NODE, f"ls -A {HOME}/active").stdout == "" and serves(lab), "the node to come to rest")
+    assert as_it_is(lab) == checkpoint, f"{step}, {fault}: the checkpoint is not what it was:\n{ended.out}"
+    assert configz(lab) == before
+    state = lab.run(NODE, f"cat {HOME}/changes/{found.group(1)}-{NODE}-kubelet/state").stdout
+    assert "state=reverted" in state, f"{state}\n{ended.out}"
+    no_rests(lab)
+
+
+def test_the_memory_manager_with_what_it_adds_up(lab: Lab) -> None:
+    before = configz(lab)
+    threshold = quantity(before["evictionHard"]["memory.available"])
+    reserved = quantity(before.get("systemReserved", {}).get("memory", "0")) + quantity(before.get("kubeReserved", {}).get("memory", "0"))
+    wrong, right = threshold + reserved + 2**20, threshold + reserved
+
+    def fields(amount: int, more: str = "") -> str:
+        return f"memoryManagerPolicy=Static,reservedMemory=[{{numaNode: 0, limits: {{memory: '{amount}'}}}}]{more}"
+
+    told = pyinfra("kubelet_config", "-y", *data(kubelet_config=fields(wrong), only=NODE))
+    assert told.code == 1 and "memoryManagerPolicy Static: reservedMemory has" in told.all, told.all
+    # A threshold together with reservedMemory, which must have its part of the sum.
+    wish = f"{(threshold >> 20) + 10}Mi"
+    both = apply(lab, fields(right + 10 * 2**20, f",evictionHard.memory.available={wish}"))
+    assert "Static in memory_manager_state" in both.out, both.out
+    assert stored(lab, MEMORY)["policyName"] == "Static"
+    now = configz(lab)
+    assert (now["memoryManagerPolicy"], now["evictionHard"]) == ("Static", {**before["evictionHard"], "memory.available": wish})
+
+    # Alone it is refused by the deploy that owns it, with the numbers.
+    other = f"{(threshold >> 20) + 20}Mi"
+    told = pyinfra("eviction", "-y", *data(eviction_hard=f"memory.available={other}", only=NODE))
+    assert told.code == 1 and f"evictionHard memory.available {other}" in told.all and "deploys/kubelet_config.py" in told.all, told.all
+    back(lab)
+    assert configz(lab) == before and stored(lab, MEMORY)["policyName"] == "None"
+
+
+def quantity(text: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)(Ki|Mi|Gi|)", text).groups()  # type: ignore[union-attr]
+    return int(number) * {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}[unit]

@@ -1,0 +1,62 @@
+"""The undo of a change that only a drained node can take."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from roles import history
+from roles.engine.kubelet.state import KubeletState
+from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.proof.cluster import NoApi
+from roles.engine.transaction.refusal import Refusal
+from roles.history.plan import Undo
+from tests.unit.kubelet_config.test_carry_out import Now, plan, state
+from tests.unit.kubelet_config.test_drained import drained
+
+CONFIG = "cpuManagerPolicy: static\nsystemReserved: {cpu: 500m}\n"
+OLD = {"cpuManagerPolicy": "none", "systemReserved": None}
+
+
+def given() -> KubeletState:
+    return state(CONFIG, cpuManagerPolicy="static", systemReserved={"cpu": "500m"})
+
+
+class Away(Now):
+    def usage(self, node_name: str) -> Any:
+        raise NoApi("no control plane")
+
+
+def undone(cluster: Now, allow_unproven: bool = False) -> Undo:
+    change = plan(state(), {"podPidsLimit": 500}).change
+    undo = Undo("kubelet", change, settings=OLD, undoes="r0-n1-kubelet", had_checkpoints=True)
+    whole = history._restarted(cluster, NodePlan("n1", cluster.given.kubelet, {}, (undo,)), False, allow_unproven)
+    assert not whole.refusals
+    (found,) = whole.planned
+    return found
+
+
+def test_a_drained_node_gets_the_undo_with_its_checkpoint() -> None:
+    found = undone(Now(drained(given())))
+    assert found.change is not None and found.change.checkpoints == ("/var/lib/kubelet/cpu_manager_state",)
+    assert found.checkpoints == {"/var/lib/kubelet/cpu_manager_state": "none"} and found.needs_drain
+
+
+def test_a_node_that_is_not_drained_is_refused() -> None:
+    with pytest.raises(Refusal, match="it is not cordoned and 2 pods run there"):
+        undone(Now(given()))
+
+
+def test_without_the_api_it_is_not_undone_blindly() -> None:
+    with pytest.raises(Refusal, match="without the API it is not known whether it is drained"):
+        undone(Away(drained(given())), allow_unproven=True)
+
+
+def test_an_undo_of_other_fields_needs_no_drained_node() -> None:
+    cluster = Now(given())
+    change = plan(state(), {"podPidsLimit": 500}).change
+    undo = Undo("kubelet", change, settings={"podPidsLimit": 7}, undoes="r0-n1-kubelet")
+    (found,) = history._restarted(cluster, NodePlan("n1", cluster.given.kubelet, {}, (undo,)), False, False).planned
+    assert dataclasses.replace(found, may_be_evicted=frozenset(), state=None, pressures=None) == undo

@@ -1,0 +1,255 @@
+"""Which nodes a run of changes drains, the plan of these drains, and what the run does around a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from roles.engine.draining import DrainConsents
+from roles.engine.node_changes import drains
+from roles.engine.node_changes.drains import ChangeDrains, Wanted, judge
+from roles.engine.node_changes.run import NodeRun
+from roles.engine.node_changes.step import NodeStep
+from roles.engine.node_changes.step_drain import Leftover, StepDrain, mark, run_of_mark
+from roles.engine.object_changes import NotDone
+from roles.engine.proof.prover import Proof
+from roles.engine.rollout import locked_run
+from roles.engine.rollout.pace import Stage
+from roles.engine.transaction.model import Change, FileEdit
+from tests.unit.disruption.world import NOW, budget, deployment, of_status, world
+from tests.unit.draining.test_plan import node, single, spread
+from tests.unit.node_changes.test_cluster_steps import INFO, events, fleet
+
+W1, W2 = Wanted("w1", "w1", ("drain=always",)), Wanted("w2", "w2", ("drain=always",))
+ALWAYS = ChangeDrains(drain="always")
+
+
+# ---- the plan
+
+
+def test_each_drain_is_planned_as_if_the_others_were_over() -> None:
+    live = world(node("w1"), node("w2"), *spread(deployment(2, 2), "w1", "w2"), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))
+    found, refusals = judge(live, [W1, W2], [], ALWAYS, NOW)
+    assert refusals == [] and {host: len(plan.leaving) for host, plan in found.plans.items()} == {"w1": 1, "w2": 1}
+    assert found.notes[0].startswith("w1 is drained for its change: drain=always\nNode w1: cordon it")
+
+
+def test_what_the_pace_drains_at_the_same_time_is_added_up() -> None:
+    live = world(node("w1"), node("w2"), *spread(deployment(2, 2), "w1", "w2"), budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))
+    _, refusals = judge(live, [W1, W2], [[W1, W2]], ALWAYS, NOW)
+    assert any("w1, w2 are drained at the same time (max_unavailable): no other node is Ready" in text for text in refusals), refusals
+    roomy = world(*(node(f"w{number}") for number in (1, 2, 3)), *live.of("Pod"), *spread(deployment(2, 2), "w1", "w2")[:2],
+                  budget(maxUnavailable=1, status=of_status(2, 1, 2, 1)))  # fmt: skip
+    found, refusals = judge(roomy, [W1, W2], [[W1, W2]], ALWAYS, NOW)
+    assert refusals == [] and "wait for each other's replacements by shop/web (2 of its pods leave, it allows 1)" in found.notes[-1]
+
+
+def test_a_deadlock_refuses_and_says_why_the_node_is_drained() -> None:
+    live = world(node("w1"), node("w2"), *deployment(1, 1), budget(maxUnavailable=0, status=of_status(1, 1, 1, 0)))
+    _, refusals = judge(live, [W1], [], ALWAYS, NOW)
+    assert len(refusals) == 1 and refusals[0].startswith("w1: it is drained for its change (drain=always), and cannot be: w1: pod shop/web")
+    consent = replace_keys(ALWAYS, ignore_budgets="shop/web")
+    assert judge(live, [W1], [], consent, NOW)[1] == []
+
+
+def replace_keys(keys: ChangeDrains, **values: Any) -> ChangeDrains:
+    return ChangeDrains(**{"drain": keys.drain, **values})
+
+
+def test_a_named_second_pod_must_be_on_one_of_the_nodes() -> None:
+    live = world(node("w1"), node("w2"), *single())
+    found, refusals = judge(live, [W1, W2], [], replace_keys(ALWAYS, surge="shop/web"), NOW)
+    assert refusals == [] and [len(plan.surges) for plan in found.plans.values()] == [1, 0]
+    _, refusals = judge(live, [W1], [], replace_keys(ALWAYS, surge="shop/other"), NOW)
+    assert refusals == ["surge: shop/other has no pod on w1"]
+
+
+def test_many_pods_are_summed_up() -> None:
+    live = world(node("w1"), node("w2"), *deployment(40, 40))
+    found, _ = judge(live, [W1], [], ALWAYS, NOW)
+    assert found.notes[0].splitlines()[1] == "  40 pods leave in 4 waves, 0 stay"
+
+
+def test_a_cordon_that_the_run_removes_is_none_for_the_plan() -> None:
+    cordoned = node("w2", manager="daytwo", mark=mark("r1"))
+    live = world(node("w1"), cordoned, *deployment(1, 1))
+    assert judge(live, [W1], [], ALWAYS, NOW)[1]
+    assert judge(live, [W1], [], ALWAYS, NOW, {"w2"})[1] == []
+    # The cordon itself is shown.
+    found, _ = judge(live, [W2], [], ALWAYS, NOW, {"w2"})
+    assert "Node w2: cordoned already by run r1 (change): this run takes it over and continues" in found.notes[0]
+    kept, _ = judge(live, [replace(W2, keep_cordon=True)], [], ALWAYS, NOW)
+    assert "that cordon stays, also at the end" in kept.notes[0]
+
+
+def test_the_mark_says_that_a_change_cordoned_the_node() -> None:
+    assert run_of_mark(mark("r1")) == "r1" and run_of_mark("r1") == ""
+    fates = [drains.node_fate(node("w1", manager="daytwo", mark=text)) for text in (mark("r1"), "r1")]
+    assert [drains.cordoned_for_change(fate) for fate in (*fates, None)] == ["r1", "", ""]
+    theirs = drains.node_fate(node("w1", manager="kubectl-cordon", mark=mark("r1")))
+    assert drains.cordoned_for_change(theirs) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [({"drain": "sometimes"}, "drain"), ({"surge": "web"}, "surge"), ({"drain_timeout": 0}, "drain_timeout")]
+)
+def test_values_that_are_refused(given: Mapping[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ChangeDrains(**given)
+
+
+def test_the_consents_are_those_of_a_drain() -> None:
+    keys = ChangeDrains(allow_local_data="true", surge="true", ignore_budgets="shop/web", drain_timeout=7)  # type: ignore[arg-type]
+    assert keys.consents == DrainConsents(allow_local_data=True, surge=True, ignore_budgets=("shop/web",), seconds=7)
+    assert keys.allowed and not ChangeDrains(drain="never").allowed
+
+
+# ---- the run
+
+
+class Drained:
+    """Stands in for the drain of a node, and says in `log` what happened; `fails` at "begin" or "end"."""
+
+    why = ("drain=always",)
+
+    def __init__(self, name: str, log: list[str], fails: str = "") -> None:
+        self.node, self.log, self.fails = name, log, fails
+        self.cordoned = False
+        self.moved = ["shop/web-1"]
+        self.stopping: Callable[[], str] = lambda: ""
+
+    def begin(self, note: Callable[[Mapping[str, Any]], None], stopped: Callable[[], str]) -> str:
+        note({"event": "drain", "node": self.node, "what": "cordon"})
+        self.stopping = stopped
+        self.log.append(f"drain {self.node}")
+        if self.fails == "begin":
+            raise NotDone("its budget refused")
+        self.cordoned = True
+        return "empty"
+
+    def end(self) -> str:
+        self.log.append(f"uncordon {self.node}")
+        if self.fails == "end":
+            raise NotDone("the API is away")
+        self.cordoned = False
+        return "read back"
+
+
+def step(host: str, log: list[str], drain: Drained, outcome: str = "", why: str | None = None) -> NodeStep:
+    def ready() -> str | None:
+        log.append(f"ready {host}")
+        return why
+
+    change = Change(
+        id=f"{INFO.id}-{host}-kubelet", node=host, component="kubelet", kind="kubelet", unit="kubelet.service", summary="A=true",
+        files=(FileEdit("/etc/a", b"1", b"2"),), health_url="http://127.0.0.1/", old_argv=None, new_argv=None,
+    )  # fmt: skip
+    return NodeStep(change, ready, lambda status: Proof("seen"), drain=cast(StepDrain, drain))
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(locked_run, "on_interrupt", lambda handle: None)
+
+
+def drive(*steps: NodeStep, outcomes: Mapping[str, str] | None = None, leftovers: list[Leftover] | None = None) -> NodeRun:
+    """A run whose changes end as `outcomes` say, by host; the others are confirmed."""
+    names = dict.fromkeys(["cp1", *(one.change.node for one in steps)])
+    run = NodeRun(INFO, [Stage((one,)) for one in steps], fleet(*names), "", lambda run: None, leftovers=leftovers or [])
+
+    def transact(one: NodeStep, staged: object) -> None:
+        one.touched = True
+        one.outcome = (outcomes or {}).get(one.change.node, "confirmed")  # type: ignore[assignment]
+        one.how = "proven"
+        staged.withdraw()  # type: ignore[attr-defined]
+
+    run._transact = transact  # type: ignore[method-assign]
+    for name in names:
+        if run.involves(name):
+            run.result(name)
+    return run
+
+
+def test_a_node_is_drained_before_its_change_is_sent_and_uncordoned_after_it() -> None:
+    log: list[str] = []
+    run = drive(*(step(name, log, Drained(name, log)) for name in ("w1", "w2")))
+    assert log == [f"{what} {name}" for name in ("w1", "w2") for what in ("drain", "ready", "uncordon")]
+    assert [one.how for one in run.steps] == ["proven; drained before it (1 pod moved), uncordoned"] * 2 and not run.halted
+    noted = [one for one in events(run) if one["event"] in ("drain", "drained", "uncordoned")]
+    # The node's own record says that it was drained, too: a roll-back of this run looks for its cordon.
+    assert [one["drained"] for one in events(run) if one["event"] == "plan"] == ["w1", "w2"]
+    assert [one["event"] for one in noted] == ["drain", "drained", "uncordoned"] * 2 and noted[1]["moved"] == ["shop/web-1"]
+
+
+@pytest.mark.parametrize(("outcome", "back"), [("reverted", True), ("refused", True), ("revert-failed", False), ("unknown", False)])
+def test_only_a_node_that_may_be_broken_stays_cordoned(outcome: str, back: bool) -> None:
+    log: list[str] = []
+    drained = Drained("w1", log)
+    run = drive(step("w1", log, drained), step("w2", log, Drained("w2", log)), outcomes={"w1": outcome})
+    assert drained.cordoned is not back and ("uncordon w1" in log) is back and "drain w2" not in log
+    assert run.still_cordoned == ({} if back else {"w1": f"its change ended as {outcome}"})
+    assert not run.result("w1") and ("still cordoned" in [one["event"] for one in events(run)]) is not back
+
+
+def test_a_drain_that_fails_halts_the_run_and_nothing_is_sent() -> None:
+    log: list[str] = []
+    run = drive(step("w1", log, Drained("w1", log, "begin")), step("w2", log, Drained("w2", log)))
+    assert log == ["drain w1"] and run.steps[0].outcome == "not started" and "its budget refused" in run.halted
+
+
+def test_a_change_that_must_not_begin_uncordons() -> None:
+    log: list[str] = []
+    run = drive(step("w1", log, Drained("w1", log), why="not now"))
+    assert log == ["drain w1", "ready w1", "uncordon w1"] and "not now" in run.halted
+
+
+def test_a_confirmed_change_whose_node_stays_cordoned_fails_the_run() -> None:
+    log: list[str] = []
+    run = drive(step("w1", log, Drained("w1", log, "end")), step("w2", log, Drained("w2", log)))
+    assert run.steps[0].outcome == "confirmed" and run.still_cordoned == {"w1": "the API is away"}
+    assert "w1 is STILL CORDONED: the API is away" in run.halted and "drain w2" not in log
+
+
+def test_a_run_that_halts_stops_its_drains() -> None:
+    log: list[str] = []
+    drained = Drained("w1", log)
+    run = drive(step("w1", log, drained))
+    assert drained.stopping() == ""
+    run.interrupt()
+    assert (
+        drained.stopping() == "interrupted by the operator" and run._leaving() == "each node reverts what is not confirmed at its deadline"
+    )
+    drained.cordoned = True
+    assert "w1 stay cordoned: the same command continues, or deploys/uncordon.py --data nodes=w1" in run._leaving()
+
+
+class Left:
+    """A cordon that an earlier run left on a host."""
+
+    run = "r0"
+
+    def __init__(self, host: str, log: list[str]) -> None:
+        self.host = self.node = host
+        self.log = log
+
+    def uncordon(self, note: Callable[[Mapping[str, Any]], None]) -> str:
+        note({"event": "uncordon", "node": self.node})
+        self.log.append(f"uncordon {self.host}")
+        return "read back"
+
+
+@pytest.mark.parametrize("outcome", ["confirmed", "reverted"])
+def test_what_earlier_runs_left_is_uncordoned(outcome: str) -> None:
+    """A node with a change of this run only after that."""
+    log: list[str] = []
+    own = step("w1", log, Drained("w1", log))
+    own.drain = None
+    left = [cast(Leftover, Left(host, log)) for host in ("w1", "cp1")]
+    run = drive(own, leftovers=left, outcomes={"w1": outcome})
+    assert log == ["uncordon cp1", "ready w1", *(["uncordon w1"] if outcome == "confirmed" else [])]
+    assert bool(run.halted) is (outcome != "confirmed")
