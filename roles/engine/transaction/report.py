@@ -21,7 +21,8 @@ _STOPPING = "journal: Stopping "
 
 @dataclass(frozen=True)
 class Status:
-    """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text)."""
+    """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text). `files` are the sha256 of
+    the change's files on the node, `inside` of those that a static pod's container has at the same paths."""
 
     state: str
     reason: str = ""
@@ -31,6 +32,7 @@ class Status:
     cgroup: str = ""
     health: str = ""
     files: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     steps: tuple[tuple[int, str], ...] = field(default=())
 
@@ -74,6 +76,7 @@ def parse(lines: Iterable[str]) -> Status:
     """Build the status from all lines of `detached`, `watch`, `confirm` or `status`. Masks secrets."""
     values: dict[str, str] = {}
     files: list[str] = []
+    inside: list[str] = []
     steps: list[tuple[int, str]] = []
     for line in lines:
         if found := re.match(r"log (\d+) (.*)", line):
@@ -82,6 +85,8 @@ def parse(lines: Iterable[str]) -> Status:
         key, separator, value = line.partition("=")
         if separator and key.startswith("file."):
             files.append(value)
+        elif separator and key.startswith("inside."):
+            inside.append(value)
         elif separator:
             values[key] = value
     cmdline = _decoded(values.get("cmdline", ""))
@@ -94,6 +99,7 @@ def parse(lines: Iterable[str]) -> Status:
         cgroup=_decoded(values.get("cgroup", "")).decode("utf-8", "replace"),
         health=values.get("health", ""),
         files=tuple(files),
+        inside=tuple(inside),
         # It may contain a component's command line, or a value that it could not parse.
         evidence=tuple(mask_text(_decoded(values.get("evidence", "")).decode("utf-8", "replace")).splitlines()),
         steps=tuple(steps),
