@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def test_what_is_refused_touches_nothing(lab: Lab, before: tuple[dict[str, str],
     }
 
 
+@pytest.mark.slow
 def test_a_flag_that_parses_and_kills_is_reverted(lab: Lab, before: tuple[dict[str, str], str]) -> None:
     """Nobody can bind this address: only a start shows that."""
     told = deploy(control_plane_flags=f"{SCHEDULER}:bind-address=192.0.2.77", allow_flags="bind-address", confirm_timeout="100")
@@ -142,24 +144,32 @@ def test_a_flag_and_a_profile_are_set_proven_and_kept(lab: Lab, before: tuple[di
     assert re.search(rf"cp1 +control-plane-flags +FAIL +{MANAGER}: its arguments have --{WINDOW}=2m, wanted --{WINDOW}=3m", checked.out)
 
 
-def test_pods_are_packed_by_the_profile(lab: Lab) -> None:
-    """With MostAllocated pods follow each other to one node; by default each would go to the emptier one."""
-    image = "registry.local/app:1"
-    spec = {
-        "containers": [
-            {"name": "c", "image": image, "imagePullPolicy": "Never", "resources": {"requests": {"cpu": "50m", "memory": "20Mi"}}}
-        ]
-    }
+def placed(lab: Lab) -> list[str]:
+    """The nodes of pods that are created one after the other."""
+    resources = {"requests": {"cpu": "50m", "memory": "20Mi"}}
+    container = {"name": "c", "image": "registry.local/app:1", "imagePullPolicy": "Never", "resources": resources}
     names = [f"packed-{number}" for number in range(4)]
     nodes: list[str] = []
+
+    def node_of(name: str) -> str:
+        found: str = lab.kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}")
+        return found
+
     try:
         for name in names:
-            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {**spec, "terminationGracePeriodSeconds": 0}}
+            spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
             lab.kubectl("apply", "-f", "-", input=json.dumps(pod))
-            wait_for(lambda name=name: lab.kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}"), f"{name} to have a node")  # type: ignore[misc]
-            nodes.append(lab.kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}"))
+            wait_for(partial(node_of, name), f"{name} to have a node")
+            nodes.append(node_of(name))
     finally:
         lab.kubectl("delete", "pod", *names, "--now", "--ignore-not-found")
+    return nodes
+
+
+def test_pods_are_packed_by_the_profile(lab: Lab) -> None:
+    """With MostAllocated pods follow each other to one node; by default they go to the emptier one."""
+    nodes = placed(lab)
     assert len(nodes) == 4 and len(set(nodes)) == 1, nodes
 
 
@@ -176,7 +186,7 @@ def test_another_content_alone_reaches_the_container(lab: Lab) -> None:
 def test_a_content_that_kills_is_reverted_with_its_file(lab: Lab) -> None:
     """The binary accepts it; the scheduler has no right to what it names."""
     now = lab.run("cp1", f"cat {CONFIG} {MANIFESTS}/{SCHEDULER}.yaml").stdout
-    told = deploy(control_plane_files=of_config(PROFILE.replace("scheduler.conf", "none.conf")), confirm_timeout="100")
+    told = deploy(control_plane_files=of_config(PROFILE.replace("kubernetes/scheduler.conf", "kubernetes/none.conf")), confirm_timeout="100")
     assert told.code == 1 and "reverted: " in told.out, told.all
     assert lab.run("cp1", f"cat {CONFIG} {MANIFESTS}/{SCHEDULER}.yaml").stdout == now
     assert "percentageOfNodesToScore: 50" in lab.run("cp1", f"cat /proc/$(pidof {SCHEDULER})/root{CONFIG}").stdout
@@ -187,5 +197,6 @@ def test_all_is_undone_byte_for_byte(lab: Lab, before: tuple[dict[str, str], str
         told = pyinfra("rollback", "-y")
         assert told.code == 0, told.all
     assert operator.files(lab, "cp1") == before[0] and stored(lab) == before[1]
-    assert lab.run("cp1", f"test ! -e {FOLDER}", check=False).returncode == 0
+    assert lab.run("cp1", f"test ! -e {CONFIG}", check=False).returncode == 0
     assert not any(WINDOW in word for word in argv(lab, MANAGER)) and not any("--config" in word for word in argv(lab, SCHEDULER))
+    assert len(set(placed(lab))) == 2

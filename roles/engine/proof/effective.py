@@ -109,7 +109,9 @@ def written(name: str, values: FlagValues) -> str:
 
 
 def changed_fields(before: Any, after: Any, path: str = "") -> list[str]:
-    """The fields that differ between two configurations, as `A.B: 1 -> 2`."""
+    """The fields that differ between two configurations, as `A.B: 1 -> 2`. Items of a list that have names are compared by them."""
+    if isinstance(before, list) and isinstance(after, list) and _named(before) and _named(after):
+        before, after = ({item["name"]: item for item in items} for items in (before, after))
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         names = dict.fromkeys([*before, *after])
         return [line for name in names for line in changed_fields(before.get(name), after.get(name), f"{path}.{name}" if path else name)]
@@ -119,6 +121,10 @@ def changed_fields(before: Any, after: Any, path: str = "") -> list[str]:
         pairs = zip(before, after, strict=True)
         return [line for number, pair in enumerate(pairs) for line in changed_fields(*pair, f"{path}[{number}]")]
     return [f"{path}: {shown(before)} -> {shown(after)}"]
+
+
+def _named(items: Sequence[Any]) -> bool:
+    return bool(items) and all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
 
 
 def _text(value: bool | None) -> str:

@@ -25,7 +25,7 @@ BACK_OFF_SECONDS = 330
 # An API server that has just changed must serve again within this time.
 SETTLE_SECONDS = 90
 # How many changed fields of a component's configuration are shown.
-_MOST_FIELDS = 6
+_MOST_FIELDS = 12
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,9 @@ class Prover:
         after = self._cluster.component_configuration(owed.host, owed.component)
         changed = changed_fields(self._configuration or {}, after or {}) if self._configuration and after else []
         parts = [f"in its /flagz {', '.join(values)}"] if values else []
-        parts += [f"in its /configz {mask_text('; '.join(changed[:_MOST_FIELDS]))}"] if changed else []
+        if changed:
+            more = f"; and {len(changed) - _MOST_FIELDS} more" if len(changed) > _MOST_FIELDS else ""
+            parts.append(f"in its /configz {mask_text('; '.join(changed[:_MOST_FIELDS]))}{more}")
         return "; ".join(parts) or "it tells no more: neither /flagz nor a change in /configz"
 
     def _reach(self) -> tuple[str, list[str]]:

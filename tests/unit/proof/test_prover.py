@@ -137,11 +137,12 @@ def prove_flags(cluster: Scheduler, **status: Any) -> Any:
 
 
 def test_flags_are_proven_in_the_arguments_and_files_in_the_container() -> None:
-    before, after = {"c": {"profiles": [{"name": "a", "score": 1}]}}, {"c": {"profiles": [{"name": "a", "score": 2}]}}
+    before = {"c": {"profiles": [{"name": "b"}, {"name": "a", "score": 1}], "list": [1, 2]}}
+    after = {"c": {"profiles": [{"name": "a", "score": 2}, {"name": "b"}], "list": [1, 2]}}
     found = prove_flags(Scheduler(before, after, flagz={"config": PATH, "v": "2"}))
     assert found.problems == ()
     assert f"--config={PATH}, no --old in /proc/PID/cmdline, and {PATH} in its container" in found.how
-    assert f"in its /flagz config is {PATH}; in its /configz c.profiles[0].score: 1 -> 2" in found.how
+    assert f"in its /flagz config is {PATH}; in its /configz c.profiles.a.score: 1 -> 2" in found.how
     assert "gates in /metrics" not in found.how
     assert "it tells no more" in prove_flags(Scheduler()).how
 
