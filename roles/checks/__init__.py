@@ -7,16 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from roles import priority_classes
+from roles import control_plane_flags, priority_classes
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
 from roles.checks.judge import Result
 from roles.checks.model import CheckOptions, NodeDesired, of_the_cluster, read_desired
-from roles.engine import bridge, detail
+from roles.engine import bridge, detail, kubelet
 from roles.engine.api import ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.inputs import Declared
+from roles.engine.node import FilesWanted
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
 from roles.engine.rollout import deploying, same, table
 from roles.engine.transaction import Refusal
@@ -66,7 +67,8 @@ def checks(fleet: Fleet, read: _Read) -> int | None:
     ]
     # Also read the control plane that --limit excludes: the API is there.
     helpers = [remote for remote in fleet.others if remote.is_control_plane and (remote.connected or remote.connect())]
-    found = gather([*fleet.targets, *helpers], Cluster(), fleet.each)
+    wanted_files = control_plane_flags.wanted_files({host: one.flags for host, one in wanted.items()})
+    found = gather([*fleet.targets, *helpers], Cluster(), fleet.each, wanted_files)
     for remote in fleet.targets:
         results += judge.node(found.nodes[remote.name], wanted[remote.name])
     results += judge.cluster(cluster_wanted, found.live(cluster_wanted))
@@ -114,9 +116,10 @@ class OnEach(Protocol):
     def __call__(self, remotes: Sequence[Remote], work: Callable[[Remote], T], /) -> Mapping[str, T | Exception]: ...
 
 
-def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach) -> Gathered:
-    """All evidence that the checks need of these nodes; `each` reads many at the same time. Raises an exception that no node caused."""
-    seen = bridge.whole(each(remotes, evidence.of_node))
+def gather(remotes: Sequence[Remote], cluster: Cluster, each: OnEach, wanted: FilesWanted = kubelet.wanted) -> Gathered:
+    """All evidence that the checks need of these nodes; `each` reads many at the same time, and of each the files `wanted`. Raises an
+    exception that no node caused."""
+    seen = bridge.whole(each(remotes, lambda remote: evidence.of_node(remote, wanted)))
     for remote in remotes:
         if (observed := seen[remote.name].seen) is not None:
             cluster.add(remote, observed, dict(seen[remote.name].components))

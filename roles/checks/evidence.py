@@ -14,7 +14,7 @@ from roles.engine.bridge import Remote, RemoteError
 from roles.engine.control_plane import Component
 from roles.engine.editing import flags
 from roles.engine.kubelet import Kubelet, ask
-from roles.engine.node import Observation, ObservationError, look
+from roles.engine.node import FilesWanted, Observation, ObservationError, look
 from roles.engine.proof import Cluster, NoApi
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
@@ -100,10 +100,10 @@ class Evidence:
         return self.kubelet is not None and not self.restarting and self.health.get(KUBELET, Health("", "")).status == "200"
 
 
-def of_node(remote: Remote) -> Evidence:
-    """What the node itself shows. Watches the kubelet long enough to see whether it is stable."""
+def of_node(remote: Remote, wanted: FilesWanted = kubelet.wanted) -> Evidence:
+    """What the node itself shows. Watches the kubelet long enough to see whether it is stable. `wanted`: the files to read."""
     try:
-        seen = look(remote, kubelet.wanted)
+        seen = look(remote, wanted)
         found = of_observation(seen)
         if found.why_not:
             return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from roles import eviction, feature_gates, kubelet_config, priority_classes
+from roles import control_plane_flags, eviction, feature_gates, kubelet_config, priority_classes
 from roles.checks.evidence import KUBELET, Evidence
 from roles.checks.model import NodeDesired
 from roles.engine.control_plane import COMPONENTS
@@ -239,6 +239,26 @@ def _thresholds(found: Evidence, desired: NodeDesired) -> CheckVerdict:
     return _verdict(map(str, unmet), f"{', '.join(sorted(wanted))} in /configz")
 
 
+def _flags(found: Evidence, desired: NodeDesired) -> CheckVerdict:
+    """The flags and files of all components of a node: one check, since few nodes have any."""
+    if desired.flags is None or not chosen(desired.flags.only, found.host):
+        return _skip("the inventory has no control_plane_flags for it")
+    assert found.kubelet is not None
+    if not found.components:
+        return _skip("no control-plane component runs on this node as a static pod")
+    problems: list[str] = []
+    shown: list[str] = []
+    for name in COMPONENTS:
+        wanted = control_plane_flags.wanted_of(found.host, name, desired.flags)
+        if wanted and name not in found.components:
+            problems.append(f"no {name} runs on this node as a static pod")
+        elif wanted:
+            problems += map(str, control_plane_flags.unmet(found.components[name], wanted))
+            shown += [f"--{flag} of {name}" for flag in wanted]
+    problems += map(str, control_plane_flags.unmet_files(found.kubelet.seen, found.components, desired.flags))
+    return _verdict(problems, ", ".join([*shown, *desired.flags.control_plane_files]) + ": in the running arguments and on the node")
+
+
 # ---- manifests and the control plane
 
 
@@ -347,6 +367,12 @@ CHECKS: tuple[Check, ...] = (
     *(
         Check(f"{name}-gates", f"{name} runs with the gates that the inventory wants", partial(_gates, name), (*_FOUND, f"{name}-healthy"))
         for name in COMPONENTS
+    ),
+    Check(
+        "control-plane-flags",
+        "its components run with the flags and files that the inventory wants",
+        _flags,
+        (*_FOUND, "kube-apiserver-healthy"),
     ),
     Check("changes-settled", "no daytwo change is in flight or needs manual repair", _settled),
 )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles import eviction, feature_gates, kubelet_config, priority_classes
+from roles import control_plane_flags, eviction, feature_gates, kubelet_config, priority_classes
 from roles.engine.inputs import TEXT, Frozen, file_path
 
 
@@ -26,19 +26,23 @@ class CheckOptions(Frozen):
 
 @dataclass(frozen=True)
 class NodeDesired:
-    """The desired state of one node: gates, fields and thresholds of the kubelet. `more_gates`: gates by component (None: absent) in
-    addition to those of the inventory."""
+    """The desired state of one node: gates, fields and thresholds of the kubelet, flags of the control plane. `more_gates`: gates by
+    component (None: absent) in addition to those of the inventory."""
 
     gates: feature_gates.DesiredGates | None = None
     more_gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
     fields: kubelet_config.DesiredFields | None = None
     eviction: eviction.DesiredThresholds | None = None
+    flags: control_plane_flags.DesiredFlags | None = None
 
 
 def read_desired(host: str, data: Callable[[str], Any]) -> NodeDesired:
     """The desired state from one host's data, as the deploys read it. Raises Refusal."""
     return NodeDesired(
-        feature_gates.read_gates(host, data), fields=kubelet_config.read_fields(host, data), eviction=eviction.read_thresholds(host, data)
+        feature_gates.read_gates(host, data),
+        fields=kubelet_config.read_fields(host, data),
+        eviction=eviction.read_thresholds(host, data),
+        flags=control_plane_flags.read_flags(host, data),
     )
 
 

@@ -112,7 +112,8 @@ def plan_undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -
         found = now.sha256 or ABSENT
         if found == file["before"]:
             continue
-        edit = FileEdit(path, now.data, original, int(str(file["mode"]), 8))
+        owner, hidden = str(file.get("owner") or ""), bool(file.get("hidden"))
+        edit = FileEdit(path, now.data, original, int(str(file["mode"]), 8), owner, hidden)
         if found != file["after"]:
             message = f"{path} was changed since {recorded.id}; undoing {recorded.id} would result in:\n{edit.diff()}"
             if not force:
@@ -124,12 +125,14 @@ def plan_undo(run_id: str, recorded: Recorded, seen: Observation, force: bool) -
     effective = Effective.of(plan)
     gates = {name: bool(values["before"]) for name, values in effective.gates.items() if values.get("before") is not None}
     settings = {name: values.get("before") for name, values in effective.settings.items()}
+    flags = {name: None if (old := values.get("before")) is None else tuple(old) for name, values in effective.flags.items()}
     change = _change(run_id, recorded, seen, tuple(edits), forced=bool(warnings)) if edits else None
     return Undo(
         recorded.component,
         change,
         gates=gates,
         settings=settings,
+        flags=flags,
         effective=effective.undone(),
         undoes=recorded.id,
         had_checkpoints=bool(plan.get("checkpoints")),

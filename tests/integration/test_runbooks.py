@@ -185,6 +185,10 @@ def test_an_api_server_down_after_an_edit(lab: Lab, desk: Desk) -> None:
     book.all()
 
 
+def test_change_a_control_plane_flag(desk: Desk) -> None:
+    open_book(desk, "control-plane-flag").all()
+
+
 def test_roll_back(desk: Desk) -> None:
     made = pyinfra("kubelet_config", "-y", *data(kubelet_config="maxPods=120", only="w1"))
     assert made.code == 0, made.all

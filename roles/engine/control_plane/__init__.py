@@ -3,5 +3,20 @@
 from roles.engine.control_plane import control_plane_plan
 from roles.engine.control_plane.control_plane_plan import places
 from roles.engine.control_plane.facts import COMPONENTS, Component, ControlPlane, find, ignored_files, look, sourced_gates
+from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick, scheduler_kubeconfig
 
-__all__ = ["COMPONENTS", "Component", "ControlPlane", "control_plane_plan", "find", "ignored_files", "look", "places", "sourced_gates"]
+__all__ = [
+    "COMPONENTS",
+    "RULES",
+    "Component",
+    "ControlPlane",
+    "ask_flags",
+    "beyond_the_trick",
+    "control_plane_plan",
+    "find",
+    "ignored_files",
+    "look",
+    "places",
+    "scheduler_kubeconfig",
+    "sourced_gates",
+]

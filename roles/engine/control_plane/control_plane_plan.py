@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 
 from roles.engine.control_plane.facts import Component
-from roles.engine.editing import FormatError, GateChanges, flags, manifest
+from roles.engine.editing import FlagChanges, FormatError, GateChanges, flags, manifest, manifest_parts
 from roles.engine.transaction import Change, FileEdit, Refusal, change_id
 
 
 def edit(component: Component, wanted: GateChanges) -> bytes:
     """The manifest with the desired gates; the same bytes if it has them. Raises Refusal."""
+    return _edit(component, lambda data: manifest.edit_gates(data, component.container, wanted))
+
+
+def edit_parts(component: Component, changes: FlagChanges, mounts: Mapping[str, bool], stamp: str | None = None) -> bytes:
+    """The manifest with the desired flags, mounts and annotation (manifest_parts.edit); the same bytes if it has them. Raises Refusal."""
+    return _edit(component, lambda data: manifest_parts.edit(data, component.container, changes, mounts, stamp))
+
+
+def _edit(component: Component, make: Callable[[bytes], bytes]) -> bytes:
     path = component.file.path
     if why := component.file.why_not_replaceable():
         raise Refusal(component.host, f"{path} {why}")
     try:
-        after = manifest.edit_gates(component.data, component.container, wanted)
+        after = make(component.data)
         pair = flags.swallowed(component.argv, manifest.container_argv(after, component.container))
     except FormatError as error:
         raise Refusal(component.host, str(error.in_file(path))) from None
@@ -28,8 +38,9 @@ def edit(component: Component, wanted: GateChanges) -> bytes:
     return after
 
 
-def change(component: Component, after: bytes, unit: str, run_id: str, summary: str) -> Change:
-    """The change of a component's manifest to `after`, which recreates its pod. `unit` is the kubelet's."""
+def change(component: Component, after: bytes, unit: str, run_id: str, summary: str, files: Sequence[FileEdit] = ()) -> Change:
+    """The change of a component's manifest to `after`, which recreates its pod, and of the `files` that are mounted into it. `unit` is the
+    kubelet's. The manifest is last: the kubelet reads it at once."""
     return Change(
         id=change_id(run_id, component.host, component.name),
         node=component.host,
@@ -37,7 +48,7 @@ def change(component: Component, after: bytes, unit: str, run_id: str, summary: 
         kind="static-pod",
         unit=unit,
         summary=summary,
-        files=(FileEdit(component.file.path, component.data, after),),
+        files=(*files, FileEdit(component.file.path, component.data, after)),
         health_url=component.health_url,
         old_argv=argv(component, component.data),
         new_argv=argv(component, after),

@@ -1,6 +1,19 @@
 """Pure editors that change exactly what they own and keep every other byte. No host, no pyinfra, no clock."""
 
-from roles.engine.editing import cluster_configuration, envfile, flags, kubelet_config, manifest, unit, words, yaml_text
+from roles.engine.editing import (
+    any_flag,
+    cluster_arguments,
+    cluster_configuration,
+    envfile,
+    flags,
+    kubelet_config,
+    manifest,
+    manifest_parts,
+    unit,
+    words,
+    yaml_text,
+)
+from roles.engine.editing.any_flag import FlagChanges, FlagValues
 from roles.engine.editing.errors import FormatError
 from roles.engine.editing.flags import KUBE, GateChanges, flag_values, last_flag
 from roles.engine.editing.known_hosts import KnownKey, fingerprint, keys_of, lists_key, verdict
@@ -11,11 +24,15 @@ from roles.engine.editing.yaml_text import YamlNode
 __all__ = [
     "ABSENT",
     "KUBE",
+    "FlagChanges",
+    "FlagValues",
     "FormatError",
     "GateChanges",
     "KnownKey",
     "Mapped",
     "YamlNode",
+    "any_flag",
+    "cluster_arguments",
     "cluster_configuration",
     "envfile",
     "fingerprint",
@@ -27,6 +44,7 @@ __all__ = [
     "line_of",
     "lists_key",
     "manifest",
+    "manifest_parts",
     "unit",
     "verdict",
     "words",

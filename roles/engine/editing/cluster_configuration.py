@@ -42,7 +42,7 @@ def gates(data: bytes) -> dict[str, dict[str, bool]]:
 
     Raises FormatError for a text that is not a ClusterConfiguration of a known version, and for gates that a component would refuse.
     """
-    content = _parse(data).content
+    content = parse(data).content
     return {component: _effective(content, component) for component in SECTIONS}
 
 
@@ -56,7 +56,8 @@ def edit_gates(data: bytes, changes: Mapping[str, GateChanges]) -> bytes:
     return data
 
 
-def _parse(data: bytes) -> Document:
+def parse(data: bytes) -> Document:
+    """Raises FormatError for a text that is not a ClusterConfiguration of a known version."""
     document = yaml_text.parse(data)
     content = document.content
     if content.get("kind") != KIND:
@@ -70,12 +71,13 @@ def _parse(data: bytes) -> Document:
     return document
 
 
-def _is_list(content: Mapping[str, Any]) -> bool:
+def is_list(content: Mapping[str, Any]) -> bool:
+    """Whether this version's extraArgs are a list of name and value."""
     found = _VERSION.fullmatch(str(content.get("apiVersion")))
     return found is not None and int(found[1]) >= _LIST_SINCE
 
 
-def _extra(content: Mapping[str, Any], component: str) -> Any:
+def extra_of(content: Mapping[str, Any], component: str) -> Any:
     """A component's extraArgs; None if it has none."""
     section = SECTIONS[component]
     found = content.get(section)
@@ -84,7 +86,7 @@ def _extra(content: Mapping[str, Any], component: str) -> Any:
     if not isinstance(found, dict):
         raise FormatError(f"{section} is not a mapping", value=str(found)[:60], way_out="write it as a mapping")
     extra = found.get(_EXTRA)
-    kind = list if _is_list(content) else dict
+    kind = list if is_list(content) else dict
     if extra is not None and not isinstance(extra, kind):
         shape = "a list of name and value" if kind is list else "a mapping"
         raise FormatError(
@@ -98,7 +100,7 @@ def _named(name: object) -> bool:
 
 
 def _arguments(content: Mapping[str, Any], component: str) -> list[_Argument]:
-    extra = _extra(content, component)
+    extra = extra_of(content, component)
     found: list[tuple[str | int, Any]] = []
     if isinstance(extra, dict):
         found = [(key, value) for key, value in extra.items() if _named(key)]
@@ -120,7 +122,7 @@ def _effective(content: Mapping[str, Any], component: str) -> dict[str, bool]:
 
 
 def _edit(data: bytes, component: str, changes: GateChanges) -> bytes:
-    document = _parse(data)
+    document = parse(data)
     arguments = _arguments(document.content, component)
     words = [Mapped.of((_FLAG + argument.value).encode(), source=str(number)) for number, argument in enumerate(arguments)]
     gone: list[_Argument] = []
@@ -143,7 +145,7 @@ def _edit(data: bytes, component: str, changes: GateChanges) -> bytes:
         _rewrite(*_value(document, component, arguments[number]), apply(words[number].text, splices).decode().removeprefix(_FLAG))
         for number, splices in by_word.items()
     ]
-    if _is_list(document.content):
+    if is_list(document.content):
         after = _edit_list(document, component, edits, gone, new)
     else:
         # A value is spliced and keeps its quotes; edit_fields would write it as a new one.
@@ -247,7 +249,7 @@ def _add(document: Document, sequence: YamlNode, value: str) -> TextEdit:
 
 def _verify(before: dict[str, Any], after: bytes, component: str, changes: GateChanges) -> None:
     """Read the result again: it must have the desired gates, and nothing else may have changed."""
-    content = _parse(after).content
+    content = parse(after).content
     wanted = {name: value for name, value in _effective(before, component).items() if changes.get(name, value) is not None}
     wanted |= {name: value for name, value in changes.items() if value is not None}
     if _effective(content, component) != wanted or not yaml_text.same(_rest(before, component), _rest(content, component)):

@@ -247,7 +247,7 @@ def edit(
     returns the splices that remove whole words, `insert` those that add one new flag.
     """
     flags = gate_flags(words)
-    _check_inside(words, FEATURE_GATES)
+    check_inside(words, FEATURE_GATES)
     prefix = next((item.prefix for flag in flags for item in flag.items), "")
     splices: list[Splice] = []
     new: dict[str, bool] = {}
@@ -283,7 +283,8 @@ def edit(
     return splices + (insert(f"--{FEATURE_GATES}={written(new)}") if new else [])
 
 
-def _check_inside(words: Sequence[Mapped], name: str) -> None:
+def check_inside(words: Sequence[Mapped], name: str) -> None:
+    """Refuse a flag inside a longer word, where an edit would not find it. Raises FormatError."""
     # As in `sh -c "exec kubelet --name=value"`.
     pattern = re.compile(rf"\S.*[\s;&|'\"(]--{re.escape(name)}(?:[=\s]|\Z)", re.DOTALL)
     for word in words:
@@ -306,7 +307,7 @@ def edit_one(
     lists add up (k8s.io/component-base/cli/flag, map_string_string.go; pflag string_slice.go). `remove` and `insert` are as for `edit`.
     Raises FormatError for a value that cannot be written literally in every place.
     """
-    _check_inside(words, name)
+    check_inside(words, name)
     found = find(words, name, switch=switch)
     if value is None:
         return [splice for flag in _places(found) for splice in remove(flag.words)]

@@ -18,7 +18,7 @@ from roles.engine.editing.yaml_text import Document, TextEdit, YamlNode
 
 KIND = "KubeletConfiguration"
 _KEY = "featureGates"
-# Names, paths, quantities and durations. `_text` checks that YAML readers take such a text for a string.
+# Names, paths, quantities and durations. `scalar_text` checks that YAML readers take such a text for a string.
 _PLAIN = re.compile(r"[A-Za-z/_][A-Za-z0-9_./-]*|[1-9][0-9]*(ms|[smh]|k|[KMGTPE]i?)")
 # The forms of a map without fields. Blanks record which form it had before daytwo added the first field: `{a: 1 }` was `{}`; each of
 # the others has one more blank in front: `{  a: 1}` was `null`, `{   a: 1}` was `~`.
@@ -118,7 +118,7 @@ def edit_gates(data: bytes, changes: GateChanges) -> bytes:
     return edit_fields(data, {(_KEY, name): ABSENT if value is None else value for name, value in changes.items()})
 
 
-def edit_fields(data: bytes, changes: Mapping[FieldPath, object], kind: str = KIND) -> bytes:
+def edit_fields(data: bytes, changes: Mapping[FieldPath, object], kind: str = KIND, changer: type[Changer] | None = None) -> bytes:
     """The file of a `kind`, with fields set, or (ABSENT) removed; the same bytes if nothing changes.
 
     `changes` is by path, such as ("evictionHard", "memory.available"): "500Mi", ("maxPods",): 200, ("clusterDNS",): ["10.0.0.10"] or
@@ -128,19 +128,25 @@ def edit_fields(data: bytes, changes: Mapping[FieldPath, object], kind: str = KI
     But one that was empty or null before daytwo filled it (`{}`, `~`) becomes so again, since the kubelet may distinguish an empty map
     from a missing one. Comments stay, also those on separate lines between removed fields.
 
-    Only the changed fields are rewritten. The result is read again and compared with the desired content. Raises FormatError if the file
-    cannot be read, a field on the way is not a map, or the edit is ambiguous: anchors that are used elsewhere, merges (`<<`), something
-    else on a line that must be removed.
+    Only the changed fields are rewritten (`changer`: with ItemChanger, of a list only the changed items). The result is read again and
+    compared with the desired content. Raises FormatError if the file cannot be read, a field on the way is not a map, or the edit is
+    ambiguous: anchors that are used elsewhere, merges (`<<`), something else on a line that must be removed.
     """
     document = _parse(data, kind)
     desired = _desired(document, changes)
+    return edit_content(document, data, desired, changer or Changer)
+
+
+def edit_content(document: Document, data: bytes, desired: dict[str, Any], changer: type[Changer]) -> bytes:
+    """The text of a document, `data`, with another content; the same bytes if it has it. It is read again and compared. Raises
+    FormatError."""
     if yaml_text.same(document.content, desired):
         return data
-    changer = _Changer(document)
-    changer.change_map(document.root, document.content, desired)
-    cuts = yaml_text.cut_lines(document.text, changer.lines)
-    after = yaml_text.splice(document.text, [*changer.edits, *_parted(cuts, {start for start, end, _ in changer.edits if start == end})])
-    if not yaml_text.same(_parse(after, kind).content, desired):
+    made = changer(document)
+    made.change_map(document.root, document.content, desired)
+    cuts = yaml_text.cut_lines(document.text, made.lines)
+    after = yaml_text.splice(document.text, [*made.edits, *_parted(cuts, {start for start, end, _ in made.edits if start == end})])
+    if not yaml_text.same(yaml_text.load(after), desired):
         raise FormatError("the edit would not result in the desired configuration", way_out="edit it by hand")
     return after
 
@@ -247,11 +253,11 @@ def _opened(document: Document, node: YamlNode) -> int:
 
 
 def _was_empty(document: Document, node: YamlNode | None) -> str | None:
-    """The form of a map before `_Changer` added its first field, recorded by blanks: `{}`, or a null as it was written; None for any other
+    """The form of a map before `Changer` added its first field, recorded by blanks: `{}`, or a null as it was written; None for any other
     map."""
     if node is None or not node.flow or not node.pairs:
         return None
-    first, behind = node.pairs[0][0].start, document.text[_end(document, *node.pairs[-1])]
+    first, behind = node.pairs[0][0].start, document.text[end_of(document, *node.pairs[-1])]
     lead = document.text[_opened(document, node) : first]
     if not lead:
         return _EMPTY_MAP if behind == " " else None
@@ -259,7 +265,7 @@ def _was_empty(document: Document, node: YamlNode | None) -> str | None:
     return _NULLS[len(lead) - 2] if known else None
 
 
-def _end(document: Document, key: YamlNode, value: YamlNode) -> int:
+def end_of(document: Document, key: YamlNode, value: YamlNode) -> int:
     """Where the text of a field ends. (A block's node ends where the next thing begins, after comments.)"""
     if value.start < key.start:
         # An alias: the node is that of its anchor.
@@ -268,7 +274,7 @@ def _end(document: Document, key: YamlNode, value: YamlNode) -> int:
             raise FormatError("an alias is written in an unusual form", line=key.line, way_out="write out its value")
         return alias.end()
     if value.kind == "map" and not value.flow:
-        return _end(document, *value.pairs[-1])
+        return end_of(document, *value.pairs[-1])
     if value.kind == "list" and not value.flow:
         return _item_end(document, value)
     if value.start == value.end and (colon := re.compile(r"\s*:").match(document.text, key.end)):
@@ -281,7 +287,7 @@ def _item_end(document: Document, sequence: YamlNode) -> int:
     last = sequence.items[-1]
     _check_item(last)
     if last.kind == "map" and not last.flow:
-        return _end(document, *last.pairs[-1])
+        return end_of(document, *last.pairs[-1])
     return _item_end(document, last) if last.kind == "list" and not last.flow else last.end
 
 
@@ -292,7 +298,7 @@ def _check_item(item: YamlNode) -> None:
         raise FormatError("an item of a list has no value", line=item.line, way_out="remove it by hand")
 
 
-class _Changer:
+class Changer:
     """Collects the changes that give a text another content: `edits`, and `lines`, parts that are removed with their lines."""
 
     def __init__(self, document: Document) -> None:
@@ -312,27 +318,27 @@ class _Changer:
         gone = {index for index, name in enumerate(names) if name not in new}
         for index, (key, value) in enumerate(node.pairs):
             if index in gone:
-                _own_all(key, value)
+                own_all(key, value)
             elif not yaml_text.same(old[names[index]], new[names[index]]):
-                self._change(key, value, old[names[index]], new[names[index]])
+                self.change(key, value, old[names[index]], new[names[index]])
         added = {name: value for name, value in new.items() if name not in old}
         if node.flow:
             self._change_flow(node, gone, added)
             return
         for index in gone:
-            self._cut(*node.pairs[index])
+            self.cut(*node.pairs[index])
         if added:
             is_root = node is self.document.root
-            stop = self.document.end if is_root else self._line_stop(_end(self.document, *node.pairs[-1]))
+            stop = self.document.end if is_root else self._line_stop(end_of(self.document, *node.pairs[-1]))
             self._add_lines(stop, self._block(added, node.pairs[0][0].column))
 
-    def _change(self, key: YamlNode, value: YamlNode, old: Any, new: Any) -> None:
+    def change(self, key: YamlNode, value: YamlNode, old: Any, new: Any) -> None:
         """One field's value."""
         before = _was_empty(self.document, value) if value.kind == "map" else None
         if value.kind == "map" and isinstance(new, dict) and (new or before is not None):
             self.change_map(value, old, new)
             return
-        _own_all(value)
+        own_all(value)
         if new is None and before in _NULLS:
             # If there was nothing, the blank after the colon is removed too.
             colon = self.text.index(":", key.end) + 1
@@ -340,38 +346,38 @@ class _Changer:
             return
         if value.kind != "scalar" and not value.flow:
             colon = self.text.index(":", key.end) + 1
-            stop = self._line_stop(_end(self.document, key, value))
+            stop = self._line_stop(end_of(self.document, key, value))
             self._cut_inside(value)
             if isinstance(new, (dict, list)) and new:
                 column = key.column
-                self._add_lines(stop, self._block(new, column + 2) if isinstance(new, dict) else self._items(new, column))
+                self._add_lines(stop, self._block(new, column + 2) if isinstance(new, dict) else self.items(new, column))
             else:
-                self.edits.append((colon, colon, " " + self._inline(new)))
+                self.edits.append((colon, colon, " " + self.inline(new)))
             return
-        written = self._inline(new)
+        written = self.inline(new)
         if value.null and isinstance(new, dict) and new:
             written = f"{{{' ' * (2 + _NULLS.index(value.text))}{written[1:]}"
         if value.style in ("'", '"') and isinstance(new, str):
-            written = _quoted(new, self.json) if value.style == '"' or "'" in new or not new.isprintable() else f"'{new}'"
+            written = quoted_text(new, self.json) if value.style == '"' or "'" in new or not new.isprintable() else f"'{new}'"
         if value.start == value.end:
-            end = _end(self.document, key, value)
+            end = end_of(self.document, key, value)
             self.edits.append((end, end, " " + written))
             return
         # A block of text ends after the end of its last line.
         line_end = yaml_text.line_end_of(self.text) if self.text[value.end - 1] == "\n" else ""
         self.edits.append((value.start, value.end, written + line_end))
 
-    def _cut(self, key: YamlNode, value: YamlNode) -> None:
+    def cut(self, key: YamlNode, value: YamlNode) -> None:
         """Remove a field with its lines; comments between them stay."""
         if value.kind == "scalar" or value.flow:
-            self.lines.append((key.start, _end(self.document, key, value)))
+            self.lines.append((key.start, end_of(self.document, key, value)))
         else:
             self.lines.append((key.start, self.text.index(":", key.end) + 1))
             self._cut_inside(value)
 
     def _cut_inside(self, value: YamlNode) -> None:
         for key, inner in value.pairs:
-            self._cut(key, inner)
+            self.cut(key, inner)
         for item in value.items:
             _check_item(item)
             if item.kind == "scalar" or item.flow:
@@ -389,11 +395,12 @@ class _Changer:
         self.edits.append((stop, stop, new))
 
     def _change_flow(self, node: YamlNode, gone: set[int], added: Mapping[str, Any]) -> None:
-        spans = [(key.start, _end(self.document, key, value)) for key, value in node.pairs]
+        spans = [(key.start, end_of(self.document, key, value)) for key, value in node.pairs]
         kept = [index for index in range(len(spans)) if index not in gone]
         opened = _opened(self.document, node)
         quoted = self.json or any(key.style == '"' for key, _ in node.pairs)
-        entries = [f"{_quoted(name, self.json) if quoted else _text(name)}: {self._inline(value)}" for name, value in added.items()]
+        names = {name: quoted_text(name, self.json) if quoted else scalar_text(name) for name in added}
+        entries = [f"{names[name]}: {self.inline(value)}" for name, value in added.items()]
         if not spans:
             # The blank records that the empty map existed before its first field.
             self.edits.append((opened, opened, ", ".join(entries) + " "))
@@ -414,16 +421,16 @@ class _Changer:
         """The lines of a block map."""
         lines = []
         for name, value in fields.items():
-            lead = f"{' ' * column}{_text(name)}:"
+            lead = f"{' ' * column}{scalar_text(name)}:"
             if isinstance(value, dict) and value:
                 lines += [lead, *self._block(value, column + 2)]
             elif isinstance(value, list) and value:
-                lines += [lead, *self._items(value, column)]
+                lines += [lead, *self.items(value, column)]
             else:
-                lines.append(f"{lead} {self._inline(value)}")
+                lines.append(f"{lead} {self.inline(value)}")
         return lines
 
-    def _items(self, items: Sequence[Any], column: int) -> list[str]:
+    def items(self, items: Sequence[Any], column: int) -> list[str]:
         """The lines of a block list, its dashes below the key as kubeadm writes them."""
         lines = []
         for item in items:
@@ -431,34 +438,34 @@ class _Changer:
                 first, *rest = self._block(item, column + 2)
                 lines += [f"{' ' * column}- {first[column + 2 :]}", *rest]
             else:
-                lines.append(f"{' ' * column}- {self._inline(item)}")
+                lines.append(f"{' ' * column}- {self.inline(item)}")
         return lines
 
-    def _inline(self, value: Any) -> str:
+    def inline(self, value: Any) -> str:
         if isinstance(value, dict):
-            entries = (f"{_quoted(name, True) if self.json else _text(name)}: {self._inline(inner)}" for name, inner in value.items())
-            return "{" + ", ".join(entries) + "}"
+            names = {name: quoted_text(name, True) if self.json else scalar_text(name) for name in value}
+            return "{" + ", ".join(f"{names[name]}: {self.inline(inner)}" for name, inner in value.items()) + "}"
         if isinstance(value, list):
-            return "[" + ", ".join(map(self._inline, value)) + "]"
+            return "[" + ", ".join(map(self.inline, value)) + "]"
         if isinstance(value, str):
-            return _quoted(value, True) if self.json else _text(value)
+            return quoted_text(value, True) if self.json else scalar_text(value)
         return json.dumps(value)
 
 
-def _own_all(*nodes: YamlNode) -> None:
+def own_all(*nodes: YamlNode) -> None:
     for node in nodes:
         for part in yaml_text.walk(node):
             yaml_text.own(part)
 
 
-def _text(value: str) -> str:
+def scalar_text(value: str) -> str:
     """A string as YAML, plain if every reader takes it for a string (YAML 1.1 and 1.2)."""
     if _PLAIN.fullmatch(value) and yaml_text.load(f"value: {value}".encode()) == {"value": value} and value.lower() not in _WORDS:
         return value
-    return _quoted(value, False)
+    return quoted_text(value, False)
 
 
-def _quoted(value: str, as_json: bool) -> str:
+def quoted_text(value: str, as_json: bool) -> str:
     if as_json:
         return json.dumps(value)
     # Beyond 16 bits, YAML's escapes differ from JSON's. YAML also takes more characters for line ends.

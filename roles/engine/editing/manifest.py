@@ -60,7 +60,7 @@ def read(data: bytes) -> ManifestPod:
     metadata = _map(content, "metadata")
     containers = tuple(
         ManifestContainer(str(item.get("name")), *(tuple(map(str, _list(item, key))) for key in ("command", "args")))
-        for item in _containers(content)
+        for item in containers_of(content)
     )
     # A static pod without a namespace is in `default` (pkg/kubelet/config/common.go, applyDefaults).
     return ManifestPod(str(metadata.get("namespace") or "default"), str(metadata.get("name") or ""), containers)
@@ -68,13 +68,13 @@ def read(data: bytes) -> ManifestPod:
 
 def container_argv(data: bytes, container: str) -> list[str]:
     """command and args of a container. Raises FormatError if there is no such container."""
-    return _argv(_container(yaml_text.load(data), container))
+    return argv_of(container_of(yaml_text.load(data), container))
 
 
 def argument_lines(data: bytes, container: str) -> list[tuple[str, int]]:
     """command and args of a container, each word with its line (1-based). Raises FormatError as `container_argv` does."""
     document = yaml_text.parse(data)
-    argv = _argv(_container(document.content, container))
+    argv = argv_of(container_of(document.content, container))
     items = [item for sequence in _argument_lists(document, container) for item in sequence.items]
     return list(zip(argv, (item.line for item in items), strict=True))
 
@@ -100,12 +100,14 @@ def _list(content: dict[str, Any], key: str) -> list[Any]:
     return found or []
 
 
-def _containers(content: dict[str, Any]) -> list[dict[str, Any]]:
+def containers_of(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """The containers of a pod. Raises FormatError."""
     return [item for item in _list(_map(content, "spec"), "containers") if isinstance(item, dict)]
 
 
-def _container(content: dict[str, Any], name: str) -> dict[str, Any]:
-    listed = _containers(content)
+def container_of(content: dict[str, Any], name: str) -> dict[str, Any]:
+    """The container of this name. Raises FormatError."""
+    listed = containers_of(content)
     named = [item for item in listed if item.get("name") == name]
     if len(named) != 1:
         names = ", ".join(str(item.get("name")) for item in listed) or "none"
@@ -115,7 +117,8 @@ def _container(content: dict[str, Any], name: str) -> dict[str, Any]:
     return named[0]
 
 
-def _argv(container: dict[str, Any]) -> list[str]:
+def argv_of(container: dict[str, Any]) -> list[str]:
+    """command and args of a container. Raises FormatError."""
     argv = [*_list(container, "command"), *_list(container, "args")]
     for word in argv:
         # The kubelet refuses a pod with anything else in the list.
@@ -131,9 +134,9 @@ def edit_gates(data: bytes, container: str, changes: GateChanges) -> bytes:
     Raises FormatError if the file cannot be read, has no such container, or the edit is ambiguous.
     """
     document = yaml_text.parse(data)
-    old = _argv(_container(document.content, container))
-    for other in _containers(document.content):
-        _argv(other)
+    old = argv_of(container_of(document.content, container))
+    for other in containers_of(document.content):
+        argv_of(other)
     lists = _argument_lists(document, container)
     items = [(sequence, item) for sequence in lists for item in sequence.items]
     words = [_word(document, item, str(number)) for number, (_, item) in enumerate(items)]
@@ -251,8 +254,8 @@ def _add_item(document: Document, sequence: YamlNode, flag: str) -> TextEdit:
 def _verify(before: dict[str, Any], after: bytes, container: str, changes: GateChanges) -> None:
     """Read the result again: it must have the desired gates, and nothing else in the pod may have changed."""
     rest_before, rest_after = copy.deepcopy(before), yaml_text.load(after)
-    old, new = _container(rest_before, container), _container(rest_after, container)
-    reached = flags.reached(_argv(old), _argv(new), changes)
+    old, new = container_of(rest_before, container), container_of(rest_after, container)
+    reached = flags.reached(argv_of(old), argv_of(new), changes)
     for rest in (old, new):
         rest.pop("command", None)
         rest.pop("args", None)

@@ -1,6 +1,6 @@
 """What survives an upgrade on clusters that kubeadm made: its ConfigMaps, from which `kubeadm upgrade` rewrites a node's files."""
 
-from roles.engine.kubeadm_config.plan import GATES, ComponentDesired, ConfigMapPath, as_given
+from roles.engine.kubeadm_config.plan import ARGUMENTS, GATES, VOLUMES, ComponentDesired, ConfigMapPath, as_given
 from roles.engine.kubeadm_config.steps import ClusterWrites, plan_undo, plan_writes
 from roles.engine.kubeadm_config.stored import (
     CLUSTER,
@@ -16,11 +16,13 @@ from roles.engine.kubeadm_config.stored import (
 )
 
 __all__ = [
+    "ARGUMENTS",
     "CLUSTER",
     "GATES",
     "KEYS",
     "KUBELET",
     "NAMESPACE",
+    "VOLUMES",
     "ClusterWrites",
     "ComponentDesired",
     "ConfigMapPath",

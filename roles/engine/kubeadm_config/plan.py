@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.editing import ABSENT, FormatError, cluster_configuration, kubelet_config
+from roles.engine.editing import ABSENT, FormatError, cluster_arguments, cluster_configuration, kubelet_config
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET, NAMESPACE, StoredSettings
 from roles.engine.kubelet import same_setting
-from roles.engine.transaction import Refusal, mask_manifest
+from roles.engine.transaction import Refusal, mask_manifest, mask_text
 
-#: The path of a setting: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part.
+#: The path of a setting: ("featureGates", NAME) of any component, or the field of a KubeletConfiguration, part by part. Of a control-plane
+#: component also ("extraArgs", FLAG), a list of values, and ("extraVolumes", PATH), True for a file that is mounted.
 ConfigMapPath = tuple[str, ...]
-GATES = "featureGates"
+GATES, ARGUMENTS, VOLUMES = "featureGates", "extraArgs", "extraVolumes"
+_EXTRAS = (ARGUMENTS, VOLUMES)
 _KUBELET = "kubelet"
 _HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
@@ -51,7 +54,8 @@ class Shared:
 
 @dataclass(frozen=True)
 class ConfigMapField:
-    """One value of a ConfigMap's YAML that changes; None: not set. In kubeadm-config the path is (component, gate)."""
+    """One value of a ConfigMap's YAML that changes; None: not set. In kubeadm-config the path is (component, gate),
+    (component, "extraArgs", flag) or (component, "extraVolumes", path)."""
 
     path: ConfigMapPath
     before: Any
@@ -62,7 +66,7 @@ class ConfigMapField:
         return {"path": list(self.path), "before": self.before, "after": self.after}
 
     def __str__(self) -> str:
-        return f"{'.'.join(self.path)}={shown(self.after)}"
+        return mask_text(f"{'.'.join(self.path)}={shown(self.after)}")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ def shown(value: Any) -> str:
         return "absent"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {shown(entry)}" for key, entry in value.items()) + "}"
     return str(value)
@@ -122,6 +128,8 @@ def _alike(made: Sequence[ComponentDesired], path: ConfigMapPath) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return list(one) == list(other)
     return one is other if one is None or other is None else same_setting(one, other)
 
 
@@ -129,11 +137,23 @@ def _kept(lasting: StoredSettings, component: str, path: ConfigMapPath, value: A
     """The ConfigMap has this value already."""
     if path[0] == GATES and len(path) == 2:
         return _same(lasting.gates.get(component, {}).get(path[1]), value)
+    if path[0] in _EXTRAS and component != _KUBELET:
+        return _same(_extra(lasting.extras.get(component), path), value)
     return component == _KUBELET and _same(_at(lasting.kubelet, path), value)
 
 
+def _extra(extras: cluster_arguments.Extras | None, path: ConfigMapPath) -> Any:
+    """A flag's values, or whether a file is mounted; None if there is nothing."""
+    if extras is None:
+        return None
+    if path[0] == ARGUMENTS:
+        values = extras.flags.get(path[1])
+        return None if values is None else list(values)
+    return path[1] in extras.files or None
+
+
 def name_of(path: ConfigMapPath) -> str:
-    return path[1] if path[0] == GATES and len(path) == 2 else ".".join(path)
+    return path[1] if path[0] in (GATES, *_EXTRAS) and len(path) == 2 else ".".join(path)
 
 
 def _names(member: ComponentDesired, paths: Iterable[ConfigMapPath]) -> str:
@@ -175,6 +195,12 @@ def _patch(component: str, settings: Mapping[ConfigMapPath, Any]) -> str:
     """A kubeadm patch (cmd/kubeadm/app/util/patches): a JSON merge patch for the kubelet's configuration, one of JSON operations for a
     static pod, whose arguments are a list. "" for an empty patch."""
     if component != _KUBELET:
+        given = {path[1]: value for path, value in settings.items() if path[0] == ARGUMENTS and value is not None}
+        if given:
+            words = [f"--{name}={value}" for name, values in given.items() for value in values]
+            return "".join(f"- op: add\n  path: /spec/containers/0/command/-\n  value: {json.dumps(word)}\n" for word in words)
+        if any(path[0] in _EXTRAS for path in settings):
+            return ""
         gates = ",".join(f"{path[1]}={shown(value)}" for path, value in settings.items() if value is not None)
         # A second --feature-gates flag adds to the first.
         return f"- op: add\n  path: /spec/containers/0/command/-\n  value: --feature-gates={gates}\n" if gates else ""
@@ -188,20 +214,48 @@ def _patch(component: str, settings: Mapping[ConfigMapPath, Any]) -> str:
 def edit(name: str, data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> Edited:
     """One ConfigMap's YAML with the wanted values (None: not set). Raises FormatError."""
     if name == CLUSTER:
-        gates = cluster_configuration.gates(data)
-        fields = tuple(
-            ConfigMapField(path, gates.get(path[0], {}).get(path[1]), value)
-            for path, value in wanted.items()
-            if gates.get(path[0], {}).get(path[1]) is not value
-        )
-        changes: dict[str, dict[str, bool | None]] = {}
-        for field in fields:
-            changes.setdefault(field.path[0], {})[field.path[1]] = field.after
-        return Edited(cluster_configuration.edit_gates(data, changes), fields)
+        gated = {path: value for path, value in wanted.items() if path[1] not in _EXTRAS or len(path) == 2}
+        rest = {path: value for path, value in wanted.items() if path not in gated}
+        edited, fields = _edit_gates(data, gated)
+        after, more = _edit_extras(edited, rest)
+        return Edited(after, (*fields, *more))
     content = kubelet_config.read(data)
     fields = tuple(field for path, value in wanted.items() for field in _fields(path, _at(content, path), value))
     values = {field.path: ABSENT if field.after is None else field.after for field in fields}
     return Edited(kubelet_config.edit_fields(data, values), fields)
+
+
+def _edit_gates(data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> tuple[bytes, tuple[ConfigMapField, ...]]:
+    if not wanted:
+        return data, ()
+    gates = cluster_configuration.gates(data)
+    fields = tuple(
+        ConfigMapField(path, gates.get(path[0], {}).get(path[1]), value)
+        for path, value in wanted.items()
+        if gates.get(path[0], {}).get(path[1]) is not value
+    )
+    changes: dict[str, dict[str, bool | None]] = {}
+    for field in fields:
+        changes.setdefault(field.path[0], {})[field.path[1]] = field.after
+    return cluster_configuration.edit_gates(data, changes), fields
+
+
+def _edit_extras(data: bytes, wanted: Mapping[ConfigMapPath, Any]) -> tuple[bytes, tuple[ConfigMapField, ...]]:
+    """Flags and mounted files of components; the path begins with the component."""
+    if not wanted:
+        return data, ()
+    now = cluster_arguments.read(data)
+    fields = tuple(
+        ConfigMapField(path, before, value)
+        for path, value in wanted.items()
+        if not _same(before := _extra(now.get(path[0]), path[1:]), value)
+    )
+    for component in dict.fromkeys(field.path[0] for field in fields):
+        own = {field.path[1:]: field.after for field in fields if field.path[0] == component}
+        changes = {path[1]: None if value is None else tuple(value) for path, value in own.items() if path[0] == ARGUMENTS}
+        mounts = {path[1]: value is True for path, value in own.items() if path[0] == VOLUMES}
+        data = cluster_arguments.edit(data, component, changes, mounts)
+    return data, fields
 
 
 def _fields(path: ConfigMapPath, before: Any, after: Any) -> Iterator[ConfigMapField]:
@@ -216,15 +270,18 @@ def _fields(path: ConfigMapPath, before: Any, after: Any) -> Iterator[ConfigMapF
 def editor(name: str, wanted: Mapping[str, Mapping[ConfigMapPath, Any]], members: Sequence[ComponentDesired]) -> ConfigMapEdit:
     """The edit that writes the shared settings (`wanted` of `share`) to a ConfigMap."""
     if name == CLUSTER:
-        gates: dict[ConfigMapPath, Any] = {
-            (component, path[1]): value for component, paths in wanted.items() if component != _KUBELET for path, value in paths.items()
+        settings = {
+            (component, *(path[1:] if path[0] == GATES else path)): value
+            for component, paths in wanted.items()
+            if component != _KUBELET
+            for path, value in paths.items()
         }
-        return lambda data: edit(CLUSTER, data, gates)
-    settings = wanted.get(_KUBELET, {})
+        return lambda data: edit(CLUSTER, data, settings)
+    of_kubelet = wanted.get(_KUBELET, {})
     write = next((member.write for member in members if member.component == _KUBELET and member.by_kubeadm), as_given)
 
     def of_kubelets(data: bytes) -> Edited:
-        fields = write(kubelet_config.read(data), settings)
+        fields = write(kubelet_config.read(data), of_kubelet)
         return edit(KUBELET, data, {path: None if value is ABSENT else value for path, value in fields.items()})
 
     return of_kubelets

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from roles.engine.bridge import at_once, whole
-from roles.engine.editing import FormatError, cluster_configuration, kubelet_config
+from roles.engine.editing import FormatError, cluster_arguments, cluster_configuration, kubelet_config
 from roles.engine.kubelet import in_effect, shown
 
 CLUSTER: Final = "kubeadm-config"
@@ -50,12 +50,14 @@ def path_of(name: str) -> str:
 @dataclass(frozen=True)
 class StoredSettings:
     """The settings that kubeadm keeps: `gates` by component (kube-apiserver, ..., kubelet), `kubelet` the fields of its
-    KubeletConfiguration; `maps`: the existing ConfigMaps by name; `problems`: by name, why a ConfigMap cannot be read."""
+    KubeletConfiguration; `extras`: by component what kubeadm adds to its pod; `maps`: the existing ConfigMaps by name; `problems`: by
+    name, why a ConfigMap cannot be read."""
 
     maps: Mapping[str, ConfigMap] = field(default_factory=dict)
     gates: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, cluster_arguments.Extras] = field(default_factory=dict)
 
     @property
     def by_kubeadm(self) -> bool:
@@ -117,18 +119,20 @@ def parse(items: Iterable[Mapping[str, Any]]) -> StoredSettings:
     gates: dict[str, Mapping[str, bool]] = {}
     kubelet: dict[str, Any] = {}
     problems: dict[str, str] = {}
+    extras: dict[str, cluster_arguments.Extras] = {}
     for name, found in maps.items():
         try:
             if found.text is None:
                 raise FormatError(f"has no key {KEYS[name]}", way_out="restore it")
             if name == CLUSTER:
                 gates |= cluster_configuration.gates(found.data)
+                extras |= cluster_arguments.read(found.data)
             else:
                 gates["kubelet"] = kubelet_config.gates(found.data)
                 kubelet = kubelet_config.read(found.data)
         except FormatError as error:
             problems[name] = str(error.in_file(f"ConfigMap {NAMESPACE}/{name}"))
-    return StoredSettings(maps, gates, kubelet, problems)
+    return StoredSettings(maps, gates, kubelet, problems, extras)
 
 
 def gate_differences(lasting: StoredSettings, found: Iterable[Found]) -> list[Difference]:

@@ -17,6 +17,8 @@ from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
 from roles.engine.transaction import mask_text
 
+#: The path under which a binary that is asked sees a candidate file, by its number.
+CANDIDATE = "/proc/self/fd/3/{}"
 # Time limits: for one binary, and for all binaries of a node.
 SECONDS = 20
 _LISTED = "[A-Za-z0-9:]+=true[|]false [(](ALPHA|BETA) - default=(true|false)[)]"
@@ -60,6 +62,25 @@ def ask_component(component: str, process: Process, pod: str, words: Iterable[st
     """A shell line that lets a component's binary validate the flags `words`; with --version it only prints its version. `pod` is
     NAMESPACE_NAME of its static pod on the node."""
     return f"{_inside(component, process, pod)} {shlex.join([*words, '--version'])}; answer {component} $?"
+
+
+def ask_with_files(component: str, process: Process, pod: str, words: Sequence[str], files: Sequence[bytes] = (), name: str = "") -> str:
+    """Shell lines that start a component's binary with these words, which must end by itself: it prints its version, or refuses a value.
+    The answer has the name `name` (the component's, if that is ""). It reads `files` as CANDIDATE.format(0) and so on."""
+    label = name or component
+    if not files:
+        return f"{_inside(component, process, pod)} {shlex.join(words)}; answer {label} $?"
+    folder = f"files.{label.replace('/', '.')}"
+    lines = [f'mkdir "$d/{folder}"', *(_here_file(f"{folder}/{number}", data) for number, data in enumerate(files))]
+    # Only through this descriptor: the directory above is root's alone.
+    lines.append(f'chmod 0755 "$d/{folder}"; chmod 0644 "$d/{folder}"/*')
+    lines.append(f'{_inside(component, process, pod)} {shlex.join(words)} 3<"$d/{folder}"; answer {label} $?')
+    return "\n".join(lines)
+
+
+def list_flags(component: str, process: Process, pod: str) -> str:
+    """A shell line that lets a component list its flags, one on each line (its --help). It does not list those that are deprecated."""
+    return f"{_inside(component, process, pod)} --help; flag_lines {component} $?"
 
 
 def list_kubelet(process: Process) -> str:
@@ -115,6 +136,25 @@ def listed(lines: Iterable[str]) -> dict[str, str]:
     for line in lines:
         if answer := re.match(r"listed (\S+) (\S*)=$", line):
             found[answer.group(1)] = decoded(answer.group(2))
+    return found
+
+
+def flag_lines(lines: Iterable[str]) -> dict[str, str]:
+    """The lines about flags in each binary's --help, by component, as text."""
+    found = {}
+    for line in lines:
+        if answer := re.match(r"flags (\S+) (\S*)=$", line):
+            found[answer.group(1)] = decoded(answer.group(2))
+    return found
+
+
+def deprecated(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """What each binary says of deprecated flags among those that it was asked about (pflag, MarkDeprecated), by component."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in lines:
+        if answer := re.match(r"answer (\S+) (\d+) (\S*)=$", line):
+            said = re.findall(r"^Flag (--\S+ has been deprecated.*)$", decoded(answer.group(3)), re.MULTILINE)
+            found[answer.group(1)] = tuple(dict.fromkeys(mask_text(one)[:_MOST_SAID] for one in said))
     return found
 
 

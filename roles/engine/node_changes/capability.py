@@ -236,7 +236,8 @@ def _ask(basis: Basis, plans: Sequence[NodePlan[Any]]) -> dict[str, Verdicts | R
         if isinstance(answer, Exception):
             found[host] = Refusal(host, str(answer).removeprefix(f"{host}: "))
         else:
-            found[host] = Verdicts(against[host], present.get(host, {}), ask.listed(answer.stdout))
+            said = answer.stdout
+            found[host] = Verdicts(against[host], present.get(host, {}), ask.listed(said), ask.flag_lines(said), ask.deprecated(said))
     return found
 
 
@@ -294,6 +295,8 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         basis.options.allow_unproven,
         planned.may_be_evicted,
         planned.checkpoints,
+        planned.flags,
+        {edit.path: edit.after_sha256 for edit in planned.change.files} if planned.flags else {},
     )
     prover = Prover(basis.found.cluster, owed)
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
-from roles.engine.control_plane import Component, places
+from roles.engine.control_plane import RULES, Component, places
+from roles.engine.editing import FlagChanges
 from roles.engine.kubeadm_config import ConfigMapPath, as_given
 from roles.engine.kubelet import Kubelet, KubeletState, ask, blame
 from roles.engine.node import Process
@@ -20,12 +21,13 @@ class ComponentPlan:
     """One component of one node. `change` is None if its state is already as desired.
 
     `question` shows the change to the component's binary, `question_present` its present files ("": the binary is not asked). Required
-    proofs: `gates` and `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) that the process must run
-    with, `checkpoints`, the policy (by path) that the kubelet must have written into each checkpoint of the change, and
-    `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. `needs_drain`: why the node must be drained for this
-    change (empty: it need not). For the record: `effective`, the values before and after, and `undoes`, the change that this one undoes.
-    For the re-admission forecast, if they are known: `state`, the node as it is, and `pressures`, the node's pressure conditions after the
-    restart (None: as they are). `lasting` are kubeadm's desired values (None: absent); `write` as in kubeadm_config.ComponentDesired.
+    proofs: `gates`, `settings` (fields of a KubeletConfiguration, dots between their parts; None: not set) and `flags` of a control-plane
+    component (None: not given) that the process must run with, `checkpoints`, the policy (by path) that the kubelet must have written into
+    each checkpoint of the change, and `may_be_evicted`, the pods (NAMESPACE/NAME) that may be evicted, with consent. `needs_drain`: why the
+    node must be drained for this change (empty: it need not). For the record: `effective`, the values before and after, and `undoes`, the
+    change that this one undoes. For the re-admission forecast, if they are known: `state`, the node as it is, and `pressures`, the node's
+    pressure conditions after the restart (None: as they are). `lasting` are kubeadm's desired values (None: absent); `write` as in
+    kubeadm_config.ComponentDesired.
     """
 
     component: str
@@ -37,6 +39,7 @@ class ComponentPlan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     needs_drain: tuple[str, ...] = ()
+    flags: FlagChanges = field(default_factory=dict)
     may_be_evicted: frozenset[str] = frozenset()
     effective: Effective = field(default_factory=Effective)
     undoes: str = ""
@@ -86,11 +89,14 @@ class NodePlan(Generic[P]):
 @dataclass(frozen=True)
 class Verdicts:
     """The answers of the binaries of one node, by component: errors `against` its change ("": none; without an answer it is missing),
-    errors against its `present` files (for those that refuse the change), and the gates `listed` in its --help."""
+    errors against its `present` files (for those that refuse the change), the gates `listed` in its --help, and the lines about its
+    `flags` there; and what it says of `deprecated` flags."""
 
     against: Mapping[str, str] = field(default_factory=dict)
     present: Mapping[str, str] = field(default_factory=dict)
     listed: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    deprecated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def question(plan: NodePlan[Any]) -> str:
@@ -103,7 +109,12 @@ def question(plan: NodePlan[Any]) -> str:
 
 def question_present(plan: NodePlan[Any], against: Mapping[str, str]) -> str:
     """The same for the present files of those components whose binary refused the change (`against`, as in Verdicts)."""
-    return ask.script([planned.question_present for planned in plan.changing if against.get(planned.component)])
+    return ask.script([planned.question_present for planned in plan.changing if any(against.get(name) for name in _names(planned))])
+
+
+def _names(planned: ComponentPlan) -> tuple[str, str]:
+    """The names of its answers."""
+    return planned.component, f"{planned.component}{RULES}"
 
 
 def refused_anyway(plan: NodePlan[Any], component: str, verdicts: Verdicts) -> Refusal | None:

@@ -1,7 +1,7 @@
 """Evidence from the running processes: the state before a change, and the proof that it took effect."""
 
 from roles.engine.proof.cluster import API_WAIT_SECONDS, Cluster, NoApi
-from roles.engine.proof.effective import UnmetField, UnmetGate, unmet_fields, unmet_gates
+from roles.engine.proof.effective import UnmetField, UnmetFlag, UnmetGate, unmet_fields, unmet_flags, unmet_gates, written
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.proof.survey import Survey, SurveyedNode, survey
 from roles.engine.proof.versions import ObservedNode, with_versions
@@ -17,9 +17,12 @@ __all__ = [
     "Survey",
     "SurveyedNode",
     "UnmetField",
+    "UnmetFlag",
     "UnmetGate",
     "survey",
     "unmet_fields",
+    "unmet_flags",
     "unmet_gates",
     "with_versions",
+    "written",
 ]

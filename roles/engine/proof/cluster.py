@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -269,6 +270,31 @@ class Cluster:
         """The whole KubeletConfiguration as the node's running kubelet has it (/configz). Raises ApiError or NoApi."""
         return self.query(lambda api: kubelet_config(api, node_name, wait=API_WAIT_SECONDS))
 
+    def flagz(self, host: str, component: str) -> Mapping[str, str]:
+        """The flags of a running component as it prints them (/flagz; on by default since 1.36); {} if it does not, or if this identity
+        may not read them. Raises ApiConnectionLost or NoApi."""
+        return flag_values(self._optional(host, component, "/flagz"))
+
+    def component_configuration(self, host: str, component: str) -> dict[str, Any] | None:
+        """The configuration of a running controller-manager or scheduler (/configz, of several components together); None if it does not
+        tell. Raises ApiConnectionLost or NoApi."""
+        if component == "kube-apiserver":
+            return None
+        try:
+            found = json.loads(self._optional(host, component, "/configz") or "null")
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _optional(self, host: str, component: str, path: str) -> str:
+        """What a component answers to a GET; "" if it refuses."""
+        try:
+            return self.query(lambda api: api.get_raw(path), self._known(host, component)).decode("utf-8", "replace")
+        except ApiConnectionLost:
+            raise
+        except ApiError:
+            return ""
+
     def evictions(self, node_name: str) -> dict[str, int]:
         """How many pods the node's kubelet has evicted, or preempted for critical ones, since it started: by signal or resource.
         Raises ApiError or NoApi."""
@@ -447,6 +473,11 @@ class Cluster:
                 failed = failed or error
         assert failed is not None  # there is at least one host
         raise failed
+
+
+def flag_values(text: str) -> dict[str, str]:
+    """From a component's /flagz, whose separator differs from start to start (k8s.io/apiserver/pkg/server/flagz/textserializer.go)."""
+    return {name: value.strip() for name, value in re.findall(r"^([a-z][\w-]*)(?::|=| )(.*)$", text, re.MULTILINE)}
 
 
 def evictions(metrics: str) -> dict[str, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from roles.engine.api import GateMetric
+from roles.engine.editing import FlagChanges, FlagValues, any_flag
 from roles.engine.kubelet import in_effect, lookup, same_setting, shown
+from roles.engine.transaction import mask_text
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,54 @@ def unmet_fields(wanted: Mapping[str, Any], configuration: Mapping[str, Any]) ->
     """The fields of the running kubelet that differ from the desired values; dots between their parts, None: not set."""
     found = {name: lookup(configuration, name) for name in wanted}
     return [UnmetField(name, value, found[name]) for name, value in wanted.items() if not in_effect(value, found[name])]
+
+
+@dataclass(frozen=True)
+class UnmetFlag:
+    """A flag of a control-plane component that differs from the desired values; None: not given. `where`: its manifest, or the arguments
+    of its process."""
+
+    component: str
+    flag: str
+    wanted: FlagValues
+    found: FlagValues
+    where: str
+
+    def __str__(self) -> str:
+        found, wanted = (mask_text(written(self.flag, values)) for values in (self.found, self.wanted))
+        return f"{self.component}: {self.where} have {found}, wanted {wanted}"
+
+
+def unmet_flags(component: str, wanted: FlagChanges, argv: Sequence[str], where: str) -> list[UnmetFlag]:
+    """The flags of a command line that differ from the desired values."""
+    found = {name: any_flag.given(argv, name, values) for name, values in wanted.items()}
+    return [
+        UnmetFlag(component, name, values, found[name], where) for name, values in wanted.items() if not any_flag.same(found[name], values)
+    ]
+
+
+def written(name: str, values: FlagValues) -> str:
+    """A flag as on a command line."""
+    return f"no --{name}" if values is None else " ".join(f"--{name}={value}" for value in values)
+
+
+def changed_fields(before: Any, after: Any, path: str = "") -> list[str]:
+    """The fields that differ between two configurations, as `A.B: 1 -> 2`. Items of a list that have names are compared by them."""
+    if isinstance(before, list) and isinstance(after, list) and _named(before) and _named(after):
+        before, after = ({item["name"]: item for item in items} for items in (before, after))
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        names = dict.fromkeys([*before, *after])
+        return [line for name in names for line in changed_fields(before.get(name), after.get(name), f"{path}.{name}" if path else name)]
+    if before == after:
+        return []
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = zip(before, after, strict=True)
+        return [line for number, pair in enumerate(pairs) for line in changed_fields(*pair, f"{path}[{number}]")]
+    return [f"{path}: {shown(before)} -> {shown(after)}"]
+
+
+def _named(items: Sequence[Any]) -> bool:
+    return bool(items) and all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
 
 
 def _text(value: bool | None) -> str:

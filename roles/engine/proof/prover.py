@@ -11,13 +11,14 @@ from typing import Any
 from roles.engine.api import ApiError, PodStatus
 from roles.engine.bridge import Timeout, sleep
 from roles.engine.control_plane import COMPONENTS, Component
+from roles.engine.editing import FlagChanges, any_flag
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained
 from roles.engine.proof.cluster import Cluster, NoApi
-from roles.engine.proof.effective import unmet_fields, unmet_gates
+from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
 from roles.engine.proof.workload import count, evicted_pods, harmed_pods
 from roles.engine.timeouts import patient
-from roles.engine.transaction import Status
+from roles.engine.transaction import ABSENT, Status, mask_text
 
 # A kubelet renews its lease every 10 s (nodeLeaseDurationSeconds / 4).
 LEASE_SECONDS = 45
@@ -26,6 +27,8 @@ LEASE_SECONDS = 45
 BACK_OFF_SECONDS = 330
 # An API server that has just changed must serve again within this time.
 SETTLE_SECONDS = 90
+# How many changed fields of a component's configuration are shown.
+_MOST_FIELDS = 12
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class RequiredProof:
-    """What must be proven for one component of one node. `gates` and `settings` (fields of a KubeletConfiguration, dots between
-    their parts; None: not set) are the values it must run with; `components` are those of the node's control plane;
-    `apiserver_changes` says whether this run changes an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as
-    announced in the plan and with consent; `checkpoints` are the policies that the kubelet must have written into its checkpoints, by
-    path, in the order of the change."""
+    """What must be proven for one component of one node. `gates`, `settings` (fields of a KubeletConfiguration, dots between their parts;
+    None: not set) and `flags` (None: not given) are the values it must run with; `files` are the sha256 of the change's files by path, of
+    which the last is its manifest; `components` are those of the node's control plane; `apiserver_changes` says whether this run changes
+    an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as announced in the plan and with consent;
+    `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change."""
 
     host: str
     node_name: str
@@ -54,6 +57,8 @@ class RequiredProof:
     allow_unproven: bool = False
     may_be_evicted: frozenset[str] = frozenset()
     checkpoints: Mapping[str, str] = field(default_factory=dict)
+    flags: FlagChanges = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class Prover:
@@ -64,6 +69,7 @@ class Prover:
         self._owed = owed
         self._pods: list[PodStatus] | None = None
         self._lease: datetime | None = None
+        self._configuration: dict[str, Any] | None = None
 
     def ready(self) -> str | None:
         """Right before the change: note the workload. Before a manifest edit, the rest of the control plane must be healthy, and the
@@ -81,6 +87,8 @@ class Prover:
                 if not _wait(self._component_runs, patient(BACK_OFF_SECONDS)):
                     return f"{owed.component} was not ready for {patient(BACK_OFF_SECONDS):g} s and is not ready now: fix that first"
             self._pods = self._cluster.pods(owed.node_name)
+            if owed.flags:
+                self._configuration = self._cluster.component_configuration(owed.host, owed.component)
         except (ApiError, NoApi) as error:
             return None if owed.allow_unproven else f"the API cannot be asked: {error}"
         return None
@@ -114,7 +122,7 @@ class Prover:
         shown += [text] if text else []
         problems += problem
         unproven: list[str] = []
-        for check in (self._gates, self._settings, self._reach, self._workload):
+        for check in (self._gates, self._settings, lambda: self._flags(status), self._reach, self._workload):
             try:
                 text, problem = check()
                 shown += [text] if text else []
@@ -142,7 +150,7 @@ class Prover:
         return ", ".join(f"{policy} in {posixpath.basename(path)}" for path, policy in wanted.items()), []
 
     def _gates(self) -> tuple[str, list[str]]:
-        if not self._owed.gates and self._owed.settings:
+        if not self._owed.gates and (self._owed.settings or self._owed.flags):
             return "", []
         effective = self._cluster.effective(self._owed.host, self._owed.component, self._owed.node_name)
         return "gates in /metrics", [str(one) for one in unmet_gates(self._owed.component, self._owed.gates, effective)]
@@ -152,6 +160,42 @@ class Prover:
             return "", []
         configuration = self._cluster.configuration(self._owed.node_name)
         return f"{', '.join(self._owed.settings)} in /configz", [str(one) for one in unmet_fields(self._owed.settings, configuration)]
+
+    def _flags(self, status: Status) -> tuple[str, list[str]]:
+        """The arguments of the process, and the files in its container; then what the component itself tells, which is shown, but proves
+        nothing alone: no rule says which field of a configuration a flag sets."""
+        owed = self._owed
+        if not owed.flags:
+            return "", []
+        given = {name: any_flag.given(status.argv, name, values) for name, values in owed.flags.items()}
+        problems = [
+            mask_text(f"its arguments have {written(name, given[name])}, planned {written(name, values)}")
+            for name, values in owed.flags.items()
+            if not any_flag.same(given[name], values)
+        ]
+        # The manifest, the last file, is not in the container.
+        files = list(owed.files.items())[:-1]
+        for (path, digest), inside in zip(files, (*status.inside, *[""] * len(files)), strict=False):
+            if digest != inside:
+                problems.append(f"the container of {owed.component} does not have the planned {path}")
+        shown = f"{', '.join(mask_text(written(name, values)) for name, values in owed.flags.items())} in /proc/PID/cmdline"
+        if files:
+            shown += f", and {', '.join(path for path, digest in files if digest != ABSENT) or 'no such file'} in its container"
+        told = self._told()
+        return (f"{shown}; {told}" if told else shown), problems
+
+    def _told(self) -> str:
+        """What the component says of these flags: its /flagz, or the fields of its /configz that changed."""
+        owed = self._owed
+        flagz = self._cluster.flagz(owed.host, owed.component)
+        values = [f"{name} is {mask_text(f'--{name}={flagz[name]}').partition('=')[2]}" for name in owed.flags if name in flagz]
+        after = self._cluster.component_configuration(owed.host, owed.component)
+        changed = changed_fields(self._configuration or {}, after or {}) if self._configuration and after else []
+        parts = [f"in its /flagz {', '.join(values)}"] if values else []
+        if changed:
+            more = f"; and {len(changed) - _MOST_FIELDS} more" if len(changed) > _MOST_FIELDS else ""
+            parts.append(f"in its /configz {mask_text('; '.join(changed[:_MOST_FIELDS]))}{more}")
+        return "; ".join(parts) or "it tells no more: neither /flagz nor a change in /configz"
 
     def _reach(self) -> tuple[str, list[str]]:
         name = self._owed.node_name

@@ -70,6 +70,7 @@ def render(change: Change, home: str = HOME, systemd: str = SYSTEMD) -> str:
                     "before_sha256": edit.before_sha256,
                     "after_sha256": edit.after_sha256,
                     "mode": f"{edit.mode:04o}",
+                    "owner": edit.owner,
                 }
                 for edit in change.files
             ],

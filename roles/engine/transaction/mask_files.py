@@ -88,11 +88,16 @@ def mask_manifest(text: str) -> str:
     return settled(lambda part: mask_text(_or_lines(_manifest, mask_keys(part))), text)
 
 
+def mask_lines(text: str) -> str:
+    """Mask each line completely; a diff still shows which lines differ."""
+    return re.sub(r"\S(?:[^\n]*\S)?", lambda found: mask(found[0]), text)
+
+
 def _or_lines(read: Callable[[str], str], text: str) -> str:
     try:
         return read(text)
     except (FormatError, RecursionError):
-        return re.sub(r"\S(?:[^\n]*\S)?", lambda found: mask(found[0]), text)
+        return mask_lines(text)
 
 
 def _readable(text: str) -> str:

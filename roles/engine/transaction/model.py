@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roles.engine.harmless import one_line
-from roles.engine.transaction.mask_files import masker
+from roles.engine.transaction.mask_files import mask_lines, masker
 
 ABSENT = "absent"
 
@@ -48,12 +48,15 @@ KEEP = 50
 
 @dataclass(frozen=True)
 class FileEdit:
-    """A file's whole content before and after; None if there is no such file. `mode` counts only for new files."""
+    """A file's whole content before and after; None if there is no such file. `mode` and `owner` (UID:GID; "": root) count only for new
+    files: others keep theirs. `hidden`: the whole content is secret, and a diff only shows which lines differ."""
 
     path: str
     before: bytes | None
     after: bytes | None
     mode: int = 0o644
+    owner: str = ""
+    hidden: bool = False
 
     @property
     def before_sha256(self) -> str:
@@ -68,8 +71,8 @@ class FileEdit:
         characters, are escaped."""
         diff = "".join(
             difflib.unified_diff(
-                _lines(_masked(self.path, self.before)),
-                _lines(_masked(self.path, self.after)),
+                _lines(self._shown(self.before)),
+                _lines(self._shown(self.after)),
                 fromfile=one_line(self.path) if self.before is not None else "/dev/null",
                 tofile=one_line(self.path) if self.after is not None else "/dev/null",
                 n=context,
@@ -77,9 +80,9 @@ class FileEdit:
         )
         return diff or (f"{self.path}: differs in a way that a diff does not show\n" if self.before != self.after else "")
 
-
-def _masked(path: str, data: bytes | None) -> bytes | None:
-    return data and masker(path)(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    def _shown(self, data: bytes | None) -> bytes | None:
+        show = mask_lines if self.hidden else masker(self.path)
+        return data and show(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _sha256(data: bytes | None) -> str:

@@ -71,24 +71,30 @@ def now() -> str:
 @dataclass(frozen=True)
 class Effective:
     """Effective values before and after a change, each {"before": ..., "after": ...}: `gates` by name (None: any value is right),
-    `settings` by the field of the component's configuration, dots between its parts (None: not set)."""
+    `settings` by the field of the component's configuration, dots between its parts (None: not set), `flags` of a control-plane
+    component, each a list of values (None: not given)."""
 
     gates: Mapping[str, Mapping[str, bool | None]] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def undone(self) -> Effective:
         """The same for the undo of the change."""
-        return Effective(_swapped(self.gates), _swapped(self.settings))
+        return Effective(_swapped(self.gates), _swapped(self.settings), _swapped(self.flags))
 
     def recorded(self) -> dict[str, Any]:
         """As plain data, without fields that hold a secret."""
-        settings = {name: dict(values) for name, values in self.settings.items() if not is_secret(name, values)}
-        return {"gates": {name: dict(values) for name, values in self.gates.items()}, "settings": settings}
+        kept = {"gates": {name: dict(values) for name, values in self.gates.items()}, "settings": _not_secret(self.settings)}
+        return kept | ({"flags": flags} if (flags := _not_secret(self.flags)) else {})
 
     @classmethod
     def of(cls, plan: Mapping[str, Any]) -> Effective:
         """From a plan record."""
-        return cls(plan.get("gates") or {}, plan.get("settings") or {})
+        return cls(plan.get("gates") or {}, plan.get("settings") or {}, plan.get("flags") or {})
+
+
+def _not_secret(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: dict(values) for name, values in settings.items() if not is_secret(name, values)}
 
 
 def is_secret(name: str, values: Mapping[str, Any]) -> bool:
@@ -159,8 +165,9 @@ def plan_record(info: RunInfo, order: int, change: Change, effective: Effective,
     }
 
 
-def file_record(edit: FileEdit) -> dict[str, str]:
-    return {"path": edit.path, "before": edit.before_sha256, "after": edit.after_sha256, "mode": f"{edit.mode:04o}"}
+def file_record(edit: FileEdit) -> dict[str, Any]:
+    found: dict[str, Any] = {"path": edit.path, "before": edit.before_sha256, "after": edit.after_sha256, "mode": f"{edit.mode:04o}"}
+    return found | ({"owner": edit.owner} if edit.owner else {}) | ({"hidden": True} if edit.hidden else {})
 
 
 def end_record(change_id: str, outcome: str, why: str, proof: str, seconds: float) -> dict[str, Any]:

@@ -21,8 +21,9 @@ _STOPPING = "journal: Stopping "
 
 @dataclass(frozen=True)
 class Status:
-    """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text); `checkpoints` are the
-    present bytes of the change's checkpoints, in their order (empty: no such file)."""
+    """The status of a change on its node. `identity` is (PID, start ticks); `steps` are (uptime seconds, text). `files` are the sha256 of
+    the change's files on the node, `inside` of those that a static pod's container has at the same paths; `checkpoints` are the present
+    bytes of the change's checkpoints, in their order (empty: no such file)."""
 
     state: str
     reason: str = ""
@@ -33,6 +34,7 @@ class Status:
     health: str = ""
     files: tuple[str, ...] = ()
     checkpoints: tuple[bytes, ...] = ()
+    inside: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     steps: tuple[tuple[int, str], ...] = field(default=())
 
@@ -77,6 +79,7 @@ def parse(lines: Iterable[str]) -> Status:
     values: dict[str, str] = {}
     files: list[str] = []
     checkpoints: list[bytes] = []
+    inside: list[str] = []
     steps: list[tuple[int, str]] = []
     for line in lines:
         if found := re.match(r"log (\d+) (.*)", line):
@@ -87,6 +90,8 @@ def parse(lines: Iterable[str]) -> Status:
             files.append(value)
         elif separator and key.startswith("checkpoint."):
             checkpoints.append(_decoded(value))
+        elif separator and key.startswith("inside."):
+            inside.append(value)
         elif separator:
             values[key] = value
     cmdline = _decoded(values.get("cmdline", ""))
@@ -100,6 +105,7 @@ def parse(lines: Iterable[str]) -> Status:
         health=values.get("health", ""),
         files=tuple(files),
         checkpoints=tuple(checkpoints),
+        inside=tuple(inside),
         # It may contain a component's command line, or a value that it could not parse.
         evidence=tuple(mask_text(_decoded(values.get("evidence", "")).decode("utf-8", "replace")).splitlines()),
         steps=tuple(steps),

@@ -34,7 +34,7 @@ def test_a_healthy_node_fails_nothing() -> None:
     told = verdicts(found, wanting(feature_gates="A=absent", kubelet_config={"maxPods": 110}, eviction_hard="memory.available=100Mi"))
     assert {outcome for outcome, _ in told.values()} == {"pass", "skip"}, told
     skipped = {check for check, (outcome, _) in told.items() if outcome == "skip"}
-    assert skipped == {"kube-controller-manager-healthy", "kube-controller-manager-gates"}
+    assert skipped == {"kube-controller-manager-healthy", "kube-controller-manager-gates", "control-plane-flags"}
     assert list(told) == [check.name for check in CHECKS]
 
 
@@ -296,3 +296,23 @@ def test_without_its_api_server_the_rest_of_a_control_plane_is_not_judged() -> N
     told = verdicts(replace(found, health={**found.health, "kube-apiserver": Health("000", ""), "kube-scheduler": Health("000", "")}))
     assert told["kube-scheduler-healthy"] == ("skip", "kube-apiserver-healthy must pass first")
     assert told["kube-scheduler-gates"] == ("skip", "kube-scheduler-healthy must pass first")
+
+
+CONFIG = "/etc/kubernetes/s.yaml"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"control_plane_flags": {"kube-scheduler": {"v": 4}}}, "kube-scheduler: its arguments have --v=2, wanted --v=4"),
+        ({"control_plane_flags": {"kube-scheduler": {"v": "absent"}}}, "its arguments have --v=2, wanted no --v"),
+        ({"control_plane_flags": {"kube-controller-manager": {"v": 2}}}, "no kube-controller-manager runs on this node"),
+        ({"control_plane_files": {CONFIG: {"content": "b\n"}}}, f"{CONFIG} has another content"),
+        ({"control_plane_flags": {"kube-scheduler": {"v": 2}}, "control_plane_files": {CONFIG: {"content": "a\n"}}}, ""),
+    ],
+)
+def test_flags_and_files_of_the_control_plane(data: dict[str, Any], why: str) -> None:
+    argv = ("kube-scheduler", "--v=2", f"--config={CONFIG}")
+    found = evidence(components={"kube-apiserver": APISERVER, "kube-scheduler": argv}, extra=[node.file_line(CONFIG, b"a\n")])
+    outcome, told = verdicts(found, wanting(**data))["control-plane-flags"]
+    assert (outcome, why in told) == ("fail" if why else "pass", True)

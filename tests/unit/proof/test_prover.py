@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles.engine.api.read import ContainerStatus, PodStatus
-from roles.engine.proof.cluster import Cluster, evictions
+from roles.engine.proof.cluster import Cluster, evictions, flag_values
 from roles.engine.proof.effective import unmet_fields
 from roles.engine.proof.prover import Prover, RequiredProof
 from roles.engine.transaction.report import Status
@@ -125,3 +125,58 @@ def test_the_kubelet_s_own_files_have_the_wanted_policies(stored: tuple[bytes, .
     found = prover.prove(replace(APPLIED, checkpoints=stored))
     assert found.problems == told
     assert ("static in cpu, Static in memory" in found.how) is (not told)
+
+
+PATH, DIGEST = "/etc/kubernetes/s.yaml", "a" * 64
+FLAGS: dict[str, tuple[str, ...] | None] = {"config": (PATH,), "old": None}
+ARGV = ("kube-scheduler", f"--config={PATH}")
+
+
+class Scheduler(Node):
+    """A scheduler that tells what it runs with: /configz before and after, /flagz."""
+
+    def __init__(self, *configurations: dict[str, Any], flagz: dict[str, str] | None = None) -> None:
+        super().__init__({}, [APP], [APP])
+        self.configurations, self.flags = list(configurations), flagz or {}
+
+    def component_configuration(self, host: str, component: str) -> dict[str, Any] | None:
+        return self.configurations.pop(0) if self.configurations else None
+
+    def flagz(self, host: str, component: str) -> dict[str, str]:
+        return self.flags
+
+    def control_plane_ready(self, host: str, wait: float, *, allow_unproven: bool = False) -> str | None:
+        return None
+
+
+def prove_flags(cluster: Scheduler, **status: Any) -> Any:
+    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {}, False, flags=FLAGS, files={PATH: DIGEST, "/m.yaml": "b"})
+    prover = Prover(cluster, owed)
+    prover._component_runs = lambda: True  # type: ignore[method-assign]
+    assert prover.ready() is None
+    return prover.prove(replace(APPLIED, **{"argv": ARGV, "inside": (DIGEST, "absent"), **status}))
+
+
+def test_flags_are_proven_in_the_arguments_and_files_in_the_container() -> None:
+    before = {"c": {"profiles": [{"name": "b"}, {"name": "a", "score": 1}], "list": [1, 2]}}
+    after = {"c": {"profiles": [{"name": "a", "score": 2}, {"name": "b"}], "list": [1, 2]}}
+    found = prove_flags(Scheduler(before, after, flagz={"config": PATH, "v": "2"}))
+    assert found.problems == ()
+    assert f"--config={PATH}, no --old in /proc/PID/cmdline, and {PATH} in its container" in found.how
+    assert f"in its /flagz config is {PATH}; in its /configz c.profiles.a.score: 1 -> 2" in found.how
+    assert "gates in /metrics" not in found.how
+    assert "it tells no more" in prove_flags(Scheduler()).how
+
+
+def test_another_argument_or_file_is_not_proven() -> None:
+    assert prove_flags(Scheduler(), argv=(*ARGV, "--old=x")).problems == ("its arguments have --old=x, planned no --old",)
+    assert prove_flags(Scheduler(), inside=("c" * 64, "absent")).problems == (
+        f"the container of kube-scheduler does not have the planned {PATH}",
+    )
+    assert prove_flags(Scheduler(), inside=()).problems == (f"the container of kube-scheduler does not have the planned {PATH}",)
+
+
+def test_flagz_whatever_its_separator_is() -> None:
+    for separator in (":", ": ", "=", " "):
+        text = f"\nkube-scheduler flagz\nWarning: This endpoint is not meant to be machine parseable, for debugging.\nv{separator}2\na-b{separator}x=y:z\n"
+        assert {name: flag_values(text)[name] for name in ("v", "a-b")} == {"v": "2", "a-b": "x=y:z"}

@@ -15,6 +15,7 @@ BOOKS = sorted(path for path in (ROOT / "docs/runbooks").glob("*.md") if path.na
 ASKED = {
     "gate-on",
     "gate-off",
+    "control-plane-flag",
     "roll-out-halted",
     "node-did-not-come-back",
     "api-server-down",

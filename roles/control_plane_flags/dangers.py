@@ -1,0 +1,127 @@
+"""Flags whose change can break a cluster or open it, each with what it can do; and flags that all API servers must share. Pure.
+
+Such a change needs consent by the flag's name. Sources: the --help of each component; kubernetes.io/docs/reference/access-authn-authz.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roles.engine.control_plane import COMPONENTS
+from roles.engine.editing import FlagValues
+
+API_SERVER, CONTROLLER_MANAGER, SCHEDULER = COMPONENTS
+
+
+@dataclass(frozen=True)
+class Danger:
+    """`flag`: a pattern for the whole name; `why`: what a change of it can do."""
+
+    flag: str
+    why: str
+    components: tuple[str, ...] = COMPONENTS
+
+    def concerns(self, component: str, name: str) -> bool:
+        return component in self.components and re.fullmatch(self.flag, name) is not None
+
+
+_API = (API_SERVER,)
+DANGERS = (
+    Danger(
+        "anonymous-auth",
+        "requests without credentials are then answered or refused: also those of health probes and of joining nodes",
+        _API,
+    ),
+    Danger(
+        "authorization-mode|authorization-config|authorization-webhook-.*",
+        "it decides who may do what: with a wrong value everybody may do everything, or nobody anything",
+        _API,
+    ),
+    Danger(
+        "etcd-.*|storage-.*",
+        "the API server then reads another store, another part of it or another form: the cluster's objects are gone",
+        _API,
+    ),
+    Danger(
+        "service-cluster-ip-range|service-node-port-range",
+        "Services keep their old addresses and ports, which are then outside of the range, and DNS may lose its address",
+    ),
+    Danger(
+        "cluster-cidr|node-cidr-mask-size.*|allocate-node-cidrs",
+        "nodes keep their old ranges of pods, and new ones may get overlapping ranges",
+    ),
+    Danger("secure-port|bind-address", "everything that has its address loses it: kubelets, probes, kubeconfigs, daytwo's own proof"),
+    Danger(
+        "advertise-address|external-hostname|apiserver-count|endpoint-reconciler-type",
+        "pods then reach the API at another address, or not at all",
+        _API,
+    ),
+    Danger(
+        "service-account-.*|api-audiences|service-account-private-key-file",
+        "the tokens of all pods are signed and accepted by these: a wrong value makes every pod unable to use the API",
+    ),
+    Danger(
+        "client-ca-file", "it decides whose client certificates count: a wrong one locks out kubelets and administrators, or lets others in"
+    ),
+    Danger("tls-.*|cert-dir", "clients that cannot use the new certificate, version or cipher lose the connection"),
+    Danger(
+        "encryption-provider-config.*",
+        "Secrets in etcd are read and written with these keys: without the right ones they can no longer be read",
+        _API,
+    ),
+    Danger(
+        "authentication-.*|oidc-.*|token-auth-file|requestheader-.*|enable-bootstrap-token-auth|proxy-client-.*|authorization-always-allow-paths",
+        "it decides who is who: others may get in, or everybody may be locked out",
+    ),
+    Danger("leader-elect.*|coordinated-leadership-.*", "without one leader two of them work at the same time, on the same objects"),
+    Danger("kubeconfig|authentication-kubeconfig|authorization-kubeconfig|master", "it works with another identity, or on another cluster"),
+    Danger("cluster-signing-.*|root-ca-file", "it signs the certificates of nodes, or tells pods whom to trust", (CONTROLLER_MANAGER,)),
+    Danger(
+        "controllers",
+        "a controller that is off leaves its objects alone: nodes, garbage or endpoints are no longer looked after",
+        (CONTROLLER_MANAGER,),
+    ),
+    Danger(
+        "kubelet-client-.*|kubelet-certificate-authority|kubelet-https|kubelet-preferred-address-types",
+        "logs, exec and metrics of all nodes go this way",
+        _API,
+    ),
+    Danger("admission-control.*", "it changes what the API accepts, for everybody", _API),
+    Danger("allow-privileged", "without it the API refuses privileged pods, such as those of the network", _API),
+    Danger("runtime-config", "an API that is off is gone for everybody who uses it", _API),
+    Danger("profiling-path|debug-socket-path|contention-profiling", "it shows internals of the process to whoever may ask"),
+)
+_PLUGINS = ("enable-admission-plugins", "disable-admission-plugins")
+#: API servers answer in turn: with different values of these, a cluster gives two answers.
+MUST_BE_EQUAL = re.compile(
+    r"(?:enable|disable)-admission-plugins|admission-control-config-file|authorization-.*|authentication-.*|anonymous-auth|oidc-.*"
+    r"|client-ca-file|requestheader-.*|service-account-.*|api-audiences|service-cluster-ip-range|service-node-port-range|runtime-config"
+    r"|storage-.*|etcd-prefix|etcd-servers-overrides|encryption-provider-config|token-auth-file|allow-privileged|event-ttl"
+    r"|default-(?:not-ready|unreachable)-toleration-seconds|enable-bootstrap-token-auth|enable-aggregator-routing|max-.*requests-inflight"
+)
+#: Flags that name a file whose content is secret.
+NAMES_SECRET = re.compile(
+    r".*(?:private-key|signing-key|key)-file|token-auth-file|encryption-provider-config|.*kubeconfig|.*webhook-config(?:-file)?"
+    r"|tls-sni-cert-key|egress-selector-config-file"
+)
+
+
+def danger(component: str, name: str, before: FlagValues, after: FlagValues) -> str | None:
+    """What the change of a flag can do; None if it needs no consent."""
+    if name in _PLUGINS:
+        return _plugins_off(name, before, after)
+    return next((one.why for one in DANGERS if one.concerns(component, name)), None)
+
+
+def _plugins_off(name: str, before: FlagValues, after: FlagValues) -> str | None:
+    old, new = _items(before), _items(after)
+    off = sorted(new - old) if name.startswith("disable") else sorted(old - new)
+    if not off:
+        return None
+    return f"it turns off {', '.join(off)}: what these refuse or set is then accepted as it is, from everybody"
+
+
+def _items(values: Sequence[str] | None) -> set[str]:
+    return {item.strip() for value in values or () for item in value.split(",") if item.strip()}

@@ -1,0 +1,159 @@
+"""Static pod manifests: any flags of a container, and the files of the node that are mounted into it, edited in place.
+
+A file of the node is a volume (hostPath, type File) and a mount of the container, at the same path. Such a mount keeps the file that was
+there when the container was created, also after another one was renamed onto its path (mount(2): a bind mount is of the inode). The
+kubelet creates a static pod again if its manifest has another meaning (pkg/kubelet/config/common.go, applyDefaults: the UID is its hash).
+So the pod of a changed file gets an annotation with the checksum of its files, and with it a new container that has the new file.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roles.engine.editing import any_flag, yaml_text
+from roles.engine.editing.any_flag import FlagChanges
+from roles.engine.editing.errors import FormatError
+from roles.engine.editing.kubelet_config import edit_content
+from roles.engine.editing.manifest import argv_of, container_of, containers_of
+from roles.engine.editing.yaml_items import ItemChanger
+
+ANNOTATION = "daytwo/files"
+_LONGEST = 50
+
+
+def edit(data: bytes, container: str, changes: FlagChanges, mounts: Mapping[str, bool], stamp: str | None = None) -> bytes:
+    """The manifest with the desired flags of a container; with files mounted (True) or not (False), by path; and with the annotation
+    `stamp` ("": without it; None: as it is). The same bytes if all this is so. Raises FormatError."""
+    document = yaml_text.parse(data)
+    content = copy.deepcopy(document.content)
+    target = container_of(content, container)
+    for other in containers_of(content):
+        argv_of(other)
+    parts = [key for key in ("command", "args") if target.get(key)]
+    if changes and not parts:
+        raise FormatError("the container has no command or args to add a flag to", value=container, way_out="write its command there")
+    for key, words in zip(parts, any_flag.change([target[key] for key in parts], changes), strict=True):
+        target[key] = words
+    for path, wanted in mounts.items():
+        _mount(content, target, path) if wanted else _unmount(content, target, path)
+    if stamp is not None:
+        _stamp(content["metadata"], stamp)
+    return edit_content(document, data, content, ItemChanger)
+
+
+def mounted(data: bytes, container: str, path: str) -> bool:
+    """Whether a file of the node is in the container at its own path, through a mount of it or of a directory above it. Raises FormatError
+    if something else is mounted there."""
+    content = yaml_text.load(data)
+    return _covered(content, container_of(content, container), path)
+
+
+def mounted_alone(data: bytes, container: str, path: str) -> bool:
+    """Whether the container mounts exactly this file of the node, which `edit` can take out."""
+    content = yaml_text.load(data)
+    return bool(_own_mounts(content, container_of(content, container), path))
+
+
+def volume_name(path: str) -> str:
+    """The name of a file's volume: a DNS label, the same for the same path."""
+    readable = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(path).lower()).strip("-")[:_LONGEST].strip("-")
+    return f"{readable or 'file'}-{hashlib.sha256(path.encode()).hexdigest()[:6]}"
+
+
+def _items(holder: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = holder.get(key)
+    if found is not None and not (isinstance(found, list) and all(isinstance(item, dict) for item in found)):
+        raise FormatError(f"{key} is not a list of mappings", value=str(found)[:60], way_out="write it as a list")
+    return found or []
+
+
+def _spec(content: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = content["spec"]
+    return spec
+
+
+def _host_path(content: dict[str, Any], name: object) -> str | None:
+    """The directory or file of the node that a volume is; None for any other volume."""
+    for volume in _items(_spec(content), "volumes"):
+        if volume.get("name") == name:
+            found = volume.get("hostPath")
+            return str(found.get("path")) if isinstance(found, dict) else None
+    return None
+
+
+def _above(path: str) -> Sequence[str]:
+    """The path and the directories above it, the path first."""
+    found = [path]
+    while found[-1] != "/":
+        found.append(posixpath.dirname(found[-1]))
+    return found
+
+
+def _covered(content: dict[str, Any], container: dict[str, Any], path: str) -> bool:
+    by_place = {posixpath.normpath(str(mount.get("mountPath"))): mount for mount in _items(container, "volumeMounts")}
+    for above in _above(path):
+        if (mount := by_place.get(above)) is None:
+            continue
+        source = _host_path(content, mount.get("name"))
+        inside = path.removeprefix(above).lstrip("/")
+        below = posixpath.normpath(posixpath.join(source, str(mount.get("subPath") or ""), inside)) if source is not None else None
+        if below != path:
+            raise FormatError(
+                f"something else is mounted at {above}: {source or 'a volume that is no directory of the node'}",
+                value=path,
+                way_out="choose another path for the file",
+            )
+        return True
+    return False
+
+
+def _own_mounts(content: dict[str, Any], container: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    return [
+        mount
+        for mount in _items(container, "volumeMounts")
+        if posixpath.normpath(str(mount.get("mountPath"))) == path and _host_path(content, mount.get("name")) == path
+    ]
+
+
+def _mount(content: dict[str, Any], container: dict[str, Any], path: str) -> None:
+    if _covered(content, container, path):
+        return
+    name = volume_name(path)
+    if _host_path(content, name) != path:
+        if any(volume.get("name") == name for volume in _items(_spec(content), "volumes")):
+            raise FormatError("another volume has this name", value=name, way_out="rename it")
+        _spec(content)["volumes"] = [*_items(_spec(content), "volumes"), {"hostPath": {"path": path, "type": "File"}, "name": name}]
+    container["volumeMounts"] = [*_items(container, "volumeMounts"), {"mountPath": path, "name": name, "readOnly": True}]
+
+
+def _unmount(content: dict[str, Any], container: dict[str, Any], path: str) -> None:
+    """Remove the mount of exactly this file, and its volume if nothing else uses it."""
+    own = _own_mounts(content, container, path)
+    if not own:
+        return
+    _put(container, "volumeMounts", [mount for mount in _items(container, "volumeMounts") if mount not in own])
+    used = {mount.get("name") for one in containers_of(content) for mount in _items(one, "volumeMounts")}
+    names = {mount.get("name") for mount in own} - used
+    _put(_spec(content), "volumes", [volume for volume in _items(_spec(content), "volumes") if volume.get("name") not in names])
+
+
+def _stamp(metadata: dict[str, Any], stamp: str) -> None:
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != ANNOTATION}
+    if stamp:
+        kept[ANNOTATION] = stamp
+    if kept or metadata.get("annotations"):
+        metadata["annotations"] = kept
+    if not kept:
+        metadata.pop("annotations", None)
+
+
+def _put(holder: dict[str, Any], key: str, items: list[dict[str, Any]]) -> None:
+    if items:
+        holder[key] = items
+    else:
+        holder.pop(key, None)

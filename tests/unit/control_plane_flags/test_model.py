@@ -1,0 +1,145 @@
+"""The data of control-plane flags, and what is refused before any node is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.control_plane_flags.dangers import MUST_BE_EQUAL, NAMES_SECRET, danger
+from roles.control_plane_flags.listed_flags import alike, parse_flags
+from roles.control_plane_flags.model import DesiredFile, read_flags
+from roles.engine.transaction.refusal import Refusal
+
+PATH = "/etc/kubernetes/policy.yaml"
+
+
+def read(**data: Any) -> Any:
+    return read_flags("cp1", data.get)
+
+
+def test_flags_and_files_are_read() -> None:
+    found = read(
+        control_plane_flags={"scheduler": {"v": 4, "--leader_elect": True, "config": "absent"}, "kube-apiserver": {"issuer": ["a", "b"]}},
+        control_plane_files={PATH: {"content": "x\n", "mode": "0640", "owner": "0:65534"}, "/etc/kubernetes/old.yaml": "absent"},
+    )
+    assert found.control_plane_flags == {
+        "kube-scheduler": {"v": ("4",), "leader-elect": ("true",), "config": None},
+        "kube-apiserver": {"issuer": ("a", "b")},
+    }
+    file = DesiredFile(content=b"x\n", mode=0o640, owner="0:65534")
+    assert found.control_plane_files == {PATH: file, "/etc/kubernetes/old.yaml": None}
+    assert read(control_plane_flags="kube-scheduler:v=4").of("kube-scheduler") == {"v": ("4",)}
+    assert read() is None
+
+
+def test_content_from_a_file_here(tmp_path: Path) -> None:
+    here = tmp_path / "policy.yaml"
+    here.write_bytes(b"a\r\n\xff")
+    assert read(control_plane_files={PATH: {"file": str(here)}}).control_plane_files[PATH].content == b"a\r\n\xff"
+    with pytest.raises(Refusal, match="cannot be read: No such file"):
+        read(control_plane_files={PATH: {"file": str(tmp_path / "none")}})
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"etcd": {"v": 1}}, "daytwo does not change etcd's flags"),
+        ({"kube-proxy": {"v": 1}}, "'kube-proxy' is not one of"),
+        ({"scheduler": {"feature-gates": "A=true"}}, r"deploys/feature_gates\.py"),
+        ({"scheduler": {"write-config-to": "/x"}}, "writes its configuration and ends"),
+        ({"scheduler": {"a b": "x"}}, "'a b' is not the name of a flag"),
+        ({"scheduler": {"a": "x\ny"}}, "not printable"),
+        ({"scheduler": {"a": "$(HOME)"}}, r"the kubelet would replace \$\(\.\.\.\)"),
+        ({"scheduler": {"a": []}}, "empty list"),
+        ({"scheduler": {"a": {"b": 1}}}, "is not a value of a flag"),
+        ("scheduler", "write COMPONENT:FLAG=VALUE"),
+    ],
+)
+def test_flags_that_are_refused(flags: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        read(control_plane_flags=flags)
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "words"),
+    [
+        ("/etc/kubernetes/manifests/x.yaml", {"content": ""}, "static pod"),
+        ("/etc/kubernetes/pki/ca.crt", {"content": ""}, "kubeadm and its renewal"),
+        ("/etc/kubernetes/scheduler.conf", {"content": ""}, "kubeconfigs"),
+        ("/var/lib/kubelet/config.yaml", {"content": ""}, "belongs to other programs"),
+        ("/tmp/x", {"content": ""}, "belongs to other programs"),
+        ("/etc/kubernetes/../x", {"content": ""}, "the whole path"),
+        ("policy.yaml", {"content": ""}, "the whole path"),
+        (PATH, {"content": "", "file": "x"}, "write {content: TEXT}"),
+        (PATH, {"content": "", "mode": 600, "own": "x"}, "write {content: TEXT}"),
+        (PATH, {"content": "", "mode": "rw"}, "three octal digits"),
+        (PATH, {"content": "", "owner": "root"}, "UID:GID"),
+        (PATH, {"content": 7}, "content is not text"),
+        (PATH, {"content": "", "component": "etcd"}, "etcd"),
+        (PATH, {"content": "", "secret": "yes"}, "write true or false"),
+        (PATH, {"content": "x" * 600_000}, "writes up to"),
+    ],
+)
+def test_files_that_are_refused(path: str, file: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        read(control_plane_files={path: file})
+
+
+@pytest.mark.parametrize(
+    ("component", "flag", "before", "after", "dangerous"),
+    [
+        ("kube-apiserver", "anonymous-auth", None, ("false",), True),
+        ("kube-apiserver", "authorization-mode", ("Node,RBAC",), ("RBAC",), True),
+        ("kube-apiserver", "etcd-servers", ("a",), ("b",), True),
+        ("kube-apiserver", "tls-min-version", None, ("VersionTLS13",), True),
+        ("kube-apiserver", "service-account-issuer", ("a",), ("b", "a"), True),
+        ("kube-controller-manager", "cluster-cidr", ("a",), ("b",), True),
+        ("kube-controller-manager", "leader-elect", ("true",), None, True),
+        ("kube-apiserver", "audit-policy-file", None, ("/x",), False),
+        ("kube-controller-manager", "horizontal-pod-autoscaler-downscale-stabilization", None, ("2m",), False),
+        ("kube-scheduler", "config", None, ("/x",), False),
+        # A plugin that is on, and then is not.
+        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), ("NodeRestriction,AlwaysPullImages",), False),
+        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction,A",), ("A",), True),
+        ("kube-apiserver", "enable-admission-plugins", ("NodeRestriction",), None, True),
+        ("kube-apiserver", "disable-admission-plugins", None, ("ResourceQuota",), True),
+        ("kube-apiserver", "disable-admission-plugins", ("ResourceQuota",), None, False),
+    ],
+)
+def test_which_changes_need_consent(component: str, flag: str, before: Any, after: Any, dangerous: bool) -> None:
+    assert (danger(component, flag, before, after) is not None) is dangerous
+
+
+def test_which_flags_name_secrets_and_which_are_the_same_on_all() -> None:
+    secret = ["encryption-provider-config", "token-auth-file", "tls-private-key-file", "authentication-token-webhook-config-file"]
+    assert all(NAMES_SECRET.fullmatch(name) for name in secret)
+    assert not any(NAMES_SECRET.fullmatch(name) for name in ("config", "audit-policy-file", "admission-control-config-file"))
+    assert MUST_BE_EQUAL.fullmatch("service-account-issuer") and not MUST_BE_EQUAL.fullmatch("v")
+
+
+HELP = """
+      --config string            The path to the configuration file.
+  -v, --v Level                              number for the log level verbosity
+      --profiling                     DEPRECATED: enable profiling. This parameter is ignored if a config file is specified. (default true)
+      --service-account-issuer stringArray                Identifier
+      --tls-cipher-suites strings              Comma-separated list
+      --vmodule pattern=N,...                comma-separated list
+"""
+
+
+def test_what_a_binary_lists() -> None:
+    found = parse_flags(HELP)
+    assert {name: flag.kind for name, flag in found.items()} == {
+        "config": "string",
+        "v": "Level",
+        "profiling": "bool",
+        "service-account-issuer": "stringArray",
+        "tls-cipher-suites": "strings",
+        "vmodule": "pattern=N,...",
+    }
+    assert [name for name, flag in found.items() if flag.several] == ["service-account-issuer", "tls-cipher-suites"]
+    assert [name for name, flag in found.items() if flag.commas] == ["tls-cipher-suites"]
+    assert found["profiling"].deprecated == "DEPRECATED: enable profiling"
+    assert alike("tls-cipher-suite", found) == ["tls-cipher-suites"]

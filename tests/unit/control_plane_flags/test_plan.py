@@ -1,0 +1,243 @@
+"""Plans of control-plane flags: what is written, what is asked, what is refused; and that a node that has them is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roles.control_plane_flags.compliance import unmet, unmet_files
+from roles.control_plane_flags.model import DesiredFlags, read_flags
+from roles.control_plane_flags.plan import NodeFlags, differing, judge_flags, plan_flags
+from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick
+from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES
+from roles.engine.node.model import Observation
+from roles.engine.node_changes.node_plan import Verdicts, question
+from roles.engine.transaction.refusal import Refusal
+from tests.unit.node import node
+from tests.unit.node.node import file_line, parse
+
+SCHEDULER, MANAGER, API = "kube-scheduler", "kube-controller-manager", "kube-apiserver"
+ARGV = {
+    API: (API, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
+    MANAGER: (MANAGER, "--leader-elect=true"),
+    SCHEDULER: (SCHEDULER, "--kubeconfig=/etc/kubernetes/scheduler.conf"),
+}
+PATH = "/etc/kubernetes/scheduler-config.yaml"
+CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nclientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf}\n"
+PROFILE = {"control_plane_flags": {SCHEDULER: {"config": PATH}}, "control_plane_files": {PATH: {"content": CONFIG, "mode": "0600"}}}
+WINDOW = {"control_plane_flags": {MANAGER: {"horizontal-pod-autoscaler-downscale-stabilization": "2m"}}}
+
+
+def wanted(data: Mapping[str, Any]) -> DesiredFlags:
+    found = read_flags("cp1", data.get)
+    assert found is not None
+    return found
+
+
+def seen(
+    files: Mapping[str, bytes | None] | None = None, manifests: Mapping[str, bytes] | None = None, **argv: tuple[str, ...]
+) -> Observation:
+    components = {**ARGV, **{f"kube-{name}": words for name, words in argv.items()}}
+    written = {f"{name}.yaml": node.manifest(*words) for name, words in components.items()}
+    lines = [file_line(path, data) for path, data in (files or {}).items()]
+    return parse("cp1", node.answer(manifests={**written, **(manifests or {})}, components=components, extra=lines))
+
+
+def plan(data: Mapping[str, Any], looked: Observation | None = None) -> NodeFlags:
+    desired = wanted(data)
+    return plan_flags("r1", looked or seen(dict.fromkeys(desired.control_plane_files)), desired)
+
+
+def judged(data: Mapping[str, Any], looked: Observation | None = None, **verdicts: Any) -> NodeFlags:
+    made = plan(data, looked)
+    answers = {name: "" for one in made.changing for name in (one.component, one.component + RULES)}
+    return judge_flags(made, Verdicts(**{"against": {**answers, **verdicts.pop("against", {})}, **verdicts}), wanted(data))
+
+
+def test_one_flag_of_one_component() -> None:
+    (one,) = plan(WINDOW).planned
+    assert one.component == MANAGER and one.change is not None
+    flag = "--horizontal-pod-autoscaler-downscale-stabilization=2m"
+    assert one.change.new_argv == (*ARGV[MANAGER], flag) and one.change.summary == flag
+    assert one.flags == {flag[2:-3]: ("2m",)} and one.lasting == {(ARGUMENTS, flag[2:-3]): ["2m"]}
+
+
+def test_a_scheduler_profile_is_placed_before_the_manifest_that_mounts_it() -> None:
+    (one,) = plan(PROFILE).planned
+    assert one.change is not None
+    file, manifest = one.change.files
+    assert (file.path, file.before, file.after, file.mode) == (PATH, None, CONFIG.encode(), 0o600)
+    assert manifest.after is not None and f"path: {PATH}\n      type: File".encode() in manifest.after
+    assert one.lasting[VOLUMES, PATH] is True and one.flags == {"config": (PATH,)}
+    asked = question(plan(PROFILE))
+    assert f"--version --kubeconfig=/etc/kubernetes/scheduler.conf --config={PATH}; answer {SCHEDULER} $?" in asked
+    assert "--config=/proc/self/fd/3/0 --secure-port=0 --master=https://127.0.0.1:1 --write-config-to=/dev/null 3<" in asked
+
+
+def with_profile(content: bytes = CONFIG.encode(), argv: tuple[str, ...] = (*ARGV[SCHEDULER], f"--config={PATH}")) -> Observation:
+    (one,) = plan(PROFILE).planned
+    assert one.change is not None and one.change.files[1].after is not None
+    return seen({PATH: content}, {f"{SCHEDULER}.yaml": one.change.files[1].after}, scheduler=argv)
+
+
+def test_a_second_run_finds_nothing_to_do() -> None:
+    has = replace_mode(with_profile(), 0o600)
+    assert judged(PROFILE, has).changing == [] and judged(PROFILE, has).refusals == ()
+
+
+def replace_mode(looked: Observation, mode: int, mtime: int = 0) -> Observation:
+    files = {**looked.files, PATH: replace(looked.files[PATH], mode=mode, mtime=mtime)}
+    return replace(looked, files=files)
+
+
+def test_another_content_gives_another_pod() -> None:
+    has = replace_mode(with_profile(b"old\n"), 0o600)
+    (one,) = plan(PROFILE, has).changing
+    assert one.change is not None
+    file, manifest = one.change.files
+    assert (file.before, file.after) == (b"old\n", CONFIG.encode())
+    assert manifest.after is not None and b"  annotations:\n    daytwo/files: " in manifest.after
+    assert one.change.new_argv == one.change.old_argv and one.flags == {"config": (PATH,)}
+
+
+def test_a_file_that_the_process_has_not_read() -> None:
+    has = replace_mode(with_profile(), 0o600, mtime=2**40)
+    (told,) = judged(PROFILE, has).refusals
+    assert "was written after kube-scheduler started" in str(told)
+    (why,) = unmet_files(has, plan(PROFILE, has).components, wanted(PROFILE))
+    assert why.path == PATH
+
+
+def test_a_process_that_has_not_what_its_manifest_has() -> None:
+    has = replace_mode(with_profile(argv=ARGV[SCHEDULER]), 0o600)
+    (told,) = judged(PROFILE, has).refusals
+    assert "its arguments have no --config, wanted --config=" in str(told)
+    (found,) = unmet(plan(PROFILE, has).components[SCHEDULER], {"config": (PATH,)})
+    assert found.where == "its arguments"
+
+
+def test_mode_and_owner_of_a_file_that_exists_are_not_changed() -> None:
+    with pytest.raises(Refusal, match="exists and has mode 0644, wanted 0600"):
+        plan(PROFILE, with_profile())
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"control_plane_files": PROFILE["control_plane_files"]}, "no flag of a component names it"),
+        ({**PROFILE, "control_plane_files": {PATH: "absent"}}, "would be removed, and --config of kube-scheduler names it"),
+        ({**PROFILE, "control_plane_flags": {SCHEDULER: {"config": PATH}, API: {"x": PATH}}}, "for kube-apiserver and kube-scheduler"),
+        ({**PROFILE, "control_plane_files": {PATH: {"content": CONFIG.partition("client")[0]}}}, "names no kubeconfig, and with --config"),
+    ],
+)
+def test_files_that_do_not_fit_the_flags(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        plan(data)
+
+
+def test_a_file_and_its_mount_are_taken_out_together() -> None:
+    data = {"control_plane_flags": {SCHEDULER: {"config": "absent"}}, "control_plane_files": {PATH: "absent"}}
+    (one,) = plan(data, with_profile()).changing
+    assert one.change is not None
+    file, manifest = one.change.files
+    assert file.after is None and file.hidden and manifest.after == node.manifest(*ARGV[SCHEDULER])
+    assert one.lasting == {(ARGUMENTS, "config"): None, (VOLUMES, PATH): None}
+
+
+def test_secrets_are_not_shown() -> None:
+    path = "/etc/kubernetes/encryption.yaml"
+    data = {
+        "control_plane_flags": {API: {"encryption-provider-config": path}},
+        "control_plane_files": {path: {"content": "keys: c2VjcmV0\n"}},
+        "allow_flags": "encryption-provider-config",
+    }
+    (one,) = plan(data).changing
+    assert one.change is not None and one.change.files[0].hidden
+    assert "c2VjcmV0" not in one.change.files[0].diff() + question(plan(data)) + one.change.summary
+    assert "encryption-provider-config" not in question(plan(data)).partition(f"answer {API} $?")[2]
+
+
+# ---- the binaries
+
+
+def test_an_unknown_flag_is_refused_in_the_words_of_the_binary() -> None:
+    listed = {MANAGER: "      --horizontal-pod-autoscaler-downscale-stabilization duration   The period\n"}
+    data = {"control_plane_flags": {MANAGER: {"horizontal-pod-autoscaler-downscale-stabilisation": "2m"}}}
+    said = "unknown flag: --horizontal-pod-autoscaler-downscale-stabilisation"
+    (told,) = judged(data, against={MANAGER: said}, flags=listed).refusals
+    assert f"refuses --horizontal-pod-autoscaler-downscale-stabilisation=2m: {said}; did you mean --horizontal-pod-" in str(told)
+
+
+def test_a_rule_of_the_binary_counts_if_the_present_arguments_keep_it() -> None:
+    rule = {f"{MANAGER}{RULES}": "a rule"}
+    (told,) = judged(WINDOW, against=rule).refusals
+    assert "a rule; correct the data" in str(told)
+    already = judged(WINDOW, against=rule, present=rule)
+    assert already.refusals == () and "could not be asked about its rules" in already.warnings[-1]
+
+
+def test_what_the_question_itself_provokes_is_no_objection() -> None:
+    trick = "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
+    tokens = "--service-account-signing-key-file, --service-account-issuer, and --api-audiences should be specified together"
+    assert beyond_the_trick(f"[{trick}, {tokens}]") == beyond_the_trick('"daytwo-asks" is not in the list of known controllers') == ""
+    assert beyond_the_trick(f"[--goaway-chance is wrong, {trick}, {tokens}]") == "[--goaway-chance is wrong]"
+    assert beyond_the_trick(f"[{trick}, one, {tokens}, two]") == "[one, two]"
+
+
+def test_a_flag_without_a_value_does_not_start_the_component() -> None:
+    component = plan(WINDOW).components[MANAGER]
+    asked = ask_flags(component, (*component.argv, "--last"), {}).splitlines()
+    assert " --version --leader-elect=true --last;" in asked[0]
+
+
+def test_several_values_of_a_flag_that_has_one() -> None:
+    data = {"control_plane_flags": {MANAGER: {"v": [1, 2], "controllers": ["*", "x"]}}, "allow_flags": "controllers"}
+    listed = {MANAGER: "  -v, --v Level    number\n      --controllers strings   A list\n"}
+    made = judged(data, flags=listed)
+    (told,) = made.refusals
+    assert "--v has one value (Level): of several the last one counts" in str(told)
+    assert made.planned[0].lasting[ARGUMENTS, "controllers"] == ["*,x"]
+
+
+def test_a_deprecated_flag_is_named() -> None:
+    said = {MANAGER: ("--horizontal-pod-autoscaler-downscale-stabilization has been deprecated, use x",)}
+    assert "has been deprecated, use x" in judged(WINDOW, deprecated=said).warnings[-1]
+
+
+# ---- consent
+
+
+def test_a_dangerous_flag_needs_consent_by_its_name() -> None:
+    data = {"control_plane_flags": {API: {"anonymous-auth": False}}}
+    (told,) = judged(data).refusals
+    assert "requests without credentials" in str(told) and "--data allow_flags=anonymous-auth" in str(told)
+    assert judged({**data, "allow_flags": "anonymous-auth"}).refusals == ()
+    assert judged({**data, "allow_flags": "tls-min-version"}).refusals != ()
+
+
+def test_a_value_that_stays_needs_none() -> None:
+    assert judged({"control_plane_flags": {API: {"authorization-mode": ["Node", "RBAC"]}}}).refusals == ()
+
+
+def test_another_content_of_a_dangerous_file_needs_consent_too() -> None:
+    path = "/etc/kubernetes/authn.yaml"
+    argv = (*ARGV[API], f"--authentication-config={path}")
+    data = {"control_plane_files": {path: {"content": "new\n"}}}
+    (told,) = judged(data, seen({path: b"old\n"}, apiserver=argv)).refusals
+    assert f"{path}, which --authentication-config names" in str(told)
+
+
+def test_values_that_would_differ_between_api_servers() -> None:
+    data = {"control_plane_flags": {API: {"event-ttl": "2h", "v": 4}}}
+    made = plan(data)
+    other = plan(WINDOW).components[API]
+    (told,) = differing([made], {"cp1": made.components[API], "cp2": other})
+    assert told.startswith("WARNING --event-ttl will differ between the API servers (cp1: --event-ttl=2h, cp2: no --event-ttl)")
+    assert differing([made], {"cp1": made.components[API]}) == []
+
+
+def test_a_worker_has_nothing_to_change() -> None:
+    assert plan_flags("r1", parse("w1", node.answer()), wanted(WINDOW)).planned == ()
