@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roles.drain.back import plan_uncordon, plan_way_back, read_for_uncordon, uncordon_run, undo_drain, undo_uncordon
-from roles.drain.model import DrainOptions, UncordonOptions, chosen_nodes
+from roles.drain.model import DrainConsentKeys, DrainOptions, UncordonOptions, chosen_nodes
 from roles.drain.run import CAPABILITY, DrainRun
 from roles.engine import bridge
 from roles.engine.api import ApiError
@@ -121,6 +121,7 @@ DATA_KEYS = (
 __all__ = [
     "CAPABILITY",
     "DATA_KEYS",
+    "DrainConsentKeys",
     "DrainOptions",
     "DrainRun",
     "UncordonOptions",

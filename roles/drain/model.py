@@ -57,10 +57,9 @@ _Nodes = Annotated[
 ]
 
 
-class DrainOptions(Frozen):
-    """The data keys of deploys/drain.py. `drain_timeout` in seconds, for each pod."""
+class DrainConsentKeys(Frozen):
+    """The consents of a drain, in every deploy that drains nodes. `drain_timeout` in seconds, for each pod."""
 
-    nodes: _Nodes = None
     allow_local_data: Annotated[
         Boolean, Field(description="consent: evict pods with emptyDir volumes, whose data is lost", examples=[True])
     ] = False
@@ -94,10 +93,6 @@ class DrainOptions(Frozen):
             examples=[["shop/web"], "shop/web,shop/db"],
         ),
     ] = ()
-    keep_cordon: Annotated[
-        Boolean, Field(description="if the drain halts, the nodes stay cordoned, so that the same command continues later", examples=[True])
-    ] = False
-    kubeconfig: Kubeconfig = None
 
     @property
     def consents(self) -> DrainConsents:
@@ -109,6 +104,16 @@ class DrainOptions(Frozen):
             ignore_budgets=self.ignore_budgets,
             seconds=unless_set(self.drain_timeout, "drain_timeout" in self.model_fields_set),
         )
+
+
+class DrainOptions(DrainConsentKeys):
+    """The data keys of deploys/drain.py."""
+
+    nodes: _Nodes = None
+    keep_cordon: Annotated[
+        Boolean, Field(description="if the drain halts, the nodes stay cordoned, so that the same command continues later", examples=[True])
+    ] = False
+    kubeconfig: Kubeconfig = None
 
 
 class UncordonOptions(Frozen):
