@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -93,7 +93,11 @@ def servers(fleet: Fleet) -> dict[str, Remote]:
 def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: RebootOptions) -> list[NodePlan]:
     """The plans of all hosts of the run. Raises DeployError."""
     targets = [remote for remote in fleet.targets if remote.name in reached.names]
-    made = fleet.each(targets, lambda remote: _candidate(reached, wanted, remote), READS_AT_ONCE, "read the boot of")
+    try:
+        nodes = reached.found.reading.nodes()
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
+    made = fleet.each(targets, lambda remote: _candidate(reached, nodes, wanted, remote), doing="read the boot of")
     bridge.stop(f"{host}: {str(one).removeprefix(f'{host}: ')}" for host, one in made.items() if isinstance(one, Exception))
     judge = partial(plan_node, force=wanted.force, allow_unproven=options.allow_unproven)
     plans = [judge(one) for one in bridge.whole(made).values()]
@@ -110,12 +114,12 @@ def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: Re
     return [judge(replace(plan.candidate, restart=with_restart[plan.host])) if plan.host in with_restart else plan for plan in plans]
 
 
-def _candidate(reached: ConnectedCluster, wanted: RebootOptions, remote: Remote) -> Candidate:
-    """Raises RemoteError, ApiError, NoApi, Refusal."""
+def _candidate(reached: ConnectedCluster, nodes: Mapping[str, Object], wanted: RebootOptions, remote: Remote) -> Candidate:
+    """Raises RemoteError, Refusal."""
     surveyed: SurveyedNode = reached.found.nodes[remote.name]
     facts: BootFacts = ask_facts(remote, surveyed.kubelet.unit_name)
     name = surveyed.kubelet.node_name
-    node: Object | None = reached.found.reading.nodes().get(name)
+    node = nodes.get(name)
     if node is None:
         raise Refusal(remote.name, f"the cluster has no node {name}", "leave the host out with --limit")
     servers = "kube-apiserver" in surveyed.components

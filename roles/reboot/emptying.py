@@ -27,7 +27,7 @@ class Emptying:
         if fate.cordon == "theirs":
             return f"it keeps the cordon of {fate.by}"
         uncordon(self._cordons, found)
-        return "uncordoned" if fate.cordon else "it was not cordoned any more"
+        return "uncordoned" if fate.cordon else "it is not cordoned"
 
 
 def write_mark(session: Session, path: str, node_uid: str, text: str | None) -> None:
