@@ -1,4 +1,5 @@
-"""Audit any cluster: every source of a gate or a kubelet field, the effective values, and what is wrong with them. Read-only."""
+"""Audit any cluster: every source of a gate or a kubelet field, the effective values, what is wrong with them, and what blocks drains.
+Read-only."""
 
 from __future__ import annotations
 
@@ -36,6 +37,7 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         target=options.target_version,
         drifts=seen.resized,
+        disruption=seen.disruption,
         orders=seen.orders,
         not_known=seen.not_known,
         failures=seen.failures,

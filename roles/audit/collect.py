@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from roles import pod_resize
 from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
-from roles.engine.api import Api, ApiError, GateMetric
+from roles.engine.api import Api, ApiError, GateMetric, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
+from roles.engine.disruption import Problem, budget_states, lint, read_lint
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import READS_AT_ONCE, Cluster, NoApi, ObservedNode, with_versions
@@ -31,6 +33,7 @@ class Collected:
     desired: dict[str, HostDesired] = field(default_factory=dict)
     lasting: StoredSettings | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
+    disruption: list[Problem] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
@@ -97,7 +100,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     try:
         api = cluster.api()
     except (NoApi, RemoteError) as error:
-        found.not_known.append(f"effective values, kubeadm's ConfigMaps, and pods that differ from their template: {error}")
+        found.not_known.append(f"effective values, kubeadm's ConfigMaps, pods that differ from their template, and disruption: {error}")
         return
     nodes = {one.host: one for one in found.views if one.kubelet is not None}
     remotes = [remote for remote in fleet.targets if remote.name in nodes]
@@ -111,12 +114,29 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         found.lasting = kubeadm_config.read_stored(api)
     except (ApiError, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
-    try:
-        found.resized = pod_resize.read_drift(api)
-    except (ApiError, RemoteError, ValueError) as error:
-        found.not_known.append(f"pods that differ from their template: {error}")
+    _workloads(api, found)
     if with_order:
         _orders(fleet, api, remotes, nodes, found)
+
+
+def _workloads(api: Api, found: Collected) -> None:
+    """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
+    try:
+        objects = {kind: list_objects(api, path) for kind, path in pod_resize.NEEDED.items()}
+    except (ApiError, RemoteError) as error:
+        found.not_known.append(f"pods that differ from their template, and disruption: {error}")
+        return
+    try:
+        found.resized = pod_resize.find(objects)
+    except ValueError as error:
+        found.not_known.append(f"pods that differ from their template: {error}")
+    try:
+        live, problems = read_lint(api, objects)
+        now = datetime.now(UTC)
+        found.disruption = lint(live, budget_states(live, now), now)
+        found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
+    except (ApiError, RemoteError, ValueError) as error:
+        found.not_known.append(f"disruption: {error}")
 
 
 _Running = tuple[Mapping[str, Mapping[str, GateMetric]], Mapping[str, Any] | None, list[str]]

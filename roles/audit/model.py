@@ -14,8 +14,8 @@ FORM = 1
 
 
 class Severity(StrEnum):
-    """`critical`: the next restart or upgrade breaks something, or the last one did. `warning`: something is not what people expect.
-    `note`: no effect today."""
+    """`critical`: the next restart or upgrade breaks something, or the last one did; or a drain can never end. `warning`: something is not
+    what people expect. `note`: no effect today."""
 
     critical = "critical"
     warning = "warning"
@@ -39,6 +39,7 @@ Kind = Literal[
     "target-version",
     "split-brain",
     "resize",
+    "disruption",
     "inventory",
 ]
 
@@ -58,6 +59,7 @@ TITLES: dict[str, str] = {
     "target-version": "affected by the target version",
     "split-brain": "ConfigMap and node differ",
     "resize": "pods differ from their template",
+    "disruption": "disruption",
     "inventory": "invalid data in the inventory",
 }
 
@@ -76,7 +78,7 @@ class Finding(_Model):
     kind: Kind
     node: str | None = Field(description="host of the inventory; null: the cluster")
     component: str | None = Field(default=None, description="kubelet, kube-apiserver, kube-controller-manager or kube-scheduler")
-    name: str | None = Field(default=None, description="the gate, flag or field (dotted), or the workload")
+    name: str | None = Field(default=None, description="the gate, flag or field (dotted), the workload, or the main object of a rule")
     file: str | None = Field(default=None, description="path on the node, or `configmap NAMESPACE/NAME KEY`")
     line: int | None = Field(default=None, description="1-based")
     value: str | None = Field(default=None, description="what was found")

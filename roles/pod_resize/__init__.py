@@ -2,8 +2,8 @@
 
 from roles.engine.inputs import Declared
 from roles.pod_resize.check_deploy import pod_resize_check
-from roles.pod_resize.compliance import Drift
-from roles.pod_resize.drift_deploy import read_drift, resize_drift
+from roles.pod_resize.compliance import NEEDED, Drift, find
+from roles.pod_resize.drift_deploy import resize_drift
 from roles.pod_resize.model import DesiredResources, DriftOptions, ProbeOptions
 from roles.pod_resize.pod_resources import resources_text
 from roles.pod_resize.resize_deploy import resize, undo
@@ -14,4 +14,14 @@ DATA_KEYS = (
     Declared(ProbeOptions, ("pod_resize_check",), changes=True),
 )
 
-__all__ = ["DATA_KEYS", "Drift", "pod_resize_check", "read_drift", "resize", "resize_drift", "resources_text", "undo"]
+__all__ = [
+    "DATA_KEYS",
+    "NEEDED",
+    "Drift",
+    "find",
+    "pod_resize_check",
+    "resize",
+    "resize_drift",
+    "resources_text",
+    "undo",
+]

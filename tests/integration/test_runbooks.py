@@ -242,6 +242,25 @@ def test_introduce_priority_classes(lab: Lab, desk: Desk, shop: None) -> None:
         lab.kubectl("delete", "priorityclass", "batch", "web")
 
 
+def test_budgets_that_block(lab: Lab, desk: Desk, shop: None) -> None:
+    lab.kubectl("create", "poddisruptionbudget", "web", "-n", "shop", "--selector=app=web", "--min-available=2")
+    wait_for(lambda: "observedGeneration" in lab.kubectl("get", "pdb", "-n", "shop", "web", "-o", "json"), "the budget's status")
+    open_book(desk, "budgets-that-block").all()
+
+
+def test_drain_a_node(lab: Lab, desk: Desk, shop: None) -> None:
+    cache = {**WEB["spec"]["template"]["spec"], "nodeName": "w2", "volumes": [{"name": "cache", "emptyDir": {}}]}  # type: ignore[index]
+    template = {"metadata": {"labels": {"app": "cache"}}, "spec": cache}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "cache"}}, "template": template}
+    item = {**WEB, "metadata": {"name": "cache", "namespace": "shop"}, "spec": spec}
+    lab.kubectl("apply", "-f", "-", input=json.dumps(item))
+    lab.kubectl("rollout", "status", "deployment/cache", "-n", "shop", "--timeout=280s")
+    try:
+        open_book(desk, "drain-a-node").all()
+    finally:
+        lab.kubectl("uncordon", "w1")
+
+
 def test_resize_in_place(desk: Desk, shop: None) -> None:
     open_book(desk, "resize").all()
 

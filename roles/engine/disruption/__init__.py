@@ -1,4 +1,4 @@
-"""Disruption: what PodDisruptionBudgets allow now, and how the API server would answer an eviction."""
+"""Disruption: what PodDisruptionBudgets allow now, how the API server would answer an eviction, and what is wrong with them."""
 
 from roles.engine.disruption.budgets import (
     ALWAYS_ALLOW,
@@ -14,16 +14,23 @@ from roles.engine.disruption.budgets import (
     scaled,
 )
 from roles.engine.disruption.evicting import EvictionAnswer, eviction_answer
+from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
+from roles.engine.disruption.lint_budgets import overlaps, pods_per_node
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, OwnerRef, Scale, Unscaled, owner_ref
-from roles.engine.disruption.read import BUDGETS_PATH, KINDS_OF_DISRUPTION, namespaced, read_disruption
+from roles.engine.disruption.problem import HPA, RULES, Problem, Severity
+from roles.engine.disruption.read import BUDGETS_PATH, KINDS_OF_DISRUPTION, KINDS_OF_LINT, namespaced, read_disruption, read_lint
 
 __all__ = [
     "ALWAYS_ALLOW",
     "BUDGETS_PATH",
     "DELETION_TIMEOUT",
+    "DRAIN_TIMEOUT",
+    "HPA",
     "IF_HEALTHY",
     "KINDS_OF_DISRUPTION",
+    "KINDS_OF_LINT",
     "PDB",
+    "RULES",
     "BudgetState",
     "Budgets",
     "Controller",
@@ -31,15 +38,22 @@ __all__ = [
     "EvictionAnswer",
     "Numbers",
     "OwnerRef",
+    "Problem",
     "Scale",
+    "Severity",
     "Status",
     "Unscaled",
     "budget_states",
     "budgets_of",
     "counts_scales",
     "eviction_answer",
+    "lint",
+    "lint_budget",
     "namespaced",
+    "overlaps",
     "owner_ref",
+    "pods_per_node",
     "read_disruption",
+    "read_lint",
     "scaled",
 ]

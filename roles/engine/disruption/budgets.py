@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, overload
 
@@ -172,6 +172,13 @@ class BudgetState:
         if self.attainable <= self.numbers.desired_healthy:
             return f"it needs {self.numbers.desired_healthy} healthy pods, and its pods are at most {self.attainable}"
         return ""
+
+    def settled(self) -> BudgetState:
+        """The state when kube-controller-manager has caught up, if nothing else happens: its status has the computed numbers."""
+        if self.unread:
+            return self
+        condition = (SYNC_FAILED, self.problem) if self.problem else ("", "")
+        return replace(self, status=Status(self.numbers, self.generation, *condition))
 
     @property
     def counts_scales(self) -> bool:

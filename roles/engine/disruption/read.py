@@ -9,6 +9,7 @@ from urllib.parse import quote
 from roles.engine.api import Api, ApiError, NotFound, list_objects
 from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, OwnerRef, Scale, owner_ref
+from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
 from roles.engine.object_changes import API_WAIT, COLLECTIONS, Object, label_selector, namespace_and_name
 
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
@@ -16,6 +17,16 @@ BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 KINDS_OF_DISRUPTION = {
     PDB: BUDGETS_PATH,
     **{kind: COLLECTIONS[kind] for kind in ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")},
+}
+#: What the rules of the lint read besides, by kind. A kind that cannot be read leaves its rules out.
+KINDS_OF_LINT = {
+    "Node": "/api/v1/nodes",
+    HPA: "/apis/autoscaling/v2/horizontalpodautoscalers",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "Service": "/api/v1/services",
 }
 # client-go/scale (ScaleConverter.ScaleVersions)
 _SCALE_VERSIONS = {("autoscaling", "v1"), ("extensions", "v1beta1"), ("apps", "v1beta1"), ("apps", "v1beta2")}
@@ -36,6 +47,30 @@ def read_disruption(
             objects[kind] = [item for one in _places(path, namespaces) for item in list_objects(api, one, wait=API_WAIT)]
     live = DisruptionObjects(objects)
     return DisruptionObjects(objects, read_scales(api, owners_to_ask(live)))
+
+
+def read_lint(api: Api, known: Mapping[str, Collection[Object]]) -> tuple[DisruptionObjects, list[str]]:
+    """The objects for `lint`, and the kinds that could not be read, with the reason: their rules say nothing. `known`: kinds that the
+    caller has read already; a kind that no rule would use is not read. Raises ApiError if a kind that decides about evictions cannot be
+    read."""
+    live = read_disruption(api, known=known)
+    objects, problems = dict(live.objects), list[str]()
+
+    def read(*kinds: str) -> None:
+        for kind in kinds:
+            try:
+                objects.setdefault(kind, list_objects(api, KINDS_OF_LINT[kind], wait=API_WAIT))
+            except ApiError as error:
+                problems.append(f"{kind}: {error}")
+
+    read("Node", *WEBHOOKS)
+    if live.of(PDB):
+        read(HPA)
+    if any(one.get("persistentVolumeClaim") or one.get("ephemeral") for pod in live.of("Pod") for one in pod["spec"].get("volumes") or ()):
+        read("PersistentVolumeClaim", "PersistentVolume")
+    if any(service_of(hook) for kind in WEBHOOKS for item in objects.get(kind, ()) for hook in item.get("webhooks") or ()):
+        read("Service")
+    return DisruptionObjects(objects, live.scales), problems
 
 
 def namespaced(path: str, namespace: str) -> str:

@@ -71,9 +71,10 @@ def _placed(one: PodFate, place: Placement, consents: DrainConsents) -> PodFate:
     why = str(place).partition(": ")[2]
     if place.returns:
         why = f"{why}; it would come back to {', '.join(place.returns)}, since it tolerates the cordon"
-    if consents.allow_pending and not place.returns:
+    can_wait = not place.returns and one.fate != "surged"
+    if consents.allow_pending and can_wait:
         return replace(one, place=why, pending=True, notes=(*one.notes, "by consent: its replacement stays Pending"))
-    way_out = "make room elsewhere" + ("" if place.returns else ", or allow it with --data allow_pending=true")
+    way_out = "make room elsewhere" + (", or allow it with --data allow_pending=true" if can_wait else "")
     return replace(one, fate="blocks", why=f"its replacement would run nowhere else: {why}", way_out=way_out, place=why)
 
 

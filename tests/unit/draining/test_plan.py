@@ -285,6 +285,12 @@ def test_surge_by_name_and_what_is_not_there() -> None:
     assert "surge: shop/x has no pod on these nodes" in plan(*items, consents=DrainConsents(surge=("shop/x",))).refusals
 
 
+def test_several_replicas_need_no_surge() -> None:
+    found = plan(*deployment(3, 3), consents=DrainConsents(surge=("shop/web",)))
+    assert "it has 3 replicas, not 1" in str(found.refusals)
+    assert not plan(*deployment(3, 3), consents=DrainConsents(surge=True)).surges
+
+
 def test_a_surge_that_was_left_is_finished() -> None:
     items = spread(deployment(2, 2), "w1", "w2")
     items[0]["metadata"]["annotations"] = {SURGED_BY: "r1"}

@@ -20,6 +20,8 @@ ASKED = {
     "api-server-down",
     "roll-back",
     "before-an-upgrade",
+    "budgets-that-block",
+    "drain-a-node",
     "eviction-thresholds",
     "priority-classes",
     "resize",

@@ -1,0 +1,255 @@
+"""The desired PodDisruptionBudgets: typed; each error has a way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+
+from roles.engine.disruption import ALWAYS_ALLOW, BUDGETS_PATH, IF_HEALTHY, namespaced
+from roles.engine.inputs import Boolean, Data, Frozen, Kubeconfig, Names, read_common
+from roles.engine.object_changes import did_you_mean, key_problem, kind_name, label_selector, namespaced_name, object_name, value_problem
+from roles.engine.timeouts import unless_set
+
+ABSENT = "absent"
+EXAMPLE = "NAMESPACE/NAME, such as shop/web"
+DEFAULT_PROOF_SECONDS = 60
+_INT32 = 2**31 - 1
+_PERCENT = re.compile(r"\d+%\Z")
+_SPELLINGS = {
+    "maxUnavailable": "max_unavailable",
+    "minAvailable": "min_available",
+    "unhealthyPodEvictionPolicy": "unhealthy_pod_eviction_policy",
+}
+_SELECTOR_FIELDS = ("matchLabels", "matchExpressions")
+
+
+def _number(value: Any) -> int | str:
+    """A number of pods, or a percentage (pkg/apis/apps/validation: ValidatePositiveIntOrPercent, IsNotMoreThan100Percent)."""
+    if isinstance(value, str) and re.fullmatch(r"\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is neither a number of pods nor a percentage; write 1, or '25%'")
+    if isinstance(value, str):
+        if not _PERCENT.match(value):
+            raise ValueError(f"{value!r} is neither a number of pods nor a percentage; write 1, or '25%'")
+        if int(value[:-1]) > 100:
+            raise ValueError(f"{value} is more than 100%")
+    elif not 0 <= value <= _INT32:
+        raise ValueError(f"{value} is not a number of pods: 0 or more")
+    return value
+
+
+def _selector(value: Any) -> Any:
+    """A LabelSelector in Kubernetes' form. Raises ValueError for what the API server would refuse."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r} is not a selector; write {{'matchLabels': {{'app': 'web'}}}}")
+    if unknown := [str(key) for key in value if key not in _SELECTOR_FIELDS]:
+        raise ValueError(
+            f"unknown field {unknown[0]!r}{did_you_mean(unknown[0], _SELECTOR_FIELDS)}; labels go under matchLabels: "
+            "{'matchLabels': {'app': 'web'}}"
+        )
+    labels, expressions = value.get("matchLabels") or {}, value.get("matchExpressions") or []
+    if not isinstance(labels, Mapping) or not isinstance(expressions, list | tuple):
+        raise ValueError("matchLabels is a mapping, and matchExpressions a list")
+    if not labels and not expressions:
+        raise ValueError("it is empty, and would select all pods of the namespace; name the workload, or its labels")
+    if not all(isinstance(one, Mapping) and set(one) <= {"key", "operator", "values"} for one in expressions):
+        raise ValueError("each of matchExpressions is a mapping with key, operator and values")
+    found = label_selector(value)
+    problems = [found.problem] if found.problem else []
+    for one in found.requirements:
+        problems += filter(None, (key_problem(one.key), *(value_problem(one.key, text) for text in one.values)))
+    if problems:
+        raise ValueError("; ".join(problems))
+    plain: dict[str, Any] = {}
+    if labels:
+        plain["matchLabels"] = {str(key): str(text) for key, text in labels.items()}
+    if expressions:
+        plain["matchExpressions"] = [dict(one) for one in expressions]
+    return plain
+
+
+def _workload(text: Any) -> Any:
+    """KIND/NAME, the kind as an operator may write it."""
+    kind, slash, name = str(text).partition("/")
+    if not isinstance(text, str) or not slash or not name:
+        raise ValueError(f"{text!r} is not KIND/NAME, such as deployment/web")
+    return f"{kind_name(kind)}/{object_name(name)}"
+
+
+class Budget(BaseModel):
+    """One desired PodDisruptionBudget (policy/v1). `workload`: KIND/NAME, whose selector the budget gets; or `selector`: a LabelSelector.
+    `unhealthy_pod_eviction_policy` None: left to the API server, or to the manager that set it. `absent`: remove it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str
+    name: str
+    workload: Annotated[str, BeforeValidator(_workload)] | None = None
+    selector: Annotated[dict[str, Any], BeforeValidator(_selector)] | None = None
+    max_unavailable: Annotated[int | str, BeforeValidator(_number)] | None = None
+    min_available: Annotated[int | str, BeforeValidator(_number)] | None = None
+    unhealthy_pod_eviction_policy: Literal["AlwaysAllow", "IfHealthyBudget"] | None = None
+    absent: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> Budget:
+        if self.absent:
+            return self
+        if (self.workload is None) == (self.selector is None):
+            raise ValueError("give either workload (KIND/NAME) or selector: what the budget protects")
+        if (self.max_unavailable is None) == (self.min_available is None):
+            raise ValueError("give either max_unavailable or min_available; max_unavailable 1 fits most workloads")
+        return self
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        return budget_path(self.namespace, self.name)
+
+    @property
+    def kind_and_name(self) -> tuple[str, str]:
+        """Of the workload."""
+        kind, _, name = (self.workload or "").partition("/")
+        return kind, name
+
+    def manifest(self, selector: Mapping[str, Any]) -> dict[str, Any]:
+        """The manifest to apply: only the fields in the data, with the selector that the workload has."""
+        spec: dict[str, Any] = {"selector": dict(selector)}
+        for key, value in (
+            ("maxUnavailable", self.max_unavailable),
+            ("minAvailable", self.min_available),
+            ("unhealthyPodEvictionPolicy", self.unhealthy_pod_eviction_policy),
+        ):
+            if value is not None:
+                spec[key] = value
+        return manifest_of(self.namespace, self.name, spec)
+
+
+def budget_path(namespace: str, name: str) -> str:
+    return f"{namespaced(BUDGETS_PATH, namespace)}/{name}"
+
+
+def manifest_of(namespace: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": dict(spec),
+    }
+
+
+def _budgets(value: Any) -> Any:
+    if isinstance(value, str):
+        value = _text(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r} is not a mapping of {EXAMPLE}, to its fields")
+    entries = []
+    for key, fields in value.items():
+        namespace, _, name = str(key).partition("/")
+        whole = namespaced_name(namespace, name, EXAMPLE)
+        place = {"namespace": whole.partition("/")[0], "name": whole.partition("/")[2]}
+        if fields == ABSENT:
+            entries.append({**place, "absent": True})
+            continue
+        if not isinstance(fields, Mapping):
+            raise ValueError(
+                f"{key}: {fields!r} is neither `absent` nor a mapping such as {{'workload': 'deployment/web', 'max_unavailable': 1}}"
+            )
+        twice = [one for one, other in _SPELLINGS.items() if one in fields and other in fields]
+        if twice:
+            raise ValueError(f"{key}: {twice[0]} and {_SPELLINGS[twice[0]]} are the same field; write one of them")
+        if reserved := [one for one in ("namespace", "name", "absent") if one in fields]:
+            raise ValueError(f"{key}: unknown field {reserved[0]!r}; to remove the budget, write `absent` instead of its fields")
+        entries.append({**{_SPELLINGS.get(str(one), str(one)): given for one, given in fields.items()}, **place})
+    return tuple(entries)
+
+
+def _text(text: str) -> dict[str, Any]:
+    """`shop/web=absent,shop/db=absent`. (pyinfra itself reads JSON in --data.)"""
+    found = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        key, equals, value = item.partition("=")
+        if not equals or value.strip() != ABSENT:
+            raise ValueError(
+                f"{item!r} is not NAMESPACE/NAME=absent; write budgets into group_data/all.py, or as JSON: "
+                """--data 'disruption_budgets={"shop/web": {"workload": "deployment/web", "max_unavailable": 1}}'"""
+            )
+        found[key.strip()] = ABSENT
+    return found
+
+
+class DesiredBudgets(Frozen):
+    """The data keys of deploys/disruption_budgets.py. `force`: take over fields of other managers, and remove budgets of others.
+    `proof_timeout`: seconds for kube-controller-manager to compute each budget. `kubeconfig`: a file on the operator's machine."""
+
+    disruption_budgets: Annotated[
+        tuple[Budget, ...] | None,
+        BeforeValidator(_budgets),
+        WithJsonSchema({"type": ["object", "string"]}),
+        Field(
+            description="PodDisruptionBudgets: NAMESPACE/NAME to its fields (`workload`, the KIND/NAME that it protects, or `selector`;"
+            " `max_unavailable` or `min_available`; `unhealthy_pod_eviction_policy`), or to `absent`; the same for all hosts",
+            examples=[
+                {"shop/web": {"workload": "deployment/web", "max_unavailable": 1, "unhealthy_pod_eviction_policy": "AlwaysAllow"}},
+                "shop/web=absent",
+            ],
+        ),
+    ] = None
+    allow_overlaps: Annotated[
+        Boolean,
+        Field(description="consent: two budgets for one pod; the API server then refuses to evict it (500)", examples=[True]),
+    ] = False
+    force: Annotated[
+        Boolean, Field(description="consent: take over fields of other managers, remove budgets that others created", examples=[True])
+    ] = False
+    only: Annotated[Names, Field(description="only these budgets of the data", examples=[["shop/web"], "shop/web,shop/db"])] = None
+    proof_timeout: Annotated[
+        int, Field(ge=1, le=3600, description="seconds for kube-controller-manager to compute each budget", examples=[120])
+    ] = DEFAULT_PROOF_SECONDS
+    kubeconfig: Kubeconfig = None
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The budgets of this run."""
+        return tuple(one for one in self.disruption_budgets or () if self.only is None or one.key in self.only)
+
+    @property
+    def proof_seconds(self) -> float:
+        return unless_set(self.proof_timeout, "proof_timeout" in self.model_fields_set)
+
+
+def read_budgets(hosts: Iterable[tuple[str, Data]]) -> DesiredBudgets | None:
+    """The desired state, from the inventory data of all hosts; None if no host has any. Raises Refusal with all problems."""
+    desired = read_common(hosts, DesiredBudgets, "it belongs to the cluster: set it in group_data/all.py", _sentences)[1]
+    return desired if desired.disruption_budgets is not None else None
+
+
+def _sentences(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
+    return [_sentence(item, values) for item in error.errors()]
+
+
+def _sentence(item: Any, values: Mapping[str, Any]) -> str:
+    """One problem, in terms of the data: entry, field, value, rule, way out."""
+    key, *rest = [str(part) for part in item["loc"]]
+    place = key
+    if key == "disruption_budgets" and rest and rest[0].isdigit() and isinstance(values[key], Mapping):
+        place += f": {list(values[key])[int(rest[0])]}"
+    field = rest[1] if len(rest) > 1 else ""
+    inside = f"{place}: {field}" if field else place
+    known = [name for name in Budget.model_fields if name not in ("namespace", "name", "absent")]
+    match item["type"]:
+        case "value_error":
+            return f"{inside}: {str(item['msg']).removeprefix('Value error, ')}"
+        case "extra_forbidden":
+            return f"{place}: unknown field {field!r}{did_you_mean(field, [*known, *_SPELLINGS]) or ','} fields are {', '.join(known)}"
+        case "literal_error":
+            near = did_you_mean(str(item["input"]), (ALWAYS_ALLOW, IF_HEALTHY))
+            return f"{inside} is {item['input']!r}, but must be {ALWAYS_ALLOW} or {IF_HEALTHY}{near}"
+    return f"{inside}: {item['msg']}, but the value is {item['input']!r}"

@@ -1,0 +1,267 @@
+"""The plan: from the desired and the observed budgets to actions, refusals and what each change means for drains. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from roles.disruption_budgets.fields import MAX, MIN, after_apply, as_object, changes, creators, is_ours, other_owners, values
+from roles.disruption_budgets.model import Budget, DesiredBudgets
+from roles.engine.disruption import (
+    PDB,
+    Budgets,
+    BudgetState,
+    DisruptionObjects,
+    Problem,
+    budget_states,
+    lint_budget,
+    overlaps,
+    pods_per_node,
+)
+from roles.engine.object_changes import (
+    RESOURCES_OF_KINDS,
+    Object,
+    ObjectPath,
+    ObjectPlan,
+    api_object,
+    did_you_mean,
+    label_selector,
+    namespace_and_name,
+)
+
+What = Literal["create", "update", "remove"]
+#: Rules of the lint that a plan warns about: the budget can never, or often not, allow an eviction.
+_WARNS = frozenset(
+    ("allows-none", "needs-all", "needs-autoscaler-minimum", "selects-nothing", "selects-everything", "no-scale", "unhealthy-deadlock")
+)
+_FEW_NODES = 8
+
+
+@dataclass(frozen=True)
+class Action:
+    """One write. `before`: the budget as it was read, None if it does not exist; `manifest`: what to apply, None: remove it; `notes`: what
+    it allows now and then, and whose drains it blocks; `shown`: the diff from the API server's dry run. `drops`: a field of others that is
+    removed before the apply, since a budget has either minAvailable or maxUnavailable."""
+
+    what: What
+    namespace: str
+    budget: str
+    path: str
+    before: Object | None
+    manifest: Mapping[str, Any] | None
+    summary: str
+    notes: tuple[str, ...] = ()
+    shown: str = ""
+    drops: ObjectPath | None = None
+
+    @property
+    def after(self) -> dict[ObjectPath, Any]:
+        """The fields of the budget after this action; none if it is removed."""
+        if self.manifest is None:
+            return {}
+        return {path: value for path, value in after_apply(self.manifest, self.before).items() if path != self.drops}
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.budget}"
+
+    @property
+    def name(self) -> str:
+        return f"{PDB} {self.key}"
+
+
+def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime) -> ObjectPlan[Action]:
+    """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission).
+
+    `live`: the objects of all namespaces in the data. `now`: for evictions that are under way.
+    """
+    plan = ObjectPlan[Action]()
+    _check_only(desired, plan)
+    found = [action for item in desired.budgets if (action := _action(item, desired, live, plan)) is not None]
+    if plan.refusals:
+        return plan
+    explain(plan, removals_last(found), live, now, consent=False, allow_overlaps=desired.allow_overlaps)
+    return plan
+
+
+def _check_only(desired: DesiredBudgets, plan: ObjectPlan[Action]) -> None:
+    known = [one.key for one in desired.disruption_budgets or ()]
+    for name in desired.only or ():
+        if name not in known:
+            plan.refusals.append(
+                f"only: {name!r} is not a budget of the data{did_you_mean(name, known) or f'; the data has {_list(known)}'}"
+            )
+
+
+def _list(names: Collection[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def budgets_by_key(live: DisruptionObjects) -> dict[str, Object]:
+    """The budgets as they are, by NAMESPACE/NAME."""
+    return {"/".join(namespace_and_name(item)): item for item in live.of(PDB)}
+
+
+def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan[Action]) -> Action | None:
+    found = budgets_by_key(live).get(item.key)
+    name = f"{PDB} {item.key}"
+    if item.absent:
+        return _removal(item, found, desired, plan)
+    selector = _selector(item, live, plan)
+    if selector is None:
+        return None
+    manifest = item.manifest(selector)
+    if found is None:
+        rule = f"maxUnavailable {item.max_unavailable}" if item.max_unavailable is not None else f"minAvailable {item.min_available}"
+        return Action("create", item.namespace, item.name, item.path, None, manifest, f"create it, {rule}")
+    drops = _other_limit(item, found)
+    if drops is not None and not desired.force:
+        owners = _list(other_owners(found, drops))
+        plan.refusals.append(
+            f"{name}: it has {drops[-1]} from {owners}, and a budget has either minAvailable or maxUnavailable; change it there, or "
+            "take it over with --data force=true"
+        )
+        return None
+    # The resource version is no precondition: kube-controller-manager writes the status of a budget all the time.
+    action = Action("update", item.namespace, item.name, item.path, found, _of_uid(manifest, found), "", drops=drops)
+    differ = [one.path[-1] for one in changes(found, action.after)]
+    if not differ:
+        plan.unchanged.append((name, "as wanted" if is_ours(found) else f"as wanted (created by {creators(found)})"))
+        return None
+    also = f", which {_list(other_owners(found, drops))} may set again" if drops is not None else ""
+    return replace(action, summary=f"set {_list(differ)}{also}")
+
+
+def _of_uid(manifest: Mapping[str, Any], found: Object) -> dict[str, Any]:
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": api_object.uid(found)}}
+
+
+def _other_limit(item: Budget, found: Object) -> ObjectPath | None:
+    """minAvailable or maxUnavailable, whichever the data does not have, if the budget has it and someone else owns it."""
+    path = MIN if item.max_unavailable is not None else MAX
+    return path if path in values(found) and other_owners(found, path) else None
+
+
+def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[Action]) -> Action | None:
+    name = f"{PDB} {item.key}"
+    if found is None:
+        plan.unchanged.append((name, "absent, as wanted"))
+        return None
+    if not is_ours(found) and not desired.force:
+        plan.refusals.append(
+            f"{name}: {creators(found)} created it, or changed it since, and daytwo removes only budgets that it owns; "
+            "remove it there, or with --data force=true"
+        )
+        return None
+    return Action("remove", item.namespace, item.name, item.path, found, None, "remove it: `absent` in the data")
+
+
+def _selector(item: Budget, live: DisruptionObjects, plan: ObjectPlan[Action]) -> Mapping[str, Any] | None:
+    """The selector of the budget; None, with a refusal, if its workload does not exist."""
+    if item.selector is not None:
+        return item.selector
+    kind, name = item.kind_and_name
+    found = live.find(kind, item.namespace, name)
+    if found is None:
+        there = [str(one["metadata"]["name"]) for one in live.of(kind) if namespace_and_name(one)[0] == item.namespace]
+        near = did_you_mean(name, there) or f"; that namespace has {_list(sorted(there))}"
+        plan.refusals.append(f"{PDB} {item.key}: {kind} {item.namespace}/{name} does not exist{near}")
+        return None
+    selector: Mapping[str, Any] = (found.get("spec") or {}).get("selector") or {}
+    if label_selector(selector).matches_everything:
+        plan.refusals.append(f"{PDB} {item.key}: {kind} {item.namespace}/{name} has no selector; write one into the data")
+        return None
+    return selector
+
+
+# ---- what it means
+
+
+def explain(
+    plan: ObjectPlan[Action], actions: Sequence[Action], live: DisruptionObjects, now: datetime, *, consent: bool, allow_overlaps: bool
+) -> None:
+    """Add the actions to the plan, each with what it allows now and then. Refuse pods with two budgets, unless `allow_overlaps`, and
+    budgets that kube-controller-manager could not compute, unless `consent`."""
+    before, then = budget_states(live, now), budget_states(changed(live, actions), now)
+    for action in actions:
+        old, new = before.named(action.key), then.named(action.key)
+        if new is not None and new.problem and not consent:
+            plan.refusals.append(
+                f"{action.name}: kube-controller-manager could not compute it, and would allow no eviction: {new.problem}; let it select "
+                "only pods of Deployments, ReplicaSets, StatefulSets and ReplicationControllers, or use min_available with a number"
+            )
+            continue
+        settled = new.settled() if new is not None else None
+        warnings = _warnings(changed(live, actions), settled, now)
+        plan.actions.append(replace(action, notes=(*_allows(old, settled), *warnings)))
+    touched = {f"{PDB} {action.key}" for action in actions if action.what != "remove"}
+    for problem in _overlaps(then, touched):
+        if allow_overlaps:
+            plan.actions = [
+                _noted(action, f"WARNING: {problem.why}") if action.name in problem.objects else action for action in plan.actions
+            ]
+        else:
+            plan.refusals.append(f"{' and '.join(problem.objects)}: {problem.why}; {problem.way_out}, or --data allow_overlaps=true")
+
+
+def removals_last(actions: Iterable[Action]) -> list[Action]:
+    """In between, a pod may have two budgets, so that it cannot be evicted; the other way round it would have none."""
+    return sorted(actions, key=lambda action: action.what == "remove")
+
+
+def _noted(action: Action, note: str) -> Action:
+    return replace(action, notes=(*action.notes, note))
+
+
+def _overlaps(states: Budgets, touched: Collection[str]) -> Iterable[Problem]:
+    """Overlaps of budgets that this run writes; what others have is for the audit."""
+    return (problem for problem in overlaps(states) if any(name in touched for name in problem.objects))
+
+
+def changed(live: DisruptionObjects, actions: Sequence[Action]) -> DisruptionObjects:
+    """The objects as they will be after the actions."""
+    found = budgets_by_key(live)
+    for action in actions:
+        if action.manifest is None:
+            found.pop(action.key, None)
+        else:
+            found[action.key] = as_object(action.manifest, action.before, action.after)
+    return replace(live, objects={**live.objects, PDB: tuple(found.values())})
+
+
+def _allows(old: BudgetState | None, new: BudgetState | None) -> list[str]:
+    notes = [f"now: {_state(old)}" if old is not None else "now: no such budget"]
+    if new is None:
+        return [*notes, "after: its pods have no budget of this name, and nothing limits their evictions"]
+    return [*notes, f"after: {_state(new)}", *_drains(new)]
+
+
+def _state(state: BudgetState) -> str:
+    selects = f"selects {len(state.pods)} pod{'' if len(state.pods) == 1 else 's'} ({state.selector})"
+    return f"allows {state.disruptions_allowed} ({state.why}); {selects}; pods that are not Ready: {state.policy}"
+
+
+def _drains(state: BudgetState) -> list[str]:
+    nodes = pods_per_node(state)
+    blocked = state.disruptions_allowed == 0
+    held = {node: number for node, number in sorted(nodes.items()) if number > state.disruptions_allowed}
+    if not held:
+        return ["blocks no drain now"]
+    some = [f"{node} ({number} of its pods)" for node, number in list(held.items())[:_FEW_NODES]]
+    more = f" and {len(held) - _FEW_NODES} more nodes" if len(held) > _FEW_NODES else ""
+    if blocked:
+        return [f"{'never lets a drain end of' if state.never else 'blocks now the drain of'} {', '.join(some)}{more}"]
+    return [f"{state.disruptions_allowed} at a time: the drain of {', '.join(some)}{more} waits for replacements in between"]
+
+
+def _warnings(live: DisruptionObjects, state: BudgetState | None, now: datetime) -> list[str]:
+    if state is None:
+        return []
+    found = lint_budget(live, state, now)
+    return [f"WARNING: {problem.why}; {problem.way_out}" for problem in found if problem.rule in _WARNS]
+
+
+#: The kinds of workloads that a budget can name, with their collections: DaemonSets are not among those that decide about evictions.
+WORKLOADS = {kind: f"/apis/apps/v1/{resource}" for kind, resource in RESOURCES_OF_KINDS.items()}

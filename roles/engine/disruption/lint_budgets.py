@@ -1,0 +1,265 @@
+"""The rules about budgets: which of them can never allow an eviction, and which allow none now. Pure.
+
+The numbers are those of roles/engine/disruption/budgets.py. What upstream says: https://kubernetes.io/docs/tasks/run-application/configure-pdb/
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from roles.engine.disruption.budgets import ALWAYS_ALLOW, DELETION_TIMEOUT, BudgetState, scaled
+from roles.engine.disruption.evicting import eviction_answer
+from roles.engine.disruption.owners import Controller, DisruptionObjects
+from roles.engine.disruption.problem import Problem, Scene, Severity, autoscaler, count, few, full_name, is_alive, node_of, stuck, unhealthy
+from roles.engine.object_changes import Object, is_over, namespace_and_name
+
+#: How long nothing must have happened to the pods of a budget before a status that differs counts as wrong.
+_QUIET = timedelta(minutes=1)
+_DEPLOY = "deploys/disruption_budgets.py"
+
+
+def budget_problems(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+    """All problems of one budget; an overlap with another budget is `overlaps`."""
+    never = list(_never(state, scene))
+    yield from never
+    yield from _minimum(state, scene, bool(never))
+    yield from _selector(state)
+    yield from _status(state, scene)
+    if not never and not state.problem and not state.unread:
+        deadlock = list(_unhealthy(state))
+        yield from deadlock
+        if not deadlock:
+            yield from _none_left(state)
+        yield from _waves(state)
+
+
+def name_of(state: BudgetState) -> str:
+    return f"PodDisruptionBudget {state.key}"
+
+
+def _problem(rule: str, severity: Severity, state: BudgetState, why: str, way_out: str, *more: str) -> Problem:
+    return Problem(rule, severity, (name_of(state), *more), why, way_out)
+
+
+def alive(state: BudgetState) -> list[Object]:
+    return [pod for pod in state.pods if is_alive(pod)]
+
+
+# ---- never
+
+
+def _never(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+    if not state.never:
+        return
+    pods = alive(state)
+    blocks = f"no eviction of its {count(len(pods), 'pod')} can ever succeed, and a drain of their nodes never ends" if pods else ""
+    if state.problem:
+        way_out = f"let it select only pods of one kind of workload, or use min_available with a number ({_DEPLOY})"
+        yield _problem("no-scale", "critical" if pods else "warning", state, "; ".join(filter(None, (state.never, blocks))), way_out)
+    elif state.unmanaged and state.numbers.expected_pods <= 0:
+        way_out = f"use min_available with a number ({_DEPLOY}), or let a workload create the pods"
+        yield _problem("no-scale", "critical", state, f"{state.never}; {blocks}", way_out)
+    elif "allows none" in state.never or "neither" in state.never:
+        severity: Severity = "critical" if pods else "warning"
+        way_out = f"set max_unavailable to 1, or remove the budget ({_DEPLOY})"
+        yield _problem("allows-none", severity, state, f"{state.never}; {blocks or 'it selects no pods now'}", way_out)
+    elif _most_with_autoscalers(state, scene.live) <= state.numbers.desired_healthy:
+        if len(pods) == 1:
+            way_out = f"run 2 replicas, or accept that its one pod is away for a moment: max_unavailable 1 ({_DEPLOY})"
+        else:
+            way_out = f"set max_unavailable to 1 instead ({_DEPLOY}), or run more replicas"
+        yield _problem("needs-all", "critical", state, f"{state.rule}: {state.never}; {blocks}", way_out, *_controllers(state))
+
+
+def _controllers(state: BudgetState) -> list[str]:
+    return [str(one) for one in state.controllers]
+
+
+def _most_with_autoscalers(state: BudgetState, live: DisruptionObjects) -> int:
+    """`attainable`, if each autoscaler goes up to its maximum."""
+    more = 0
+    for one in state.controllers:
+        found = autoscaler(live, one)
+        more += max(0, found[1] - one.replicas) if found else 0
+    return state.attainable + more
+
+
+def _minimum(state: BudgetState, scene: Scene, never: bool) -> Iterator[Problem]:
+    """With the autoscaler at its minimum, the budget allows nothing."""
+    scaled_by = {one: found for one in state.controllers if (found := autoscaler(scene.live, one))}
+    if not scaled_by or never or state.problem or state.unread:
+        return
+    scale = sum(scaled_by[one][0] if one in scaled_by else one.replicas for one in state.controllers)
+    others = state.attainable - sum(one.replicas for one in state.controllers)
+    spec = state.budget["spec"]
+    if spec.get("maxUnavailable") is not None:
+        needs = scale - scaled(spec["maxUnavailable"], scale)
+    else:
+        needs = scaled(spec["minAvailable"], scale)
+    if scale + others <= needs:
+        least = ", ".join(f"{one} to {minimum}" for one, (minimum, _) in scaled_by.items())
+        yield _problem(
+            "needs-autoscaler-minimum", "warning", state,
+            f"{state.rule}: an autoscaler may scale {least}; then {count(scale + others, 'pod')} can be healthy, and the budget needs "
+            f"{needs}: no eviction succeeds at times of low load",
+            f"set max_unavailable to 1 instead ({_DEPLOY}), or raise minReplicas above {needs}", *_controllers(state),
+        )  # fmt: skip
+
+
+# ---- what it selects
+
+
+def _selector(state: BudgetState) -> Iterator[Problem]:
+    if not state.pods and not state.selector.matches_everything:
+        yield _problem(
+            "selects-nothing", "warning", state, f"its selector ({state.selector}) matches no pod: it protects nothing",
+            f"correct the selector, or name the workload ({_DEPLOY}); remove the budget if its workload is gone",
+        )  # fmt: skip
+    if state.selector.matches_everything:
+        yield _problem(
+            "selects-everything", "warning", state,
+            f"its selector is {{}}: it counts all pods of the namespace ({len(state.pods)} now) as one workload; the first pod of a Job or "
+            "DaemonSet stops a budget with maxUnavailable or a percentage, and a second budget makes evictions fail with 500",
+            f"one budget for each workload ({_DEPLOY})",
+        )  # fmt: skip
+    if state.unmanaged and state.numbers.expected_pods > 0 and not state.problem:
+        yield _problem(
+            "no-scale", "warning", state,
+            f"{few(state.unmanaged)} {'has' if len(state.unmanaged) == 1 else 'have'} no controller: healthy ones count, but none is "
+            "expected, so the budget lets more of the other pods go than it says",
+            f"let a workload create the pods, correct the selector, or use min_available with a number ({_DEPLOY})",
+        )  # fmt: skip
+
+
+def overlaps(states: Sequence[BudgetState]) -> Iterator[Problem]:
+    """Pods with more than one budget: the API server answers 500 to each eviction."""
+    by_pod: dict[str, list[BudgetState]] = {}
+    for state in states:
+        for pod in alive(state):
+            by_pod.setdefault(full_name(pod), []).append(state)
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for pod_name, found in by_pod.items():
+        if len(found) > 1:
+            shared.setdefault(tuple(state.key for state in found), []).append(pod_name)
+    for keys, pods in shared.items():
+        yield Problem(
+            "two-budgets", "critical", tuple(f"PodDisruptionBudget {key}" for key in keys),
+            f"{count(len(pods), 'pod')} ({few(pods)}) {'has' if len(pods) == 1 else 'have'} {len(keys)} budgets: "
+            "the API server answers each eviction with 500, and events of a pod update only one of the budgets",
+            f"keep one of {', '.join(keys)}, or correct the selectors ({_DEPLOY})",
+        )  # fmt: skip
+
+
+# ---- its status
+
+
+def _status(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+    look = "check kube-controller-manager: its log, and whether its leader runs"
+    if state.status.sync_failed and not state.problem and not state.unread:
+        yield _problem(
+            "not-computed", "warning", state, f"kube-controller-manager could not compute it ({state.status.message}) and allows nothing",
+            f"what daytwo reads now gives no reason for it; {look}",
+        )  # fmt: skip
+    elif state.problem and not state.lasts:
+        yield _problem(
+            "not-computed", "warning", state, f"kube-controller-manager cannot compute it ({state.problem}) and allows nothing",
+            "the pod's controller is gone: delete the pod if nothing else does",
+        )  # fmt: skip
+    elif not state.caught_up and not state.problem:
+        yield _problem(
+            "not-computed", "warning", state,
+            f"its status is of generation {state.status.observed_generation}, its spec of {state.generation}: until it catches up, the API "
+            "server answers each eviction of a healthy pod with 429", look,
+        )  # fmt: skip
+    elif state.differences and _quiet(state, scene):
+        yield _problem(
+            "not-computed", "warning", state,
+            f"its status does not fit its pods, for more than {_QUIET.seconds} s: {'; '.join(state.differences)}", look,
+        )  # fmt: skip
+    old = [name for name, at in state.status.numbers.disrupted.items() if at + DELETION_TIMEOUT < scene.now]
+    if old:
+        yield _problem(
+            "not-computed", "warning", state,
+            f"evictions of {few(old)} were allowed more than {DELETION_TIMEOUT.seconds} s ago, and are still in status.disruptedPods: "
+            "kube-controller-manager does not update it", f"{look}; compare the clocks of the control-plane nodes",
+        )  # fmt: skip
+
+
+def _quiet(state: BudgetState, scene: Scene) -> bool:
+    """Nothing has happened to its pods lately, so its status has had the time to follow."""
+    limit = (scene.now - _QUIET).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for pod in state.pods:
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        times = [str(one.get("lastTransitionTime") or "") for one in conditions]
+        times += [str(pod["metadata"].get(key) or "") for key in ("creationTimestamp", "deletionTimestamp")]
+        if max(times, default="") > limit:
+            return False
+    return True
+
+
+# ---- now
+
+
+def _unhealthy(state: BudgetState) -> Iterator[Problem]:
+    """Pods that never become Ready, and that the budget does not let go: they keep the budget from being met."""
+    if state.policy == ALWAYS_ALLOW or state.disruptions_allowed > 0:
+        return
+    settled = [state.settled()]
+    held = [pod for pod in alive(state) if stuck(pod) and not eviction_answer(pod, settled).allowed]
+    if held:
+        names = few([f"{namespace_and_name(pod)[1]} ({stuck(pod)})" for pod in held])
+        policy = state.policy if state.policy_is_set else f"not set, which means {state.policy}"
+        yield _problem(
+            "unhealthy-deadlock", "critical", state,
+            f"{names} {'does' if len(held) == 1 else 'do'} not become Ready: it has {state.numbers.current_healthy} healthy pods, needs "
+            f"{state.numbers.desired_healthy}; unhealthyPodEvictionPolicy is {policy}: not even the failing pods can be evicted",
+            f"set unhealthy_pod_eviction_policy to {ALWAYS_ALLOW} ({_DEPLOY}), and fix the pods",
+            *(f"Pod {full_name(pod)}" for pod in held),
+        )  # fmt: skip
+
+
+def _none_left(state: BudgetState) -> Iterator[Problem]:
+    pods = alive(state)
+    if not pods or state.disruptions_allowed > 0:
+        return
+    reasons = [f"{namespace_and_name(pod)[1]} {why}" for pod in state.pods if not is_over(pod) and (why := unhealthy(pod))]
+    reasons += [f"{name} was just evicted" for name in state.numbers.disrupted]
+    missing = state.numbers.expected_pods - len(pods)
+    if state.counts_scales and missing > 0:
+        reasons.append(f"missing: {missing} of {state.numbers.expected_pods}")
+    reasons += [f"{one} is rolling out" for one in state.controllers if _rolls(one)]
+    yield _problem(
+        "none-left", "warning", state,
+        f"it allows no eviction now: {state.why}{f' ({few(reasons)})' if reasons else ''}",
+        "wait for these pods or fix them; a drain waits too", *(f"Pod {full_name(pod)}" for pod in pods if unhealthy(pod)),
+    )  # fmt: skip
+
+
+def _rolls(one: Controller) -> bool:
+    status = (one.found or {}).get("status") or {}
+    if one.kind != "Deployment" or one.found is None:
+        return False
+    old = int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
+    return old > 0 or int(status.get("observedGeneration") or 0) < int(one.found["metadata"].get("generation") or 0)
+
+
+def _waves(state: BudgetState) -> Iterator[Problem]:
+    """Nodes with more pods of it than it lets go at a time."""
+    allowed = state.disruptions_allowed
+    per_node = pods_per_node(state)
+    crowded = {node: number for node, number in per_node.items() if number > allowed > 0}
+    if crowded:
+        where = few([f"{node} has {number}" for node, number in crowded.items()])
+        yield _problem(
+            "waves", "note", state,
+            f"it lets {count(allowed, 'pod')} go at a time, and {where}: a drain waits for replacements in between; whether they fit "
+            "elsewhere is not judged here", "spread the pods over more nodes (topologySpreadConstraints), or raise max_unavailable",
+        )  # fmt: skip
+
+
+def pods_per_node(state: BudgetState) -> Counter[str]:
+    """The running pods of a budget by node: those for whose eviction it is asked."""
+    running = (pod for pod in alive(state) if (pod.get("status") or {}).get("phase") != "Pending")
+    return Counter(node for pod in running if (node := node_of(pod)))

@@ -1,0 +1,282 @@
+"""The rules about pods and workloads: what would not come back after an eviction, comes back to the same node, or has no budget. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from roles.engine.disruption.budgets import BudgetState, budgets_of
+from roles.engine.disruption.lint_budgets import alive, name_of
+from roles.engine.disruption.owners import Controller, Unscaled
+from roles.engine.disruption.problem import WEBHOOKS, Problem, Scene, count, few, full_name, is_alive, node_of, service_of, stays_in_a_drain
+from roles.engine.object_changes import Object, is_ending, is_over, label_selector, namespace_and_name
+from roles.engine.object_changes.api_object import is_ready
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+HOSTNAME = "kubernetes.io/hostname"
+#: How long after its grace period a pod that is ending counts as stuck.
+_STUCK_ENDING = timedelta(minutes=1)
+
+
+def workload_problems(scene: Scene) -> Iterator[Problem]:
+    """All problems that are not of one budget."""
+    pods = [pod for pod in scene.live.of("Pod") if not stays_in_a_drain(pod)]
+    yield from _unprotected(pods, scene)
+    for state in scene.states:
+        yield from _no_node_left(state, scene)
+    yield from _tied(pods, scene)
+    yield from _slow(pods, scene)
+    yield from _webhooks(scene)
+    yield from _comes_back(pods)
+
+
+# ---- workloads without a budget, or on one node
+
+
+def _unprotected(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
+    workloads: dict[str, tuple[Controller, list[Object]]] = {}
+    for pod in pods:
+        if is_alive(pod) and (one := _controller(pod, scene)) is not None:
+            workloads.setdefault(one.uid, (one, []))[1].append(pod)
+    alone: dict[str, list[str]] = {}
+    bare: dict[str, list[str]] = {}
+    for one, own in workloads.values():
+        if one.replicas == 1:
+            alone.setdefault(one.namespace, []).append(str(one))
+        elif one.replicas > 1 and not any(budgets_of(pod, scene.states) for pod in own[:1]):
+            bare.setdefault(one.namespace, []).append(str(one))
+        nodes = {node_of(pod) for pod in own}
+        if one.replicas > 1 and len(own) > 1 and len(nodes) == 1 and nodes != {""} and _workers(scene) > 1:
+            (node,) = nodes
+            yield Problem(
+                "unprotected", "warning", (str(one),),
+                f"all its {len(own)} pods are on node {node}: a drain, or a failure, takes all of them",
+                "spread them: topologySpreadConstraints or anti-affinity by kubernetes.io/hostname, then restart its roll-out",
+            )  # fmt: skip
+    for namespace, names in bare.items():
+        yield Problem(
+            "unprotected", "note", tuple(sorted(names)),
+            f"namespace {namespace}: {count(len(names), 'workload')} with more than one replica and no budget ({few(names)}): "
+            "a drain may take all replicas at once", "give each a budget: deploys/disruption_budgets.py",
+        )  # fmt: skip
+    for namespace, names in alone.items():
+        yield Problem(
+            "unprotected", "note", tuple(sorted(names)),
+            f"namespace {namespace}: {count(len(names), 'workload')} with one replica ({few(names)}): away while the pod moves",
+            "run 2 replicas if that matters",
+        )  # fmt: skip
+
+
+def _controller(pod: Object, scene: Scene) -> Controller | None:
+    try:
+        return scene.live.controller_of(pod)
+    except Unscaled:
+        return None
+
+
+def _workers(scene: Scene) -> int:
+    """Nodes that take pods; 2 if they are not known."""
+    return sum(not _unschedulable(node) for node in scene.live.of("Node")) if scene.has("Node") else 2
+
+
+def _unschedulable(node: Object) -> bool:
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def _no_node_left(state: BudgetState, scene: Scene) -> Iterator[Problem]:
+    """One pod per node, and as many pods as nodes: with one node cordoned, a replacement has no place."""
+    if not scene.has("Node"):
+        return
+    for one in state.controllers:
+        pod = next((pod for pod in alive(state) if _controller(pod, scene) == one and _own_per_node(pod)), None)
+        if pod is None:
+            continue
+        nodes = [str(node["metadata"]["name"]) for node in scene.live.of("Node") if _takes(node, pod)]
+        if one.replicas >= len(nodes):
+            yield Problem(
+                "no-node-left", "warning", (name_of(state), str(one)),
+                f"{one} runs one pod per node (required anti-affinity by {HOSTNAME}), {count(one.replicas, 'replica')} on "
+                f"{count(len(nodes), 'node')} that may take them: with one of these cordoned, a replacement stays Pending, and the budget "
+                "is not met again before the uncordon (resources and other affinities are not judged here)",
+                "make the anti-affinity preferred, add a node, or run fewer replicas; drain only one of these nodes at a time",
+            )  # fmt: skip
+
+
+def _own_per_node(pod: Object) -> bool:
+    """The pod refuses nodes that have a pod with its own labels."""
+    affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("podAntiAffinity") or {}
+    for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        if term.get("topologyKey") == HOSTNAME and label_selector(term.get("labelSelector")).matches(pod["metadata"].get("labels")):
+            return True
+    return False
+
+
+def _takes(node: Object, pod: Object) -> bool:
+    """The node is Ready and takes the pod, as far as cordon, taints and nodeSelector say."""
+    spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
+    if spec.get("unschedulable") or not is_ready(node):
+        return False
+    taints = [taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")]
+    wanted = (pod.get("spec") or {}).get("nodeSelector") or {}
+    return all(tolerates(pod, taint) for taint in taints) and all(labels.get(key) == value for key, value in wanted.items())
+
+
+def tolerates(pod: Object, taint: Mapping[str, Any]) -> bool:
+    """component-helpers/scheduling/corev1/helpers.go, ToleratesTaint."""
+    for one in (pod.get("spec") or {}).get("tolerations") or ():
+        if one.get("effect") not in (None, "", taint.get("effect")):
+            continue
+        if one.get("key") not in (None, "", taint.get("key")):
+            continue
+        exists = one.get("operator") == "Exists"
+        if exists or (one.get("key") and str(one.get("value") or "") == str(taint.get("value") or "")):
+            return True
+    return False
+
+
+# ---- pods that cannot move
+
+
+def _tied(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
+    claims = {namespace_and_name(item): item for item in scene.live.of("PersistentVolumeClaim")}
+    volumes = {namespace_and_name(item)[1]: item for item in scene.live.of("PersistentVolume")}
+    local: dict[str, dict[str, None]] = {}
+    once: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
+    for pod in filter(is_alive, pods):
+        namespace, name = namespace_and_name(pod)
+        for volume in (pod.get("spec") or {}).get("volumes") or ():
+            if volume.get("hostPath"):
+                paths.setdefault(namespace, []).append(f"{name} ({volume['hostPath'].get('path')})")
+            claim = claims.get((namespace, _claim_name(name, volume)))
+            spec = (claim or {}).get("spec") or {}
+            bound = volumes.get(str(spec.get("volumeName") or ""))
+            if bound is not None and _is_local(bound):
+                local.setdefault(full_name(pod), {})[str(spec["volumeName"])] = None
+            elif claim is not None and set(spec.get("accessModes") or ()) <= {"ReadWriteOnce", "ReadWriteOncePod"}:
+                once.setdefault(namespace, []).append(name)
+    for pod_name, names in local.items():
+        yield Problem(
+            "tied-to-node", "warning", (f"Pod {pod_name}",),
+            f"its data is on its node (local volume {few(list(names))}): its replacement stays Pending until that node is uncordoned",
+            "drain its node only for a short time, or move the data first",
+        )  # fmt: skip
+    yield from _per_namespace(
+        paths, "use hostPath: a replacement finds another directory on its new node", "check that they keep no data there"
+    )
+    yield from _per_namespace(
+        once, "use a volume that only one node can attach: a replacement waits until the old node has detached it",
+        "drain them last, and wait for each",
+    )  # fmt: skip
+
+
+def _per_namespace(found: Mapping[str, Sequence[str]], why: str, way_out: str) -> Iterator[Problem]:
+    for namespace, names in found.items():
+        own = sorted(set(names))
+        objects = tuple(dict.fromkeys(f"Pod {namespace}/{name.partition(' ')[0]}" for name in own))
+        yield Problem("tied-to-node", "note", objects, f"namespace {namespace}: pods {few(own)} {why}", way_out)
+
+
+def _claim_name(pod: str, volume: Mapping[str, Any]) -> str:
+    """The claim of a volume; an ephemeral volume's is POD-VOLUME."""
+    if volume.get("ephemeral"):
+        return f"{pod}-{volume.get('name')}"
+    return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
+
+
+def _is_local(volume: Object) -> bool:
+    spec = volume.get("spec") or {}
+    return "local" in spec or "hostPath" in spec
+
+
+# ---- ending
+
+
+def _slow(pods: Sequence[Object], scene: Scene) -> Iterator[Problem]:
+    slow: dict[tuple[str, int], list[str]] = {}
+    for pod in pods:
+        namespace, name = namespace_and_name(pod)
+        grace = int((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0)
+        if is_alive(pod) and grace > scene.drain_timeout:
+            slow.setdefault((namespace, grace), []).append(name)
+        over = scene.now - _time(pod["metadata"].get("deletionTimestamp"), scene.now)
+        if is_ending(pod) and over > _STUCK_ENDING:
+            finalizers = few(pod["metadata"].get("finalizers") or ())
+            why = f"the kubelet of node {node_of(pod)} has not ended it"
+            yield Problem(
+                "slow-to-end", "warning", (f"Pod {full_name(pod)}",),
+                f"it should be gone for {int(over.total_seconds())} s, and is not: "
+                + (f"its finalizers wait for their controllers ({finalizers})" if finalizers else why),
+                "let the controller of the finalizer finish" if finalizers else "check that kubelet and its container runtime",
+            )  # fmt: skip
+    for (namespace, grace), names in slow.items():
+        yield Problem(
+            "slow-to-end", "note", tuple(f"Pod {namespace}/{name}" for name in sorted(names)),
+            f"namespace {namespace}: {few(names)} may take {grace} s to end (terminationGracePeriodSeconds), and a drain waits "
+            f"{scene.drain_timeout} s by default", f"drain with a longer drain_timeout (above {grace})",
+        )  # fmt: skip
+
+
+def _time(text: object, otherwise: datetime) -> datetime:
+    return datetime.fromisoformat(str(text)) if text else otherwise
+
+
+# ---- webhooks
+
+
+def _webhooks(scene: Scene) -> Iterator[Problem]:
+    """Webhooks that must answer, and whose only pods are on one node."""
+    services = {namespace_and_name(item): item for item in scene.live.of("Service")}
+    by_namespace: dict[str, list[Object]] = {}
+    for pod in scene.live.of("Pod"):
+        by_namespace.setdefault(namespace_and_name(pod)[0], []).append(pod)
+    for kind in WEBHOOKS:
+        for item in scene.live.of(kind):
+            for hook in item.get("webhooks") or ():
+                key = service_of(hook)
+                service = services.get(key) if key is not None else None
+                if key is None or service is None:
+                    continue
+                selector = (service.get("spec") or {}).get("selector") or {}
+                chosen = label_selector({"matchLabels": selector}) if selector else label_selector(None)
+                backends = [pod for pod in by_namespace.get(key[0], ()) if chosen.matches(pod["metadata"].get("labels")) and is_ready(pod)]
+                nodes = Counter(node_of(pod) for pod in backends if is_alive(pod))
+                if len(nodes) == 1:
+                    yield _webhook(kind, item, hook, "/".join(key), next(iter(nodes)), sum(nodes.values()))
+
+
+def _webhook(kind: str, item: Object, hook: Mapping[str, Any], service: str, node: str, pods: int) -> Problem:
+    name = str(item["metadata"]["name"])
+    resources = {str(one) for rule in hook.get("rules") or () for one in rule.get("resources") or ()}
+    own = bool(resources & {"pods", "*", "*/*", "pods/*"})
+    effect = "the API server refuses each request that it should see"
+    if own:
+        effect += ", also the creation of pods: its own replacement too, unless its namespaceSelector leaves its namespace out"
+    return Problem(
+        "webhook-backend", "warning", (f"{kind} {name}", f"Service {service}"),
+        f"webhook {hook.get('name')} must answer (failurePolicy Fail), and "
+        f"{'its one pod is' if pods == 1 else f'all its {pods} pods are'} on node {node}: while that node is drained, {effect}",
+        "run 2 replicas on different nodes, with a budget; or set failurePolicy to Ignore",
+    )  # fmt: skip
+
+
+# ---- pods that come back
+
+
+def _comes_back(pods: Sequence[Object]) -> Iterator[Problem]:
+    """The replacement of such a pod may be placed on the cordoned node again."""
+    taint = {"key": UNSCHEDULABLE, "effect": "NoSchedule"}
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        if not is_over(pod) and pod["metadata"].get("ownerReferences") and tolerates(pod, taint):
+            namespace, name = namespace_and_name(pod)
+            found.setdefault(namespace, []).append(name)
+    for namespace, names in found.items():
+        yield Problem(
+            "comes-back", "warning", tuple(f"Pod {namespace}/{name}" for name in sorted(names)),
+            f"namespace {namespace}: {few(names)} {'tolerates' if len(names) == 1 else 'tolerate'} the taint of a cordon "
+            f"({UNSCHEDULABLE}): an evicted pod may come straight back to the node",
+            "tolerate single taints by name, not all taints (operator Exists without a key)",
+        )  # fmt: skip

@@ -1,0 +1,158 @@
+"""What a rule of the lint found, and the words that all rules share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from roles.engine.disruption.budgets import BudgetState
+from roles.engine.disruption.owners import Controller, DisruptionObjects, owner_ref
+from roles.engine.object_changes import Object, is_ending, is_over, namespace_and_name
+from roles.engine.object_changes.api_object import is_ready
+
+Severity = Literal["critical", "warning", "note"]
+#: The rules by name; docs/disruption.md has a row for each.
+RULES = (
+    "allows-none",
+    "needs-all",
+    "needs-autoscaler-minimum",
+    "two-budgets",
+    "selects-nothing",
+    "selects-everything",
+    "no-scale",
+    "not-computed",
+    "none-left",
+    "unhealthy-deadlock",
+    "waves",
+    "no-node-left",
+    "tied-to-node",
+    "unprotected",
+    "slow-to-end",
+    "webhook-backend",
+    "comes-back",
+)
+HPA = "HorizontalPodAutoscaler"
+WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+MIRROR = "kubernetes.io/config.mirror"
+_FEW = 5
+#: Reasons of a waiting container that does not start by itself. (pkg/kubelet/kuberuntime, pkg/kubelet/images)
+_STUCK = frozenset(("CrashLoopBackOff", "RunContainerError", "CreateContainerError", "CreateContainerConfigError", "ImagePullBackOff"))
+_STUCK_RESTARTS = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding. `rule`: one of RULES. `objects`: `KIND NAMESPACE/NAME`, the main one first. `why`: what is wrong, with the live numbers,
+    and why it blocks; `way_out`: what to change. `critical`: a deadlock that cannot resolve by itself."""
+
+    rule: str
+    severity: Severity
+    objects: tuple[str, ...]
+    why: str
+    way_out: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.why}; {self.way_out}"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What all rules look at. `live` may also have Node, HorizontalPodAutoscaler, DaemonSet, PersistentVolumeClaim, PersistentVolume,
+    Service, ValidatingWebhookConfiguration and MutatingWebhookConfiguration: a rule that needs a kind that is not there says nothing.
+    `drain_timeout` in seconds: how long a drain waits for a pod."""
+
+    live: DisruptionObjects
+    states: Sequence[BudgetState]
+    now: datetime
+    drain_timeout: int
+
+    def has(self, *kinds: str) -> bool:
+        return all(kind in self.live.objects for kind in kinds)
+
+
+def few(names: Collection[str]) -> str:
+    """Names in a sentence; of many, the first and how many more."""
+    found = sorted(names)
+    return ", ".join(found) if len(found) <= _FEW else f"{', '.join(found[:_FEW])} and {len(found) - _FEW} more"
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def full_name(pod: Object) -> str:
+    return "/".join(namespace_and_name(pod))
+
+
+def node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def is_alive(pod: Object) -> bool:
+    """A pod that a drain would have to evict, or that is to come: neither finished nor ending."""
+    return not is_over(pod) and not is_ending(pod)
+
+
+def stays_in_a_drain(pod: Object) -> bool:
+    """A static pod, or a pod of a DaemonSet: a drain leaves it alone."""
+    ref = owner_ref(pod)
+    return MIRROR in (pod["metadata"].get("annotations") or {}) or (ref is not None and ref.kind == "DaemonSet" and ref.group == "apps")
+
+
+def stuck(pod: Object) -> str:
+    """Why a pod does not become Ready by itself: the reason of its waiting container, or that it keeps failing; "" if it may."""
+    status = pod.get("status") or {}
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(kind) or ():
+            reason = str(((one.get("state") or {}).get("waiting") or {}).get("reason") or "")
+            if reason in _STUCK:
+                return reason
+            ended = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated")
+            if not one.get("ready") and ended and int(one.get("restartCount") or 0) >= _STUCK_RESTARTS:
+                return f"restarted {one['restartCount']} times"
+    return ""
+
+
+def unhealthy(pod: Object) -> str:
+    """Why a pod does not count as healthy; "" if it does."""
+    phase = str((pod.get("status") or {}).get("phase") or "Unknown")
+    if is_ending(pod):
+        return "is ending"
+    if phase == "Pending":
+        return f"is Pending{_unscheduled(pod)}"
+    if is_over(pod):
+        return f"is {phase}"
+    if is_ready(pod):
+        return ""
+    return f"is not Ready{f' ({why})' if (why := stuck(pod)) else ''}"
+
+
+def _unscheduled(pod: Object) -> str:
+    for one in (pod.get("status") or {}).get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return f" ({one.get('reason')})"
+    return f" ({why})" if (why := stuck(pod)) else ""
+
+
+def autoscaler(live: DisruptionObjects, controller: Controller) -> tuple[int, int] | None:
+    """minReplicas and maxReplicas of the HorizontalPodAutoscaler that scales a controller; None if there is none."""
+    for item in live.of(HPA):
+        spec: Mapping[str, Any] = item.get("spec") or {}
+        target = spec.get("scaleTargetRef") or {}
+        if (namespace_and_name(item)[0], target.get("kind"), target.get("name")) == (
+            controller.namespace,
+            controller.kind,
+            controller.name,
+        ):
+            return int(spec.get("minReplicas") or 1), int(spec.get("maxReplicas") or 0)
+    return None
+
+
+def service_of(hook: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Namespace and name of the Service that must answer for a webhook; None if it may fail (failurePolicy Ignore), or is elsewhere."""
+    service = (hook.get("clientConfig") or {}).get("service")
+    if not service or hook.get("failurePolicy") == "Ignore":
+        return None
+    return str(service.get("namespace") or ""), str(service.get("name") or "")
