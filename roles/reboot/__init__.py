@@ -17,12 +17,12 @@ from roles.engine.proof import READS_AT_ONCE, Cluster, NoApi, SurveyedNode
 from roles.engine.rollout import Options, Stage, Turns, deploying, same
 from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import patient
-from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal, new_run_id, this_run
 from roles.reboot import report, way_back
 from roles.reboot.emptying import Emptying
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import Candidate, NodePlan, order, plan_node
+from roles.reboot.plan import Candidate, NodePlan, as_brought_back, order, plan_node
 from roles.reboot.rebooting import NodeReboots
 
 #: The name in the records of runs that this package undoes.
@@ -50,9 +50,9 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
     bridge.stop(refusal for plan in plans for refusal in plan.refusals)
     session = reached.session
     emptying = Emptying(session, wanted.consents)
-    drains = _drains(session, wanted, [plan for plan in plans if plan.what == "reboot"])
-    nodes = NodeReboots(session, reached.found.cluster, hosts_by_name(fleet.inventory), servers(fleet), emptying, options, wanted)
     stages = order(plans, options.pace, fleet.lock_host.name)
+    drains = _drains(session, wanted, [plan for stage in stages for plan in stage.steps])
+    nodes = NodeReboots(session, reached.found.cluster, hosts_by_name(fleet.inventory), servers(fleet), emptying, options, wanted)
     run = ObjectRun(
         this_run(new_run_id(), {plan.host: wanted.model_dump() for plan in plans}),
         [Stage(tuple(nodes.step(plan, stage.canary) for plan in stage.steps), stage.at_once) for stage in stages],
@@ -60,7 +60,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
         options.take_over,
         lambda run: report.show_end(run, plans, wanted),
         capability=CAPABILITY,
-        about={},
+        about={CANNOT_UNDO: True},
         leaving=nodes.leaving,
         warnings=nodes.warnings,
     )
@@ -71,13 +71,16 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
 
 
 def _drains(session: Session, wanted: RebootOptions, plans: Sequence[NodePlan]) -> list[str]:
-    """What becomes of the pods of each node, as text. Raises DeployError if they cannot leave, or cannot be read."""
+    """What becomes of the pods of each node that reboots, as text. Raises DeployError if they cannot leave, or cannot be read."""
     refusals, texts = [], []
     try:
         live, now = read_drain(session), cluster_time(session)
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
+    live = replace(live, objects={**live.objects, "Node": as_brought_back(live.of("Node"), plans)})
     for plan in plans:
+        if plan.what != "reboot":
+            continue
         drain = plan_drain(live, [plan.name], wanted.consents, now)
         refusals += [refusal if refusal.startswith(f"{plan.name}: ") else f"{plan.host}: {refusal}" for refusal in drain.refusals]
         texts.append(f"\nDrain of {plan.host}:\n{plan_text(drain)}")

@@ -15,6 +15,7 @@ from roles.reboot.plan import (
     Expected,
     Mark,
     NodePlan,
+    as_brought_back,
     clock_problem,
     expected_pods,
     order,
@@ -149,6 +150,13 @@ def test_what_was_left_then_a_canary_then_workers_then_control_plane_with_the_lo
     workers = [(["w5"], 1, False), (["w7"], 1, False), (["w1"], 1, True)]
     assert orders(plans, "50%") == [*workers, (["w2", "w3", "w4"], 2, False), (["cp2"], 1, False), (["cp3"], 1, False), (["cp1"], 1, False)]
     assert orders(plans[:1]) == [(["cp1"], 1, False)] and orders([plan(candidate("w6"))]) == []
+
+
+def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained() -> None:
+    spec = {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, {"key": "mine"}]}
+    plans = [plan(candidate("left", mark=Mark(RUN, NEW).text())), plan(candidate("theirs", mark=Mark(RUN, NEW, keep=True).text()))]
+    left, theirs, other = as_brought_back([{"metadata": {"name": name}, "spec": spec} for name in ("left", "theirs", "other")], plans)
+    assert left["spec"] == {"taints": [{"key": "mine"}]} and theirs["spec"] == other["spec"] == spec
 
 
 # ---- proof

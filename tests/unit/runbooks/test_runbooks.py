@@ -26,6 +26,7 @@ ASKED = {
     "priority-classes",
     "resize",
     "air-gapped-node",
+    "reboot",
 }
 
 
