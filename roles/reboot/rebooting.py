@@ -154,8 +154,8 @@ class NodeReboots:
 
     def _hold(self, plan: NodePlan, before: Boot) -> None:
         """Nothing forbids the order. Raises NotDone, Locked, RemoteError."""
-        if self._the_run.interrupted:
-            raise NotDone("interrupted by the operator")
+        if self._the_run.halted:
+            raise NotDone(f"the run halts ({self._the_run.halted})")
         if before.id != plan.candidate.facts.boot.id:
             raise NotDone("it rebooted while it was drained; run this again")
         self._the_run.hold()

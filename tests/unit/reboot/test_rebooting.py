@@ -48,7 +48,7 @@ class Node:
         self.orders, self.log = 0, list[str]()
         self.annotations: dict[str, str] = {}
         self.reports, self.proxy_ready, self.skew, self.stays_down = True, True, 0.0, False
-        self.interrupted = ""
+        self.interrupted = self.halted = ""
         self.drains: Exception | None = None
         self.uncordons: Exception | None = None
 
@@ -219,10 +219,10 @@ def test_a_failed_drain_leaves_the_node_as_it_was(node: Node) -> None:
     assert how == RevertFailed.outcome and "the API is gone" in why and node.annotations
 
 
-def test_interrupted_before_the_order(node: Node) -> None:
-    node.interrupted = "yes"
+def test_a_run_that_halts_orders_no_reboot(node: Node) -> None:
+    node.halted = "w2: failed"
     how, why = outcome(node)
-    assert how == "reverted" and "interrupted" in why and "order" not in node.log
+    assert how == "reverted" and "w2: failed" in why and "order" not in node.log
 
 
 def test_a_node_that_does_not_come_back_stays_cordoned_and_the_runbook_is_named(node: Node) -> None:
