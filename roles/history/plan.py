@@ -10,7 +10,7 @@ from typing import Any
 
 from roles.engine.node import Observation
 from roles.engine.node_changes import KUBELET, ComponentPlan
-from roles.engine.transaction import ABSENT, Change, Effective, FileEdit, Refusal, change_id, cmdline_sha256
+from roles.engine.transaction import ABSENT, CANNOT_UNDO, Change, Effective, FileEdit, Refusal, change_id, cmdline_sha256
 from roles.history.facts import Recorded
 from roles.history.sequence import Sequenced, Unordered
 
@@ -25,14 +25,14 @@ class Undo(ComponentPlan):
 
 def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
     """The newest run with a confirmed change that is not undone, and the runs right before it with the same data for other components: a
-    run that halted and was run again is undone as one. The newest first; runs that undo others do not count. Raises Unordered if it is
-    not known which is the newest."""
+    run that halted and was run again is undone as one. The newest first; runs that undo others, or cannot be undone, do not count. Raises
+    Unordered if it is not known which is the newest."""
     changes = [change for recorded in history.values() for change in recorded]
     undone = {str(change.plan.get("undoes")) for change in changes if change.state == "confirmed" and change.plan.get("undoes")}
     not_undone = [
         change
         for change in changes
-        if change.state == "confirmed" and change.run and not change.plan.get("undoes") and change.id not in undone
+        if change.state == "confirmed" and change.run and not change.plan.get("undoes") and change.id not in undone and _can_undo(change)
     ]
     found: list[str] = []
     touched: set[tuple[str, str]] = set()
@@ -51,6 +51,11 @@ def newest(history: Mapping[str, Sequence[Recorded]]) -> tuple[str, ...]:
         found.append(run)
         touched |= parts
     return tuple(found)
+
+
+def _can_undo(change: Recorded) -> bool:
+    about = change.plan.get("about")
+    return not (isinstance(about, Mapping) and about.get(CANNOT_UNDO))
 
 
 def _next(order: Sequenced, left: Collection[str], found: Sequence[str]) -> str | None:

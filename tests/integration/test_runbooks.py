@@ -279,6 +279,18 @@ def test_resize_in_place(desk: Desk, shop: None) -> None:
     open_book(desk, "resize").all()
 
 
+def test_reboot_the_clusters_nodes(lab: Lab, desk: Desk) -> None:
+    lab.run("w1", "echo x >/run/reboot-required; echo linux-image-amd64 >/run/reboot-required.pkgs")
+    book = open_book(desk, "reboot")
+    book.section("Before you start", "What needs it")
+    run = Started("reboot", "-y", *data(only="w2", force="true", reboot_timeout="20"))
+    run.wait_for("; rebooting")
+    lab.kill("w2")
+    assert run.end().code == 1
+    lab.start("w2")
+    book.all()
+
+
 def test_an_air_gapped_node(lab: Lab, desk: Desk) -> None:
     """The twin plays the node as well: between the two it is put back to what it was, and forgets the change."""
     book = open_book(desk, "air-gapped-node", far="w1")

@@ -131,6 +131,11 @@ class LockedRun:
             # Ctrl-C must not end the greenlet that undoes unfinished changes.
             spawn(self._drive)
 
+    def hold(self) -> None:
+        """In the middle of a step, right before something that cannot be undone: no other run has taken the lock meanwhile. Raises Locked,
+        RemoteError."""
+        self._lock.ensure()
+
     def show_left_out(self, then: str) -> None:
         """The hosts that this run leaves out, and a sentence."""
         for one in self.left_out:

@@ -24,7 +24,7 @@ from roles.engine.transaction.model import (
     change_id,
     cmdline_sha256,
 )
-from roles.engine.transaction.object_record import ChangedField, ChangedObject, ObjectsRecord
+from roles.engine.transaction.object_record import CANNOT_UNDO, ChangedField, ChangedObject, ObjectsRecord
 from roles.engine.transaction.record import (
     CLUSTER_KIND,
     FORMAT,
@@ -46,6 +46,7 @@ from roles.engine.transaction.report import Status
 
 __all__ = [
     "ABSENT",
+    "CANNOT_UNDO",
     "CLUSTER_KIND",
     "FORMAT",
     "HOME",

@@ -14,6 +14,9 @@ from typing import Any
 from roles.engine.transaction.mask import mask, mask_text
 from roles.engine.transaction.record import OBJECTS_KIND, RunInfo, first_fields, is_secret, now
 
+#: In `about` of a run that cannot be undone: a roll-back without a name goes on to the run before it.
+CANNOT_UNDO = "cannot_undo"
+
 
 def kind_of_run(capability: str, about: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that only the first line has."""

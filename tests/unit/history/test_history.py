@@ -157,6 +157,8 @@ def test_the_newest_run_that_is_not_undone_is_undone() -> None:
     failed = numbered(4, recorded(change(run="r20260104-000000-dddd"), state="reverted", undoes=a.id))
     assert newest(history(a, b, undone, failed)) == (first,)
     assert newest(history(recorded(state="reverted"))) == ()
+    lasting = replace(b, plan={**b.plan, "about": {"cannot_undo": True}})
+    assert newest(history(a, lasting)) == (first,), "a reboot: the run before it"
 
 
 def numbered(number: int, found: Recorded, run: int | None = None, count: str = "one") -> Recorded:

@@ -28,6 +28,7 @@ ASKED = {
     "resize",
     "air-gapped-node",
     "static-cpu-manager",
+    "reboot",
 }
 
 

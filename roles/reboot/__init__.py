@@ -1,0 +1,177 @@
+"""Reboots of the nodes that need one: emptied, rebooted, proven, uncordoned, at the pace of a roll-out; control-plane nodes one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from roles.engine import bridge
+from roles.engine.api import ApiError
+from roles.engine.bridge import Fleet, Remote, hosts_by_name
+from roles.engine.draining import cluster_time, plan_drain, plan_text, read_drain
+from roles.engine.inputs import Declared, chosen
+from roles.engine.kubelet import Kubelet, ask, kubelet_plan, pending_sentences
+from roles.engine.object_changes import ConnectedCluster, Consents, Object, ObjectRun, Session, connect_cluster
+from roles.engine.proof import Cluster, NoApi, SurveyedNode
+from roles.engine.rollout import Options, Stage, Turns, deploying, same
+from roles.engine.rollout.options import read_options
+from roles.engine.timeouts import patient
+from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal, new_run_id, this_run
+from roles.reboot import report, way_back
+from roles.reboot.emptying import Emptying
+from roles.reboot.facts import BootFacts, ask_facts
+from roles.reboot.model import RebootOptions
+from roles.reboot.plan import Candidate, NodePlan, as_brought_back, order, plan_node
+from roles.reboot.rebooting import NodeReboots
+
+#: The name in the records of runs that this package undoes.
+CAPABILITY = "reboot"
+
+
+def _read(fleet: Fleet) -> tuple[Options, RebootOptions]:
+    options = read_options(fleet.targets)
+    try:
+        return options, same(fleet.targets, RebootOptions)
+    except Refusal as refusal:
+        raise bridge.refusals([refusal]) from None
+
+
+@deploying("Reboot", _read)
+def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
+    """Reboot the nodes of the run that need it, or all with force=true.
+
+    Data keys: those of roles/reboot/model.py, the consents of a drain, and those of roles/engine/rollout/options.py. Raises DeployError
+    before any write if a node might not come back, or if its pods cannot leave.
+    """
+    options, wanted = asked
+    reached = connect_cluster(fleet, wanted.kubeconfig)
+    plans = _plans(fleet, reached, options, wanted)
+    bridge.stop(refusal for plan in plans for refusal in plan.refusals)
+    session = reached.session
+    emptying = Emptying(session, wanted.consents)
+    stages = order(plans, options.pace, fleet.lock_host.name)
+    drains = _drains(session, wanted, [plan for stage in stages for plan in stage.steps])
+    nodes = NodeReboots(session, reached.found.cluster, hosts_by_name(fleet.inventory), servers(fleet), emptying, options, wanted)
+    run = ObjectRun(
+        this_run(new_run_id(), {plan.host: wanted.model_dump() for plan in plans}),
+        [Stage(tuple(nodes.step(plan, stage.canary) for plan in stage.steps), stage.at_once) for stage in stages],
+        fleet,
+        options.take_over,
+        lambda run: report.show_end(run, plans, wanted),
+        capability=CAPABILITY,
+        about={CANNOT_UNDO: True},
+        leaving=nodes.leaving,
+        warnings=nodes.warnings,
+    )
+    nodes.run = run
+    controls = any(plan.candidate.is_control_plane and plan.what == "reboot" for plan in plans)
+    report.show_plan(run, stages, plans, [reached.found.cluster.etcd_summary()] if controls else [], drains)
+    return Turns.of(run, fleet, "drain, reboot, prove, uncordon")
+
+
+def _drains(session: Session, wanted: RebootOptions, plans: Sequence[NodePlan]) -> list[str]:
+    """What becomes of the pods of each node that reboots, as text. Raises DeployError if they cannot leave, or cannot be read."""
+    refusals, texts = [], []
+    try:
+        live, now = read_drain(session), cluster_time(session)
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the pods cannot be read: {error}"]) from None
+    live = replace(live, objects={**live.objects, "Node": as_brought_back(live.of("Node"), plans)})
+    for plan in plans:
+        if plan.what != "reboot":
+            continue
+        drain = plan_drain(live, [plan.name], wanted.consents, now)
+        refusals += [refusal if refusal.startswith(f"{plan.name}: ") else f"{plan.host}: {refusal}" for refusal in drain.refusals]
+        texts.append(f"\nDrain of {plan.host}:\n{plan_text(drain)}")
+    bridge.stop(refusals)
+    return texts
+
+
+def servers(fleet: Fleet) -> dict[str, Remote]:
+    """The control-plane nodes of the inventory, by host."""
+    return {remote.name: remote for remote in fleet.inventory if remote.is_control_plane}
+
+
+def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: RebootOptions) -> list[NodePlan]:
+    """The plans of all hosts of the run. Raises DeployError."""
+    targets = [remote for remote in fleet.targets if remote.name in reached.names]
+    try:
+        nodes = reached.found.reading.nodes()
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
+    made = fleet.each(targets, lambda remote: _candidate(reached, nodes, wanted, remote), doing="read the boot of")
+    bridge.stop(f"{host}: {str(one).removeprefix(f'{host}: ')}" for host, one in made.items() if isinstance(one, Exception))
+    judge = partial(plan_node, force=wanted.force, allow_unproven=options.allow_unproven)
+    plans = [judge(one) for one in bridge.whole(made).values()]
+    # Only what reboots needs the questions to its kubelet.
+    rebooting = {plan.host: plan for plan in plans if plan.what == "reboot"}
+    restarts = fleet.each(
+        [remote for remote in targets if remote.name in rebooting],
+        lambda remote: _restart(reached, remote, reached.found.nodes[remote.name].kubelet),
+        "asked the kubelets of",
+    )
+    bridge.stop(str(one) for one in restarts.values() if isinstance(one, Exception))
+    with_restart = bridge.whole(restarts)
+    return [judge(replace(plan.candidate, restart=with_restart[plan.host])) if plan.host in with_restart else plan for plan in plans]
+
+
+def _candidate(reached: ConnectedCluster, nodes: Mapping[str, Object], wanted: RebootOptions, remote: Remote) -> Candidate:
+    """Raises RemoteError, Refusal."""
+    surveyed: SurveyedNode = reached.found.nodes[remote.name]
+    facts: BootFacts = ask_facts(remote, surveyed.kubelet.unit_name)
+    name = surveyed.kubelet.node_name
+    node = nodes.get(name)
+    if node is None:
+        raise Refusal(remote.name, f"the cluster has no node {name}", "leave the host out with --limit")
+    servers = "kube-apiserver" in surveyed.components
+    control_plane = bool(surveyed.components) or remote.is_control_plane or facts.has_etcd
+    return Candidate(remote.name, node, surveyed.kubelet.unit_name, facts, control_plane, servers, chosen=chosen(wanted.only, remote.name))
+
+
+def _restart(reached: ConnectedCluster, remote: Remote, kubelet: Kubelet) -> tuple[str, ...]:
+    """What the start of the kubelet applies. Raises Refusal if it would not start with its present files; RemoteError."""
+    argv = kubelet.service.known_argv or kubelet.process.argv
+    script = ask.script([ask.ask_kubelet(kubelet, argv, {})])
+    complaint = ask.verdicts(remote.run("sh -s", stdin=script, timeout=patient(ask.ALL_SECONDS)).stdout).get("kubelet")
+    if complaint:
+        raise Refusal(remote.name, f"its kubelet would not start with its present files: {complaint}", "correct them, then run this again")
+    found = [*kubelet_plan.warnings(kubelet)]
+    if complaint is None:
+        found.append("its kubelet could not be asked whether it starts with its present files")
+    if kubelet.is_known:
+        found += _pending(reached.found.reading, kubelet)
+    return tuple(found)
+
+
+def _pending(cluster: Cluster, kubelet: Kubelet) -> list[str]:
+    try:
+        return [
+            f"its kubelet starts with other settings: {one}" for one in pending_sentences(kubelet, cluster.configuration(kubelet.node_name))
+        ]
+    except (ApiError, NoApi) as error:
+        return [f"it is unknown whether its kubelet starts with other settings: its /configz could not be read: {error}"]
+
+
+def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
+    """Plan and show the run that uncordons what a halted run of this deploy has left cordoned: a reboot itself cannot be undone. Raises
+    DeployError if it has left nothing."""
+    session = connect_cluster(fleet, consents.kubeconfig).session
+    try:
+        nodes = {one.path: session.fetch(one.path) for one in record.objects}
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the nodes cannot be read: {error}"]) from None
+    left = way_back.left_cordoned(record, nodes)
+    if not left:
+        names = ", ".join(one.name for one in record.objects)
+        raise bridge.refuse(
+            f"run {record.run} rebooted {names}: a reboot cannot be undone, and it has left no cordon; name the run before it: "
+            "deploys/rollback.py --data run=NAME (deploys/changes.py lists them)"
+        )
+    run = way_back.uncordoning(fleet, options, session, record, left, CAPABILITY)
+    return run
+
+
+DATA_KEYS = (Declared(RebootOptions, ("reboot",), changes=True, undo=undo),)
+
+__all__ = ["CAPABILITY", "DATA_KEYS", "reboot", "undo"]

@@ -1,0 +1,40 @@
+"""The drain of the node that reboots, and its cordon afterwards (roles/engine/draining)."""
+
+from __future__ import annotations
+
+from roles.engine.draining import CordonWriter, DrainConsents, NodeDrain, node_fate, node_path, uncordon
+from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, uid
+from roles.reboot.plan import MARK
+
+
+class Emptying:
+    """Cordons, empties and uncordons nodes for a run."""
+
+    def __init__(self, session: Session, consents: DrainConsents) -> None:
+        self._session, self._consents = session, consents
+        self._cordons = CordonWriter(session, force=False)
+
+    def drain(self, node: str, run: ObjectRun) -> str:
+        """Cordon the node and empty it; the proof in a few words. Raises NotDone, ApiError, NoApi; then the node is uncordoned again."""
+        return NodeDrain(self._session, node, self._consents, run.info.id, run.record.write, lambda: run.halted).begin()
+
+    def uncordon(self, node: str) -> str:
+        """Uncordon the node if daytwo has cordoned it; the result in a few words. Raises NotDone, ApiError, NoApi."""
+        found = self._session.fetch(node_path(node))
+        if found is None:
+            raise NotDone("its Node object was deleted")
+        fate = node_fate(found)
+        if fate.cordon == "theirs":
+            return f"it keeps the cordon of {fate.by}"
+        uncordon(self._cordons, found)
+        return "uncordoned" if fate.cordon else "it is not cordoned"
+
+
+def write_mark(session: Session, path: str, node_uid: str, text: str | None) -> None:
+    """Write the mark of a run on a Node, or remove it (None). Raises NotDone, ApiError, NoApi."""
+    body = {"metadata": {"uid": node_uid, "annotations": {MARK: text}}}
+
+    def done(found: Object) -> bool:
+        return uid(found) == node_uid and (found["metadata"].get("annotations") or {}).get(MARK) == text
+
+    session.written(path, lambda api: api.patch(path, body), done)

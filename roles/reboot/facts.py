@@ -1,0 +1,254 @@
+"""What a reboot of a node depends on, as the node itself shows it (templates/boot_facts.sh.j2), and how far a reboot is."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from roles.engine.bridge import Remote, RemoteError
+from roles.engine.scripts import templates
+from roles.engine.timeouts import patient
+
+SECONDS = 60
+# The first kernels, packages and inhibitors: a node may have written any number.
+MOST = 100
+#: The unit in which a node orders its reboot.
+UNIT = "daytwo-reboot.service"
+#: Units that may be the container runtime, and those that may be the SSH server.
+RUNTIMES = ("containerd.service", "crio.service", "docker.service", "cri-docker.service")
+SSH = ("ssh.service", "sshd.service", "ssh.socket", "sshd.socket")
+
+_BOOT = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+
+
+class FactsError(RemoteError):
+    """The answer of a node is incomplete or malformed. Names the host."""
+
+
+@dataclass(frozen=True)
+class BootUnit:
+    """A unit as `systemctl show` prints it; `wanted` are the units that start it."""
+
+    name: str
+    load: str = ""
+    file_state: str = ""
+    active: str = ""
+    wanted: tuple[str, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        return self.active in ("active", "activating", "reloading")
+
+    @property
+    def why_not_at_boot(self) -> str:
+        """Why the next boot does not start it; "" if it does (systemd.unit(5), systemctl(1): is-enabled)."""
+        if self.load in ("", "not-found"):
+            return "it does not exist"
+        if self.load.startswith("masked") or self.file_state.startswith("masked"):
+            return "it is masked"
+        if self.file_state == "enabled-runtime":
+            return "it is enabled only until the next boot"
+        if self.file_state == "enabled" or self.wanted:
+            return ""
+        return f"it is {self.file_state or 'in no state that systemd shows'}, and no other unit starts it"
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One boot of a node. `age`: for how many seconds its first process runs; `epoch` is the node's own clock, in seconds; `offset`: how
+    many seconds that clock is ahead of the operator's."""
+
+    id: str
+    age: float
+    epoch: float
+    kernel: str
+    offset: float = 0.0
+
+    @property
+    def began(self) -> float:
+        """When it began, by the node's own clock."""
+        return self.epoch - self.age
+
+
+@dataclass(frozen=True)
+class BootFacts:
+    """`family`: ID and ID_LIKE of os-release(5). `installed`: the releases of installed kernels, and whether each has an initrd. `packages`
+    asked for the reboot that is `required`. `scheduled`: a scheduled shutdown, in systemd's words; `inhibitors`: who forbids one, and why.
+    `fstab`: the errors of findmnt(8), None if it was not asked. `took`: seconds of the last boot, if the node knows that."""
+
+    host: str
+    boot: Boot
+    family: str = ""
+    installed: Mapping[str, bool] | None = None
+    required: bool = False
+    packages: tuple[str, ...] = ()
+    scheduled: str = ""
+    state: str = ""
+    inhibitors: tuple[str, ...] = ()
+    units: Mapping[str, BootUnit] | None = None
+    fstab: tuple[str, ...] | None = None
+    has_etcd: bool = False
+    took: float | None = None
+
+    def unit(self, name: str) -> BootUnit:
+        return (self.units or {}).get(name, BootUnit(name))
+
+
+@dataclass(frozen=True)
+class BootState:
+    """A node during its reboot. `result` and `said` are those of the unit that ordered it: `success`, or why it failed."""
+
+    boot: Boot
+    state: str
+    result: str
+    said: str
+
+
+# ---- scripts and their answers
+
+
+def facts_script(kubelet_unit: str) -> str:
+    return templates().get_template("boot_facts.sh.j2").render(units=[kubelet_unit, *RUNTIMES, *SSH], most=MOST)
+
+
+def reboot_script(boot_id: str, run: str) -> str:
+    """Orders the reboot, unless the node runs in another boot by now."""
+    return templates().get_template("boot.sh.j2").render(boot=boot_id, unit=UNIT, run=run)
+
+
+def state_script() -> str:
+    return templates().get_template("boot_state.sh.j2").render(unit=UNIT)
+
+
+def ask_facts(remote: Remote, kubelet_unit: str) -> BootFacts:
+    """Raises RemoteError."""
+    lines, clock = _asked(remote, facts_script(kubelet_unit), SECONDS)
+    return parse_facts(remote.name, lines, clock)
+
+
+def ask_state(remote: Remote, seconds: float) -> BootState:
+    """Raises RemoteError."""
+    lines, clock = _asked(remote, state_script(), seconds)
+    return parse_state(remote.name, lines, clock)
+
+
+def ask_clock(remote: Remote) -> float:
+    """How many seconds the clock of a host is ahead of the operator's. Raises RemoteError."""
+    return ask_state(remote, SECONDS).boot.offset
+
+
+def _asked(remote: Remote, script: str, seconds: float) -> tuple[list[str], Callable[[float], float]]:
+    """The answer, and the function that compares a node's clock with the operator's: halfway between question and answer."""
+    before = time.time()
+    answer = remote.run("sh -s", stdin=script, timeout=patient(seconds))
+    middle = (before + time.time()) / 2
+    if answer.code != 0:
+        raise FactsError(f"{remote.name}: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
+    return answer.stdout, lambda epoch: epoch - middle
+
+
+def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float] = lambda epoch: 0.0) -> BootFacts:
+    """Raises FactsError if the answer is cut short or malformed."""
+    one, many = _records(host, lines)
+    try:
+        return BootFacts(
+            host,
+            _boot(one, offset),
+            family=_text(one["family"][0]),
+            installed={_text(release): initrd == "yes" for release, initrd in many.get("installed", ())},
+            required="required" in one,
+            packages=tuple(_text(fields[0]) for fields in many.get("package", ())),
+            scheduled=_text(one["scheduled"][0]) if "scheduled" in one else "",
+            state=_text(one["state"][0]),
+            inhibitors=tuple(filter(None, (_inhibitor(_text(fields[0])) for fields in many.get("inhibitor", ())))),
+            units=_units(_text(one["units"][0])),
+            fstab=_errors(_text(one["fstab"][0])) if "fstab" in one else None,
+            has_etcd="etcd" in one,
+            took=_seconds(_text(one["took"][0])),
+        )
+    except (KeyError, IndexError, ValueError, ZeroDivisionError, binascii.Error) as error:
+        raise FactsError(f"{host}: its answer about its boot cannot be parsed ({type(error).__name__}: {error})") from None
+
+
+def parse_state(host: str, lines: Iterable[str], offset: Callable[[float], float] = lambda epoch: 0.0) -> BootState:
+    """Raises FactsError if the answer is cut short or malformed."""
+    one, _ = _records(host, lines)
+    try:
+        said = " ".join(_text(one["said"][0]).split())
+        return BootState(_boot(one, offset), _text(one["state"][0]).strip(), _text(one["result"][0]).strip(), said)
+    except (KeyError, IndexError, ValueError, ZeroDivisionError, binascii.Error) as error:
+        raise FactsError(f"{host}: its answer about its boot cannot be parsed ({type(error).__name__}: {error})") from None
+
+
+def _records(host: str, lines: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, list[list[str]]]]:
+    one: dict[str, list[str]] = {}
+    many: dict[str, list[list[str]]] = {}
+    for line in lines:
+        name, *fields = line.split(" ")
+        one[name] = fields
+        many.setdefault(name, []).append(fields)
+    if "end" not in one:
+        raise FactsError(f"{host}: its answer about its boot was cut short")
+    return one, many
+
+
+def _boot(one: Mapping[str, list[str]], offset: Callable[[float], float]) -> Boot:
+    found = one["boot"][0]
+    if not _BOOT.fullmatch(found):
+        raise ValueError("the boot id is not a UUID")
+    uptime, epoch, ticks, per_second = map(float, one["clock"])
+    return Boot(found, uptime - ticks / per_second, epoch, _text(one["kernel"][0]).strip(), offset(epoch))
+
+
+def _text(field: str) -> str:
+    body = field.rstrip("=")
+    return base64.b64decode(body + "=" * (-len(body) % 4), validate=True).decode("utf-8", "replace")
+
+
+def _properties(text: str) -> dict[str, str]:
+    return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+
+
+def _inhibitor(text: str) -> str:
+    """Who inhibits a shutdown, and why; "" for a lock that only delays it, or is about something else (systemd-inhibit(1))."""
+    found = _properties(text)
+    if "shutdown" not in found.get("WHAT", "").split(":") or not found.get("MODE", "").startswith("block"):
+        return ""
+    return f"{found.get('WHO', '?')} (PID {found.get('PID', '?')}): {found.get('WHY', '?')}"
+
+
+def _units(text: str) -> dict[str, BootUnit]:
+    """By every name of a unit."""
+    units = {}
+    for block in text.strip().split("\n\n"):
+        found = _properties(block)
+        wanted = tuple(word for key in ("WantedBy", "RequiredBy", "TriggeredBy") for word in found.get(key, "").split())
+        unit = BootUnit(
+            found.get("Id", ""), found.get("LoadState", ""), found.get("UnitFileState", ""), found.get("ActiveState", ""), wanted
+        )
+        for name in {unit.name, *found.get("Names", "").split()}:
+            units[name] = unit
+    return units
+
+
+def _seconds(text: str) -> float | None:
+    """The sum at the end of a line of systemd-analyze(1): `= 1min 11.3s`; None if it has not ended its boot."""
+    found = re.search(r"= ((?:(?:\d+(?:\.\d+)?)(?:h|min|ms|s) ?)+)", text)
+    units = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001}
+    parts = re.findall(r"(\d+(?:\.\d+)?)(h|min|ms|s)", found[1]) if found else []
+    return sum(float(number) * units[unit] for number, unit in parts) if parts else None
+
+
+def _errors(text: str) -> tuple[str, ...]:
+    """The errors of `findmnt --verify`, each with its mount point; its warnings do not count."""
+    target, found = "", []
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            target = line.strip()
+        elif line.strip().startswith("[E]"):
+            found.append(f"{target}: {line.strip().removeprefix('[E]').strip()}")
+    return tuple(found)

@@ -1,0 +1,305 @@
+"""Which nodes of a run reboot, why, and in which order. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from roles.engine.draining import NodeFate, node_fate, node_path
+from roles.engine.object_changes import Object, uid
+from roles.engine.rollout import Pace, Stage
+from roles.reboot.facts import RUNTIMES, SSH, BootFacts
+from roles.reboot.kernels import judge_kernels
+
+#: On a Node, from before its drain until after its proof: which run reboots it, and the boot that ends. It survives the operator's machine.
+MARK = "daytwo.dev/reboot"
+#: Seconds that a node's clock may differ from others: etcd warns from 1 s on, certificates and disruptedPods tolerate minutes.
+CLOCK_SECONDS = 5.0
+_UNPROVEN = "or continue without this check: --data allow_unproven=true"
+
+#: `finish`: an earlier run has rebooted it, and has not proven it; `release`: an earlier run meant to reboot it, and that is not needed.
+What = Literal["reboot", "finish", "release", "none"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The mark of a run on a Node. `boot` is the id of the boot that the run ends; `keep`: the node was cordoned before, and stays so."""
+
+    run: str
+    boot: str
+    keep: bool = False
+
+    def text(self) -> str:
+        return json.dumps({"run": self.run, "boot": self.boot, "keep": self.keep})
+
+
+def read_mark(node: Object) -> Mark | None:
+    """None for a node without a mark, or with one that daytwo did not write."""
+    text = (node["metadata"].get("annotations") or {}).get(MARK)
+    try:
+        found: Any = json.loads(text) if isinstance(text, str) else None
+        return Mark(str(found["run"]), str(found["boot"]), found.get("keep") is True) if found else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A node of the run. `restart`: what a restart of its kubelet applies, as sentences; `chosen`: the data key `only` includes it."""
+
+    host: str
+    node: Object
+    unit_name: str
+    facts: BootFacts
+    is_control_plane: bool
+    has_apiserver: bool = False
+    restart: tuple[str, ...] = ()
+    chosen: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name in the cluster."""
+        return str(self.node["metadata"]["name"])
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What becomes of one node, and why. `newest`: the kernel that it should run afterwards, "" for any. `refusals` stop the run."""
+
+    candidate: Candidate
+    what: What
+    why: str
+    mark: Mark | None = None
+    newest: str = ""
+    warnings: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> str:
+        return self.candidate.host
+
+    @property
+    def name(self) -> str:
+        return self.candidate.name
+
+    @property
+    def path(self) -> str:
+        return node_path(self.name)
+
+    @property
+    def cordon(self) -> NodeFate:
+        """Whether it is cordoned, and by whom."""
+        return node_fate(self.candidate.node)
+
+    @property
+    def keep(self) -> bool:
+        """It was cordoned before the first run that was to reboot it, by an administrator or by deploys/drain.py."""
+        return self.mark.keep if self.mark is not None else bool(self.cordon.cordon)
+
+    @property
+    def uid(self) -> str:
+        return uid(self.candidate.node)
+
+
+def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> NodePlan:
+    """The plan of one node."""
+    mark = read_mark(one.node)
+    kernels = judge_kernels(one.facts.boot.kernel, one.facts.installed or (), one.facts.family)
+    if not one.chosen:
+        return NodePlan(one, "none", "the data key only does not include it", mark)
+    if mark is not None and mark.boot != one.facts.boot.id:
+        return NodePlan(
+            one, "finish", f"run {mark.run} was to reboot it; it has rebooted since, and that run has not proven it", mark, kernels.newest
+        )
+    needs = reasons(one.facts, kernels.newest, force=force)
+    if not needs and mark is not None:
+        return NodePlan(one, "release", f"run {mark.run} was to reboot it, and did not; it does not need it", mark)
+    others = f"installed and not compared with the running kernel: {', '.join(kernels.others)}" if kernels.others else ""
+    if not needs:
+        why = f"no /run/reboot-required, and no installed kernel is newer than the running {one.facts.boot.kernel or '?'}"
+        return NodePlan(one, "none", f"{why}; {others}" if others else why, mark)
+    return NodePlan(
+        one,
+        "reboot",
+        "; ".join(needs),
+        mark,
+        kernels.newest,
+        tuple(_warnings(one, others)),
+        tuple(_refusals(one, kernels.newest, allow_unproven)),
+    )
+
+
+def reasons(facts: BootFacts, newest: str, *, force: bool) -> list[str]:
+    """Why a node needs a reboot."""
+    found = []
+    if facts.required:
+        packages = f" ({_some(facts.packages)})" if facts.packages else ""
+        found.append(f"it has /run/reboot-required{packages}")
+    if newest:
+        found.append(f"kernel {newest} is installed, {facts.boot.kernel} runs")
+    if not found and force:
+        found.append("force=true")
+    return found
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _warnings(one: Candidate, others: str) -> list[str]:
+    found = [*one.restart]
+    if others:
+        found.append(others)
+    if abs(one.facts.boot.offset) > CLOCK_SECONDS:
+        found.append(f"its clock differs from that of this machine by {one.facts.boot.offset:+.0f} s")
+    if one.facts.fstab is None:
+        found.append("its /etc/fstab is not checked: it is empty, or findmnt is not installed")
+    if not _ssh(one.facts):
+        found.append(f"it has none of {', '.join(SSH)}: whether it answers SSH after its reboot is not checked")
+    return found
+
+
+def _ssh(facts: BootFacts) -> list[str]:
+    return sorted({facts.unit(name).name for name in SSH if facts.unit(name).load not in ("", "not-found")})
+
+
+def _refusals(one: Candidate, newest: str, allow_unproven: bool) -> list[str]:
+    """What would keep the node from coming back, or from rebooting."""
+    facts, found = one.facts, []
+
+    def refuse(rule: str, way_out: str) -> None:
+        found.append(f"{one.host}: {rule}; {way_out}")
+
+    for name in [one.unit_name, *(name for name in RUNTIMES if facts.unit(name).is_active)]:
+        if why := facts.unit(name).why_not_at_boot:
+            refuse(f"the next boot would not start {name}: {why}", f"`systemctl enable {name}` on the node, then run this again")
+    servers = _ssh(facts)
+    if servers and all(facts.unit(name).why_not_at_boot for name in servers):
+        why = "; ".join(f"{name}: {facts.unit(name).why_not_at_boot}" for name in servers)
+        refuse(f"the next boot would not start an SSH server ({why}), and daytwo could not reach it", f"enable {servers[0]}")
+    if facts.scheduled or facts.state.strip() == "stopping":
+        when = "a shutdown has begun" if facts.state.strip() == "stopping" else "a shutdown is scheduled (`shutdown --show`)"
+        refuse(when, "wait until it is over, or cancel it: `shutdown -c` on the node")
+    for inhibitor in facts.inhibitors:
+        refuse(f"{inhibitor}: it inhibits a shutdown", "wait until it ends: `systemd-inhibit --list` on the node")
+    if not allow_unproven:
+        for error in facts.fstab or ():
+            refuse(f"/etc/fstab: {error}: its boot may end in the emergency mode", f"check `findmnt --verify` on the node, {_UNPROVEN}")
+        with_initrd = facts.installed or {}
+        if newest and with_initrd.get(facts.boot.kernel) and not with_initrd.get(newest):
+            refuse(
+                f"kernel {newest} has no initrd, and the running {facts.boot.kernel} has one: it may not start",
+                f"create it (update-initramfs or dracut), {_UNPROVEN}",
+            )
+    return found
+
+
+# ---- order and pace
+
+
+def order(plans: Sequence[NodePlan], pace: Pace, lock_host: str) -> list[Stage[NodePlan]]:
+    """First what earlier runs left, which brings nodes back. Then a canary among the workers, and the other workers at the pace. The
+    control-plane nodes come last, one by one: a kernel that does not start has cost one worker until then. The host of the cluster's lock
+    is the very last, so that the lock's connection is lost once, when nothing else is left to do."""
+    left = [plan for plan in plans if plan.what in ("finish", "release")]
+    rebooting = [plan for plan in plans if plan.what == "reboot"]
+    workers = [plan for plan in rebooting if not plan.candidate.is_control_plane]
+    control_plane = sorted((plan for plan in rebooting if plan.candidate.is_control_plane), key=lambda plan: plan.host == lock_host)
+    stages = [Stage((plan,)) for plan in left]
+    stages += [Stage((plan,), canary=True) for plan in workers[:1]]
+    if workers[1:]:
+        stages.append(Stage(tuple(workers[1:]), at_once=pace.at_once(len(workers))))
+    return stages + [Stage((plan,)) for plan in control_plane]
+
+
+def as_brought_back(nodes: Collection[Object], plans: Sequence[NodePlan]) -> list[Object]:
+    """The nodes as the drains of the run will find them: what an earlier run of daytwo left cordoned is uncordoned by then, or later in its
+    own turn."""
+    back = {plan.name for plan in plans if plan.mark is not None and not plan.keep and plan.what != "none"}
+    return [_uncordoned(node) if node["metadata"]["name"] in back else node for node in nodes]
+
+
+def _uncordoned(node: Object) -> Object:
+    spec = dict(node.get("spec") or {})
+    spec.pop("unschedulable", None)
+    spec["taints"] = [taint for taint in spec.get("taints") or () if taint.get("key") != "node.kubernetes.io/unschedulable"]
+    return {**node, "spec": spec}
+
+
+# ---- proof
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must be Ready on a node after its reboot: `static` pods (NAMESPACE/NAME) and those of DaemonSets, by the DaemonSet's UID with a
+    name for people. `known` is False if nobody looked before the reboot: then all that are there."""
+
+    static: frozenset[str] = frozenset()
+    daemons: Mapping[str, str] | None = None
+    known: bool = True
+
+
+def expected_pods(pods: Collection[Object]) -> Expected:
+    """From the pods of a node before its reboot: those that were Ready."""
+    ready = [pod for pod in pods if _is_ready(pod)]
+    daemons = {owner: _where(pod) for pod in ready if (owner := _daemon(pod))}
+    return Expected(frozenset(_where(pod) for pod in ready if _is_static(pod)), daemons)
+
+
+def unready_pods(expected: Expected, pods: Collection[Object], began: float, time_of: Any) -> list[str]:
+    """The expected pods that do not run and serve since the boot that `began` (seconds of the node's clock), as sentences. `time_of`
+    converts a time of the API (RFC 3339) to seconds."""
+    there = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    good = [pod for pod in there if _is_ready(pod) and _since_boot(pod, began, time_of)]
+    if not expected.known:
+        wanted = [pod for pod in there if _is_static(pod) or _daemon(pod)]
+        return [f"{_where(pod)} is not Ready" for pod in wanted if pod not in good]
+    static = {_where(pod) for pod in good if _is_static(pod)}
+    daemons = {_daemon(pod) for pod in good}
+    missing = [f"{name} is not Ready" for name in sorted(expected.static - static)]
+    return missing + [f"{name} is not Ready" for owner, name in sorted((expected.daemons or {}).items()) if owner not in daemons]
+
+
+def _since_boot(pod: Object, began: float, time_of: Any) -> bool:
+    """Its containers run since this boot: until the kubelet has looked at it, the API still has its status from before."""
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+        started = ((one.get("state") or {}).get("running") or {}).get("startedAt")
+        # A time of the API is in whole seconds.
+        if started is None or time_of(started) < began - 1:
+            return False
+    return True
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _is_static(pod: Object) -> bool:
+    return "kubernetes.io/config.mirror" in (pod["metadata"].get("annotations") or {})
+
+
+def _daemon(pod: Object) -> str:
+    """The UID of its DaemonSet, "" without one."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(one.get("uid")) for one in owners if one.get("controller") and one.get("kind") == "DaemonSet"), "")
+
+
+def _where(pod: Object) -> str:
+    return f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
+
+
+def clock_problem(before: float | None, now: float, others: Mapping[str, float]) -> str:
+    """`before` and `now`: seconds that the node's clock is ahead of the operator's, before and after its reboot (`before` None: not known);
+    `others` those of the other control-plane nodes, whose API servers compare times with it. "" if the clock is sane."""
+    for host, offset in others.items():
+        if abs(now - offset) > CLOCK_SECONDS:
+            return f"its clock differs from that of {host}, which has an API server, by {now - offset:+.0f} s"
+    if not others:
+        if before is not None and abs(now - before) > CLOCK_SECONDS:
+            return f"its clock is {now - before:+.0f} s from where it was before, compared with this machine"
+        if before is None and abs(now) > CLOCK_SECONDS:
+            return f"its clock differs from that of this machine by {now:+.0f} s"
+    return ""

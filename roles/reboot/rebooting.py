@@ -1,0 +1,327 @@
+"""The reboot of one node: emptied, rebooted, proven, uncordoned. Until the reboot is ordered a failure brings the node back; after that it
+stays cordoned, with the mark of the run, until it is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from roles.engine.api import ApiError, node_lease
+from roles.engine.bridge import Remote, RemoteError, show
+from roles.engine.object_changes import NotDone, Object, ObjectRun, RevertFailed, Session, Undone, uid
+from roles.engine.object_changes.api_object import is_ready
+from roles.engine.proof import Cluster, NoApi
+from roles.engine.rollout import ClusterStep, Fields, Options
+from roles.engine.timeouts import Deadline, patient, unless_set
+from roles.reboot import facts
+from roles.reboot.emptying import Emptying, write_mark
+from roles.reboot.facts import Boot, BootState
+from roles.reboot.model import RebootOptions
+from roles.reboot.plan import MARK, Expected, Mark, NodePlan, clock_problem, expected_pods, plan_node, unready_pods
+
+RUNBOOK = "docs/runbooks/reboot.md"
+# Seconds. The other API servers and etcd must be well within this time before a control-plane node reboots.
+SETTLE_SECONDS = 90
+# One question during the reboot: a node that is ending may take it and never answer.
+STATE_SECONDS = 15
+LOOK_AGAIN = 1.0
+TELL_AGAIN = 30.0
+
+Begin = Callable[[Fields], None]
+
+
+class NotBack(NotDone):
+    """The node has the order to reboot, and it is not proven that it is back: it stays cordoned. Says what is missing, and what to do."""
+
+
+class NodeReboots:
+    """The steps of a run. `servers` are the control-plane nodes of the inventory; `run` is set before the first step begins."""
+
+    def __init__(
+        self,
+        session: Session,
+        cluster: Cluster,
+        remotes: Mapping[str, Remote],
+        servers: Mapping[str, Remote],
+        emptying: Emptying,
+        options: Options,
+        wanted: RebootOptions,
+    ) -> None:
+        self._session, self._cluster, self._remotes, self._servers = session, cluster, remotes, servers
+        self._emptying, self._options, self._wanted = emptying, options, wanted
+        self.run: ObjectRun | None = None
+        self.warnings: list[tuple[str, str]] = []
+        #: Hosts that have the order to reboot and are not proven yet, for an operator who quits.
+        self.away: set[str] = set()
+
+    def step(self, plan: NodePlan, canary: bool = False) -> ClusterStep:
+        write, action = {
+            "reboot": (partial(self._reboot, plan, self._options.soak if canary else 0), "reboot"),
+            "finish": (partial(self._finish, plan), "finish"),
+            "release": (partial(self._release_only, plan), "release"),
+        }[plan.what]
+        lost = f"see {RUNBOOK}"
+        return ClusterStep(plan.host, plan.why, "", write, lost, action=action, about={"path": plan.path, "uid": plan.uid})
+
+    def leaving(self) -> str:
+        if not self.away:
+            return "no node is away; a node that was being emptied stays cordoned: the same command, run again, continues"
+        names = ", ".join(sorted(self.away))
+        return f"{names} may still reboot, and stays cordoned: the same command, run again, proves it and uncordons it"
+
+    @property
+    def _the_run(self) -> ObjectRun:
+        assert self.run is not None  # no step begins before
+        return self.run
+
+    def _limit(self) -> Deadline:
+        """For the node's first answer, and again for its proof: after a boot, images are read from a cold disk."""
+        return Deadline(unless_set(self._wanted.reboot_timeout, "reboot_timeout" in self._wanted.model_fields_set), as_given=True)
+
+    # ---- the three kinds of steps
+
+    def _reboot(self, plan: NodePlan, soak: int, begin: Begin) -> str:
+        remote = self._remotes[plan.host]
+        self._check_again(plan, remote)
+        self._others_well(plan)
+        begin([{"path": ["metadata", "annotations", MARK], "before": None, "after": self._mark(plan).text()}])
+        try:
+            write_mark(self._session, plan.path, plan.uid, self._mark(plan).text())
+            moved = self._emptying.drain(plan.name, self._the_run)
+            self._others_well(plan)
+            expected = expected_pods(self._pods(plan))
+            before = facts.ask_state(remote, facts.SECONDS).boot
+            self._hold(plan, before)
+            known = self._order(plan, remote, before)
+        except Exception as error:
+            raise self._released(plan, error) from error
+        self.away.add(plan.host)
+        show(f"  {plan.host}: {moved}; rebooting")
+        try:
+            clock = self._limit()
+            state = self._await_boot(plan, remote, before, clock, known)
+            back = clock.passed
+            show(f"  {plan.host}: answers again after {back:.0f} s, with kernel {state.boot.kernel}; proving")
+            proof = self._prove(plan, state.boot, expected, before.offset)
+            if soak:
+                proof = self._soaked(plan, soak, state.boot, expected, before.offset)
+            self._check_kernel(plan, state.boot)
+            return f"back after {back:.0f} s; {proof}; {self._free(plan)}"
+        except _Refused as error:
+            raise self._released(plan, error) from error
+        except Exception as error:
+            raise self._not_back(plan, error) from error
+        finally:
+            self.away.discard(plan.host)
+
+    def _finish(self, plan: NodePlan, begin: Begin) -> str:
+        """An earlier run has rebooted the node."""
+        assert plan.mark is not None  # that is how it was found
+        begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
+        try:
+            boot = facts.ask_state(self._remotes[plan.host], facts.SECONDS).boot
+            proof = self._prove(plan, boot, Expected(known=False), None)
+            self._check_kernel(plan, boot)
+            return f"{proof}; {self._free(plan)}"
+        except Exception as error:
+            raise self._not_back(plan, error) from error
+
+    def _release_only(self, plan: NodePlan, begin: Begin) -> str:
+        assert plan.mark is not None
+        begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
+        return self._free(plan)
+
+    # ---- before the order
+
+    def _check_again(self, plan: NodePlan, remote: Remote) -> None:
+        """The node is as in the plan. Raises NotDone, RemoteError."""
+        now = facts.ask_facts(remote, plan.candidate.unit_name)
+        if now.boot.id != plan.candidate.facts.boot.id:
+            raise NotDone("it rebooted after daytwo read it; run this again")
+        candidate = plan.candidate.__class__(**{**plan.candidate.__dict__, "facts": now})
+        again = plan_node(candidate, force=True, allow_unproven=self._options.allow_unproven)
+        if again.refusals:
+            raise NotDone("; ".join(again.refusals))
+
+    def _others_well(self, plan: NodePlan) -> None:
+        """The control plane can do without this node. Raises NotDone."""
+        if not plan.candidate.is_control_plane:
+            return
+        if problem := self._cluster.control_plane_ready(plan.host, patient(SETTLE_SECONDS), allow_unproven=self._options.allow_unproven):
+            raise NotDone(problem)
+
+    def _hold(self, plan: NodePlan, before: Boot) -> None:
+        """Nothing forbids the order. Raises NotDone, Locked, RemoteError."""
+        if self._the_run.halted:
+            raise NotDone(f"the run halts ({self._the_run.halted})")
+        if before.id != plan.candidate.facts.boot.id:
+            raise NotDone("it rebooted while it was drained; run this again")
+        self._the_run.hold()
+
+    def _order(self, plan: NodePlan, remote: Remote, before: Boot) -> bool:
+        """Order the reboot. False if no answer came: then its effect shows whether the node has the order. Raises _Refused."""
+        try:
+            answer = remote.run("sh -s", stdin=facts.reboot_script(before.id, self._the_run.info.id), timeout=patient(facts.SECONDS))
+        except RemoteError:
+            return False
+        if answer.code != 0:
+            raise _Refused(f"the reboot could not be ordered: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
+        return True
+
+    def _released(self, plan: NodePlan, error: Exception) -> Exception:
+        """The node did not reboot: bring it back."""
+        why = f"{str(error) or repr(error)}; it did not reboot"
+        show(f"  {plan.host}: {why}")
+        try:
+            return Undone(f"{why}; {self._free(plan)}")
+        except Exception as other:
+            return RevertFailed(f"{why}; it may still be cordoned ({other}): the same command, run again, continues; see {RUNBOOK}")
+
+    # ---- after the order
+
+    def _await_boot(self, plan: NodePlan, remote: Remote, before: Boot, deadline: Deadline, known: bool) -> BootState:
+        """The node's first answer in a new boot. `known`: it has the order. Raises NotBack, _Refused."""
+        last, shown = "", 0.0
+        while True:
+            try:
+                remote.ensure_connected()
+                state = facts.ask_state(remote, STATE_SECONDS)
+                if state.boot.id != before.id:
+                    return state
+                if known and state.result not in ("", "success"):
+                    raise _Refused(f"systemd refused the reboot ({state.result}): {state.said or 'it printed nothing'}")
+                if not known and state.state != "stopping":
+                    known = self._order(plan, remote, before)
+                last = f"it answers, and still runs in the boot from before (systemd: {state.state or 'no answer'})"
+            except RemoteError as error:
+                last = str(error)
+                # A connection of the old boot may never say that it is dead.
+                remote.drop()
+            if deadline.over:
+                raise NotBack(f"it is not back after {deadline.passed:.0f} s: {last}")
+            if deadline.passed - shown > TELL_AGAIN:
+                shown = deadline.passed
+                show(f"  {plan.host}: not back yet ({shown:.0f} of {deadline.seconds:.0f} s): {last}")
+            deadline.pause(LOOK_AGAIN)
+
+    def _prove(self, plan: NodePlan, boot: Boot, expected: Expected, offset: float | None) -> str:
+        """How it is proven that the node serves again. Waits; raises NotBack with what is missing."""
+        deadline, first = self._limit(), None
+        others = self._other_clocks(plan)
+        while True:
+            missing: list[str] = []
+            passing: list[str] = []
+            try:
+                node, renewed, pods = self._look(plan)
+                first = first or renewed
+                missing += _kubelet_problems(node, plan, boot)
+                missing += ["its kubelet has not renewed its lease since"] if renewed == first else []
+                passing += unready_pods(expected, pods, boot.began, _seconds)
+                if problem := self._clock(plan, boot.id, offset, others):
+                    passing.append(problem)
+                missing += self._control_plane_problems(plan)
+            except (ApiError, NoApi, RemoteError) as error:
+                missing.append(str(error))
+            if not missing and not passing:
+                return _proven(plan, boot)
+            if deadline.over:
+                if self._options.allow_unproven and not missing:
+                    return f"{_proven(plan, boot)}; NOT PROVEN: {'; '.join(passing)}"
+                raise NotBack(f"not proven after {deadline.passed:.0f} s: {'; '.join([*missing, *passing])}")
+            deadline.pause(LOOK_AGAIN)
+
+    def _look(self, plan: NodePlan) -> tuple[Object | None, datetime | None, list[dict[str, Any]]]:
+        """The node, when its lease was renewed, and its pods. Raises ApiError, NoApi."""
+        node = self._session.fetch(plan.path)
+        renewed = self._session.asked(lambda api: node_lease(api, plan.name)).renewed
+        return node, renewed, self._pods(plan)
+
+    def _pods(self, plan: NodePlan) -> list[dict[str, Any]]:
+        return self._session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={plan.name}")
+
+    def _other_clocks(self, plan: NodePlan) -> dict[str, float]:
+        """The clocks of the other control-plane nodes that answer, against the operator's."""
+        found = {}
+        for host, remote in self._servers.items():
+            if host != plan.host:
+                try:
+                    remote.ensure_connected()
+                    found[host] = facts.ask_clock(remote)
+                except RemoteError:
+                    continue
+        return found
+
+    def _clock(self, plan: NodePlan, boot_id: str, before: float | None, others: Mapping[str, float]) -> str:
+        remote = self._remotes[plan.host]
+        remote.ensure_connected()
+        now = facts.ask_state(remote, STATE_SECONDS).boot
+        if now.id != boot_id:
+            raise NotBack("it rebooted once more, by itself")
+        return clock_problem(before, now.offset, others)
+
+    def _control_plane_problems(self, plan: NodePlan) -> list[str]:
+        if not plan.candidate.is_control_plane:
+            return []
+        if plan.host in self._servers and plan.candidate.has_apiserver:
+            self._cluster.ready(plan.host)
+        problem = self._cluster.control_plane_ready("", 0, allow_unproven=self._options.allow_unproven)
+        return [problem] if problem else []
+
+    def _soaked(self, plan: NodePlan, soak: int, boot: Boot, expected: Expected, offset: float) -> str:
+        show(f"  {plan.host}: proven; soaking for {soak} s")
+        deadline = Deadline(soak, as_given=True)
+        while not deadline.over and not self._the_run.interrupted:
+            deadline.pause(min(LOOK_AGAIN, deadline.left))
+        return f"{self._prove(plan, boot, expected, offset)}; soaked {min(deadline.passed, soak):.0f} s"
+
+    def _check_kernel(self, plan: NodePlan, boot: Boot) -> None:
+        if plan.newest and boot.kernel != plan.newest:
+            text = (
+                f"{plan.host} runs {boot.kernel}, although {plan.newest} is installed: its boot loader chose that; check its configuration"
+            )
+            self.warnings.append((plan.host, f"{text}, or each run reboots this node again"))
+
+    def _not_back(self, plan: NodePlan, error: Exception) -> Exception:
+        why = str(error) or repr(error)
+        return NotBack(
+            f"{why}; it stays cordoned: the same command, run again, proves and uncordons it once it is well; see {RUNBOOK},"
+            " When a node does not come back"
+        )
+
+    # ---- the mark and the cordon
+
+    def _mark(self, plan: NodePlan) -> Mark:
+        return Mark(self._the_run.info.id, plan.candidate.facts.boot.id, plan.keep)
+
+    def _free(self, plan: NodePlan) -> str:
+        """Uncordon, unless somebody else has cordoned it. The mark goes last: without it nobody would continue."""
+        if (plan.mark or self._mark(plan)).keep:
+            said = "it keeps the cordon that it had"
+        else:
+            said = self._emptying.uncordon(plan.name)
+        write_mark(self._session, plan.path, plan.uid, None)
+        return said
+
+
+class _Refused(NotDone):
+    """The node did not take the order to reboot: it goes on as before."""
+
+
+def _kubelet_problems(node: Object | None, plan: NodePlan, boot: Boot) -> list[str]:
+    if node is None or uid(node) != plan.uid:
+        return ["its Node object was deleted or recreated"]
+    reported = str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
+    if reported != boot.id:
+        return ["its kubelet has not reported the new boot"]
+    return [] if is_ready(node) else ["its node is not Ready"]
+
+
+def _proven(plan: NodePlan, boot: Boot) -> str:
+    own = "; API server and etcd well" if plan.candidate.is_control_plane else ""
+    return f"boot {boot.id[:8]} by SSH and by its kubelet, lease renewed, pods Ready, clock {boot.offset:+.1f} s{own}"
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,72 @@
+"""The undo of a halted run: its cordons. A reboot itself cannot be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from roles.engine.bridge import Fleet, show
+from roles.engine.object_changes import NotDone, Object, ObjectRun, Session, object_report, uid
+from roles.engine.rollout import ClusterStep, Fields, Options, Stage
+from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
+from roles.reboot.emptying import Emptying, write_mark
+from roles.reboot.model import RebootOptions
+from roles.reboot.plan import MARK, Mark, read_mark
+
+
+@dataclass(frozen=True)
+class LeftCordoned:
+    """A node that still has the mark of a run. `name`: as in the run's table."""
+
+    name: str
+    path: str
+    node: Object
+    mark: Mark
+
+
+def left_cordoned(record: ObjectsRecord, nodes: Mapping[str, Object | None]) -> list[LeftCordoned]:
+    """The nodes of a run that it has neither proven nor brought back. `nodes` as they are now, by path."""
+    found = []
+    for one in record.objects:
+        node = nodes.get(one.path)
+        mark = read_mark(node) if node is not None and uid(node) == one.uid else None
+        if node is not None and mark is not None and mark.run == record.run:
+            found.append(LeftCordoned(one.name, one.path, node, mark))
+    return found
+
+
+def uncordoning(
+    fleet: Fleet, options: Options, session: Session, record: ObjectsRecord, left: Sequence[LeftCordoned], capability: str
+) -> ObjectRun:
+    """The run that uncordons them, with its plan shown. It proves nothing about the nodes."""
+    emptying = Emptying(session, RebootOptions().consents)
+
+    def step(one: LeftCordoned) -> ClusterStep:
+        def write(begin: Callable[[Fields], None]) -> str:
+            begin([{"path": ["metadata", "annotations", MARK], "before": one.mark.text(), "after": None}])
+            name = str(one.node["metadata"]["name"])
+            now = session.fetch(one.path)
+            if now is None or read_mark(now) != one.mark:
+                raise NotDone("another run has rebooted it meanwhile, or uncordoned it; run this again")
+            said = "it keeps the cordon that it had" if one.mark.keep else emptying.uncordon(name)
+            write_mark(session, one.path, uid(one.node), None)
+            return said
+
+        what = "remove the mark of that run" if one.mark.keep else "uncordon it, without a proof that it is well"
+        return ClusterStep(one.name, what, "", write, "", action="uncordon", about={"path": one.path, "uid": uid(one.node)})
+
+    run = ObjectRun(
+        this_run(new_run_id(), {"undo": record.run}),
+        [Stage(tuple(map(step, left)))],
+        fleet,
+        options.take_over,
+        lambda run: object_report.show_objects_end(run, []),
+        capability=capability,
+        about={},
+        leaving=lambda: "the nodes keep their cordons, or are uncordoned",
+        undoes=record.change,
+    )
+    show(f"\nUndoing run {record.run}: a reboot cannot be undone; what it left cordoned is uncordoned")
+    for one in left:
+        show(f"  {one.name}: {next(step.summary for step in run.steps if step.name == one.name)}")
+    return run

@@ -1,0 +1,335 @@
+"""Reboots on a real cluster: nodes that need it, nodes that do not come back, operators that die, the single control plane, all nodes."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import re
+import signal
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.integration import operator
+from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
+from tests.lab import Lab, images
+
+NAMESPACE = "t-reboot"
+MARK = "daytwo.dev/reboot"
+# An end that a client does not notice: the pod is not Ready from its deletion on, and serves until the last client knows.
+SERVE = "echo ok >/tmp/index.html; httpd -p 8080 -h /tmp; trap 'sleep 4; exit 0' TERM; while :; do sleep 1 & wait $!; done"
+ANYWHERE = [{"operator": "Exists"}]
+
+
+def reboot(*arguments: str, dry: bool = False, **values: str) -> Outcome:
+    return pyinfra("reboot", *data(**values), *arguments, "--dry" if dry else "-y")
+
+
+def get(lab: Lab, *what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("get", *what, "-o", "json"))
+    return found
+
+
+def cordon_of(lab: Lab, node: str) -> tuple[bool, set[str]]:
+    """Whether the node is cordoned, and daytwo's marks on it."""
+    item = get(lab, "node", node)
+    marks = {key for key in item["metadata"].get("annotations") or {} if key.startswith("daytwo")}
+    return bool(item["spec"].get("unschedulable")), marks
+
+
+def workload(name: str, kind: str = "Deployment", **more: Any) -> dict[str, Any]:
+    labels = {"app": name}
+    container = {
+        "name": "app", "image": f"{images.REPOSITORY}/app:1", "imagePullPolicy": "Never", "command": ["/bin/sh", "-c", SERVE],
+        "ports": [{"containerPort": 8080, "hostPort": 8080}], "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
+    }  # fmt: skip
+    if kind == "DaemonSet":
+        container = {key: value for key, value in container.items() if key not in ("ports", "command", "readinessProbe")}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"terminationGracePeriodSeconds": 30, "containers": [container], "tolerations": ANYWHERE if kind == "DaemonSet" else []},
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": template, **more}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+
+def plant(lab: Lab, items: list[dict[str, Any]]) -> None:
+    lab.kubectl("create", "namespace", NAMESPACE)
+    lab.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    for item in items:
+        if item["kind"] in ("Deployment", "DaemonSet"):
+            lab.kubectl("rollout", "status", f"{item['kind'].lower()}/{item['metadata']['name']}", "-n", NAMESPACE, "--timeout=280s")
+
+
+def run_of(text: str) -> str:
+    found = re.search(r"Plan of run (\S+):", text)
+    assert found, text
+    return found[1]
+
+
+def row(told: Outcome, host: str) -> str:
+    """The node's row in the table at the end."""
+    rows = [line for line in told.out.splitlines() if re.match(rf"{host}  +(reboot|finish|release|none) ", line)]
+    assert rows, told.all
+    return rows[-1]
+
+
+@pytest.fixture(scope="module")
+def pods(lab: Lab) -> Iterator[None]:
+    """A Deployment of one pod, and a DaemonSet; no record of this module's runs is left."""
+    plant(lab, [workload("web", replicas=1), workload("agent", "DaemonSet")])
+    yield
+    lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    operator.forget(lab)
+
+
+@pytest.fixture(autouse=True)
+def as_found(lab: Lab) -> Iterator[None]:
+    yield
+    if Started.end_all():
+        lab.run(lab.control_planes[0], "flock -w 60 /var/lib/daytwo/cluster.lock rm -f /var/lib/daytwo/cluster")
+    for node in lab.nodes:
+        if lab.machine(node).supervisor is None:
+            lab.start(node)
+    lab.hang_up()
+    wait_for(lambda: lab.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API", 600)
+    for node in lab.nodes:
+        lab.run(node, "rm -rf /run/reboot-required* /boot/vmlinuz-*-t")
+    lab.kubectl("uncordon", *lab.nodes)
+    lab.kubectl("annotate", "node", "--all", f"{MARK}-", "daytwo.dev/cordoned-by-")
+    lab.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=280s")
+
+
+@pytest.mark.lab
+def test_a_worker_that_needs_it(lab: Lab, pods: None) -> None:
+    lab.run("w1", "echo '*** System restart required ***' >/run/reboot-required; echo linux-image-amd64 >/run/reboot-required.pkgs")
+    before = {node: lab.boot_id(node) for node in lab.nodes}
+    # Its pod is on the node that reboots.
+    lab.kubectl("cordon", "w2")
+    lab.kubectl("delete", "pod", "-n", NAMESPACE, "-l", "app=web", "--now")
+    lab.kubectl("wait", "pod", "-n", NAMESPACE, "-l", "app=web", "--for=condition=Ready", "--timeout=280s")
+    lab.kubectl("uncordon", "w2")
+
+    plan = reboot(dry=True)
+    assert plan.code == 0 and "1 node to reboot, of 3" in plan.out, plan.all
+    assert "w1: drain, reboot, prove, uncordon (the canary): it has /run/reboot-required (linux-image-amd64)" in plan.out
+    assert f"{NAMESPACE}/web-" in plan.out and "w2: no /run/reboot-required" in plan.out
+    assert {node: lab.boot_id(node) for node in lab.nodes} == before and not any(cordon_of(lab, "w1"))
+
+    told = reboot()
+    assert told.code == 0, told.all
+    assert re.search(r"reboot +done .*back after \d+ s; boot \w{8} by SSH and by its kubelet, lease renewed, pods Ready", row(told, "w1"))
+    assert "no change" in row(told, "w2")
+    lab.hang_up("w1")
+    after = {node: lab.boot_id(node) for node in lab.nodes}
+    assert [node for node in lab.nodes if after[node] != before[node]] == ["w1"]
+    assert get(lab, "node", "w1")["status"]["nodeInfo"]["bootID"] == after["w1"]
+    assert cordon_of(lab, "w1") == (False, set())
+    assert "0 nodes to reboot" in reboot(dry=True).out
+
+    back = pyinfra("rollback", *data(run=run_of(told.out)), "-y")
+    assert back.code == 1 and "a reboot cannot be undone" in " ".join(back.all.split()), back.all
+
+
+@pytest.mark.lab
+def test_an_administrators_cordon_stays_and_a_kernel_that_was_not_chosen_is_a_warning(lab: Lab, pods: None) -> None:
+    running = lab.run("w2", "uname -r").stdout.strip()
+    # Of its own flavour, and newer in any order.
+    newer = "99." + running
+    lab.run("w2", f"mkdir -p /boot; echo x >/boot/vmlinuz-{newer}")
+    lab.kubectl("cordon", "w2")
+    try:
+        told = reboot(only="w2")
+        if f"kernel {newer} is installed" not in told.out:
+            # A release without a flavour is not compared; then only force reboots.
+            assert f"not compared with the running kernel: {newer}" in " ".join(told.all.split()), told.all
+            told = reboot(only="w2", force="true")
+        else:
+            assert "its boot loader chose that" in told.out
+        assert told.code == 0 and "it keeps the cordon that it had" in row(told, "w2"), told.all
+        assert "it was cordoned before, and stays cordoned" in told.out
+        assert cordon_of(lab, "w2")[0]
+    finally:
+        lab.run("w2", f"rm -f /boot/vmlinuz-{newer}")
+
+
+@pytest.mark.lab
+def test_what_might_not_come_back_is_refused(lab: Lab, pods: None) -> None:
+    before = lab.boot_id("w1")
+    lab.run(
+        "w1",
+        "systemctl disable kubelet 2>/dev/null; mkdir -p /run/systemd/shutdown; printf 'USEC=1\\nMODE=reboot\\n' >/run/systemd/shutdown/scheduled;"
+        "cp -a /etc/fstab /root/fstab 2>/dev/null; echo '/dev/no-such-disk /srv/data ext4 defaults 0 2' >/etc/fstab",
+    )
+    try:
+        told = reboot(only="w1", force="true")
+        flat = " ".join(told.all.split())
+        assert told.code == 1 and "refused, nothing was written" in flat, told.all
+        for words in ("the next boot would not start kubelet.service", "a shutdown is scheduled", "/etc/fstab: /srv/data"):
+            assert words in flat, told.all
+    finally:
+        lab.run(
+            "w1",
+            "systemctl enable kubelet; rm /run/systemd/shutdown/scheduled /etc/fstab; [ ! -e /root/fstab ] || mv /root/fstab /etc/fstab",
+        )
+    assert lab.boot_id("w1") == before and cordon_of(lab, "w1") == (False, set())
+
+
+@pytest.mark.lab
+def test_a_node_that_does_not_come_back_and_an_operator_that_dies(lab: Lab, pods: None) -> None:
+    for node in ("w1", "w2"):
+        lab.run(node, "echo x >/run/reboot-required")
+    run = Started("reboot", "-y", *data(reboot_timeout="20"))
+    run.wait_for("; rebooting")
+    lab.kill("w1")
+    told = run.end()
+    flat = " ".join(told.all.split())
+    assert told.code == 1 and re.search(r"reboot +failed .*it is not back after \d+ s", row(told, "w1")), told.all
+    assert "docs/runbooks/reboot.md" in flat and "Not touched: w2" in flat
+    cordoned, marks = cordon_of(lab, "w1")
+    assert cordoned and MARK in marks and cordon_of(lab, "w2") == (False, set())
+
+    # Its power is back: the undo would only uncordon it, the next run proves it, uncordons it, and goes on with the next node.
+    lab.start("w1")
+    wait_for(lambda: get(lab, "node", "w1")["status"]["nodeInfo"]["bootID"] == lab.boot_id("w1"), "w1's kubelet")
+    undo = pyinfra("rollback", *data(run=run_of(told.out)), "--dry")
+    assert undo.code == 0 and "w1: uncordon it, without a proof that it is well" in undo.out, undo.all
+    run = Started("reboot", "-y")
+    run.wait_for("; rebooting")
+    run.send(signal.SIGKILL)
+    killed = run.end()
+    assert f"w1: prove, uncordon: run {run_of(told.out)} was to reboot it" in killed.out, killed.out
+    assert cordon_of(lab, "w1") == (False, set())
+    cordoned, marks = cordon_of(lab, "w2")
+    assert cordoned and MARK in marks
+
+    # The next run takes over the dead one's lock by name, and finishes its node.
+    wait_for(lambda: (lab.hang_up("w2"), lab.boot_id("w2"))[1] is not None, "w2 to answer")
+    refused = reboot()
+    assert refused.code == 1 and "its operator's side is gone" in " ".join(refused.all.split()), refused.all
+    finished = reboot(take_over=run_of(killed.out))
+    assert finished.code == 0 and "done" in row(finished, "w2") and "finish" in row(finished, "w2"), finished.all
+    assert cordon_of(lab, "w2") == (False, set())
+
+
+@pytest.mark.lab
+def test_the_single_control_plane_which_has_the_lock(lab: Lab, pods: None) -> None:
+    before = lab.boot_id("cp1")
+    told = reboot(only="cp1", force="true")
+    assert told.code == 0 and "done" in row(told, "cp1"), told.all
+    assert "the API is down while it reboots" in told.out and "API server and etcd well" in told.out
+    assert "WARNING: the cluster's lock" not in told.out, told.all
+    lab.hang_up("cp1")
+    assert lab.boot_id("cp1") != before and cordon_of(lab, "cp1") == (False, set())
+    # The record and the lock survived: the next run starts, and knows the last one. No roll-back begins with a reboot.
+    listed = pyinfra("changes", "-y")
+    assert listed.code == 0 and re.search(rf"{run_of(told.out)}  .*  reboot +confirmed", listed.out), listed.all
+    assert f"would undo {run_of(told.out)}" not in listed.out, listed.all
+    assert "0 nodes to reboot" in reboot().out
+
+
+# ---- all nodes of the wide lab, while a client asks
+
+
+class Client:
+    """Asks the pods of a Deployment every 50 ms, at nodes where one is Ready, by the EndpointSlices that any API server shows."""
+
+    def __init__(self, lab: Lab, service: str) -> None:
+        self._lab, self._path = (
+            lab,
+            f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices?labelSelector=kubernetes.io/service-name={service}",
+        )
+        self._servers = [lab.address(name) for name in lab.control_planes]
+        self._context = admin_context(lab)
+        self._ready: list[str] = []
+        self._over = threading.Event()
+        self.asked, self.lost, self.answers = 0, list[str](), set[str]()
+        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._look, self._ask)]
+        self._threads[0].start()
+        wait_for(lambda: self._ready, f"endpoints of {service}")
+        self._threads[1].start()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.2):
+            server = self._servers[0]
+            try:
+                connection = http.client.HTTPSConnection(server, 6443, timeout=2, context=self._context)
+                connection.request("GET", self._path)
+                items = json.loads(connection.getresponse().read())["items"]
+                self._ready = [one["nodeName"] for item in items for one in item.get("endpoints") or () if one["conditions"].get("ready")]
+                connection.close()
+            except (OSError, http.client.HTTPException, ValueError, KeyError):
+                self._servers.append(self._servers.pop(0))  # it reboots: another one knows too
+
+    def _ask(self) -> None:
+        while not self._over.wait(0.05):
+            nodes = list(self._ready)
+            self.asked += 1
+            if not nodes:
+                self.lost.append(f"{time.time():.3f}: no endpoint is ready")
+                continue
+            node = nodes[self.asked % len(nodes)]
+            connection = http.client.HTTPConnection(self._lab.address(node), 8080, timeout=20)
+            try:
+                connection.request("GET", "/")
+                answer = connection.getresponse()
+                if answer.status != 200 or answer.read().strip() != b"ok":
+                    self.lost.append(f"{time.time():.3f}: {node}: {answer.status}")
+                self.answers.add(node)
+            except OSError as error:
+                self.lost.append(f"{time.time():.3f}: {node}: {error!r}")
+            finally:
+                connection.close()
+
+    def end(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(timeout=60)
+
+
+def admin_context(lab: Lab) -> ssl.SSLContext:
+    """The lab's admin, for any API server."""
+    config = YAML(typ="safe").load(lab.kubeconfig.read_text())
+    user = config["users"][0]["user"]
+    context = ssl.create_default_context(cadata=base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode())
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(base64.b64decode(user["client-certificate-data"]) + b"\n" + base64.b64decode(user["client-key-data"]))
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+@pytest.mark.wide
+def test_all_nodes_while_a_client_asks(lab: Lab) -> None:
+    service = {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NAMESPACE},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    }  # fmt: skip
+    budget = {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": NAMESPACE},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1},
+    }  # fmt: skip
+    plant(lab, [service, workload("web", replicas=2), workload("agent", "DaemonSet"), budget])
+    before = {node: lab.boot_id(node) for node in lab.nodes}
+    client = Client(lab, "web")
+    try:
+        told = reboot(force="true", max_unavailable="2")
+    finally:
+        client.end()
+    print(told.all, client.asked, client.lost, client.answers)
+    assert told.code == 0, told.all
+    lab.hang_up()
+    after = {node: lab.boot_id(node) for node in lab.nodes}
+    assert not [node for node in lab.nodes if after[node] in (None, before[node])]
+    assert all("done" in row(told, node) for node in lab.nodes)
+    assert {node: cordon_of(lab, node) for node in lab.nodes} == {node: (False, set()) for node in lab.nodes}
+    order = re.findall(r"^  (\w+): .*; rebooting$", told.out, re.MULTILINE)
+    assert order[-3:] == ["cp2", "cp3", "cp1"] and order[0] == "w1"
+    assert client.asked > 1000 and len(client.answers) > 1 and not client.lost, client.lost

@@ -1,0 +1,216 @@
+"""Which nodes reboot, why, what is refused, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roles.engine.rollout import Pace
+from roles.reboot.facts import Boot, BootFacts, BootUnit
+from roles.reboot.plan import (
+    MARK,
+    Candidate,
+    Expected,
+    Mark,
+    NodePlan,
+    as_brought_back,
+    clock_problem,
+    expected_pods,
+    order,
+    plan_node,
+    read_mark,
+    unready_pods,
+)
+
+OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"
+RUN = "r20260101-000000-aaaa"
+K18, K20 = "6.1.0-18-amd64", "6.1.0-20-amd64"
+AT_BOOT = {
+    name: BootUnit(name, "loaded", "enabled", "active", ("multi-user.target",))
+    for name in ("kubelet.service", "containerd.service", "ssh.service")
+}
+
+
+def node(name: str, mark: str | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"u-{name}", "annotations": {MARK: mark} if mark else {}}}
+
+
+def candidate(host: str = "w1", mark: str | None = None, control_plane: bool = False, **changed: Any) -> Candidate:
+    facts = BootFacts(host, Boot(OLD, 500, 1000, K18), "debian", {K18: True}, units=AT_BOOT, fstab=(), state="running")
+    return Candidate(host, node(host, mark), "kubelet.service", replace(facts, **changed), control_plane)
+
+
+def plan(one: Candidate, *, force: bool = False, allow_unproven: bool = False) -> NodePlan:
+    return plan_node(one, force=force, allow_unproven=allow_unproven)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"required": True}, "it has /run/reboot-required"),
+        ({"required": True, "packages": tuple("abcdefg")}, "it has /run/reboot-required (a, b, c, d, e and 2 more)"),
+        ({"installed": {K18: True, K20: True}}, f"kernel {K20} is installed, {K18} runs"),
+        ({"required": True, "installed": {K18: True, K20: True}}, f"it has /run/reboot-required; kernel {K20} is installed, {K18} runs"),
+    ],
+)
+def test_nodes_that_need_it(changed: dict[str, Any], why: str) -> None:
+    found = plan(candidate(**changed))
+    assert (found.what, found.why, found.warnings, found.refusals) == ("reboot", why, (), ())
+
+
+def test_a_node_that_does_not_need_it() -> None:
+    found = plan(candidate(installed={K18: True, "6.1.0-20-rt-amd64": True}))
+    assert found.what == "none" and "no installed kernel is newer" in found.why and "6.1.0-20-rt-amd64" in found.why
+    assert plan(candidate(), force=True).why == "force=true"
+    assert plan(replace(candidate(required=True), chosen=False)).what == "none"
+
+
+def test_what_an_earlier_run_left() -> None:
+    mark = Mark(RUN, OLD).text()
+    assert read_mark(node("w1", mark)) == Mark(RUN, OLD)
+    # Its drain was cut short.
+    assert plan(candidate(mark=mark, required=True)).what == "reboot"
+    released = plan(candidate(mark=mark))
+    assert released.what == "release" and RUN in released.why
+    # It has rebooted since; that it needs one again is for the next run.
+    finished = plan(candidate(mark=Mark(RUN, NEW).text(), required=True))
+    assert finished.what == "finish" and RUN in finished.why and not finished.refusals
+    assert plan(replace(candidate(mark=Mark(RUN, NEW).text()), chosen=False)).what == "none"
+
+
+@pytest.mark.parametrize("text", ["", "x", "7", "[]", "{}", '{"run": "r"}', "null", '"x"'])
+def test_a_mark_that_others_wrote_is_none(text: str) -> None:
+    assert read_mark(node("w1", text)) is None and plan(candidate(mark=text)).what == "none"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"units": {**AT_BOOT, "kubelet.service": BootUnit("kubelet.service", "loaded", "disabled", "active")}},
+            "would not start kubelet.service",
+        ),
+        ({"units": {k: v for k, v in AT_BOOT.items() if k != "kubelet.service"}}, "would not start kubelet.service: it does not exist"),
+        (
+            {"units": {**AT_BOOT, "containerd.service": BootUnit("containerd.service", "masked", "masked", "active")}},
+            "containerd.service: it is masked",
+        ),
+        ({"units": {**AT_BOOT, "ssh.service": BootUnit("ssh.service", "loaded", "disabled", "active")}}, "would not start an SSH server"),
+        ({"scheduled": "USEC=1\nMODE=reboot"}, "a shutdown is scheduled"),
+        ({"state": "stopping"}, "a shutdown has begun"),
+        ({"inhibitors": ("apt (PID 7): an upgrade",)}, "apt (PID 7): an upgrade: it inhibits a shutdown"),
+        ({"fstab": ("/srv: no source",)}, "/etc/fstab: /srv: no source"),
+        ({"installed": {K18: True, K20: False}}, f"kernel {K20} has no initrd"),
+    ],
+)
+def test_what_would_keep_a_node_from_coming_back_is_refused(changed: dict[str, Any], words: str) -> None:
+    (refusal,) = plan(candidate(required=True, **changed)).refusals
+    assert refusal.startswith("w1: ") and words in refusal
+    # A node that does not reboot is not refused.
+    if "installed" not in changed:
+        assert not plan(candidate(**changed)).refusals
+
+
+def test_what_cannot_be_proven_needs_consent() -> None:
+    doubtful = candidate(required=True, fstab=("/srv: no source",), installed={K18: True, K20: False})
+    assert len(plan(doubtful).refusals) == 2 and all("allow_unproven=true" in one for one in plan(doubtful).refusals)
+    assert not plan(doubtful, allow_unproven=True).refusals
+    # Kernels without an initrd are fine where the running one has none.
+    assert not plan(candidate(installed={K18: False, K20: False})).refusals
+
+
+def test_a_runtime_that_does_not_run_need_not_start() -> None:
+    units = {**AT_BOOT, "docker.service": BootUnit("docker.service", "loaded", "disabled", "inactive")}
+    assert not plan(candidate(required=True, units=units)).refusals
+    # What socket activation or another unit starts, starts.
+    units["containerd.service"] = BootUnit("containerd.service", "loaded", "disabled", "active", ("kubelet.service",))
+    assert not plan(candidate(required=True, units=units)).refusals
+
+
+def test_warnings() -> None:
+    one = candidate(required=True, fstab=None, units={k: v for k, v in AT_BOOT.items() if k != "ssh.service"})
+    one = replace(one, restart=("a restart applies maxPods",), facts=replace(one.facts, boot=replace(one.facts.boot, offset=-61.2)))
+    text = "\n".join(plan(one).warnings)
+    assert "a restart applies maxPods" in text and "by -61 s" in text and "fstab is not checked" in text and "SSH" in text
+
+
+# ---- order
+
+
+def orders(plans: list[NodePlan], pace: str = "1") -> list[tuple[list[str], int, bool]]:
+    return [([one.host for one in stage.steps], stage.at_once, stage.canary) for stage in order(plans, Pace(pace), "cp1")]
+
+
+def test_what_was_left_then_a_canary_then_workers_then_control_plane_with_the_locks_host_last() -> None:
+    plans = [plan(candidate(name, control_plane=True, required=True)) for name in ("cp1", "cp2", "cp3")]
+    plans += [plan(candidate(name, required=True)) for name in ("w1", "w2", "w3", "w4")]
+    plans += [plan(candidate("w5", mark=Mark(RUN, NEW).text())), plan(candidate("w6")), plan(candidate("w7", mark=Mark(RUN, OLD).text()))]
+    workers = [(["w5"], 1, False), (["w7"], 1, False), (["w1"], 1, True)]
+    assert orders(plans, "50%") == [*workers, (["w2", "w3", "w4"], 2, False), (["cp2"], 1, False), (["cp3"], 1, False), (["cp1"], 1, False)]
+    assert orders(plans[:1]) == [(["cp1"], 1, False)] and orders([plan(candidate("w6"))]) == []
+
+
+def test_nodes_that_earlier_runs_left_cordoned_are_back_when_others_are_drained() -> None:
+    spec = {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, {"key": "mine"}]}
+    plans = [plan(candidate("left", mark=Mark(RUN, NEW).text())), plan(candidate("theirs", mark=Mark(RUN, NEW, keep=True).text()))]
+    left, theirs, other = as_brought_back([{"metadata": {"name": name}, "spec": spec} for name in ("left", "theirs", "other")], plans)
+    assert left["spec"] == {"taints": [{"key": "mine"}]} and theirs["spec"] == other["spec"] == spec
+
+
+# ---- proof
+
+
+def pod(
+    name: str, *, ready: bool = True, daemon: str = "", static: bool = False, started: str = "200", ending: bool = False
+) -> dict[str, Any]:
+    owners = [{"kind": "DaemonSet", "uid": daemon, "controller": True}] if daemon else []
+    return {
+        "metadata": {
+            "namespace": "ns", "name": name, "ownerReferences": owners,
+            "annotations": {"kubernetes.io/config.mirror": "x"} if static else {},
+            **({"deletionTimestamp": "x"} if ending else {}),
+        },
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "containerStatuses": [{"state": {"running": {"startedAt": started}}}],
+        },
+    }  # fmt: skip
+
+
+def missing(expected: Expected, *pods: dict[str, Any]) -> list[str]:
+    return unready_pods(expected, pods, 150.0, float)
+
+
+def test_the_pods_that_must_be_back() -> None:
+    expected = expected_pods([pod("api", static=True), pod("proxy-1", daemon="d1"), pod("bad", daemon="d2", ready=False), pod("app")])
+    assert expected.static == {"ns/api"} and set(expected.daemons or ()) == {"d1"}
+    assert missing(expected, pod("api", static=True), pod("proxy-2", daemon="d1")) == []
+    # A status from before the boot, which the kubelet has not written again yet, proves nothing.
+    assert missing(expected, pod("api", static=True, started="100"), pod("proxy-1", daemon="d1")) == ["ns/api is not Ready"]
+    assert missing(expected, pod("api", static=True, ready=False)) == ["ns/api is not Ready", "ns/proxy-1 is not Ready"]
+    assert missing(expected, pod("api", static=True), pod("proxy-1", daemon="d1", ending=True)) == ["ns/proxy-1 is not Ready"]
+
+
+def test_without_a_look_before_all_that_is_there_must_be_ready() -> None:
+    unknown = Expected(known=False)
+    assert missing(unknown, pod("api", static=True), pod("p", daemon="d", ready=False), pod("app", ready=False)) == ["ns/p is not Ready"]
+    assert missing(unknown, pod("api", static=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "others", "bad"),
+    [
+        (0.0, 0.4, {}, False),
+        (300.0, 301.0, {}, False),  # the operator's own clock is off
+        (0.0, -3600.0, {}, True),
+        (None, 3.0, {}, False),
+        (None, 30.0, {}, True),
+        (300.0, 301.0, {"cp2": 300.5}, False),
+        (0.0, 0.0, {"cp2": 60.0}, True),
+        (300.0, 0.0, {"cp2": 0.1}, False),  # it was wrong before, and is right now
+    ],
+)
+def test_the_clock(before: float | None, now: float, others: dict[str, float], bad: bool) -> None:
+    assert bool(clock_problem(before, now, others)) == bad

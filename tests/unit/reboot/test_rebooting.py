@@ -1,0 +1,277 @@
+"""The reboot of one node, step by step, on a node that is an object: each answer that may be lost, each failure, and what is left."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from roles.engine import timeouts
+from roles.engine.bridge.hosts import Answer, RemoteError
+from roles.engine.object_changes import NotDone, RevertFailed
+from roles.engine.rollout import ClusterStep, Options
+from roles.reboot import facts
+from roles.reboot.facts import parse_facts
+from roles.reboot.model import RebootOptions
+from roles.reboot.plan import MARK, Candidate, Mark, NodePlan, plan_node, read_mark
+from roles.reboot.rebooting import NodeReboots
+from tests.unit.clock import Clock
+
+OLD, NEW = "00000000-53a4-4b4b-9f4f-0123456789ab", "11111111-53a4-4b4b-9f4f-0123456789ab"
+RUN = "r20260101-000000-aaaa"
+
+
+def field(text: str) -> str:
+    return base64.b64encode(text.encode()).decode() + "="
+
+
+UNITS = "Id=kubelet.service\nNames=kubelet.service\nLoadState=loaded\nUnitFileState=enabled\nActiveState=active\n"
+
+
+class Node:
+    """A node, its host and its objects in the API. `away`: seconds that a reboot takes; `refuses`: the order's unit fails; `loses`: so many
+    answers to orders are lost, before the node has them."""
+
+    name = "w1"
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.boot, self.kernel, self.began = OLD, "6.1.0-18-amd64", clock.now - 500
+        self.back_at = 0.0
+        self.away, self.refuses, self.loses = 40.0, False, 0
+        self.orders, self.log = 0, list[str]()
+        self.annotations: dict[str, str] = {}
+        self.reports, self.proxy_ready, self.skew, self.stays_down = True, True, 0.0, False
+        self.interrupted = self.halted = ""
+        self.drains: Exception | None = None
+        self.uncordons: Exception | None = None
+
+    # ---- its host
+
+    def drop(self) -> None:
+        self.log.append("drop")
+
+    def ensure_connected(self, within: float = 0) -> None:
+        if self.back_at:
+            if self.stays_down or self.clock.now < self.back_at:
+                raise RemoteError("w1: unreachable")
+            self.back_at, self.boot, self.began = 0.0, NEW, self.clock.now
+
+    def run(self, command: str, *, stdin: str, timeout: float) -> Answer:
+        self.ensure_connected()
+        if stdin == facts.reboot_script(OLD, RUN):
+            if self.loses:
+                self.loses -= 1
+                raise RemoteError("w1: the SSH connection was lost")
+            self.orders += 1
+            self.log.append("order")
+            if not self.refuses and self.boot == OLD:
+                self.back_at = self.clock.now + self.away
+            return Answer(0, ["ordered"], [])
+        age = self.clock.now - self.began
+        lines = [
+            f"boot {self.boot}",
+            f"clock {age} {time.time() + self.skew} 0 100",
+            f"kernel {field(self.kernel)}",
+            f"state {field('running')}",
+        ]
+        if stdin == facts.state_script():
+            lines += [f"result {field('exit-code' if self.refuses and self.orders else 'success')}", f"said {field('Operation inhibited')}"]
+        else:
+            lines += ["family =", "required", f"units {field(UNITS)}", f"took {field('')}"]
+        return Answer(0, [*lines, "end"], [])
+
+    # ---- the API
+
+    def node(self) -> dict[str, Any]:
+        info = {"bootID": self.boot if self.reports else OLD}
+        status = {"nodeInfo": info, "conditions": [{"type": "Ready", "status": "True"}]}
+        return {"metadata": {"name": "w1", "uid": "u1", "annotations": dict(self.annotations)}, "status": status}
+
+    def fetch(self, path: str) -> dict[str, Any]:
+        return self.node()
+
+    def fetch_all(self, path: str, fields: str) -> list[dict[str, Any]]:
+        self.ensure_connected() if self.clock.now >= self.back_at else None
+        return [
+            {
+                "metadata": {
+                    "namespace": "kube-system", "name": "proxy",
+                    "ownerReferences": [{"kind": "DaemonSet", "uid": "d", "controller": True}],
+                },
+                "status": {"conditions": [{"type": "Ready", "status": "True" if self.boot == OLD or self.proxy_ready else "False"}]},
+            }
+        ]  # fmt: skip
+
+    def asked(self, ask: Callable[[Any], Any]) -> Any:
+        return SimpleNamespace(renewed=datetime.fromtimestamp(self.clock.now, UTC))
+
+    def written(self, path: str, send: Callable[[Any], Any], done: Callable[[Any], bool]) -> dict[str, Any]:
+        def patch(where: str, body: dict[str, Any]) -> dict[str, Any]:
+            for key, value in body["metadata"]["annotations"].items():
+                self.log.append("mark" if value else "unmark")
+                self.annotations.update({key: value}) if value else self.annotations.pop(key, None)
+            return self.node()
+
+        found = send(SimpleNamespace(patch=patch))
+        assert done(found)
+        return dict(found)
+
+    # ---- its drain
+
+    def drain(self, node: str, run: Any) -> str:
+        self.log.append("drain")
+        if self.drains:
+            raise self.drains
+        return "2 pods moved"
+
+    def uncordon(self, node: str) -> str:
+        self.log.append("uncordon")
+        if self.uncordons:
+            raise self.uncordons
+        return "uncordoned"
+
+    # ---- the run
+
+    @property
+    def info(self) -> Any:
+        return SimpleNamespace(id=RUN)
+
+    def hold(self) -> None:
+        self.log.append("hold")
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    clock = Clock()
+    monkeypatch.setattr(timeouts, "time", clock)
+    monkeypatch.setattr("roles.reboot.rebooting.node_lease", lambda api, name: None)
+    yield Node(clock)
+
+
+def plan(node: Node) -> NodePlan:
+    seen = parse_facts("w1", node.run("sh -s", stdin=facts.facts_script("kubelet.service"), timeout=1).stdout)
+    return plan_node(Candidate("w1", node.node(), "kubelet.service", seen, False), force=False, allow_unproven=False)
+
+
+def step(node: Node, planned: NodePlan | None = None, **options: Any) -> tuple[ClusterStep, NodeReboots]:
+    world: Any = node
+    reboots = NodeReboots(world, world, {"w1": world}, {}, world, Options(**options), RebootOptions(reboot_timeout=300))
+    reboots.run = world
+    return reboots.step(planned or plan(node), canary=True), reboots
+
+
+def carried_out(node: Node, **options: Any) -> str:
+    made, reboots = step(node, **options)
+    try:
+        return made.write(lambda fields: node.log.append("begin"))
+    finally:
+        assert not reboots.away
+
+
+def outcome(node: Node, **options: Any) -> tuple[str, str]:
+    with pytest.raises(Exception) as raised:
+        carried_out(node, **options)
+    return getattr(raised.value, "outcome", "failed"), str(raised.value)
+
+
+def test_a_node_is_marked_emptied_rebooted_proven_and_uncordoned(node: Node) -> None:
+    proof = carried_out(node)
+    assert [word for word in node.log if word != "drop"] == ["begin", "mark", "drain", "hold", "order", "uncordon", "unmark"]
+    assert "back after 4" in proof and "boot 11111111" in proof and proof.endswith("uncordoned")
+    assert not node.annotations
+
+
+def test_the_mark_says_which_boot_ends_and_whose_cordon_it_was(node: Node) -> None:
+    cordoned = {**node.node(), "spec": {"unschedulable": True}}
+    made, _ = step(node, replace(plan(node), candidate=replace(plan(node).candidate, node=cordoned)))
+    node.stays_down = True
+    with pytest.raises(NotDone):
+        made.write(lambda fields: None)
+    assert read_mark(node.node()) == Mark(RUN, OLD, keep=True)
+
+
+def test_a_lost_answer_to_the_order_is_repeated_until_it_shows(node: Node) -> None:
+    node.loses = 2
+    assert "back after" in carried_out(node) and node.orders == 1
+
+
+def test_a_refused_reboot_leaves_the_node_as_it_was(node: Node) -> None:
+    node.refuses = True
+    how, why = outcome(node)
+    assert how == "reverted" and "Operation inhibited" in why and "did not reboot" in why and why.endswith("uncordoned")
+    assert not node.annotations
+
+
+def test_a_failed_drain_leaves_the_node_as_it_was(node: Node) -> None:
+    node.drains = NotDone("shop/web: its budget allows none")
+    how, why = outcome(node)
+    assert how == "reverted" and "its budget allows none" in why and "order" not in node.log and not node.annotations
+    node.log.clear()
+    node.uncordons = NotDone("the API is gone")
+    how, why = outcome(node)
+    assert how == RevertFailed.outcome and "the API is gone" in why and node.annotations
+
+
+def test_a_run_that_halts_orders_no_reboot(node: Node) -> None:
+    node.halted = "w2: failed"
+    how, why = outcome(node)
+    assert how == "reverted" and "w2: failed" in why and "order" not in node.log
+
+
+def test_a_node_that_does_not_come_back_stays_cordoned_and_the_runbook_is_named(node: Node) -> None:
+    node.stays_down = True
+    how, why = outcome(node)
+    assert how == "failed" and "not back after 300 s" in why and "unreachable" in why and "docs/runbooks/reboot.md" in why
+    assert "uncordon" not in node.log and MARK in node.annotations
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "words"),
+    [
+        ("reports", False, "has not reported the new boot"),
+        ("proxy_ready", False, "kube-system/proxy is not Ready"),
+        ("skew", 90.0, ""),
+    ],
+)
+def test_what_is_not_proven_stays_cordoned(node: Node, what: str, value: Any, words: str) -> None:
+    setattr(node, what, value)
+    if what == "skew":
+        # A clock that was wrong before is no work of the reboot.
+        assert "clock +90.0 s" in carried_out(node)
+        return
+    how, why = outcome(node)
+    assert how == "failed" and words in why and "uncordon" not in node.log and MARK in node.annotations
+
+
+def test_with_consent_pods_that_stay_unready_do_not_count(node: Node) -> None:
+    node.proxy_ready = False
+    assert "NOT PROVEN: kube-system/proxy is not Ready" in carried_out(node, allow_unproven=True)
+    fresh = Node(node.clock)
+    fresh.reports = False
+    assert outcome(fresh, allow_unproven=True)[0] == "failed"
+
+
+def test_a_second_run_finishes_what_the_first_left(node: Node) -> None:
+    node.annotations[MARK] = Mark(RUN, OLD).text()
+    node.boot = NEW
+    made, _ = step(node)
+    assert made.action == "finish" and made.write(lambda fields: None).endswith("uncordoned")
+    assert node.orders == 0 and "drain" not in node.log and not node.annotations
+
+
+def test_a_kernel_that_the_boot_loader_did_not_choose_is_a_warning(node: Node) -> None:
+    made, reboots = step(node, replace(plan(node), newest="6.1.0-20-amd64"))
+    assert "back after" in made.write(lambda fields: None)
+    assert "6.1.0-20-amd64 is installed" in reboots.warnings[0][1]
+
+
+def test_the_canary_is_watched_and_proven_again(node: Node) -> None:
+    proof = carried_out(node, soak=30)
+    assert "back after 4" in proof and "soaked 30 s" in proof and node.clock.now > 1070

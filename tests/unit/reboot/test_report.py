@@ -1,0 +1,51 @@
+"""The plan as an operator reads it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from roles.engine.harmless import one_line
+from roles.engine.rollout import Pace
+from roles.reboot import report
+from roles.reboot.plan import Mark, order
+from tests.unit.reboot.test_plan import NEW, RUN, candidate, plan
+
+
+def shown(patch: pytest.MonkeyPatch, *plans: Any) -> str:
+    lines: list[str] = []
+    patch.setattr(report, "show", lambda text: lines.append(one_line(text.lstrip("\n"))))
+    patch.setattr(report, "show_lines", lines.append)
+    run: Any = SimpleNamespace(info=SimpleNamespace(id="r2"), steps=plans)
+    report.show_plan(run, order(plans, Pace("2"), "cp1"), plans, ["etcd: well"], ["Drain of w1: web"])
+    return "\n".join(lines)
+
+
+def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        candidate("w1", required=True, took=31.4),
+        candidate("w2", required=True, packages=("a\x1b[31m\nb",)),
+        candidate("w3", required=True),
+    ]
+    text = shown(
+        monkeypatch,
+        *(plan(one) for one in nodes),
+        plan(candidate("w4")),
+        plan(candidate("w5", mark=Mark(RUN, NEW).text())),
+        plan(candidate("cp1", control_plane=True, required=True)),
+    )
+    assert "Plan of run r2: 4 nodes to reboot, of 6" in text
+    assert f"[1] w5: prove, uncordon: run {RUN}" in text
+    assert "[2] w1: drain, reboot, prove, uncordon (the canary): it has /run/reboot-required" in text and "its last boot took 31 s" in text
+    assert "[4] w3: drain, reboot, prove, uncordon (at most 2 at a time)" in text
+    assert "[5] cp1: drain, reboot, prove, uncordon: it has" in text and "w4: no /run/reboot-required" in text
+    assert "- etcd: well" in text and "\x1b" not in text and "\nb" not in text
+
+
+def test_the_only_api_server_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = candidate("cp1", control_plane=True, required=True)
+    assert "the API is down" not in shown(monkeypatch, plan(one))
+    server = type(one)(**{**one.__dict__, "has_apiserver": True})
+    assert "the API is down while it reboots" in shown(monkeypatch, plan(server))
