@@ -109,7 +109,7 @@ def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: Re
     restarts = fleet.each(
         [remote for remote in targets if remote.name in rebooting],
         lambda remote: _restart(reached, remote, reached.found.nodes[remote.name].kubelet),
-        "asked the kubelets of",
+        doing="asked the kubelets of",
     )
     bridge.stop(str(one) for one in restarts.values() if isinstance(one, Exception))
     with_restart = bridge.whole(restarts)
