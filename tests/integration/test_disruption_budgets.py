@@ -126,6 +126,7 @@ def shop(lab: Lab) -> Iterator[None]:
     """A namespace with every kind of owner of pods. The pods of `unready` never are, those of `crash` fail."""
     for namespace in (NAMESPACE, EMPTY):
         lab.kubectl("create", "namespace", namespace)
+    wait_for(lambda: lab.kubectl("get", "serviceaccount", "default", "-n", NAMESPACE, check=False), "the namespace's service account")
     apply(lab, definition("fleets", "Fleet", scale=True), definition("rocks", "Rock", scale=False))
     lab.kubectl("wait", "--for=condition=Established", f"crd/fleets.{GROUP}", f"crd/rocks.{GROUP}", "--timeout=120s")
     apply(
@@ -611,10 +612,8 @@ def advised(lab: Lab) -> None:
         lab.kubectl("rollout", "status", "-n", NAMESPACE, f"deployment/{name}", "--timeout=280s")
     lab.kubectl("delete", "pods", "-n", NAMESPACE, "slow", "local", "--now", "--wait")
     lab.kubectl("delete", "validatingwebhookconfiguration", "t-hooks")
-    wait_for(
-        lambda: not any(item["metadata"].get("deletionTimestamp") for item in get(lab, "pods")["items"]),
-        "old pods to go",
-    )
+    lab.kubectl("patch", "pod", "-n", NAMESPACE, "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    lab.kubectl("wait", "-n", NAMESPACE, "--for=delete", "pod/held", "--timeout=120s")
     agreed(lab)
 
 
