@@ -64,7 +64,9 @@ class Placement:
 def where(pod: Object, view: ClusterView, without: Collection[str] = ()) -> Placement:
     """Where `pod` can run if it is recreated as it is written, while the nodes in `without` are cordoned; all other pods stay.
 
-    The pod itself need not be in the view; if it is, it has left its node. Raises ValueError if a quantity cannot be read.
+    The pod itself need not be in the view; if it is, it has left its node. Give it with its template's resources if it was resized in
+    place. Whether the API server admits it (quotas, LimitRanges, webhooks) is not asked here. Raises ValueError if a quantity cannot be
+    read.
     """
     return place_all([pod], view, without)[0]
 
