@@ -103,6 +103,10 @@ def test_what_is_refused_touches_nothing(lab: Lab, before: tuple[dict[str, str],
     )
     stopped(deploy(control_plane_flags="kube-scheduler:feature-gates=A=true"), "deploys/feature_gates.py")
     stopped(deploy(control_plane_flags="etcd:v=1"), "daytwo does not change etcd's flags")
+    # What is right is planned, and each binary could be asked about its rules.
+    right = {"kube-apiserver": {"event-ttl": "2h"}, MANAGER: {WINDOW: "2m"}, SCHEDULER: {"v": 3}}
+    planned = deploy(control_plane_flags=right, dry=True)
+    assert planned.code == 0 and "3 changes on 1 node" in planned.plan and "about its rules" not in planned.out, planned.all
     assert operator.files(lab, "cp1") == before[0] and stored(lab) == before[1]
     assert {name: found[:2] for name, found in operator.processes(lab, "cp1").items()} == {
         name: found[:2] for name, found in processes.items()
