@@ -162,11 +162,16 @@ class Report(_Model):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 if a node could not be read, 2 if there are findings, else 0."""
-        return 1 if self.failures else 2 if self.findings else 0
+        """The exit code: 1 if a node could not be read, 2 if there are findings that count, else 0. Notes about disruption do not count: a
+        stock cluster has them."""
+        return 1 if self.failures else 2 if any(_counts(finding) for finding in self.findings) else 0
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
+
+
+def _counts(finding: Finding) -> bool:
+    return finding.kind != "disruption" or finding.severity is not Severity.note
 
 
 def in_order(findings: Iterable[Finding], hosts: Iterable[str]) -> tuple[Finding, ...]:

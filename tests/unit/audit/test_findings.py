@@ -14,6 +14,7 @@ from roles.audit.drift import HostDesired
 from roles.audit.examine import report
 from roles.audit.model import Finding
 from roles.audit.view import View
+from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import stored
 from roles.eviction import model
 from roles.feature_gates.catalogue import load
@@ -51,6 +52,16 @@ def test_a_clean_cluster_has_no_findings() -> None:
     desired = {view.host: HostDesired(read_gates(view.host, {"feature_gates": {"HPAScaleToZero": False}}.get)) for view in views}
     found = report(views, desired, _lasting(), load(), made=MADE, target=37)
     assert found.findings == () and found.code == 0
+
+
+# ---- disruption
+
+
+@pytest.mark.parametrize(("severity", "code"), [("critical", 2), ("warning", 2), ("note", 0)])
+def test_a_note_about_disruption_does_not_count(severity: Any, code: int) -> None:
+    problem = Problem("unprotected", severity, ("Deployment kube-system/coredns",), "2 pods, and no budget", "create one")
+    made = report([make("w1")], {}, None, load(), made=MADE, disruption=[problem])
+    assert len(made.findings) == 1 and made.code == code
 
 
 # ---- pods that were resized
