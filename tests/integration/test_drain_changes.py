@@ -99,7 +99,7 @@ def test_two_nodes_are_drained_in_turn_proven_and_uncordoned(lab: Lab) -> None:
 
 def test_pods_that_a_restart_would_lose_are_drained_before_it(lab: Lab) -> None:
     lab.kubectl("label", "nodes", "w1", "w2", f"{LABEL}=yes")
-    only_on(lab, "w1", items=[workload("picky", nodeSelector={LABEL: "yes"})])
+    only_on(lab, "w1", items=[workload("picky", nodeSelector={LABEL: "yes"}), budget("picky", maxUnavailable=1)])
     lab.kubectl("label", "nodes", "w1", f"{LABEL}-")
     files = operator.files(lab, "w1")
     wish = data(feature_gates=f"{GATE}=true", components="kubelet", only="w1")
