@@ -60,7 +60,8 @@ def _budget(one: BudgetShare) -> list[str]:
 
 
 def _waves(plan: DrainPlan) -> str:
-    lines = [f"{len(plan.leaving)} pods leave in {table.counted(len(plan.waves), 'wave')}; each waits until all replacements are Ready:"]
+    leave = f"{table.counted(len(plan.leaving), 'pod')} {'leaves' if len(plan.leaving) == 1 else 'leave'}"
+    lines = [f"{leave} in {table.counted(len(plan.waves), 'wave')}; each waits until all replacements are Ready:"]
     if plan.surges:
         lines.append(f"  first, with a second pod before they leave: {_names(plan.surges)}")
     lines += [f"  wave {number}: {_names(wave)}" for number, wave in enumerate(plan.waves, 1)]
