@@ -273,7 +273,10 @@ class DesiredThresholds(BaseModel):
         Field(description="how long a node keeps its pressure condition after the pressure: a duration above 0", examples=["5m", ABSENT]),
     ] = None
     only: Annotated[Names, Field(description="only these hosts of the inventory", examples=[["w1", "w2"], "w1,w2"])] = None
-    allow_evictions: Annotated[Boolean, Field(description="consent: continue if pods would be evicted", examples=[True])] = False
+    allow_evictions: Annotated[
+        Boolean,
+        Field(description="consent: continue if pods would be evicted, or not admitted again by the restarted kubelet", examples=[True]),
+    ] = False
     move_flags: Annotated[
         Boolean, Field(description="consent: move a flag that overrides the configuration file into that file", examples=[True])
     ] = False

@@ -34,7 +34,10 @@ class RollbackOptions(Frozen):
     force: Annotated[
         Boolean, Field(description="consent: undo also a file or a field of an object that was changed since", examples=[True])
     ] = False
-    allow_evictions: Annotated[Boolean, Field(description="consent: undo also if the old settings evict pods", examples=[True])] = False
+    allow_evictions: Annotated[
+        Boolean,
+        Field(description="consent: undo also if pods would be evicted, or not admitted again by the restarted kubelet", examples=[True]),
+    ] = False
     allow_restarts: Annotated[
         Boolean,
         Field(description="consent: undo a resize also if it restarts containers, by their resizePolicy", examples=[True]),

@@ -85,7 +85,10 @@ class DesiredFields(Frozen):
     move_flags: Annotated[
         Boolean, Field(description="consent: move a flag that overrides the configuration file into that file", examples=[True])
     ] = False
-    allow_evictions: Annotated[Boolean, Field(description="consent: continue if pods would be evicted", examples=[True])] = False
+    allow_evictions: Annotated[
+        Boolean,
+        Field(description="consent: continue if pods would be evicted, or not admitted again by the restarted kubelet", examples=[True]),
+    ] = False
 
 
 def read_fields(host: str, data: Data) -> DesiredFields | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.engine.object_changes import Object, is_ending, is_over
+from roles.engine.placement import is_static
 from roles.pod_resize import abilities, pod_resources
 from roles.pod_resize.abilities import Ability
 from roles.pod_resize.cgroup import ContainerCgroup, bare_id
@@ -284,7 +285,7 @@ def _check(
 ) -> None:
     """Raises ResizeRefused."""
     windows = [name for name, node in ability.nodes.items() if node.system == "windows"]
-    if pod_resources.is_static(pod):
+    if is_static(pod):
         raise ResizeRefused("it is a static pod, which only its manifest on the node changes; edit that, and the kubelet recreates the pod")
     if pod_resources.is_windows(pod, windows):
         raise ResizeRefused("it is a Windows pod, which no kubelet resizes in place; change its template instead")

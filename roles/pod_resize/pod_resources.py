@@ -16,7 +16,6 @@ Resources = Mapping[str, Mapping[str, str]]
 
 RESOURCES = ("cpu", "memory")
 KINDS = ("requests", "limits")
-MIRROR = "kubernetes.io/config.mirror"
 #: The resize subresource exists from this minor on; before, the pod itself is patched (KEP-1287).
 SUBRESOURCE_SINCE = 32
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
@@ -213,10 +212,6 @@ def unlike(pod: Object, wanted: Mapping[str, Resources]) -> list[str]:
                 f"{name}: allocated {one}" for one in differences({"requests": allocated}, {"requests": resources.get("requests") or {}})
             ]
     return found
-
-
-def is_static(pod: Object) -> bool:
-    return MIRROR in (pod["metadata"].get("annotations") or {})
 
 
 def is_windows(pod: Object, windows_nodes: Collection[str] = ()) -> bool:

@@ -101,6 +101,12 @@ def test_every_pod_that_fits_is_scheduled(api: Shadow) -> None:
         moving = [next(pod for pod in there.pods if pod["metadata"]["name"] == own["metadata"]["name"]) for own in one.moving]
         found = place_all(moving, there, ["w0"])
         ended = list(moved(api, one, found))
+        for each in found:
+            if each.fits and each.after_others:  # the scheduler tries again when a partner has come
+                name = each.pod.removeprefix("x/")
+                wait_for(lambda name=name: scheduled(api, name), f"seed {seed}: {each}", seconds=60, every=0.1)  # type: ignore[misc]
+        preempted = {pod["metadata"]["name"] for pod in api.items(PODS) if pod["metadata"].get("deletionTimestamp")}
+        wrong += [f"seed {seed}: {each} was preempted" for each in found if each.fits and each.pod.removeprefix("x/") in preempted]
         for placement, node in ended:
             told[f"{placement.outcome}{' after others' if placement.after_others else ''}: {'scheduled' if node else 'left over'}"] += 1
             if (placement.fits and not placement.after_others and not node) or (

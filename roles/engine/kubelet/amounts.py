@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from roles.engine.kubelet.thresholds import parse_quantity, whole
@@ -22,8 +23,13 @@ def shown(resource: str, amount: int) -> str:
     return f"{amount / 2**20:.1f}Mi" if in_bytes and amount >= 2**20 else str(amount)
 
 
+# The pods of a cluster have few different amounts.
+_quantity = lru_cache(maxsize=4096)(parse_quantity)
+
+
 def listed(resources: Mapping[str, Any] | None) -> dict[str, Fraction]:
-    return {resource: parse_quantity(str(amount)) for resource, amount in (resources or {}).items()}
+    """The quantities of a resource list. Raises ValueError."""
+    return {resource: _quantity(str(amount)) for resource, amount in (resources or {}).items()}
 
 
 def added(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:

@@ -36,8 +36,10 @@ class Affinity:
         self._avoided: tuple[set[Pair], set[Pair]] = (set(), set())
         #: The pairs that other pods keep it away from.
         self._barred: tuple[set[Pair], set[Pair]] = (set(), set())
+        seeks = bool(self._near or self._far)
         for held in world.held.values():
-            self._see(held, pod, world)
+            if seeks or held.against:
+                self._see(held, pod, world)
 
     def _see(self, held: Held, pod: Object, world: World) -> None:
         if self._near and all(world.covers(term, held.pod) for term in self._near):

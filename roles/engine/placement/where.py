@@ -64,7 +64,9 @@ class Placement:
 def where(pod: Object, view: ClusterView, without: Collection[str] = ()) -> Placement:
     """Where `pod` can run if it is recreated as it is written, while the nodes in `without` are cordoned; all other pods stay.
 
-    The pod itself need not be in the view; if it is, it has left its node. Raises ValueError if a quantity cannot be read.
+    The pod itself need not be in the view; if it is, it has left its node. Give it with its template's resources if it was resized in
+    place. Whether the API server admits it (quotas, LimitRanges, webhooks) is not asked here. Raises ValueError if a quantity cannot be
+    read.
     """
     return place_all([pod], view, without)[0]
 
@@ -171,7 +173,9 @@ def assess(pod: Object, world: World) -> Placement:
         nodes[room.name] = found.verdict()
         if not (found.no or found.unknown or found.unsure or room.out):
             local.append(room)
-    return _conclude(name, nodes, unknown, world, some_is_free(requested, ports, local))
+    # Only asked if no node is sure by itself.
+    certain = any(verdict.state == "fits" and not world.rooms[room].out for room, verdict in nodes.items())
+    return _conclude(name, nodes, unknown, world, not certain and some_is_free(requested, ports, local))
 
 
 def _conclude(name: str, nodes: Mapping[str, Verdict], unknown: Sequence[str], world: World, free: bool) -> Placement:
