@@ -310,6 +310,7 @@ def admin_context(lab: Lab) -> ssl.SSLContext:
 
 
 @pytest.mark.wide
+@pytest.mark.slow  # a shutdown of a control-plane node takes 90 s here
 def test_all_nodes_while_a_client_asks(lab: Lab) -> None:
     service = {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NAMESPACE},
