@@ -223,7 +223,7 @@ def _fields_then(view: View, target: int) -> Iterator[Finding]:
                 yield _field(view, "target-version", problem, path, lines, "remove it before the upgrade")
 
 
-def _field(view: View, kind: Kind, problem: schema.Problem, path: str, lines: Mapping[tuple[str, ...], int], way_out: str) -> Finding:
+def _field(view: View, kind: Kind, problem: schema.FieldProblem, path: str, lines: Mapping[tuple[str, ...], int], way_out: str) -> Finding:
     return Finding(
         severity=Severity.warning,
         kind=kind,

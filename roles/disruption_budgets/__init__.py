@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from functools import partial
 
 from roles.disruption_budgets.model import DEFAULT_PROOF_SECONDS, DesiredBudgets, read_budgets
-from roles.disruption_budgets.plan import Action, plan_budgets
+from roles.disruption_budgets.plan import BudgetAction, plan_budgets
 from roles.disruption_budgets.way_back import namespaces, plan_way_back
-from roles.disruption_budgets.write import Writer, read_live
+from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show
@@ -62,7 +62,7 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredBudgets) -> ObjectR
     api = _session(fleet, desired.kubeconfig)
     plan = plan_budgets(desired, _live(api, {one.namespace for one in desired.budgets}), datetime.now(UTC))
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
-    writer = Writer(api, force=desired.force, proof_seconds=desired.proof_seconds)
+    writer = BudgetWriter(api, force=desired.force, proof_seconds=desired.proof_seconds)
     return _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, desired.force)
 
 
@@ -71,7 +71,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     api = _session(fleet, consents.kubeconfig)
     timeout = record.about.get("proof_timeout")
     plan = plan_way_back(record, _live(api, namespaces(record)), datetime.now(UTC), force=consents.force)
-    writer = Writer(api, force=consents.force, proof_seconds=unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None))
+    writer = BudgetWriter(api, force=consents.force, proof_seconds=unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None))
     show(f"\nUndoing run {record.run}")
     return _run(fleet, options, plan, writer, {"undo": record.run}, timeout, consents.force, record.change)
 
@@ -93,8 +93,8 @@ def _live(api: Session, of: set[str]) -> DisruptionObjects:
 def _run(
     fleet: Fleet,
     options: Options,
-    plan: ObjectPlan[Action],
-    writer: Writer,
+    plan: ObjectPlan[BudgetAction],
+    writer: BudgetWriter,
     wanted: dict[str, object],
     proof_timeout: int | None,
     force: bool,
@@ -117,7 +117,7 @@ def _run(
     return run
 
 
-def _shown(action: Action, api: Api, *, force: bool) -> str:
+def _shown(action: BudgetAction, api: Api, *, force: bool) -> str:
     name = f"PodDisruptionBudget/{action.key}"
     if action.manifest is None:
         assert action.before is not None

@@ -40,7 +40,7 @@ _FEW_NODES = 8
 
 
 @dataclass(frozen=True)
-class Action:
+class BudgetAction:
     """One write. `before`: the budget as it was read, None if it does not exist; `manifest`: what to apply, None: remove it; `notes`: what
     it allows now and then, and whose drains it blocks; `shown`: the diff from the API server's dry run. `drops`: a field of others that is
     removed before the apply, since a budget has either minAvailable or maxUnavailable."""
@@ -72,12 +72,12 @@ class Action:
         return f"{PDB} {self.key}"
 
 
-def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime) -> ObjectPlan[Action]:
+def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime) -> ObjectPlan[BudgetAction]:
     """The plan. The API server's dry run later adds refusals that only it knows (conflicts of managers, admission).
 
     `live`: the objects of all namespaces in the data. `now`: for evictions that are under way.
     """
-    plan = ObjectPlan[Action]()
+    plan = ObjectPlan[BudgetAction]()
     _check_only(desired, plan)
     found = [action for item in desired.budgets if (action := _action(item, desired, live, plan)) is not None]
     if plan.refusals:
@@ -86,7 +86,7 @@ def plan_budgets(desired: DesiredBudgets, live: DisruptionObjects, now: datetime
     return plan
 
 
-def _check_only(desired: DesiredBudgets, plan: ObjectPlan[Action]) -> None:
+def _check_only(desired: DesiredBudgets, plan: ObjectPlan[BudgetAction]) -> None:
     known = [one.key for one in desired.disruption_budgets or ()]
     for name in desired.only or ():
         if name not in known:
@@ -104,7 +104,7 @@ def budgets_by_key(live: DisruptionObjects) -> dict[str, Object]:
     return {"/".join(namespace_and_name(item)): item for item in live.of(PDB)}
 
 
-def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan[Action]) -> Action | None:
+def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan: ObjectPlan[BudgetAction]) -> BudgetAction | None:
     found = budgets_by_key(live).get(item.key)
     name = f"{PDB} {item.key}"
     if item.absent:
@@ -115,7 +115,7 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
     manifest = item.manifest(selector)
     if found is None:
         rule = f"maxUnavailable {item.max_unavailable}" if item.max_unavailable is not None else f"minAvailable {item.min_available}"
-        return Action("create", item.namespace, item.name, item.path, None, manifest, f"create it, {rule}")
+        return BudgetAction("create", item.namespace, item.name, item.path, None, manifest, f"create it, {rule}")
     drops = _other_limit(item, found)
     if drops is not None and not desired.force:
         owners = _list(other_owners(found, drops))
@@ -125,7 +125,7 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
         )
         return None
     # The resource version is no precondition: kube-controller-manager writes the status of a budget all the time.
-    action = Action("update", item.namespace, item.name, item.path, found, _of_uid(manifest, found), "", drops=drops)
+    action = BudgetAction("update", item.namespace, item.name, item.path, found, _of_uid(manifest, found), "", drops=drops)
     differ = [one.path[-1] for one in changes(found, action.after)]
     if not differ:
         plan.unchanged.append((name, "as wanted" if is_ours(found) else f"as wanted (created by {creators(found)})"))
@@ -144,7 +144,7 @@ def _other_limit(item: Budget, found: Object) -> ObjectPath | None:
     return path if path in values(found) and other_owners(found, path) else None
 
 
-def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[Action]) -> Action | None:
+def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[BudgetAction]) -> BudgetAction | None:
     name = f"{PDB} {item.key}"
     if found is None:
         plan.unchanged.append((name, "absent, as wanted"))
@@ -155,10 +155,10 @@ def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: 
             "remove it there, or with --data force=true"
         )
         return None
-    return Action("remove", item.namespace, item.name, item.path, found, None, "remove it: `absent` in the data")
+    return BudgetAction("remove", item.namespace, item.name, item.path, found, None, "remove it: `absent` in the data")
 
 
-def _selector(item: Budget, live: DisruptionObjects, plan: ObjectPlan[Action]) -> Mapping[str, Any] | None:
+def _selector(item: Budget, live: DisruptionObjects, plan: ObjectPlan[BudgetAction]) -> Mapping[str, Any] | None:
     """The selector of the budget; None, with a refusal, if its workload does not exist."""
     if item.selector is not None:
         return item.selector
@@ -180,7 +180,13 @@ def _selector(item: Budget, live: DisruptionObjects, plan: ObjectPlan[Action]) -
 
 
 def explain(
-    plan: ObjectPlan[Action], actions: Sequence[Action], live: DisruptionObjects, now: datetime, *, consent: bool, allow_overlaps: bool
+    plan: ObjectPlan[BudgetAction],
+    actions: Sequence[BudgetAction],
+    live: DisruptionObjects,
+    now: datetime,
+    *,
+    consent: bool,
+    allow_overlaps: bool,
 ) -> None:
     """Add the actions to the plan, each with what it allows now and then. Refuse pods with two budgets, unless `allow_overlaps`, and
     budgets that kube-controller-manager could not compute, unless `consent`."""
@@ -206,12 +212,12 @@ def explain(
             plan.refusals.append(f"{' and '.join(problem.objects)}: {problem.why}; {problem.way_out}, or --data allow_overlaps=true")
 
 
-def removals_last(actions: Iterable[Action]) -> list[Action]:
+def removals_last(actions: Iterable[BudgetAction]) -> list[BudgetAction]:
     """In between, a pod may have two budgets, so that it cannot be evicted; the other way round it would have none."""
     return sorted(actions, key=lambda action: action.what == "remove")
 
 
-def _noted(action: Action, note: str) -> Action:
+def _noted(action: BudgetAction, note: str) -> BudgetAction:
     return replace(action, notes=(*action.notes, note))
 
 
@@ -220,7 +226,7 @@ def _overlaps(states: Budgets, touched: Collection[str]) -> Iterable[Problem]:
     return (problem for problem in overlaps(states) if any(name in touched for name in problem.objects))
 
 
-def changed(live: DisruptionObjects, actions: Sequence[Action]) -> DisruptionObjects:
+def changed(live: DisruptionObjects, actions: Sequence[BudgetAction]) -> DisruptionObjects:
     """The objects as they will be after the actions."""
     found = budgets_by_key(live)
     for action in actions:

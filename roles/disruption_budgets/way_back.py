@@ -12,15 +12,15 @@ from functools import partial
 
 from roles.disruption_budgets.fields import MAX, MIN, as_manifest, creators, is_ours, other_owners, restoring, values
 from roles.disruption_budgets.model import EXAMPLE, budget_path
-from roles.disruption_budgets.plan import Action, budgets_by_key, explain, removals_last
+from roles.disruption_budgets.plan import BudgetAction, budgets_by_key, explain, removals_last
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, namespaced_name, refuse_foreign, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord
 
 
-def plan_way_back(record: ObjectsRecord, live: DisruptionObjects, now: datetime, *, force: bool) -> ObjectPlan[Action]:
+def plan_way_back(record: ObjectsRecord, live: DisruptionObjects, now: datetime, *, force: bool) -> ObjectPlan[BudgetAction]:
     """The plan that undoes a run. `live`: the objects of the namespaces in the record."""
-    plan = ObjectPlan[Action]()
+    plan = ObjectPlan[BudgetAction]()
     there = budgets_by_key(live)
     found = [one for item in record.objects if (one := judged(plan, item, lambda item: _undone(item, there, force))) is not None]
     if not plan.refusals:
@@ -34,11 +34,11 @@ def namespaces(record: ObjectsRecord) -> set[str]:
     return {str(one.about.get("namespace", "")) for one in record.objects}
 
 
-def _undone(one: ChangedObject, there: Mapping[str, Object], force: bool) -> Action | str:
+def _undone(one: ChangedObject, there: Mapping[str, Object], force: bool) -> BudgetAction | str:
     """Raises NotUndone, and ValueError for an invalid name: a node keeps the record."""
     namespace, _, name = namespaced_name(str(one.about.get("namespace", "")), str(one.about.get("name", "")), EXAMPLE).partition("/")
     found = there.get(f"{namespace}/{name}")
-    make = partial(Action, namespace=namespace, budget=name, path=budget_path(namespace, name))
+    make = partial(BudgetAction, namespace=namespace, budget=name, path=budget_path(namespace, name))
     match one.action:
         case "create":
             return _uncreate(one, found, make, force)
@@ -52,7 +52,7 @@ def _undone(one: ChangedObject, there: Mapping[str, Object], force: bool) -> Act
     return make("create", before=None, manifest=manifest, summary="recreate it: that run removed it")
 
 
-def _uncreate(one: ChangedObject, found: Object | None, make: partial[Action], force: bool) -> Action | str:
+def _uncreate(one: ChangedObject, found: Object | None, make: partial[BudgetAction], force: bool) -> BudgetAction | str:
     if found is None:
         return "is gone already"
     if not is_ours(found) and not force:
@@ -63,7 +63,7 @@ def _uncreate(one: ChangedObject, found: Object | None, make: partial[Action], f
     return make("remove", before=found, manifest=None, summary="remove it: that run created it")
 
 
-def _restore(one: ChangedObject, found: Object | None, make: partial[Action], force: bool) -> Action | str:
+def _restore(one: ChangedObject, found: Object | None, make: partial[BudgetAction], force: bool) -> BudgetAction | str:
     if found is None:
         return "is gone; there is nothing to restore"
     if uid(found) != one.uid:

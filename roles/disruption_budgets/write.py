@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from roles.disruption_budgets.fields import changes, restoring, values
-from roles.disruption_budgets.plan import WORKLOADS, Action
+from roles.disruption_budgets.plan import WORKLOADS, BudgetAction
 from roles.engine.api import FIELD_MANAGER, Api
 from roles.engine.bridge import show
 from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, read_disruption
@@ -39,7 +39,7 @@ def read_live(api: Api, namespaces: set[str]) -> DisruptionObjects:
     return read_disruption(api, namespaces, {**WORKLOADS, HPA: KINDS_OF_LINT[HPA]})
 
 
-class Writer:
+class BudgetWriter:
     """Carries out the actions of one plan. `force`: take over fields of other managers; `proof_seconds`: the time for
     kube-controller-manager to compute a budget."""
 
@@ -48,7 +48,7 @@ class Writer:
         self._force = force
         self._proof_seconds = proof_seconds
 
-    def steps(self, actions: Sequence[Action]) -> tuple[ClusterStep, ...]:
+    def steps(self, actions: Sequence[BudgetAction]) -> tuple[ClusterStep, ...]:
         return tuple(
             ClusterStep(
                 action.name, action.summary, action.shown, partial(self._carry_out, action), "", action=action.what,
@@ -62,7 +62,7 @@ class Writer:
             for action in actions
         )  # fmt: skip
 
-    def _carry_out(self, action: Action, begin: Callable[[Fields], None]) -> str:
+    def _carry_out(self, action: BudgetAction, begin: Callable[[Fields], None]) -> str:
         begin([{"path": list(one.path), "before": one.before, "after": one.after} for one in changes(action.before, action.after)])
         try:
             return self._remove(action) if action.manifest is None else self._apply(action)
@@ -70,7 +70,7 @@ class Writer:
             look = f"kubectl get pdb -n {action.namespace} {action.budget} -o yaml --show-managed-fields"
             raise Unknown(f"STATE UNKNOWN: {error}; check it: {look}; the same command, run again, continues") from error
 
-    def _apply(self, action: Action) -> str:
+    def _apply(self, action: BudgetAction) -> str:
         assert action.manifest is not None
         self._unchanged(action)
         manifest, wanted = action.manifest, action.after
@@ -91,13 +91,13 @@ class Writer:
                 raise
             raise self._revert(action, written, error) from error
 
-    def _drop(self, action: Action, path: ObjectPath) -> None:
+    def _drop(self, action: BudgetAction, path: ObjectPath) -> None:
         """Remove a field of others. Until the apply, the budget has no limit of its own, and allows no eviction."""
         assert action.before is not None
         patch = {"metadata": {"uid": api_object.uid(action.before)}, "spec": {path[-1]: None}}
         self.session.written(action.path, lambda api: api.patch(action.path, patch), lambda found: path not in values(found))
 
-    def _unchanged(self, action: Action) -> None:
+    def _unchanged(self, action: BudgetAction) -> None:
         """Raises NotDone if the budget is not the one that was planned for."""
         found = self.session.fetch(action.path)
         if action.before is None:
@@ -108,7 +108,7 @@ class Writer:
         elif values(found) != values(action.before):
             raise NotDone("it was changed after daytwo read it; run this again")
 
-    def _proven(self, action: Action, uid: str) -> str:
+    def _proven(self, action: BudgetAction, uid: str) -> str:
         """Wait until kube-controller-manager has computed the budget as daytwo does. Raises NotDone, ApiError."""
         assert action.manifest is not None
         wanted = action.after
@@ -128,11 +128,11 @@ class Writer:
                 raise NotDone(f"not proven after {deadline.passed:.0f} s: {_behind(state)}; check kube-controller-manager")
             deadline.pause(LOOK_AGAIN)
 
-    def _state(self, action: Action) -> BudgetState | None:
+    def _state(self, action: BudgetAction) -> BudgetState | None:
         live = self.session.asked(partial(read_disruption, namespaces={action.namespace}), "proof")
         return budget_states(live, datetime.now(UTC)).named(action.key)
 
-    def _revert(self, action: Action, written: Object, error: Exception) -> Exception:
+    def _revert(self, action: BudgetAction, written: Object, error: Exception) -> Exception:
         """Revert what this run wrote, but nothing that someone else has set since."""
         why = str(error) or repr(error)
         show(f"  {why}")
@@ -164,7 +164,7 @@ class Writer:
             )
         return Undone(f"{why}; what this run wrote is reverted: read back, {changes_text(changed)}")
 
-    def _remove(self, action: Action) -> str:
+    def _remove(self, action: BudgetAction) -> str:
         assert action.before is not None
         self._unchanged(action)
         # No resourceVersion: kube-controller-manager writes the status of a budget all the time.

@@ -22,7 +22,7 @@ from roles.reboot import report, way_back
 from roles.reboot.emptying import Emptying
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import Candidate, NodePlan, as_brought_back, order, plan_node
+from roles.reboot.plan import Candidate, RebootPlan, as_brought_back, order, plan_node
 from roles.reboot.rebooting import NodeReboots
 
 #: The name in the records of runs that this package undoes.
@@ -70,7 +70,7 @@ def reboot(fleet: Fleet, asked: tuple[Options, RebootOptions]) -> Turns:
     return Turns.of(run, fleet, "drain, reboot, prove, uncordon")
 
 
-def _drains(session: Session, wanted: RebootOptions, plans: Sequence[NodePlan]) -> list[str]:
+def _drains(session: Session, wanted: RebootOptions, plans: Sequence[RebootPlan]) -> list[str]:
     """What becomes of the pods of each node that reboots, as text. Raises DeployError if they cannot leave, or cannot be read."""
     refusals, texts = [], []
     try:
@@ -93,7 +93,7 @@ def servers(fleet: Fleet) -> dict[str, Remote]:
     return {remote.name: remote for remote in fleet.inventory if remote.is_control_plane}
 
 
-def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: RebootOptions) -> list[NodePlan]:
+def _plans(fleet: Fleet, reached: ConnectedCluster, options: Options, wanted: RebootOptions) -> list[RebootPlan]:
     """The plans of all hosts of the run. Raises DeployError."""
     targets = [remote for remote in fleet.targets if remote.name in reached.names]
     try:

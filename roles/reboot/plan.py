@@ -65,7 +65,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class NodePlan:
+class RebootPlan:
     """What becomes of one node, and why. `newest`: the kernel that it should run afterwards, "" for any. `refusals` stop the run."""
 
     candidate: Candidate
@@ -103,24 +103,24 @@ class NodePlan:
         return uid(self.candidate.node)
 
 
-def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> NodePlan:
+def plan_node(one: Candidate, *, force: bool, allow_unproven: bool) -> RebootPlan:
     """The plan of one node."""
     mark = read_mark(one.node)
     kernels = judge_kernels(one.facts.boot.kernel, one.facts.installed or (), one.facts.family)
     if not one.chosen:
-        return NodePlan(one, "none", "the data key only does not include it", mark)
+        return RebootPlan(one, "none", "the data key only does not include it", mark)
     if mark is not None and mark.boot != one.facts.boot.id:
-        return NodePlan(
+        return RebootPlan(
             one, "finish", f"run {mark.run} was to reboot it; it has rebooted since, and that run has not proven it", mark, kernels.newest
         )
     needs = reasons(one.facts, kernels.newest, force=force)
     if not needs and mark is not None:
-        return NodePlan(one, "release", f"run {mark.run} was to reboot it, and did not; it does not need it", mark)
+        return RebootPlan(one, "release", f"run {mark.run} was to reboot it, and did not; it does not need it", mark)
     others = f"installed and not compared with the running kernel: {', '.join(kernels.others)}" if kernels.others else ""
     if not needs:
         why = f"no /run/reboot-required, and no installed kernel is newer than the running {one.facts.boot.kernel or '?'}"
-        return NodePlan(one, "none", f"{why}; {others}" if others else why, mark)
-    return NodePlan(
+        return RebootPlan(one, "none", f"{why}; {others}" if others else why, mark)
+    return RebootPlan(
         one,
         "reboot",
         "; ".join(needs),
@@ -199,7 +199,7 @@ def _refusals(one: Candidate, newest: str, allow_unproven: bool) -> list[str]:
 # ---- order and pace
 
 
-def order(plans: Sequence[NodePlan], pace: Pace, lock_host: str) -> list[Stage[NodePlan]]:
+def order(plans: Sequence[RebootPlan], pace: Pace, lock_host: str) -> list[Stage[RebootPlan]]:
     """First what earlier runs left, which brings nodes back. Then a canary among the workers, and the other workers at the pace. The
     control-plane nodes come last, one by one: a kernel that does not start has cost one worker until then. The host of the cluster's lock
     is the very last, so that the lock's connection is lost once, when nothing else is left to do."""
@@ -214,7 +214,7 @@ def order(plans: Sequence[NodePlan], pace: Pace, lock_host: str) -> list[Stage[N
     return stages + [Stage((plan,)) for plan in control_plane]
 
 
-def as_brought_back(nodes: Collection[Object], plans: Sequence[NodePlan]) -> list[Object]:
+def as_brought_back(nodes: Collection[Object], plans: Sequence[RebootPlan]) -> list[Object]:
     """The nodes as the drains of the run will find them: what an earlier run of daytwo left cordoned is uncordoned by then, or later in its
     own turn."""
     back = {plan.name for plan in plans if plan.mark is not None and not plan.keep and plan.what != "none"}

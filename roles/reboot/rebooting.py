@@ -19,7 +19,7 @@ from roles.reboot import facts
 from roles.reboot.emptying import Emptying, write_mark
 from roles.reboot.facts import Boot, BootState
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import MARK, Expected, Mark, NodePlan, clock_problem, expected_pods, plan_node, unready_pods
+from roles.reboot.plan import MARK, Expected, Mark, RebootPlan, clock_problem, expected_pods, plan_node, unready_pods
 
 RUNBOOK = "docs/runbooks/reboot.md"
 # Seconds. The other API servers and etcd must be well within this time before a control-plane node reboots.
@@ -56,7 +56,7 @@ class NodeReboots:
         #: Hosts that have the order to reboot and are not proven yet, for an operator who quits.
         self.away: set[str] = set()
 
-    def step(self, plan: NodePlan, canary: bool = False) -> ClusterStep:
+    def step(self, plan: RebootPlan, canary: bool = False) -> ClusterStep:
         write, action = {
             "reboot": (partial(self._reboot, plan, self._options.soak if canary else 0), "reboot"),
             "finish": (partial(self._finish, plan), "finish"),
@@ -82,7 +82,7 @@ class NodeReboots:
 
     # ---- the three kinds of steps
 
-    def _reboot(self, plan: NodePlan, soak: int, begin: Begin) -> str:
+    def _reboot(self, plan: RebootPlan, soak: int, begin: Begin) -> str:
         remote = self._remotes[plan.host]
         self._check_again(plan, remote)
         self._others_well(plan)
@@ -116,7 +116,7 @@ class NodeReboots:
         finally:
             self.away.discard(plan.host)
 
-    def _finish(self, plan: NodePlan, begin: Begin) -> str:
+    def _finish(self, plan: RebootPlan, begin: Begin) -> str:
         """An earlier run has rebooted the node."""
         assert plan.mark is not None  # that is how it was found
         begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
@@ -128,14 +128,14 @@ class NodeReboots:
         except Exception as error:
             raise self._not_back(plan, error) from error
 
-    def _release_only(self, plan: NodePlan, begin: Begin) -> str:
+    def _release_only(self, plan: RebootPlan, begin: Begin) -> str:
         assert plan.mark is not None
         begin([{"path": ["metadata", "annotations", MARK], "before": plan.mark.text(), "after": None}])
         return self._free(plan)
 
     # ---- before the order
 
-    def _check_again(self, plan: NodePlan, remote: Remote) -> None:
+    def _check_again(self, plan: RebootPlan, remote: Remote) -> None:
         """The node is as in the plan. Raises NotDone, RemoteError."""
         now = facts.ask_facts(remote, plan.candidate.unit_name)
         if now.boot.id != plan.candidate.facts.boot.id:
@@ -145,14 +145,14 @@ class NodeReboots:
         if again.refusals:
             raise NotDone("; ".join(again.refusals))
 
-    def _others_well(self, plan: NodePlan) -> None:
+    def _others_well(self, plan: RebootPlan) -> None:
         """The control plane can do without this node. Raises NotDone."""
         if not plan.candidate.is_control_plane:
             return
         if problem := self._cluster.control_plane_ready(plan.host, patient(SETTLE_SECONDS), allow_unproven=self._options.allow_unproven):
             raise NotDone(problem)
 
-    def _hold(self, plan: NodePlan, before: Boot) -> None:
+    def _hold(self, plan: RebootPlan, before: Boot) -> None:
         """Nothing forbids the order. Raises NotDone, Locked, RemoteError."""
         if self._the_run.halted:
             raise NotDone(f"the run halts ({self._the_run.halted})")
@@ -160,7 +160,7 @@ class NodeReboots:
             raise NotDone("it rebooted while it was drained; run this again")
         self._the_run.hold()
 
-    def _order(self, plan: NodePlan, remote: Remote, before: Boot) -> bool:
+    def _order(self, plan: RebootPlan, remote: Remote, before: Boot) -> bool:
         """Order the reboot. False if no answer came: then its effect shows whether the node has the order. Raises _Refused."""
         try:
             answer = remote.run("sh -s", stdin=facts.reboot_script(before.id, self._the_run.info.id), timeout=patient(facts.SECONDS))
@@ -170,7 +170,7 @@ class NodeReboots:
             raise _Refused(f"the reboot could not be ordered: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
         return True
 
-    def _released(self, plan: NodePlan, error: Exception) -> Exception:
+    def _released(self, plan: RebootPlan, error: Exception) -> Exception:
         """The node did not reboot: bring it back."""
         why = f"{str(error) or repr(error)}; it did not reboot"
         show(f"  {plan.host}: {why}")
@@ -181,7 +181,7 @@ class NodeReboots:
 
     # ---- after the order
 
-    def _await_boot(self, plan: NodePlan, remote: Remote, before: Boot, deadline: Deadline, known: bool) -> BootState:
+    def _await_boot(self, plan: RebootPlan, remote: Remote, before: Boot, deadline: Deadline, known: bool) -> BootState:
         """The node's first answer in a new boot. `known`: it has the order. Raises NotBack, _Refused."""
         last, shown = "", 0.0
         while True:
@@ -206,7 +206,7 @@ class NodeReboots:
                 show(f"  {plan.host}: not back yet ({shown:.0f} of {deadline.seconds:.0f} s): {last}")
             deadline.pause(LOOK_AGAIN)
 
-    def _prove(self, plan: NodePlan, boot: Boot, expected: Expected, offset: float | None) -> str:
+    def _prove(self, plan: RebootPlan, boot: Boot, expected: Expected, offset: float | None) -> str:
         """How it is proven that the node serves again. Waits; raises NotBack with what is missing."""
         deadline, first = self._limit(), None
         others = self._other_clocks(plan)
@@ -232,16 +232,16 @@ class NodeReboots:
                 raise NotBack(f"not proven after {deadline.passed:.0f} s: {'; '.join([*missing, *passing])}")
             deadline.pause(LOOK_AGAIN)
 
-    def _look(self, plan: NodePlan) -> tuple[Object | None, datetime | None, list[dict[str, Any]]]:
+    def _look(self, plan: RebootPlan) -> tuple[Object | None, datetime | None, list[dict[str, Any]]]:
         """The node, when its lease was renewed, and its pods. Raises ApiError, NoApi."""
         node = self._session.fetch(plan.path)
         renewed = self._session.asked(lambda api: node_lease(api, plan.name)).renewed
         return node, renewed, self._pods(plan)
 
-    def _pods(self, plan: NodePlan) -> list[dict[str, Any]]:
+    def _pods(self, plan: RebootPlan) -> list[dict[str, Any]]:
         return self._session.fetch_all("/api/v1/pods", fields=f"spec.nodeName={plan.name}")
 
-    def _other_clocks(self, plan: NodePlan) -> dict[str, float]:
+    def _other_clocks(self, plan: RebootPlan) -> dict[str, float]:
         """The clocks of the other control-plane nodes that answer, against the operator's."""
         found = {}
         for host, remote in self._servers.items():
@@ -253,7 +253,7 @@ class NodeReboots:
                     continue
         return found
 
-    def _clock(self, plan: NodePlan, boot_id: str, before: float | None, others: Mapping[str, float]) -> str:
+    def _clock(self, plan: RebootPlan, boot_id: str, before: float | None, others: Mapping[str, float]) -> str:
         remote = self._remotes[plan.host]
         remote.ensure_connected()
         now = facts.ask_state(remote, STATE_SECONDS).boot
@@ -261,7 +261,7 @@ class NodeReboots:
             raise NotBack("it rebooted once more, by itself")
         return clock_problem(before, now.offset, others)
 
-    def _control_plane_problems(self, plan: NodePlan) -> list[str]:
+    def _control_plane_problems(self, plan: RebootPlan) -> list[str]:
         if not plan.candidate.is_control_plane:
             return []
         if plan.host in self._servers and plan.candidate.has_apiserver:
@@ -269,21 +269,21 @@ class NodeReboots:
         problem = self._cluster.control_plane_ready("", 0, allow_unproven=self._options.allow_unproven)
         return [problem] if problem else []
 
-    def _soaked(self, plan: NodePlan, soak: int, boot: Boot, expected: Expected, offset: float) -> str:
+    def _soaked(self, plan: RebootPlan, soak: int, boot: Boot, expected: Expected, offset: float) -> str:
         show(f"  {plan.host}: proven; soaking for {soak} s")
         deadline = Deadline(soak, as_given=True)
         while not deadline.over and not self._the_run.interrupted:
             deadline.pause(min(LOOK_AGAIN, deadline.left))
         return f"{self._prove(plan, boot, expected, offset)}; soaked {min(deadline.passed, soak):.0f} s"
 
-    def _check_kernel(self, plan: NodePlan, boot: Boot) -> None:
+    def _check_kernel(self, plan: RebootPlan, boot: Boot) -> None:
         if plan.newest and boot.kernel != plan.newest:
             text = (
                 f"{plan.host} runs {boot.kernel}, although {plan.newest} is installed: its boot loader chose that; check its configuration"
             )
             self.warnings.append((plan.host, f"{text}, or each run reboots this node again"))
 
-    def _not_back(self, plan: NodePlan, error: Exception) -> Exception:
+    def _not_back(self, plan: RebootPlan, error: Exception) -> Exception:
         why = str(error) or repr(error)
         return NotBack(
             f"{why}; it stays cordoned: the same command, run again, proves and uncordons it once it is well; see {RUNBOOK},"
@@ -292,10 +292,10 @@ class NodeReboots:
 
     # ---- the mark and the cordon
 
-    def _mark(self, plan: NodePlan) -> Mark:
+    def _mark(self, plan: RebootPlan) -> Mark:
         return Mark(self._the_run.info.id, plan.candidate.facts.boot.id, plan.keep)
 
-    def _free(self, plan: NodePlan) -> str:
+    def _free(self, plan: RebootPlan) -> str:
         """Uncordon, unless somebody else has cordoned it. The mark goes last: without it nobody would continue."""
         if (plan.mark or self._mark(plan)).keep:
             said = "it keeps the cordon that it had"
@@ -309,7 +309,7 @@ class _Refused(NotDone):
     """The node did not take the order to reboot: it goes on as before."""
 
 
-def _kubelet_problems(node: Object | None, plan: NodePlan, boot: Boot) -> list[str]:
+def _kubelet_problems(node: Object | None, plan: RebootPlan, boot: Boot) -> list[str]:
     if node is None or uid(node) != plan.uid:
         return ["its Node object was deleted or recreated"]
     reported = str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
@@ -318,7 +318,7 @@ def _kubelet_problems(node: Object | None, plan: NodePlan, boot: Boot) -> list[s
     return [] if is_ready(node) else ["its node is not Ready"]
 
 
-def _proven(plan: NodePlan, boot: Boot) -> str:
+def _proven(plan: RebootPlan, boot: Boot) -> str:
     own = "; API server and etcd well" if plan.candidate.is_control_plane else ""
     return f"boot {boot.id[:8]} by SSH and by its kubelet, lease renewed, pods Ready, clock {boot.offset:+.1f} s{own}"
 

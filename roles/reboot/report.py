@@ -9,7 +9,7 @@ from roles.engine.harmless import one_line
 from roles.engine.object_changes import ObjectRun, object_report
 from roles.engine.rollout import Stage, counted
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import NodePlan
+from roles.reboot.plan import RebootPlan
 from roles.reboot.rebooting import RUNBOOK
 
 #: What daytwo does not check, and what can keep a node away.
@@ -17,7 +17,7 @@ NOT_CHECKED = "not checked: firmware, boot loader, network and disks of the node
 
 
 def show_plan(
-    run: ObjectRun, stages: Sequence[Stage[NodePlan]], plans: Sequence[NodePlan], notes: Iterable[str], draining: Iterable[str]
+    run: ObjectRun, stages: Sequence[Stage[RebootPlan]], plans: Sequence[RebootPlan], notes: Iterable[str], draining: Iterable[str]
 ) -> None:
     """`notes` are about the cluster, `draining` about the pods."""
     rebooting = [plan for plan in plans if plan.what == "reboot"]
@@ -41,17 +41,17 @@ def show_plan(
         object_report.show_objects(run, rows(plans))
 
 
-def _verb(plan: NodePlan) -> str:
+def _verb(plan: RebootPlan) -> str:
     return {"reboot": "drain, reboot, prove, uncordon", "finish": "prove, uncordon", "release": "uncordon", "none": ""}[plan.what]
 
 
-def _pace(stage: Stage[NodePlan]) -> str:
+def _pace(stage: Stage[RebootPlan]) -> str:
     if stage.canary:
         return " (the canary)"
     return f" (at most {stage.at_once} at a time)" if stage.at_once > 1 else ""
 
 
-def _effects(plan: NodePlan, plans: Sequence[NodePlan]) -> Iterator[str]:
+def _effects(plan: RebootPlan, plans: Sequence[RebootPlan]) -> Iterator[str]:
     if plan.what != "reboot":
         return
     took = plan.candidate.facts.took
@@ -66,12 +66,12 @@ def _effects(plan: NodePlan, plans: Sequence[NodePlan]) -> Iterator[str]:
         yield "it was cordoned before, and stays cordoned"
 
 
-def rows(plans: Sequence[NodePlan]) -> list[list[str]]:
+def rows(plans: Sequence[RebootPlan]) -> list[list[str]]:
     """The rows of nodes that the run leaves as they are."""
     return [[plan.host, "none", "no change", "-", plan.why] for plan in plans if plan.what == "none"]
 
 
-def show_end(run: ObjectRun, plans: Sequence[NodePlan], wanted: RebootOptions) -> None:
+def show_end(run: ObjectRun, plans: Sequence[RebootPlan], wanted: RebootOptions) -> None:
     """The table, and what to do after a halt."""
     object_report.show_objects(run, rows(plans))
     for _, text in run.warnings:

@@ -19,7 +19,7 @@ import pytest
 
 from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound, TunnelApi, parse_kubeconfig
 from roles.engine.api.kubectl import ADMIN_CONF
-from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, NodeDrain, PodFate, Workload, try_eviction
+from roles.engine.draining import CORDONED_BY, SURGED_BY, DrainConsents, NodeDrain, PodFate, PodWorkload, try_eviction
 from roles.engine.draining.evicting import Evictor, eviction
 from roles.engine.object_changes import NotDone, Object, Session, uid
 from tests.integration import operator
@@ -289,7 +289,7 @@ def test_each_answer_of_the_eviction_api(lab: Lab, session: Session) -> None:
     # A StatefulSet's pod that came back under its name is another pod, and is not touched.
     mover = Evictor(session, DrainConsents(seconds=60), ["w1"], lambda: "")
     owner = get(lab, "statefulset", "db", "-n", NAMESPACE)
-    database = Workload("StatefulSet", NAMESPACE, "db", uid(owner), 1, 1, True, owner)
+    database = PodWorkload("StatefulSet", NAMESPACE, "db", uid(owner), 1, 1, True, owner)
     assert "another pod has its name, and is not touched" in mover.move(PodFate(other, "w1", "evicted", "", workload=database))
     assert uid(pods(lab)["db-0"]) == uid(named["db"]) and "deletionTimestamp" not in pods(lab)["db-0"]["metadata"]
     assert "gone already" in mover.move(PodFate(gone, "w1", "evicted", ""))

@@ -49,7 +49,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Status:
+class BudgetStatus:
     """The status of a budget as the API has it. `reason` and `message`: of its condition DisruptionAllowed."""
 
     numbers: Numbers
@@ -77,7 +77,7 @@ class BudgetState:
     selector: LabelSelector
     pods: tuple[Object, ...]
     numbers: Numbers
-    status: Status
+    status: BudgetStatus
     problem: str = ""
     lasts: bool = False
     unread: str = ""
@@ -178,7 +178,7 @@ class BudgetState:
         if self.unread:
             return self
         condition = (SYNC_FAILED, self.problem) if self.problem else ("", "")
-        return replace(self, status=Status(self.numbers, self.generation, *condition))
+        return replace(self, status=BudgetStatus(self.numbers, self.generation, *condition))
 
     @property
     def counts_scales(self) -> bool:
@@ -338,14 +338,14 @@ def _rule(budget: Object) -> tuple[str, int | str] | None:
     return None
 
 
-def read_status(budget: Object) -> Status:
+def read_status(budget: Object) -> BudgetStatus:
     """The status of a budget; zeros if it has none yet."""
     status = budget.get("status") or {}
     disrupted = {str(name): datetime.fromisoformat(str(at)) for name, at in (status.get("disruptedPods") or {}).items()}
     keys = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")
     expected, desired, current, allowed = (int(status.get(key) or 0) for key in keys)
     condition: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "DisruptionAllowed"), {})
-    return Status(
+    return BudgetStatus(
         Numbers(expected, desired, current, allowed, disrupted),
         int(status.get("observedGeneration") or 0),
         str(condition.get("reason") or ""),

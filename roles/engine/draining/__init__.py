@@ -32,7 +32,7 @@ from roles.engine.draining.evicting import try_eviction
 from roles.engine.draining.fates import stays
 from roles.engine.draining.inside import NodeDrain
 from roles.engine.draining.keys import DrainKeys
-from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, Workload
+from roles.engine.draining.model import BudgetShare, DrainConsents, DrainPlan, Fate, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import narrowed, plan_drain
 from roles.engine.draining.reading import KINDS_OF_DRAIN, cluster_time, pods_on, read_drain
 from roles.engine.draining.report import plan_text
@@ -58,8 +58,8 @@ __all__ = [
     "NodeDrain",
     "NodeFate",
     "PodFate",
+    "PodWorkload",
     "SurgeWriter",
-    "Workload",
     "cluster_time",
     "cordon_change",
     "cordon_fields",

@@ -10,7 +10,7 @@ from roles.engine.bridge import Pool, show
 from roles.engine.disruption import budget_states
 from roles.engine.draining.cordon import CordonWriter, cordon_change, uncordon_change
 from roles.engine.draining.evicting import Evictor
-from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, Workload
+from roles.engine.draining.model import DrainConsents, DrainPlan, NodeFate, PodFate, PodWorkload
 from roles.engine.draining.planning import node_of, plan_drain
 from roles.engine.draining.reading import cluster_time, pod_path, pods_on, read_drain, workload_path
 from roles.engine.draining.surging import Surger
@@ -163,7 +163,7 @@ class Drainer:
         notes = list(dict.fromkeys(note for one in arrived for note in one.notes if "tolerates the cordon" in note))
         return notes[0] if notes else "something creates pods for this node in spite of its cordon"
 
-    def _workloads(self) -> list[Workload]:
+    def _workloads(self) -> list[PodWorkload]:
         """The workloads of moved pods that must serve elsewhere."""
         moved = [one for one in self.plan.leaving if one.workload is not None and one.workload.counted]
         excused = {one.workload.uid for one in moved if one.workload is not None and one.pending}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from roles.engine.api import Conflict, EvictionRefused, Forbidden, NotFound
 from roles.engine.bridge import show
-from roles.engine.draining.model import DrainConsents, PodFate, Workload
+from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, pod_path
 from roles.engine.draining.workloads import ready_elsewhere
 from roles.engine.harmless import one_line
@@ -147,7 +147,7 @@ class Evictor:
         ready = ready_elsewhere(pods, self.look.controllers(workload, since), ())
         return f"{ready} of {workload} are Ready" if ready >= need else ""
 
-    def needed(self, workload: Workload, since: float) -> int | None:
+    def needed(self, workload: PodWorkload, since: float) -> int | None:
         """How many of its pods must be Ready: as many as before the drain, unless it should have fewer by now. None if it is gone."""
         wanted = self.look.wanted(workload, since)
         return None if wanted is None else min(wanted, workload.ready)

@@ -13,7 +13,7 @@ from typing import Any
 
 from roles.engine.api import MIRROR
 from roles.engine.disruption import BudgetState, budgets_of, eviction_answer
-from roles.engine.draining.model import DrainConsents, Fate, PodFate, Workload
+from roles.engine.draining.model import DrainConsents, Fate, PodFate, PodWorkload
 from roles.engine.draining.waves import has_storage
 from roles.engine.draining.workloads import Workloads
 from roles.engine.harmless import one_line
@@ -57,7 +57,7 @@ class Judge:
 
         return self._stays(pod, workload, made) or self._blocked(pod, workload, made) or self._leaves(pod, workload, made)
 
-    def _stays(self, pod: Object, workload: Workload | None, made: Callable[..., PodFate]) -> PodFate | None:
+    def _stays(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate | None:
         if MIRROR in (pod["metadata"].get("annotations") or {}):
             return made("stays", "a static pod: only its node ends it")
         if is_over(pod):
@@ -73,7 +73,7 @@ class Judge:
         why = f"it is stuck: it should have ended at {pod['metadata']['deletionTimestamp']}"
         return made("blocks", why + (f", and {held} holds it" if held else ""), _unstick(pod, held))
 
-    def _blocked(self, pod: Object, workload: Workload | None, made: Callable[..., PodFate]) -> PodFate | None:
+    def _blocked(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate | None:
         if workload is None and not self.consents.allow_unmanaged:
             return made("blocks", self._unmanaged(pod), _UNMANAGED)
         local = empty_dirs(pod)
@@ -91,7 +91,7 @@ class Judge:
         missing = f"its controller {ref} does not exist" if ref is not None else "it has no controller"
         return f"{missing}, so nothing recreates it"
 
-    def _leaves(self, pod: Object, workload: Workload | None, made: Callable[..., PodFate]) -> PodFate:
+    def _leaves(self, pod: Object, workload: PodWorkload | None, made: Callable[..., PodFate]) -> PodFate:
         notes = effects(pod, workload)
         if local := empty_dirs(pod):
             notes.append(f"by consent: its data in emptyDir is lost ({', '.join(local)})")
@@ -165,7 +165,7 @@ def tolerates_cordon(pod: Object) -> bool:
     return False
 
 
-def effects(pod: Object, workload: Workload | None) -> list[str]:
+def effects(pod: Object, workload: PodWorkload | None) -> list[str]:
     """What else moving this pod means."""
     found = []
     volumes: Sequence[Mapping[str, Any]] = (pod.get("spec") or {}).get("volumes") or ()

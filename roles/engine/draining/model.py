@@ -33,7 +33,7 @@ class DrainConsents:
 
 
 @dataclass(frozen=True)
-class Workload:
+class PodWorkload:
     """What recreates a pod: the end of its chain of controllers. `wanted`: the number of pods that it should have; `ready`: how many of
     its pods were Ready when this was read. `counted`: daytwo knows how to wait for its pods. `item`: the object, None for a kind that
     daytwo does not read."""
@@ -70,7 +70,7 @@ class PodFate:
     fate: Fate
     why: str
     way_out: str = ""
-    workload: Workload | None = None
+    workload: PodWorkload | None = None
     budgets: tuple[str, ...] = ()
     blocked_now: str = ""
     storage: bool = False

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from roles.engine.api import Api, list_objects
 from roles.engine.bridge import Lock
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
-from roles.engine.draining.model import Workload
+from roles.engine.draining.model import PodWorkload
 from roles.engine.object_changes import COLLECTIONS, LOOK_AGAIN, Object, Session, controller, uid
 
 #: The kinds that decide about a drain, in addition to those that decide about evictions.
@@ -70,7 +70,7 @@ class Look:
     def pods(self, namespace: str, since: float) -> list[Object]:
         return self._list(namespaced(COLLECTIONS["Pod"], namespace), since)
 
-    def wanted(self, workload: Workload, since: float) -> int | None:
+    def wanted(self, workload: PodWorkload, since: float) -> int | None:
         """The number of pods that it should have now; None if it is gone."""
         items = self._list(namespaced(COLLECTIONS[workload.kind], workload.namespace), since)
         item = next((one for one in items if uid(one) == workload.uid), None)
@@ -79,7 +79,7 @@ class Look:
         found = (item.get("spec") or {}).get("replicas")
         return 1 if found is None else int(found)
 
-    def controllers(self, workload: Workload, since: float) -> set[str]:
+    def controllers(self, workload: PodWorkload, since: float) -> set[str]:
         """The UIDs that its pods name as their controller."""
         if workload.kind != "Deployment":
             return {workload.uid}
@@ -100,5 +100,5 @@ def pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
 
-def workload_path(workload: Workload) -> str:
+def workload_path(workload: PodWorkload) -> str:
     return f"{namespaced(COLLECTIONS[workload.kind], workload.namespace)}/{quote(workload.name, safe='')}"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.engine.draining.model import DrainConsents, Workload
+from roles.engine.draining.model import DrainConsents, PodWorkload
 from roles.engine.draining.workloads import Workloads
 from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name, uid, workload_rollout
 
@@ -25,13 +25,13 @@ _SHARED_MODES = {"ReadWriteMany", "ReadOnlyMany"}
 class Surges:
     """`pods`: UIDs of pods that are replaced first, with their Deployment; `refusals`: why the consent cannot be used."""
 
-    pods: Mapping[str, Workload]
+    pods: Mapping[str, PodWorkload]
     refusals: tuple[str, ...] = ()
 
 
 def find_surges(doomed: Sequence[Object], workloads: Workloads, consents: DrainConsents) -> Surges:
     """The surges among the pods of the nodes. A Deployment that an interrupted run left with a replica more is finished too."""
-    chosen, refusals, problems = dict[str, Workload](), list[str](), dict[str, str]()
+    chosen, refusals, problems = dict[str, PodWorkload](), list[str](), dict[str, str]()
     named = set(consents.surge) if isinstance(consents.surge, tuple) else set()
     seen: dict[str, str] = {}
     for pod in doomed:
@@ -55,17 +55,17 @@ def find_surges(doomed: Sequence[Object], workloads: Workloads, consents: DrainC
     return Surges(chosen, tuple(refusals))
 
 
-def is_surged(workload: Workload) -> bool:
+def is_surged(workload: PodWorkload) -> bool:
     return workload.item is not None and SURGED_BY in (workload.item["metadata"].get("annotations") or {})
 
 
-def _asked(workload: Workload, surge: bool | tuple[str, ...]) -> bool:
+def _asked(workload: PodWorkload, surge: bool | tuple[str, ...]) -> bool:
     if isinstance(surge, tuple):
         return workload.key in surge
     return surge and workload.kind == "Deployment" and workload.wanted == 1
 
 
-def why_not(pod: Object, workload: Workload, workloads: Workloads) -> str | None:
+def why_not(pod: Object, workload: PodWorkload, workloads: Workloads) -> str | None:
     """Why a pod cannot have a second one beside it; None if it can."""
     item = workload.item
     if workload.kind != "Deployment" or item is None:
@@ -93,7 +93,7 @@ def why_not(pod: Object, workload: Workload, workloads: Workloads) -> str | None
     return None
 
 
-def _scales(scaler: Object, workload: Workload) -> bool:
+def _scales(scaler: Object, workload: PodWorkload) -> bool:
     target = (scaler.get("spec") or {}).get("scaleTargetRef") or {}
     return namespace_and_name(scaler)[0] == workload.namespace and (target.get("kind"), target.get("name")) == (
         workload.kind,

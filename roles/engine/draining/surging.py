@@ -10,7 +10,7 @@ from typing import Any
 from roles.engine.api import Conflict, NotFound
 from roles.engine.bridge import show
 from roles.engine.draining.evicting import Evictor
-from roles.engine.draining.model import DrainConsents, PodFate, Workload
+from roles.engine.draining.model import DrainConsents, PodFate, PodWorkload
 from roles.engine.draining.reading import Look, pod_path, workload_path
 from roles.engine.draining.surge import CHEAPEST, DELETION_COST, SURGED_BY
 from roles.engine.draining.workloads import ready_elsewhere
@@ -55,7 +55,7 @@ def unsurge_change(item: Object) -> FieldChange | None:
     back = {REPLICAS: 1 if now[REPLICAS] == 2 else now[REPLICAS], MARK: None}
     fields = field_changes(now, back)
     namespace, name = namespace_and_name(item)
-    path = workload_path(Workload("Deployment", namespace, name, uid(item)))
+    path = workload_path(PodWorkload("Deployment", namespace, name, uid(item)))
     return FieldChange(f"Deployment {namespace}/{name}", path, item, fields, f"end its surge: {changes_text(fields)}")
 
 
@@ -114,7 +114,7 @@ class Surger:
         self._gone(one, workload, deadline)
         return f"a second pod was Ready elsewhere before it left; {workload} has 1 replica again"
 
-    def end(self, workload: Workload) -> str:
+    def end(self, workload: PodWorkload) -> str:
         """Give a Deployment its one replica back. Raises NotDone, ApiError."""
         there = self._evictor.session.fetch(workload_path(workload))
         change = unsurge_change(there) if there is not None and uid(there) == workload.uid else None
@@ -123,7 +123,7 @@ class Surger:
     def _write(self, change: FieldChange) -> str:
         return self._writer.steps([change])[0].write(lambda fields: None)
 
-    def _second_ready(self, one: PodFate, workload: Workload, deadline: Deadline, since: float) -> None:
+    def _second_ready(self, one: PodFate, workload: PodWorkload, deadline: Deadline, since: float) -> None:
         look, nodes = self._evictor.look, self._evictor.nodes
         while True:
             pods = look.pods(workload.namespace, since)
@@ -137,7 +137,7 @@ class Surger:
                 raise NotDone("; ".join([f"its second pod is not Ready after {deadline.passed:.0f} s", *why]))
             deadline.pause(LOOK_AGAIN)
 
-    def _give_up(self, one: PodFate, workload: Workload) -> None:
+    def _give_up(self, one: PodFate, workload: PodWorkload) -> None:
         """After a failure: the old number again, which removes the new pod, since it is not Ready; and no cost. The failure is what is
         reported."""
         show(f"  {workload}: its old number of replicas is restored")
@@ -147,7 +147,7 @@ class Surger:
         except Exception as error:
             show(f"  WARNING: {workload}: {error}; deploys/uncordon.py ends the surge")
 
-    def _gone(self, one: PodFate, workload: Workload, deadline: Deadline) -> None:
+    def _gone(self, one: PodFate, workload: PodWorkload, deadline: Deadline) -> None:
         since = time.monotonic()
         while True:
             pods = self._evictor.look.pods(workload.namespace, since)
@@ -164,7 +164,7 @@ def forget_costs(session: Session, deployment: Object) -> None:
     """Remove daytwo's cost from the pods of a Deployment whose surge has ended. Raises ApiError, NoApi."""
     namespace = namespace_and_name(deployment)[0]
     look, since = Look(session), time.monotonic()
-    own = look.controllers(Workload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)
+    own = look.controllers(PodWorkload("Deployment", *namespace_and_name(deployment), uid(deployment)), since)
     for pod in look.pods(namespace, since):
         marked = (pod["metadata"].get("annotations") or {}).get(DELETION_COST) == CHEAPEST
         if controller(pod) in own and marked and not is_ending(pod):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.disruption import DisruptionObjects, OwnerRef, owner_ref
-from roles.engine.draining.model import COUNTED, Workload
+from roles.engine.draining.model import COUNTED, PodWorkload
 from roles.engine.object_changes import Object, controller, is_ending, is_over, namespace_and_name, replicas, uid
 from roles.engine.object_changes.api_object import is_ready
 
@@ -56,20 +56,20 @@ class Workloads:
         """An owner of this kind would be found if it existed."""
         return GROUPS.get(ref.kind) == ref.group
 
-    def of(self, pod: Object) -> Workload | None:
+    def of(self, pod: Object) -> PodWorkload | None:
         """None for a pod without a controller, or whose controller does not exist."""
         ref, item = self.owner(pod)
         if ref is None or (item is None and self.is_read(ref)):
             return None
         if item is None:
-            return Workload(ref.kind, ref.namespace, ref.name, ref.uid)
+            return PodWorkload(ref.kind, ref.namespace, ref.name, ref.uid)
         kind, top = ref.kind, item
         above = self._items.get(controller(item))
         if above is not None:
             kind, top = above
         found = uid(top)
         counted = kind in COUNTED
-        return Workload(
+        return PodWorkload(
             kind, *namespace_and_name(top), found, replicas(kind, top) if counted else 0, self._ready.get(found, 0), counted, top
         )
 
@@ -87,7 +87,7 @@ def ready_elsewhere(pods: Iterable[Object], of: Collection[str], nodes: Collecti
     )
 
 
-def own_limit(workload: Workload) -> int:
+def own_limit(workload: PodWorkload) -> int:
     """How many of its pods may leave at once if no budget says so: as in its own roll-out, and never all of several.
 
     A Deployment's maxUnavailable is rounded down (pkg/controller/deployment/util: MaxUnavailable), here to at least one.

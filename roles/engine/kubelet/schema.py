@@ -72,7 +72,7 @@ class KubeletFlag:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FieldProblem:
     """Why a desired value is refused. `path` as it is written in the data, with the number of a list's item in brackets."""
 
     path: str
@@ -183,7 +183,7 @@ def field_for_flag(minor: int, flag: str) -> str | None:
 # ---- checks
 
 
-def check(minor: int, wanted: Mapping[str, object]) -> list[Problem]:
+def check(minor: int, wanted: Mapping[str, object]) -> list[FieldProblem]:
     """Every reason why a kubelet of this minor would refuse, or silently ignore, a part of a desired configuration.
 
     `wanted` is nested as in the configuration file. An empty list: it decodes strictly. Raises LookupError for a minor that is not in the
@@ -192,7 +192,7 @@ def check(minor: int, wanted: Mapping[str, object]) -> list[Problem]:
     return list(_object(minor, wanted, "", ""))
 
 
-def _object(minor: int, wanted: Mapping[str, object], path: str, shown: str) -> Iterator[Problem]:
+def _object(minor: int, wanted: Mapping[str, object], path: str, shown: str) -> Iterator[FieldProblem]:
     """`path` in the table, `shown` as the operator writes it; both empty at the top."""
     for name, value in wanted.items():
         here, written = (f"{path}.{name}", f"{shown}.{name}") if path else (str(name), str(name))
@@ -204,29 +204,29 @@ def _object(minor: int, wanted: Mapping[str, object], path: str, shown: str) -> 
             yield from _value(minor, known, known.kind, value, here, written)
 
 
-def _unknown(minor: int, parent: str, name: str, shown: str, value: object) -> Problem:
+def _unknown(minor: int, parent: str, name: str, shown: str, value: object) -> FieldProblem:
     path = f"{parent}.{name}" if parent else name
     rule = f"a kubelet 1.{minor} has no such field, and would ignore it with only a line in its log"
     if path in ("kind", "apiVersion"):
-        return Problem(shown, value, "names the kind of the file, and is not a setting", "leave it out")
+        return FieldProblem(shown, value, "names the kind of the file, and is not a setting", "leave it out")
     known = fields(minor)
     if "." in name and (path in known or name in known):
-        return Problem(shown, value, rule, f"nest it as the configuration file does: {_nested(name)}")
+        return FieldProblem(shown, value, rule, f"nest it as the configuration file does: {_nested(name)}")
     entry = _table()["fields"].get(path)
     if entry is not None and "." not in name:
         since = entry["kind"][0][0]
-        return Problem(
+        return FieldProblem(
             shown, value, f"{rule}: it exists since 1.{since}" if since > minor else f"{rule}: it was removed in 1.{entry['to'] + 1}"
         )
     siblings = {_leaf(other): other for other in known if _parent(other) == parent}
     if same := next((leaf for leaf in siblings if leaf.lower() == name.lower()), None):
-        return Problem(shown, value, f"{rule}: names are case-sensitive", f"write {same}")
+        return FieldProblem(shown, value, f"{rule}: names are case-sensitive", f"write {same}")
     if field := field_for_flag(minor, name.removeprefix("--")):
-        return Problem(shown, value, rule, f"that is a flag; its field is {field}")
+        return FieldProblem(shown, value, rule, f"that is a flag; its field is {field}")
     if near := difflib.get_close_matches(name, siblings, 1, 0.75):
-        return Problem(shown, value, rule, f"did you mean {near[0]}?")
+        return FieldProblem(shown, value, rule, f"did you mean {near[0]}?")
     elsewhere = [other for other in known if _leaf(other).lower() == name.lower()]
-    return Problem(shown, value, rule, f"did you mean {' or '.join(elsewhere)}?" if elsewhere else None)
+    return FieldProblem(shown, value, rule, f"did you mean {' or '.join(elsewhere)}?" if elsewhere else None)
 
 
 def _leaf(path: str) -> str:
@@ -242,9 +242,9 @@ def _nested(path: str) -> str:
     return first + "".join(f": {{{part}" for part in rest) + ": ..." + "}" * len(rest)
 
 
-def _value(minor: int, field: KubeletField, kind: str, value: object, path: str, shown: str) -> Iterator[Problem]:
+def _value(minor: int, field: KubeletField, kind: str, value: object, path: str, shown: str) -> Iterator[FieldProblem]:
     if value is None:
-        yield Problem(shown, value, "has no value (null): a kubelet treats it as not set, or stops", "leave the field out")
+        yield FieldProblem(shown, value, "has no value (null): a kubelet treats it as not set, or stops", "leave the field out")
         return
     outer, bracket, inner = kind.partition("[")
     inner = inner.removesuffix("]")
@@ -252,22 +252,24 @@ def _value(minor: int, field: KubeletField, kind: str, value: object, path: str,
         if isinstance(value, Mapping):
             yield from _object(minor, value, path, shown)
         else:
-            yield Problem(shown, value, f"must be a mapping of fields, not {_called(value)}", _fields_of(minor, path))
+            yield FieldProblem(shown, value, f"must be a mapping of fields, not {_called(value)}", _fields_of(minor, path))
     elif outer == "list":
         if not isinstance(value, (list, tuple)):
-            yield Problem(shown, value, f"must be a list of {_PLURAL[inner]}, not {_called(value)}", "write [ ] around it")
+            yield FieldProblem(shown, value, f"must be a list of {_PLURAL[inner]}, not {_called(value)}", "write [ ] around it")
             return
         for index, item in enumerate(value):
             yield from _value(minor, field, inner, item, path + "[]", f"{shown}[{index}]")
     elif outer == "map":
         if not isinstance(value, Mapping):
-            yield Problem(shown, value, f"must be a mapping, not {_called(value)}", f"write {{name: {_EXAMPLE[inner]}}}")
+            yield FieldProblem(shown, value, f"must be a mapping, not {_called(value)}", f"write {{name: {_EXAMPLE[inner]}}}")
             return
         for key, item in value.items():
             if not isinstance(key, str):
-                yield Problem(shown, key, f"has a key that is not a text: {_called(key)}", "put it in quotes")
+                yield FieldProblem(shown, key, f"has a key that is not a text: {_called(key)}", "put it in quotes")
             elif field.keys and key not in field.keys:
-                yield Problem(f"{shown}.{key}", item, f"is not one of the allowed names: {', '.join(field.keys)}", _near(key, field.keys))
+                yield FieldProblem(
+                    f"{shown}.{key}", item, f"is not one of the allowed names: {', '.join(field.keys)}", _near(key, field.keys)
+                )
             else:
                 yield from _value(minor, field, inner, item, path, f"{shown}.{key}")
     else:
@@ -299,54 +301,54 @@ def _called(value: object) -> str:
     return "a mapping" if isinstance(value, Mapping) else "a list" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"
 
 
-def _scalar(field: KubeletField, kind: str, value: object, shown: str) -> Iterator[Problem]:
+def _scalar(field: KubeletField, kind: str, value: object, shown: str) -> Iterator[FieldProblem]:
     if kind in _RANGES:
         low, high = _RANGES[kind]
         if isinstance(value, bool) or not isinstance(value, int):
             way_out = f"write {value.strip()} without quotes" if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value) else None
-            yield Problem(shown, value, f"must be a whole number, not {_called(value)}", way_out)
+            yield FieldProblem(shown, value, f"must be a whole number, not {_called(value)}", way_out)
         elif not low <= value <= high:
-            yield Problem(shown, value, f"is out of the range of {kind}, {low} to {high}: {value}")
+            yield FieldProblem(shown, value, f"is out of the range of {kind}, {low} to {high}: {value}")
     elif kind == "bool":
         if not isinstance(value, bool):
-            yield Problem(shown, value, f"must be true or false, not {_called(value)}", "write true or false, without quotes")
+            yield FieldProblem(shown, value, f"must be true or false, not {_called(value)}", "write true or false, without quotes")
     elif kind == "float":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            yield Problem(shown, value, f"must be a number, not {_called(value)}")
+            yield FieldProblem(shown, value, f"must be a number, not {_called(value)}")
     elif kind == "quantity":
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            yield Problem(shown, value, f"must be a quantity, not {_called(value)}", "write it as 500Mi or 1Gi")
+            yield FieldProblem(shown, value, f"must be a quantity, not {_called(value)}", "write it as 500Mi or 1Gi")
         elif not _QUANTITY.fullmatch(str(value)):
-            yield Problem(shown, value, f"is not a quantity: {value!r}", "write it as 500Mi or 1Gi")
+            yield FieldProblem(shown, value, f"is not a quantity: {value!r}", "write it as 500Mi or 1Gi")
     elif kind == "duration_or_int" and isinstance(value, int) and not isinstance(value, bool):
         if not _RANGES["int64"][0] <= value <= _RANGES["int64"][1]:
-            yield Problem(shown, value, f"is out of the range of int64 nanoseconds: {value}")
+            yield FieldProblem(shown, value, f"is out of the range of int64 nanoseconds: {value}")
     elif not isinstance(value, str):
         called = {"duration": "a duration", "duration_or_int": "a duration", "time": "a time"}.get(kind, "text")
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         unit = (
             "give it a unit, in quotes" if number and called == "a duration" else "put it in quotes" if number or called == "text" else None
         )
-        yield Problem(shown, value, f"must be {called}, not {_called(value)}", unit)
+        yield FieldProblem(shown, value, f"must be {called}, not {_called(value)}", unit)
     else:
         yield from _text(field, {"duration_or_int": "duration"}.get(kind, kind), value, shown)
 
 
-def _text(field: KubeletField, kind: str, value: str, shown: str) -> Iterator[Problem]:
+def _text(field: KubeletField, kind: str, value: str, shown: str) -> Iterator[FieldProblem]:
     kind = field.text or kind
     if kind == "duration" and not _is_duration(value):
-        yield Problem(shown, value, f"is not a duration: {value!r}", "write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)")
+        yield FieldProblem(shown, value, f"is not a duration: {value!r}", "write it as 30s, 5m or 1h30m (units ns, us, ms, s, m, h)")
     elif kind == "quantity" and not _QUANTITY.fullmatch(value):
-        yield Problem(shown, value, f"is not a quantity: {value!r}", "write it as 500Mi, 1Gi or 200m")
+        yield FieldProblem(shown, value, f"is not a quantity: {value!r}", "write it as 500Mi, 1Gi or 200m")
     elif kind == "quantity" and value.startswith("-"):
-        yield Problem(shown, value, f"cannot be negative: {value!r}")
+        yield FieldProblem(shown, value, f"cannot be negative: {value!r}")
     elif kind == "percent" and not _PERCENT.fullmatch(value):
-        yield Problem(shown, value, f"is not a percentage: {value!r}", "write it as 50%")
+        yield FieldProblem(shown, value, f"is not a percentage: {value!r}", "write it as 50%")
     elif kind == "time" and not _TIME.fullmatch(value):
-        yield Problem(shown, value, f"is not a time: {value!r}", "write it as 2026-01-02T03:04:05Z")
+        yield FieldProblem(shown, value, f"is not a time: {value!r}", "write it as 2026-01-02T03:04:05Z")
     elif field.values and value not in field.values:
         allowed = ", ".join(one or '""' for one in field.values)
-        yield Problem(shown, value, f"is not one of the allowed values ({allowed}): {value!r}", _near(value, field.values))
+        yield FieldProblem(shown, value, f"is not one of the allowed values ({allowed}): {value!r}", _near(value, field.values))
 
 
 def _is_duration(text: str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from roles.disruption_budgets.fields import changes, values
 from roles.disruption_budgets.model import read_budgets
-from roles.disruption_budgets.plan import Action, plan_budgets
+from roles.disruption_budgets.plan import BudgetAction, plan_budgets
 from roles.disruption_budgets.way_back import plan_way_back
 from roles.engine.object_changes import ObjectPlan
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
@@ -36,7 +36,7 @@ def owned(item: dict[str, Any], manager: str = "daytwo", **others: tuple[str, ..
     return {**item, "metadata": {**item["metadata"], "managedFields": entries}}
 
 
-def plan(value: Any, *items: dict[str, Any], **data: Any) -> ObjectPlan[Action]:
+def plan(value: Any, *items: dict[str, Any], **data: Any) -> ObjectPlan[BudgetAction]:
     desired = read_budgets([("cp1", {"disruption_budgets": value, **data}.get)])
     assert desired is not None
     return plan_budgets(desired, world(*items), NOW)
@@ -157,7 +157,7 @@ def recorded(action: str, before: dict[str, Any] | None, after: dict[str, Any] |
     return ObjectsRecord("r", "c", "disruption_budgets", {}, (one,))
 
 
-def back(record: ObjectsRecord, *items: dict[str, Any], force: bool = False) -> ObjectPlan[Action]:
+def back(record: ObjectsRecord, *items: dict[str, Any], force: bool = False) -> ObjectPlan[BudgetAction]:
     return plan_way_back(record, world(*shop(*items)), NOW, force=force)
 
 

@@ -14,7 +14,7 @@ from roles.reboot.plan import (
     Candidate,
     Expected,
     Mark,
-    NodePlan,
+    RebootPlan,
     as_brought_back,
     clock_problem,
     expected_pods,
@@ -42,7 +42,7 @@ def candidate(host: str = "w1", mark: str | None = None, control_plane: bool = F
     return Candidate(host, node(host, mark), "kubelet.service", replace(facts, **changed), control_plane)
 
 
-def plan(one: Candidate, *, force: bool = False, allow_unproven: bool = False) -> NodePlan:
+def plan(one: Candidate, *, force: bool = False, allow_unproven: bool = False) -> RebootPlan:
     return plan_node(one, force=force, allow_unproven=allow_unproven)
 
 
@@ -139,7 +139,7 @@ def test_warnings() -> None:
 # ---- order
 
 
-def orders(plans: list[NodePlan], pace: str = "1") -> list[tuple[list[str], int, bool]]:
+def orders(plans: list[RebootPlan], pace: str = "1") -> list[tuple[list[str], int, bool]]:
     return [([one.host for one in stage.steps], stage.at_once, stage.canary) for stage in order(plans, Pace(pace), "cp1")]
 
 

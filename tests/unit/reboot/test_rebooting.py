@@ -19,7 +19,7 @@ from roles.engine.rollout import ClusterStep, Options
 from roles.reboot import facts
 from roles.reboot.facts import parse_facts
 from roles.reboot.model import RebootOptions
-from roles.reboot.plan import MARK, Candidate, Mark, NodePlan, plan_node, read_mark
+from roles.reboot.plan import MARK, Candidate, Mark, RebootPlan, plan_node, read_mark
 from roles.reboot.rebooting import NodeReboots
 from tests.unit.clock import Clock
 
@@ -155,12 +155,12 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     yield Node(clock)
 
 
-def plan(node: Node) -> NodePlan:
+def plan(node: Node) -> RebootPlan:
     seen = parse_facts("w1", node.run("sh -s", stdin=facts.facts_script("kubelet.service"), timeout=1).stdout)
     return plan_node(Candidate("w1", node.node(), "kubelet.service", seen, False), force=False, allow_unproven=False)
 
 
-def step(node: Node, planned: NodePlan | None = None, **options: Any) -> tuple[ClusterStep, NodeReboots]:
+def step(node: Node, planned: RebootPlan | None = None, **options: Any) -> tuple[ClusterStep, NodeReboots]:
     world: Any = node
     reboots = NodeReboots(world, world, {"w1": world}, {}, world, Options(**options), RebootOptions(reboot_timeout=300))
     reboots.run = world
