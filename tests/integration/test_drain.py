@@ -125,11 +125,16 @@ def rolled_out(lab: Lab) -> None:
 
 
 def settled(lab: Lab) -> None:
-    """All workloads have their pods Ready, and all budgets are computed."""
+    """All workloads have their pods Ready, and all budgets are computed. Of the budgets of one app, only one has to be: an event of a pod
+    makes kube-controller-manager compute one of them (pkg/controller/disruption/disruption.go, getPdbForPod)."""
     rolled_out(lab)
 
     def computed() -> bool:
-        return all((one.get("status") or {}).get("currentHealthy") for one in get(lab, "poddisruptionbudgets", "-n", NAMESPACE)["items"])
+        healthy: dict[str, int] = {}
+        for one in get(lab, "poddisruptionbudgets", "-n", NAMESPACE)["items"]:
+            app = one["spec"]["selector"]["matchLabels"]["app"]
+            healthy[app] = max(healthy.get(app, 0), int((one.get("status") or {}).get("currentHealthy") or 0))
+        return all(healthy.values())
 
     wait_for(computed, "the budgets to be computed", 120)
 
