@@ -186,6 +186,9 @@ class Cluster:
             transport = node.remote.transport
             if transport is None and verify and not node.remote.uses_ssh:
                 return KubectlApi(_runner(node.remote), address, host, node.kubeconfig_path)
+            if transport is None and not node.remote.uses_ssh:
+                # Not a lost connection: there never is one, and kubectl reaches API servers only.
+                raise NoApi(f"{host}: {address[0]}:{address[1]} can be asked over SSH only, and this host is not reached by SSH")
             if transport is None or not transport.is_active():
                 raise ApiConnectionLost(host, "/", "there is no SSH connection to it", "fix the connection to the node")
             tunnel = TunnelApi(transport, node.credentials, address, host, verify=verify)
