@@ -157,6 +157,10 @@ def namespace(lab: Lab) -> Iterator[None]:
     mine = (NAMESPACE, "t-ending")
     wait_for(lambda: not set(mine) & {one["metadata"]["name"] for one in get(lab, "namespaces")["items"]}, "the namespaces to be gone")
     lab.kubectl("create", "namespace", NAMESPACE)
+    # A controller creates it; no pod is admitted before.
+    wait_for(
+        lambda: "serviceaccount/default" in lab.kubectl("get", "serviceaccounts", "-n", NAMESPACE, "-o", "name"), "the service account"
+    )
     yield
     lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
     operator.forget(lab)

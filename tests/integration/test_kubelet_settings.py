@@ -283,7 +283,11 @@ def test_files_that_the_kubelet_refuses_as_they_are_are_named(lab: Lab, deploy: 
 REFUSED = [
     ("kubelet_config", {"kubelet_config": "maxPodz=5"}, ("maxPodz", "did you mean maxPods")),
     ("kubelet_config", {"kubelet_config": "maxPods='5'"}, ("maxPods",)),
-    ("kubelet_config", {"kubelet_config": "maxPods=1", "drain": "never"}, ("would not admit these pods again", "OutOfpods", "allow_evictions=true")),
+    (
+        "kubelet_config",
+        {"kubelet_config": "maxPods=1", "drain": "never"},
+        ("would not admit these pods again", "OutOfpods", "allow_evictions=true"),
+    ),
     ("kubelet_config", {"kubelet_config": "systemReserved.memory=900Gi"}, ("memory", "900Gi")),
     (
         "kubelet_config",
