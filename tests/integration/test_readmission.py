@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import posixpath
 import re
 import time
 from collections import Counter
@@ -160,10 +161,12 @@ def play(lab: Lab, made: Scenario) -> Outcome:
     node = made.node
     static = f"re-{node}-static"
     path = f"{get(lab, f'/api/v1/nodes/{node}/proxy/configz')['kubeletconfig']['staticPodPath']}/{static}.json"
+    folder = posixpath.dirname(path)
+    there = lab.run(node, f"[ -d {folder} ]", check=False).returncode == 0
     lab.kubectl("label", "node", node, f"{LABEL}=ssd", "--overwrite")
     if made.static:
         of_node = pod(static, cpu=80, labels={"on": node})
-        lab.run(node, f'mkdir -p "$(dirname {path})" && cat >{path}', input=json.dumps(of_node))
+        lab.run(node, f"mkdir -p {folder} && cat >{path}", input=json.dumps(of_node))
     try:
         for group in made.groups:
             create(lab, *group)
@@ -176,7 +179,7 @@ def play(lab: Lab, made: Scenario) -> Outcome:
     finally:
         lab.run(
             node,
-            f"rm -f {path}; rmdir $(dirname {path}); systemctl stop kubelet; rm -f {EXTRA}; [ ! -e {KEPT} ] || mv {KEPT} {EXTRA}; systemctl start kubelet",
+            f"rm -f {path}; {'true' if there else f'rmdir {folder}'}; systemctl stop kubelet; rm -f {EXTRA}; [ ! -e {KEPT} ] || mv {KEPT} {EXTRA}; systemctl start kubelet",
         )
         removed(lab, f"on={node}")
         lab.kubectl("label", "node", node, f"{LABEL}-")
