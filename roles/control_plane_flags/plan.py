@@ -185,7 +185,7 @@ def _component(
         change,
         question="\n".join([ask_flags(component, argv, contents), lists]),
         question_present=ask_flags(component, component.argv, {path: data for path, data in present.items() if path in hidden or data}),
-        flags=proven or {"v": any_flag.given(component.argv, "v")},
+        flags=proven,
         effective=Effective(flags={name: {"before": _listed(now[name]), "after": _listed(values)} for name, values in wanted.items()}),
         lasting=_lasting(component, wanted, files),
         wanted=wanted,
