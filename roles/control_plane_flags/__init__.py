@@ -10,7 +10,7 @@ from dataclasses import replace
 from roles.control_plane_flags.compliance import UnmetFile, unmet, unmet_files, wanted_of
 from roles.control_plane_flags.dangers import API_SERVER
 from roles.control_plane_flags.model import DesiredFlags, read_flags
-from roles.control_plane_flags.plan import FlagPlan, NodeFlags, differing, judge_flags, plan_flags
+from roles.control_plane_flags.plan import FlagPlan, NodeFlags, differing, differing_files, judge_flags, plan_flags
 from roles.engine import kubeadm_config, kubelet
 from roles.engine.bridge import Fleet
 from roles.engine.control_plane import COMPONENTS
@@ -86,7 +86,7 @@ class ControlPlaneFlags(Capability[DesiredFlags, NodeFlags]):
 
     def notes(self, basis: Basis, plans: Sequence[NodeFlags]) -> list[str]:
         servers = {host: node.components[API_SERVER] for host, node in basis.found.observed.items() if API_SERVER in node.components}
-        return differing(plans, servers)
+        return [*differing(plans, servers), *differing_files(plans, servers)]
 
     def rows(self, basis: Basis, plans: Sequence[NodeFlags], steps: Steps) -> list[list[str]]:
         """One row for each flag, and for each file."""

@@ -11,7 +11,7 @@ import pytest
 from roles.control_plane_flags import ControlPlaneFlags
 from roles.control_plane_flags.compliance import unmet, unmet_files
 from roles.control_plane_flags.model import DesiredFlags, read_flags
-from roles.control_plane_flags.plan import NodeFlags, differing, judge_flags, plan_flags
+from roles.control_plane_flags.plan import NodeFlags, differing, differing_files, judge_flags, plan_flags
 from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick
 from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES
 from roles.engine.node.model import Observation
@@ -257,6 +257,25 @@ def test_values_that_would_differ_between_api_servers() -> None:
     (told,) = differing([made], {"cp1": made.components[API], "cp2": other})
     assert told.startswith("WARNING --event-ttl will differ between the API servers (cp1: --event-ttl=2h, cp2: no --event-ttl)")
     assert differing([made], {"cp1": made.components[API]}) == []
+
+
+def test_a_file_that_may_differ_between_api_servers() -> None:
+    """It is named by a flag that they must share; the flag itself is the same."""
+    path = "/etc/kubernetes/admission.yaml"
+    data = {"control_plane_files": {path: {"content": "new\n"}}}
+    looked = seen({path: b"old\n"}, apiserver=(*ARGV[API], f"--admission-control-config-file={path}"))
+    made = plan(data, looked)
+    (told,) = differing_files([made], ["cp1", "cp2"])
+    assert f"{path} (--admission-control-config-file) changes" in told and ", cp2: not in this run)" in told
+    assert differing_files([made, replace(made, host="cp2")], ["cp1", "cp2"]) == []
+    other = replace(plan({"control_plane_files": {path: {"content": "other\n"}}}, looked), host="cp2")
+    (told,) = differing_files([made, other], ["cp1", "cp2"])
+    assert "not in this run" not in told and told.count("sha256 ") == 2
+    # What does not change in this run, or is each server's own, is no matter of it.
+    same = plan({"control_plane_files": {path: {"content": "old\n"}}}, looked)
+    assert differing_files([same], ["cp1", "cp2"]) == []
+    audit = {"control_plane_flags": {API: {"audit-policy-file": path}}, "control_plane_files": {path: {"content": "x"}}}
+    assert differing_files([plan(audit)], ["cp1", "cp2"]) == []
 
 
 def test_api_servers_come_first_and_each_alone() -> None:
