@@ -28,7 +28,7 @@ BACK_OFF_SECONDS = 330
 # An API server that has just changed must serve again within this time.
 SETTLE_SECONDS = 90
 # The kubelet's probes of a component must pass within this time after it is healthy: kubeadm's startup probe begins after 10 s and
-# comes every 10 s, and after a restart of the only API server the kubelet posts the pod anew at its next look at it.
+# comes every 10 s, and after a restart of the only API server the kubelet posts the new pod at its next look at it.
 PROBES_SECONDS = 90
 # How many changed fields of a component's configuration are shown.
 _MOST_FIELDS = 12

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from roles.control_plane_flags import ControlPlaneFlags
+from roles.control_plane_flags import ControlPlaneFlags, _not_lasting
 from roles.control_plane_flags.compliance import unmet, unmet_files
 from roles.control_plane_flags.model import DesiredFlags, read_flags
 from roles.control_plane_flags.plan import NodeFlags, differing, differing_files, judge_flags, plan_flags
 from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick
-from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES
+from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, StoredSettings
 from roles.engine.node.model import Observation
 from roles.engine.node_changes.capability import DesiredByHost, _pod_files
 from roles.engine.node_changes.node_plan import Verdicts, question
@@ -220,6 +220,17 @@ def test_several_values_of_a_flag_that_has_one() -> None:
     (told,) = made.refusals
     assert "--v has one value (Level): of several the last one counts" in str(told)
     assert made.planned[0].lasting[ARGUMENTS, "controllers"] == ["*,x"]
+
+
+@pytest.mark.parametrize(("minor", "issuers", "warned"), [(32, "ba", True), (36, "ba", False), (32, "ab", False), (32, "a", False)])
+def test_an_order_that_an_older_kubeadm_does_not_keep(minor: int, issuers: str, warned: bool) -> None:
+    data = {"control_plane_flags": {API: {"service-account-issuer": list(issuers)}}, "allow_flags": "service-account-issuer"}
+    made = judged(data, flags={API: "      --service-account-issuer stringArray                Identifier\n"})
+    component = made.components[API]
+    made = replace(made, components={API: replace(component, process=replace(component.process, version=f"v1.{minor}.5"))})
+    notes = _not_lasting(StoredSettings(), [made])
+    assert [note for note in notes if "sorts the values" in note and "gives --service-account-issuer=a, --service" in note] == notes
+    assert bool(notes) is warned
 
 
 def test_a_deprecated_flag_is_named() -> None:
