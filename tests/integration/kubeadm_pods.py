@@ -37,18 +37,18 @@ def as_v1beta3(text: str) -> str:
 def rendered(lab: Lab, node: str) -> dict[str, Any]:
     """By component the pod that kubeadm would write. It changes nothing."""
     told = lab.run(node, f"{PHASE} --dry-run", timeout=900).stdout
-    found = {name: _pod(re.sub(r"(?m)^\t", "", text)) for name, text in _PRINTED.findall(told)}
+    found = {name: pod_of(re.sub(r"(?m)^\t", "", text)) for name, text in _PRINTED.findall(told)}
     assert set(found) >= set(COMPONENTS), told
     return {name: found[name] for name in COMPONENTS}
 
 
 def written(lab: Lab, node: str) -> dict[str, Any]:
     """By component the pod in its manifest on the node."""
-    return {name: _pod(lab.run(node, f"cat {MANIFESTS}/{name}.yaml").stdout) for name in COMPONENTS}
+    return {name: pod_of(lab.run(node, f"cat {MANIFESTS}/{name}.yaml").stdout) for name in COMPONENTS}
 
 
-def _pod(text: str) -> Any:
-    """Without what has no meaning: the order of flags with different names, of volumes and mounts; nothing; and daytwo's checksum."""
+def pod_of(text: str) -> Any:
+    """A manifest without what has no meaning: the order of flags with different names, of volumes and mounts; nothing; and daytwo's checksum."""
     content = yaml_text.load(text.encode())
     metadata, spec = content["metadata"], content["spec"]
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != manifest_parts.ANNOTATION}
