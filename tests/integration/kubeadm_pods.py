@@ -12,7 +12,7 @@ from tests.lab import Lab
 
 #: Without --dry-run, it writes them.
 PHASE = "kubeadm upgrade node phase control-plane --certificate-renewal=false --etcd-upgrade=false"
-_PRINTED = re.compile(r'Would write file "[^"]*/(kube-[\w-]+)\.yaml" with content:\n((?:\t.*\n)+)')
+_PRINTED = re.compile(r'Would write file "[^"]*/(kube-[\w-]+)\.yaml" with content:\n((?:(?!\[).*\n)+)')
 _NEWER = ("caCertificateValidityPeriod:", "certificateValidityPeriod:", "encryptionAlgorithm:", "dns:", "proxy:", "  disabled:")
 
 
@@ -37,7 +37,7 @@ def as_v1beta3(text: str) -> str:
 def rendered(lab: Lab, node: str) -> dict[str, Any]:
     """By component the pod that kubeadm would write. It changes nothing."""
     told = lab.run(node, f"{PHASE} --dry-run", timeout=900).stdout
-    found = {name: pod_of(re.sub(r"(?m)^\t", "", text)) for name, text in _PRINTED.findall(told)}
+    found = {name: pod_of(text) for name, text in _PRINTED.findall(told)}
     assert set(found) >= set(COMPONENTS), told
     return {name: found[name] for name in COMPONENTS}
 
