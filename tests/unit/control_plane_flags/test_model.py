@@ -101,6 +101,8 @@ def test_files_that_are_refused(path: str, file: Any, words: str) -> None:
         ("kube-controller-manager", "cluster-cidr", ("a",), ("b",), True),
         ("kube-controller-manager", "leader-elect", ("true",), None, True),
         ("kube-apiserver", "audit-policy-file", None, ("/x",), False),
+        ("kube-apiserver", "audit-log-mode", None, ("blocking-strict",), True),
+        ("kube-apiserver", "egress-selector-config-file", None, ("/x",), True),
         ("kube-controller-manager", "horizontal-pod-autoscaler-downscale-stabilization", None, ("2m",), False),
         ("kube-scheduler", "config", None, ("/x",), False),
         # A plugin that is on, and then is not.
