@@ -67,12 +67,13 @@ def read_drains(fleet: Fleet) -> ChangeDrains:
 @dataclass(frozen=True)
 class Wanted:
     """A node to be drained. `host`, and its name in the cluster, `node`; `why` in sentences; `keep_cordon`: it is cordoned already by
-    something else than an earlier change, and stays so."""
+    something else than an earlier change, and stays so; `instead`: what an operator can do so that it is not drained."""
 
     host: str
     node: str
     why: tuple[str, ...]
     keep_cordon: bool = False
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains, fates: Mapping[
             if why and asked.allowed:
                 fate = fates.get(plan.host)
                 keep = fate is not None and fate.cordon == "ours" and not cordoned_for_change(fate)
-                found.append(Wanted(plan.host, plan.kubelet.node_name, why, keep))
+                instead = planned.instead if asked.drain == "auto" else ""
+                found.append(Wanted(plan.host, plan.kubelet.node_name, why, keep, instead))
     return found
 
 
@@ -179,8 +181,9 @@ def judge(
         plan = _planned(live, [one], asked.consents, now, left)
         plans[one.host] = plan
         known |= {*plan.refusals}
-        why = "; ".join(one.why)
-        refusals |= dict.fromkeys(f"{one.host}: it is drained for its change ({why}), and cannot be: {text}" for text in plan.refusals)
+        what = f"{one.host}: it is drained for its change ({'; '.join(one.why)}), and cannot be"
+        instead = f"; or {one.instead}" if one.instead else ""
+        refusals |= dict.fromkeys(f"{what}: {text}{instead}" for text in plan.refusals)
     notes = [_note(one, plans[one.host], len(wanted)) for one in wanted]
     for group in groups:
         plan = _planned(live, group, asked.consents, now, left)

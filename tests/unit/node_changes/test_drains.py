@@ -52,6 +52,8 @@ def test_a_deadlock_refuses_and_says_why_the_node_is_drained() -> None:
     live = world(node("w1"), node("w2"), *deployment(1, 1), budget(maxUnavailable=0, status=of_status(1, 1, 1, 0)))
     _, refusals = judge(live, [W1], [], ALWAYS, NOW)
     assert len(refusals) == 1 and refusals[0].startswith("w1: it is drained for its change (drain=always), and cannot be: w1: pod shop/web")
+    _, refusals = judge(live, [replace(W1, instead="accept the loss with --data allow_evictions=true")], [], ALWAYS, NOW)
+    assert len(refusals) == 1 and refusals[0].endswith("; or accept the loss with --data allow_evictions=true")
     consent = replace_keys(ALWAYS, ignore_budgets="shop/web")
     assert judge(live, [W1], [], consent, NOW)[1] == []
 
