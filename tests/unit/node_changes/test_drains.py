@@ -182,6 +182,7 @@ def test_a_node_is_drained_before_its_change_is_sent_and_uncordoned_after_it() -
     run = drive(*(step(name, log, Drained(name, log)) for name in ("w1", "w2")))
     assert log == [f"{what} {name}" for name in ("w1", "w2") for what in ("drain", "ready", "uncordon")]
     assert [one.how for one in run.steps] == ["proven; drained before it (1 pod moved), uncordoned"] * 2 and not run.halted
+    assert all(0 < one.drain_seconds < one.seconds for one in run.steps)
     noted = [one for one in events(run) if one["event"] in ("drain", "drained", "uncordoned")]
     # The node's own record says that it was drained, too: a roll-back of this run looks for its cordon.
     assert [one["drained"] for one in events(run) if one["event"] == "plan"] == ["w1", "w2"]
