@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 
+from roles.disruption_budgets.compliance import UnmetBudget, unmet_budget
 from roles.disruption_budgets.model import DEFAULT_PROOF_SECONDS, DesiredBudgets, read_budgets
 from roles.disruption_budgets.plan import BudgetAction, plan_budgets
 from roles.disruption_budgets.way_back import namespaces, plan_way_back
@@ -132,4 +133,14 @@ def _shown(action: BudgetAction, api: Api, *, force: bool) -> str:
 
 DATA_KEYS = (Declared(DesiredBudgets, ("disruption_budgets",), changes=True, undo=undo),)
 
-__all__ = ["CAPABILITY", "DATA_KEYS", "DesiredBudgets", "disruption_budgets", "read_budgets", "undo"]
+__all__ = [
+    "CAPABILITY",
+    "DATA_KEYS",
+    "DesiredBudgets",
+    "UnmetBudget",
+    "disruption_budgets",
+    "read_budgets",
+    "read_live",
+    "undo",
+    "unmet_budget",
+]
