@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 from roles.disruption_budgets.compliance import UnmetBudget, unmet_budget
@@ -13,7 +13,7 @@ from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show
-from roles.engine.disruption import DisruptionObjects
+from roles.engine.disruption import DisruptionObjects, cluster_time
 from roles.engine.inputs import Declared
 from roles.engine.object_changes import (
     Consents,
@@ -61,7 +61,7 @@ def disruption_budgets(fleet: Fleet, asked: tuple[Options, DesiredBudgets]) -> T
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredBudgets) -> ObjectRun:
     api = _session(fleet, desired.kubeconfig)
-    plan = plan_budgets(desired, _live(api, {one.namespace for one in desired.budgets}), datetime.now(UTC))
+    plan = plan_budgets(desired, _live(api, {one.namespace for one in desired.budgets}), _now(api))
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
     writer = BudgetWriter(api, force=desired.force, proof_seconds=desired.proof_seconds)
     return _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, desired.force)
@@ -71,7 +71,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
     api = _session(fleet, consents.kubeconfig)
     timeout = record.about.get("proof_timeout")
-    plan = plan_way_back(record, _live(api, namespaces(record)), datetime.now(UTC), force=consents.force)
+    plan = plan_way_back(record, _live(api, namespaces(record)), _now(api), force=consents.force)
     writer = BudgetWriter(api, force=consents.force, proof_seconds=unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None))
     show(f"\nUndoing run {record.run}")
     return _run(fleet, options, plan, writer, {"undo": record.run}, timeout, consents.force, record.change)
@@ -89,6 +89,13 @@ def _live(api: Session, of: set[str]) -> DisruptionObjects:
         return api.asked(partial(read_live, namespaces=of))
     except (ApiError, NoApi) as error:
         raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
+
+
+def _now(api: Session) -> datetime:
+    try:
+        return api.asked(cluster_time)
+    except (ApiError, NoApi) as error:
+        raise bridge.refusals([f"the cluster's time cannot be read: {error}"]) from None
 
 
 def _run(
