@@ -86,12 +86,21 @@ class PlannedDrains:
 
 
 def plan_drains(
-    fleet: Fleet, found: Survey, asked: ChangeDrains, run: str, plans: Sequence[NodePlan[Any]], stages: Sequence[Stage[NodeStep]]
+    fleet: Fleet,
+    found: Survey,
+    asked: ChangeDrains,
+    run: str,
+    plans: Sequence[NodePlan[Any]],
+    stages: Sequence[Stage[NodeStep]],
+    runs: Collection[str] = (),
 ) -> PlannedDrains:
     """The drains of a run, set in its steps. Raises DeployError with all refusals. Asks nothing if no node is drained, and none has a
-    cordon of an earlier change."""
+    cordon of an earlier change. `runs`: their cordons are removed from all nodes, also from those without a plan."""
     fates = {plan.host: fate for plan in plans if (fate := fate_of(found.reading, plan.kubelet.node_name)) is not None}
     left = {host: fate for host, fate in fates.items() if cordoned_for_change(fate)} if asked.allowed else {}
+    if asked.allowed:
+        known = {fate.name for fate in fates.values()}
+        left |= {one.name: one for one in fates_of(found.reading) if one.name not in known and cordoned_for_change(one) in runs}
     wanted = {one.host: one for one in _wanted(plans, asked, fates)}
     if not wanted and not left:
         return PlannedDrains()
@@ -117,6 +126,11 @@ def fate_of(cluster: Cluster, node: str) -> NodeFate | None:
     """Whether a node is cordoned, and by whom, as the survey has read it; None if it has not."""
     listed = cluster.last_nodes()
     return node_fate(listed[node]) if node in listed else None
+
+
+def fates_of(cluster: Cluster) -> list[NodeFate]:
+    """All nodes of the cluster, as the survey has read them."""
+    return [node_fate(one) for one in cluster.last_nodes().values()]
 
 
 def cordoned_for_change(fate: NodeFate | None) -> str:
