@@ -65,8 +65,8 @@ def try_eviction(session: Session, pod: Object) -> str:
 
 
 def _ended(pod: Object) -> str:
-    """How a deleted pod has ended that a finalizer keeps in the API: its kubelet has ended its containers. "" if it has not, or if it will be
-    gone by itself."""
+    """How a pod has ended that only a finalizer keeps in the API: its kubelet has ended its containers. "" if it has not ended, or if it
+    will be gone by itself."""
     held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
     return f"ended ({held} keeps its object)" if held and is_ending(pod) and is_over(pod) else ""
 
