@@ -207,13 +207,13 @@ def play(lab: Lab, made: Scenario) -> Outcome:
     folder = posixpath.dirname(path)
     there = lab.run(node, f"[ -d {folder} ]", check=False).returncode == 0
     lab.kubectl("label", "node", node, f"{LABEL}=ssd", "--overwrite")
-    if made.more == "sysctl":
-        _with_arguments(lab, node, f"--allowed-unsafe-sysctls={SYSCTL}")
-        wait_for(lambda: (_configuration(lab, node) or {}).get("allowedUnsafeSysctls") == [SYSCTL], "the kubelet to allow a sysctl")
     if made.static:
         of_node = pod(static, cpu=80, labels={"on": node})
         lab.run(node, f"mkdir -p {folder} && cat >{path}", input=json.dumps(of_node))
     try:
+        if made.more == "sysctl":
+            _with_arguments(lab, node, f"--allowed-unsafe-sysctls={SYSCTL}")
+            wait_for(lambda: (_configuration(lab, node) or {}).get("allowedUnsafeSysctls") == [SYSCTL], "the kubelet to allow a sysctl")
         for group in made.groups:
             create(lab, *group)
             second = int(time.time())
@@ -227,7 +227,7 @@ def play(lab: Lab, made: Scenario) -> Outcome:
         with held_controllers(lab) if made.more == "taint" else contextlib.nullcontext():
             return _restarted(lab, made)
     finally:
-        back = f"rm -f {EXTRA}; [ ! -e {KEPT} ] || mv {KEPT} {EXTRA}; {_forgets(made)}systemctl start kubelet"
+        back = f"[ ! -d {KEPT} ] || {{ rm -f {EXTRA}; mv {KEPT}/own {EXTRA} 2>/dev/null; rm -rf {KEPT}; }}; {_forgets(made)}systemctl start kubelet"
         lab.run(node, f"rm -f {path}; {'true' if there else f'rmdir {folder}'}; systemctl stop kubelet; {back}")
         removed(lab, f"on={node}")
         lab.kubectl("label", "node", node, f"{LABEL}-")
@@ -273,7 +273,9 @@ def _with_arguments(lab: Lab, node: str, words: str) -> None:
 
 
 def _arguments(words: str) -> str:
-    keep = f"[ -e {KEPT} ] || [ ! -e {EXTRA} ] || cp -a {EXTRA} {KEPT}; rm -f {EXTRA}; [ ! -e {KEPT} ] || cp -a {KEPT} {EXTRA}"
+    keep = (
+        f"[ -d {KEPT} ] || {{ mkdir {KEPT}; cp -a {EXTRA} {KEPT}/own 2>/dev/null; }}; rm -f {EXTRA}; cp -a {KEPT}/own {EXTRA} 2>/dev/null"
+    )
     return f"{keep}; echo 'KUBELET_EXTRA_ARGS=\"{words}\"' >>{EXTRA}"
 
 
