@@ -269,7 +269,7 @@ def test_one_node_in_the_middle_of_another_run(lab: Lab, session: Session) -> No
     assert [event["what"] for event in events] == ["cordon", "evict", "evict", "prove"]
     assert "read back" in inside.end() and cordon_of(lab, "w1") == (False, "")
     # What it would refuse it refuses before the cordon.
-    apply(lab, workload("held", command=STUBBORN, grace=30))
+    apply(lab, workload("held", grace=30))
     settled(lab)
     (node,) = {one["spec"]["nodeName"] for name, one in pods(lab).items() if name.startswith("held-")}
     stopped = NodeDrain(session, node, DrainConsents(seconds=5), "r20260101-000000-aaaa", events.append)
