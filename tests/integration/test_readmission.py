@@ -126,7 +126,7 @@ def scenario(node: str, seed: int, more: str) -> Scenario:
         critical = pod(f"re-{node}-critical", node, cpu=60, labels={"on": node}, priorityClassName="system-node-critical")
         made.groups.append([critical])
     # The oldest: what else is lost does not depend on them.
-    made.groups = [*([one] for one in _meeting(node, more)), *made.groups]
+    made.groups = [*([one] for one in _meeting(node, made.more)), *made.groups]
     return made
 
 
