@@ -144,7 +144,7 @@ def _meeting(node: str, more: str) -> list[dict[str, Any]]:
                     pod(f"re-{node}-safe", node, labels=labels, securityContext=safe)]  # fmt: skip
         case "topology":
             aligned, shared = (pod(f"re-{node}-{name}", node, cpu=cpu, memory=16, labels=labels)
-                               for name, cpu in (("aligned", 1000), ("shared", 100)))  # fmt: skip
+                               for name, cpu in (("aligned", 1000), ("shared", 10)))  # fmt: skip
             for one in (aligned, shared):
                 resources = one["spec"]["containers"][0]["resources"]
                 resources["limits"] = resources["requests"]
