@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
@@ -27,6 +27,7 @@ from roles.engine.node_changes import (
     cordoned_for_change,
     ended,
     fate_of,
+    fates_of,
 )
 from roles.engine.object_changes import ObjectRun
 from roles.engine.proof import Cluster, NoApi, SurveyedNode
@@ -170,8 +171,9 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
     # A run that was killed may have left the cordons of changes that its nodes have reverted.
     left = {host for host, recorded in history.items() if any(_reverted_drained(change, runs) for change in recorded)}
     if not chosen and not left:
-        raise bridge.refuse(_nothing_of(runs))
-    of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster]
+        # One that was killed in the middle of a drain has changed nothing yet. Any host can tell which nodes have its cordon.
+        left = {(keeper if keeper in fleet.targets else fleet.targets[0]).name}
+    of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster] if chosen else []
     bridge.stop(_unusable([*chosen, *of_keeper]))
     by_host: dict[str, list[Recorded]] = {remote.name: [] for remote in fleet.targets if remote.name in left}
     for change in chosen:
@@ -237,10 +239,16 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     def allows_evictions(self, host: str) -> bool:
         return self.options.allow_evictions
 
+    def cordons_of(self, basis: Basis) -> Collection[str]:
+        """All that these runs have left, but with --limit only on its hosts."""
+        return () if basis.fleet.others else self.runs
+
     def against_plans(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> Iterable[object]:
         """Nothing to undo: no confirmed change, and no cordon."""
-        cordons = [cordoned_for_change(fate_of(basis.found.reading, plan.kubelet.node_name)) for plan in plans]
-        return () if self.chosen or set(cordons) & {*self.runs} else (_nothing_of(self.runs),)
+        reading = basis.found.reading
+        fates = [fate_of(reading, plan.kubelet.node_name) for plan in plans] if basis.fleet.others else fates_of(reading)
+        cordons = {cordoned_for_change(fate) for fate in fates}
+        return () if self.chosen or cordons & {*self.runs} else (_nothing_of(self.runs),)
 
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
         """The reverse order: the run's last change first."""

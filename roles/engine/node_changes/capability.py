@@ -127,6 +127,10 @@ class Capability(ABC, Generic[W, N]):
         """The operator's consent to lose pods of this host in a restart of its kubelet; None if the deploy has no such consent."""
         return None
 
+    def cordons_of(self, basis: Basis) -> Collection[str]:
+        """Runs whose cordons are removed also from nodes that this run does not change."""
+        return ()
+
     def against_plans(self, basis: Basis, plans: Sequence[N]) -> Iterable[object]:
         """Refusals from the plans of all nodes."""
         return ()
@@ -257,7 +261,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
-    drained = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages)
+    drained = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages, capability.cordons_of(basis))
     info = this_run(basis.run_id, capability.desired.recorded)
     writes = capability.writes(basis, plans)
 
