@@ -316,7 +316,7 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         more = None if proof.problems else capability.also_prove(basis, plan, planned)
         return proof if more is None else Proof(f"{proof.how}; {more.how}" if more.how else proof.how, more.problems)
 
-    return NodeStep(change, ready, prove, prover.watch, planned.effective, planned.undoes)
+    return NodeStep(change, ready, prove, prover.watch, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods)
 
 
 def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:

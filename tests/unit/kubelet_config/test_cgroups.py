@@ -10,6 +10,7 @@ import pytest
 
 from roles.engine.kubelet.runtime import Runtime
 from roles.engine.kubelet.state import KubeletState
+from roles.engine.node_changes import node_report
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.transaction.refusal import Refusal
 from roles.kubelet_config import carry_out, cgroups
@@ -48,6 +49,8 @@ def test_the_kubelet_follows_a_runtime_that_has_the_driver(found: Runtime) -> No
         "cgroupDriver: the kubelet ends every pod that still runs, and creates it again in the cgroups of the new driver",
     )
     assert any("ended and created again in place" in warning for warning in whole.warnings)
+    lines = "\n".join(node_report._description(made.change, 1, recreates_pods=made.recreates_pods))
+    assert "the pods that are left are ended and created again" in lines and "pods keep running" not in lines
 
 
 def test_it_needs_a_drained_node() -> None:
