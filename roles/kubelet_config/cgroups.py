@@ -22,6 +22,7 @@ from roles.engine.proof import Proof, Survey
 from roles.engine.timeouts import patient
 from roles.engine.transaction import Refusal
 
+_MIRROR = "kubernetes.io/config.mirror"
 # For the last processes of pods that ended: the kubelet gives each its grace period.
 END_SECONDS = 60
 
@@ -44,11 +45,11 @@ def with_runtime(remote: Remote, state: KubeletState) -> KubeletState:
 def check(state: KubeletState, after: Mapping[str, Any]) -> None:
     """Raises Refusal unless the runtime runs with the cgroup driver of the configuration `after`."""
     wanted = str(after.get(DRIVER) or runtime.CGROUPFS)
-    if components := control_plane.look(state.kubelet).components:
+    if components := [*control_plane.look(state.kubelet).components, *_etcd(state)]:
         raise Refusal(
             state.host,
             f"{DRIVER} {wanted}: the kubelet would end the control plane's pods ({', '.join(components)}) at the same time",
-            "by hand: drain the node, stop its kubelet, set the driver of runtime and kubelet, reboot the node",
+            "by hand, one such node after the other: drain it, stop its kubelet, set the driver of runtime and kubelet, reboot it",
         )
     found = state.runtime
     if found is None or found.problem:
@@ -60,6 +61,13 @@ def check(state: KubeletState, after: Mapping[str, Any]) -> None:
         )
     if found.drivers != {wanted}:
         raise Refusal(state.host, f"{DRIVER} {wanted}: {_disagreement(found, wanted)}", _way_out(state, found, wanted))
+
+
+def _etcd(state: KubeletState) -> list[str]:
+    """The static pods of etcd, which may be alone on a node."""
+    metadata = [pod.get("metadata") or {} for pod in state.pods]
+    names = [str(one.get("name")) for one in metadata if _MIRROR in (one.get("annotations") or {})]
+    return [one_line(name) for name in names if name.startswith("etcd")]
 
 
 def _disagreement(found: runtime.Runtime, wanted: str) -> str:

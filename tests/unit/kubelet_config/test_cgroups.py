@@ -18,7 +18,7 @@ from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest
 from roles.kubelet_config.impact import allocatable_impact
 from roles.kubelet_config.model import DesiredFields
 from roles.kubelet_config.plan import settle
-from tests.unit.kubelet_config.test_carry_out import state
+from tests.unit.kubelet_config.test_carry_out import pod, state
 from tests.unit.kubelet_config.test_drained import drained
 from tests.unit.node import node
 from tests.unit.node.node import parse
@@ -119,6 +119,11 @@ def test_a_control_plane_node_is_refused() -> None:
     at = given(OLD)
     with pytest.raises(Refusal, match=r"would end the control plane's pods \(.*kube-apiserver.*\) at the same time"):
         cgroups.check(replace(at, kubelet=replace(at.kubelet, seen=seen)), TO_SYSTEMD)
+    etcd = pod("etcd-n1")
+    cgroups.check(replace(at, pods=[etcd]), TO_SYSTEMD)
+    etcd["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    with pytest.raises(Refusal, match=r"pods \(etcd-n1\) at the same time"):
+        cgroups.check(replace(at, pods=[etcd]), TO_SYSTEMD)
 
 
 def test_the_proof_is_the_runtimes_answer_and_where_the_pods_are() -> None:
