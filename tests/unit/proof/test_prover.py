@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from roles.engine import bridge
+from roles.engine import bridge, control_plane, kubelet
 from roles.engine.api.read import ContainerStatus, PodStatus
+from roles.engine.control_plane import COMPONENTS
 from roles.engine.proof import prover as prover_module
 from roles.engine.proof.cluster import Cluster, evictions, flag_values
 from roles.engine.proof.effective import unmet_fields
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.transaction.report import Status
+from tests.unit.node import node
 
 APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
 OTHER = replace(APP, name="other", uid="u2")
@@ -152,12 +154,12 @@ class Scheduler(Node):
         return None
 
 
-def prove_flags(cluster: Scheduler, **status: Any) -> Any:
-    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {}, False, flags=FLAGS, files={PATH: DIGEST, "/m.yaml": "b"})
+def prove_flags(cluster: Scheduler, flags: Any = FLAGS, running: str = "/new", **status: Any) -> Any:
+    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {}, False, flags=flags, files={PATH: DIGEST, "/m.yaml": "b"})
     prover = Prover(cluster, owed)
-    prover._component_runs = lambda: True  # type: ignore[method-assign]
+    prover._component_runs = lambda cgroup="": not cgroup or cgroup in running  # type: ignore[method-assign]
     assert prover.ready() is None
-    return prover.prove(replace(APPLIED, **{"argv": ARGV, "inside": (DIGEST, "absent"), **status}))
+    return prover.prove(replace(APPLIED, **{"argv": ARGV, "inside": (DIGEST, "absent"), "cgroup": "/new", **status}))
 
 
 def test_flags_are_proven_in_the_arguments_and_files_in_the_container() -> None:
@@ -177,6 +179,42 @@ def test_another_argument_or_file_is_not_proven() -> None:
         f"the container of kube-scheduler does not have the planned {PATH}",
     )
     assert prove_flags(Scheduler(), inside=()).problems == (f"the container of kube-scheduler does not have the planned {PATH}",)
+
+
+def test_a_file_without_a_flag_is_proven_too() -> None:
+    found = prove_flags(Scheduler({"c": 1}, {"c": 2}), {})
+    assert found.problems == () and f"; {PATH} in its container; in its /configz c: 1 -> 2; its kubelet's probes pass;" in found.how
+    assert prove_flags(Scheduler(), {}, inside=("c" * 64, "absent")).problems == (
+        f"the container of kube-scheduler does not have the planned {PATH}",
+    )
+
+
+def test_a_pod_whose_probes_do_not_pass_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Health asked with credentials, or a 401, is not what its kubelet asks for. The pod that was ready before is another container."""
+    monkeypatch.setattr(prover_module, "PROBES_SECONDS", 0.05)
+    (problem,) = prove_flags(Scheduler(), running="/old").problems
+    assert "its kubelet's probes do not pass" in problem
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "container", "ready", "runs"),
+    [
+        ("0::/kubepods.slice/kubepods-podab.slice/cri-containerd-c1.scope", "containerd://c1", True, True),
+        ("4:memory:/kubepods/burstable/podab/c1", "cri-o://c1", True, True),
+        ("0::/x/cri-containerd-c1.scope", "containerd://c1", False, False),
+        ("0::/x/cri-containerd-c1.scope", "containerd://c2", True, False),
+        ("0::/x/cri-containerd-c1.scope", "", True, False),
+    ],
+)
+def test_the_ready_container_is_that_of_the_process(cgroup: str, container: str, ready: bool, runs: bool) -> None:
+    words = {name: (name,) for name in COMPONENTS}
+    manifests = {f"{name}.yaml": node.manifest(name) for name in COMPONENTS}
+    seen = node.parse("cp1", node.answer(manifests=manifests, components=words))
+    component = control_plane.find(kubelet.find(seen))["kube-scheduler"]
+    pod = PodStatus("kube-system", f"{component.pod.name}-{component.node_name}", "u", "Running", "", False, True, "h", ())
+    pod = replace(pod, containers=(ContainerStatus("kube-scheduler", container, ready, 0, None),))
+    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {"kube-scheduler": component}, False)
+    assert Prover(Node({}, [pod]), owed)._component_runs(cgroup) is runs
 
 
 def test_flagz_whatever_its_separator_is() -> None:
