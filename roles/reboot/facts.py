@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
+from roles.reboot.ending import Ending
 
 SECONDS = 60
 # The first kernels, packages and inhibitors: a node may have written any number.
@@ -115,9 +116,9 @@ def facts_script(kubelet_unit: str) -> str:
     return templates().get_template("boot_facts.sh.j2").render(units=[kubelet_unit, *RUNTIMES, *SSH], most=MOST)
 
 
-def reboot_script(boot_id: str, run: str) -> str:
-    """Orders the reboot, unless the node runs in another boot by now."""
-    return templates().get_template("boot.sh.j2").render(boot=boot_id, unit=UNIT, run=run)
+def reboot_script(boot_id: str, run: str, ending: Ending | None = None) -> str:
+    """Orders the reboot, unless the node has the order already, or runs in another boot by now."""
+    return templates().get_template("boot.sh.j2").render(boot=boot_id, unit=UNIT, run=run, ending=ending)
 
 
 def state_script() -> str:

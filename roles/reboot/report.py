@@ -60,6 +60,8 @@ def _effects(plan: RebootPlan, plans: Sequence[RebootPlan]) -> Iterator[str]:
         yield f"the API is down while it reboots: it is the only control-plane node of this run; {took_text}"
     else:
         yield took_text
+    if plan.candidate.has_apiserver:
+        yield "before it reboots, its kubelet stops, and its control plane ends in order: the API server while its etcd still runs"
     if plan.mark is not None:
         yield f"run {plan.mark.run} was to reboot it, and ended before"
     if plan.keep:

@@ -47,5 +47,5 @@ def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPat
 def test_the_only_api_server_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     one = candidate("cp1", control_plane=True, required=True)
     assert "the API is down" not in shown(monkeypatch, plan(one))
-    server = type(one)(**{**one.__dict__, "has_apiserver": True})
+    server = type(one)(**{**one.__dict__, "static": {"kube-apiserver": "kube-system_kube-apiserver-cp1"}})
     assert "the API is down while it reboots" in shown(monkeypatch, plan(server))
