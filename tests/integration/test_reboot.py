@@ -256,7 +256,7 @@ def test_a_control_plane_that_ended_for_a_reboot_that_does_not_begin_serves_agai
     assert lab.boot_id("cp1") == before and cordon_of(lab, "cp1") == (False, set())
     said = lab.run("cp1", "journalctl --boot --unit=daytwo-reboot --output=cat").stdout
     ended = re.findall(r"^(\S+): ended after \d+ s$", said, re.MULTILINE)
-    assert sorted(ended[:2]) == ["kube-controller", "kube-scheduler"] and ended[2:] == ["kube-apiserver", "etcd"], said
+    assert sorted(ended[:2]) == ["kube-controller-manager", "kube-scheduler"] and ended[2:] == ["kube-apiserver", "etcd"], said
 
 
 # ---- all nodes of the wide lab, while a client asks

@@ -133,6 +133,7 @@ def test_a_kubelet_that_runs_on_keeps_its_pods(node: Node, why: str) -> None:
         (node.root / "hangs").touch()
     else:
         (node.root / "run/systemd/inhibit/3").write_text("WHAT=shutdown\nWHO=kubelet\nPID=100\nMODE=delay\n")
+        (node.root / "delayed").touch()  # the shutdown begins when the kubelet is done: that may take many minutes
     (node.root / "run/systemd/inhibit/1").write_text("WHAT=sleep\nWHO=x\nPID=100\nMODE=delay\n")
     (node.root / "run/systemd/inhibit/2").write_text("WHAT=shutdown\nWHO=kubelet\nPID=1001\nMODE=delay\n")
     assert node.end().returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,4 +49,7 @@ def test_the_only_api_server_is_announced(monkeypatch: pytest.MonkeyPatch) -> No
     one = candidate("cp1", control_plane=True, required=True)
     assert "the API is down" not in shown(monkeypatch, plan(one))
     server = type(one)(**{**one.__dict__, "static": {"kube-apiserver": "kube-system_kube-apiserver-cp1"}})
-    assert "the API is down while it reboots" in shown(monkeypatch, plan(server))
+    text = shown(monkeypatch, plan(server))
+    assert "the API is down while it reboots" in text and "the API server while its etcd still runs" in text
+    text = shown(monkeypatch, plan(replace(server, facts=replace(server.facts, ends_pods=True))))
+    assert "its kubelet ends the pods itself" in text and "etcd still runs" not in text
