@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.lab import binaries, images, registry, rootfs
+from tests.lab import binaries, fingerprint, images, registry, rootfs
 from tests.lab.machine import API_PORT, Balancer, Machine, Network, Site, unified, unmount_below
 from tests.lab.tools import (
     STATE,
@@ -430,6 +430,20 @@ class Lab:
             return "; ".join(self.unready(json.loads(told.stdout)["items"], {}, []))
         except (LabError, ValueError) as error:
             return str(error)
+
+    def fingerprint(self) -> dict[str, str]:
+        """The nodes' files and the cluster's objects as they are now: place -> what is there (tests/lab/fingerprint.py). LabError where a
+        node or the API does not answer."""
+        found: dict[str, str] = {}
+
+        def look_at(name: str) -> None:
+            found.update(fingerprint.of_node(name, self.run(name, fingerprint.NODE, timeout=30).stdout))
+
+        def ask() -> None:
+            found.update(fingerprint.of_cluster(json.loads(self.kubectl("get", fingerprint.CLUSTER, "-A", "-o", "json"))["items"]))
+
+        parallel(ask, *(partial(look_at, name) for name in self.nodes))
+        return found
 
     def evidence(self, folder: Path) -> None:
         """What the nodes have to say about a failure, a folder for each: console, journals, logs of containers, daytwo's own state.
