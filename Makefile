@@ -60,7 +60,7 @@ lint: $(READY) tools ## ruff, mypy, import-linter, shellcheck
 
 test-unit: $(READY) tools ## tests that need no host
 	@echo "== unit tests"
-	$(PYTHON) -m pytest tests/unit -q
+	$(PYTHON) -m pytest tests/unit -q -m "not slow"
 
 test-binaries: fetch ## daytwo's verdict on every feature gate beside the real binaries' of two minors; no host
 	@echo "== verdicts on feature gates"
@@ -87,7 +87,7 @@ tools: # what the tests call, besides Python
 	[ -z "$$missing" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing)
 
 test-full: test ## everything CI runs, and what takes longer (hours)
-	$(PYTHON) -m pytest tests/integration --lanes=$(LANES) -m slow $(RECORD)
+	$(PYTHON) -m pytest tests/unit tests/integration --lanes=$(LANES) -m slow $(RECORD)
 
 wide-lab: $(READY)
 	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)

@@ -28,6 +28,8 @@ NODE = (
     '"$kind" "$place" ;; esac; done </proc/self/mounts'
 )
 CLUSTER = "nodes,namespaces,pods,priorityclasses,poddisruptionbudgets,configmaps"
+# Folders here say nothing, only what is in them: an empty one with drop-ins is as good as none.
+_DROP_INS = "/etc/systemd/system/"
 # What kubeadm keeps of a cluster's configuration.
 _KEPT_BY_KUBEADM = ("kubeadm-config", "kubelet-config")
 # Set and removed by the node controller.
@@ -44,6 +46,8 @@ def of_node(node: str, told: str) -> dict[str, str]:
             found[f"{node} {path} (mounted)"] = left.removeprefix("mount ")
         elif tab:
             kind, mode, owner, size, link = left.split(" ", 4)
+            if kind == "d" and path.startswith(_DROP_INS):
+                continue
             # How large a folder is says nothing.
             words = {"d": "folder", "l": f"link to {link}", "f": f"file of {size} bytes"}
             found[f"{node} {path}"] = f"{words.get(kind, kind)}, {mode}, {owner}"

@@ -53,12 +53,17 @@ def test_files_folders_links_and_their_modes(tmp_path: Path) -> None:
     (tmp_path / "etc/default/kubelet").write_text("")
     told = fingerprint.differences(before, look(tmp_path))
     assert [line.split(":")[0] for line in told] == [
-        "w1 /etc/default/kubelet is new (file of 0 bytes, 644, " + owner.split(":")[0],
+        "w1 /etc/default/kubelet is new (file of 0 bytes, 644, " + f"{os.getuid()}",
         "w1 /etc/kubernetes/manifests is another",
         "w1 /etc/kubernetes/manifests/a b.yaml is another",
         "w1 /etc/systemd/system/wants/kubelet.service is gone",
     ]
     assert told[2].endswith(f": {digest} -> {hashlib.sha256(b'y' + chr(10).encode()).hexdigest()[:12]}")
+
+
+def test_a_folder_for_drop_ins_says_nothing() -> None:
+    told = "d 755 0:0 4096 \t/etc/systemd/system/kubelet.service.d\0f 644 0:0 5 \t/etc/systemd/system/kubelet.service.d/9.conf\0"
+    assert list(fingerprint.of_node("w1", told)) == ["w1 /etc/systemd/system/kubelet.service.d/9.conf"]
 
 
 def test_what_is_mounted_over_a_folder() -> None:

@@ -159,7 +159,9 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     # Lane w would take small ones, too, if lane a were late.
     done = [str(project.path / name) for name in ("both", "few")]
     late = f"    end = time.monotonic() + 120\n    while not all(map(os.path.exists, {done})) and time.monotonic() < end: time.sleep(0.05)"
-    module(project, "test_old", f"import time\ndef test_one(lab):\n    assert lab.shape_name == 'older'\n{late}\n    {over('left-w')}", "older")
+    module(
+        project, "test_old", f"import time\ndef test_one(lab):\n    assert lab.shape_name == 'older'\n{late}\n    {over('left-w')}", "older"
+    )
     few = f"@pytest.mark.parametrize('n', [3, 1, 2])\ndef test_n(lab, n): pass\ndef test_last(lab): {over('few')}"
     module(project, "test_few", few, "lab")
     module(project, "unit/test_pure", "def test_one(): pass\ndef test_two(): pytest.skip('not here')")
