@@ -264,6 +264,21 @@ def test_a_lane_without_a_lab_leaves_the_rest_to_others(project: pytest.Pytester
     assert len(run.tests("b")) == 6 and run.tests("a") == []
 
 
+def test_a_lane_that_waits_for_another_helps_when_that_one_has_ended(project: pytest.Pytester) -> None:
+    done = str(project.path / "done")
+    wait = f"    end = time.monotonic() + 60\n    while not os.path.exists({done!r}) and time.monotonic() < end: time.sleep(0.05)"
+    module(project, "test_first", f"import time\ndef test_one(lab):\n{wait}", "lab")
+    module(project, "test_second", f"def test_one(lab): open({done!r}, 'w').close()", "lab")
+    module(project, "unit/test_pure", "def test_one(): pass")
+    run = Run(project, "--lanes=c:small@u,a:small,u:none", "tests")
+    assert run.code == 0, run.out
+    assert (run.tests("a"), run.tests("c")) == (["tests/test_first.py::test_one"], ["tests/test_second.py::test_one"])
+    assert sorted(run.asked) == ["a become small", "a down", "c become small", "c down"]
+    (project.path / "ran").unlink()
+    run = Run(project, "--lanes=c:small@u,a:small,u:none", "tests/test_second.py", "tests/unit")
+    assert run.code == 0 and len(run.tests("a")) == 1 and run.tests("c") == [], "nothing is left when it would begin"
+
+
 def test_a_worker_that_crashes_names_its_test_and_the_rest_is_done(project: pytest.Pytester) -> None:
     module(project, "test_first", "def test_one(lab): pass\ndef test_end(lab): os._exit(3)\ndef test_more(lab): pass", "lab")
     module(project, "test_second", "def test_one(lab): pass", "lab")
