@@ -122,6 +122,9 @@ def world(lab: Lab) -> Iterator[World]:
             lab.reset()
         else:
             operator.forget(lab)
+            # kubeadm's copies of what it has replaced.
+            for node in ("cp1", "w1"):
+                lab.run(node, "rm -rf /etc/kubernetes/tmp")
 
 
 @pytest.fixture
