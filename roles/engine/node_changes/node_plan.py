@@ -27,8 +27,8 @@ class ComponentPlan:
     node must be drained for this change (empty: it need not), and `instead`, what an operator can do so that it need not ("": nothing);
     `recreates_pods`: the new kubelet ends the pods that a drain leaves, and must create them again. For the record: `effective`, the values
     before and after, and `undoes`, the change that this one undoes. For the re-admission forecast, if they are known: `state`, the node as
-    it is, and `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are kubeadm's desired values (None:
-    absent); `write` as in kubeadm_config.ComponentDesired.
+    it is, and `pressures`, the node's pressure conditions after the restart (None: as they are). `lasting` are kubeadm's desired values
+    (None: absent); `write` as in kubeadm_config.ComponentDesired.
     """
 
     component: str
