@@ -16,7 +16,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
-from roles.engine.proof.workload import count, evicted_pods, harmed_pods
+from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, Status, mask_text
 
@@ -27,6 +27,8 @@ LEASE_SECONDS = 45
 BACK_OFF_SECONDS = 330
 # An API server that has just changed must serve again within this time.
 SETTLE_SECONDS = 90
+# A pod that its kubelet creates again: the grace period of the old one, and its start.
+RECREATE_SECONDS = 90
 # The kubelet's probes of a component must pass within this time after it is healthy: kubeadm's startup probe begins after 10 s and
 # comes every 10 s, and after a restart of the only API server the kubelet posts the new pod at its next look at it.
 PROBES_SECONDS = 90
@@ -48,7 +50,8 @@ class RequiredProof:
     None: not set) and `flags` (None: not given) are the values it must run with; `files` are the sha256 of the change's files by path, of
     which the last is its manifest; `components` are those of the node's control plane; `apiserver_changes` says whether this run changes
     an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as announced in the plan and with consent;
-    `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change."""
+    `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change;
+    `recreates_pods`: the new kubelet ends the node's pods, and each must run again."""
 
     host: str
     node_name: str
@@ -62,6 +65,7 @@ class RequiredProof:
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     flags: FlagChanges = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    recreates_pods: bool = False
 
 
 class Prover:
@@ -131,7 +135,8 @@ class Prover:
         shown += [text] if text else []
         problems += problem
         unproven: list[str] = []
-        for check in (self._gates, self._settings, lambda: self._flags(status), lambda: self._probes(status), self._reach, self._workload):
+        flags, probes = (lambda: self._flags(status)), (lambda: self._probes(status))
+        for check in (self._gates, self._settings, flags, probes, self._reach, self._recreated, self._workload):
             try:
                 text, problem = check()
                 shown += [text] if text else []
@@ -228,10 +233,23 @@ class Prover:
             return "/readyz 200", []
         return "", []
 
+    def _recreated(self) -> tuple[str, list[str]]:
+        """The pods that ran right before the change run again, in new containers."""
+        before = self._pods
+        if not self._owed.recreates_pods or before is None:
+            return "", []
+        if _wait(lambda: not not_recreated(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
+            number = len(not_recreated(before, before))
+            return f"{number} pods created again" if number else "", []
+        left = not_recreated(before, self._cluster.pods(self._owed.node_name))
+        return "", [f"pod {one_line(name)} does not run again after {patient(RECREATE_SECONDS):g} s" for name in left]
+
     def _workload(self) -> tuple[str, list[str]]:
         if self._pods is None:
             return "", []
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
+        if self._owed.recreates_pods:
+            announced |= {pod.name for pod in self._pods}
         after = self._cluster.pods(self._owed.node_name)
         problems = harmed_pods(self._pods, after, announced, self._owed.may_be_evicted)
         counted = count(self._pods, after, announced, self._owed.may_be_evicted)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from roles.engine import control_plane, kubelet
+from roles.engine import bridge, control_plane, kubelet
 from roles.engine.api.read import ContainerStatus, PodStatus
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.proof import prover as prover_module
 from roles.engine.proof.cluster import Cluster, evictions, flag_values
 from roles.engine.proof.effective import changed_fields, unmet_fields
-from roles.engine.proof.prover import Prover, RequiredProof
+from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.transaction.report import Status
 from tests.unit.node import node
 
@@ -226,3 +227,29 @@ def test_flagz_whatever_its_separator_is() -> None:
     for separator in (":", ": ", "=", " "):
         text = f"\nkube-scheduler flagz\nWarning: This endpoint is not meant to be machine parseable, for debugging.\nv{separator}2\na-b{separator}x=y:z\n"
         assert {name: flag_values(text)[name] for name in ("v", "a-b")} == {"v": "2", "a-b": "x=y:z"}
+
+
+def recreated(monkeypatch: pytest.MonkeyPatch, *after: list[PodStatus], before: PodStatus = APP) -> Proof:
+    monkeypatch.setattr(prover_module, "patient", lambda _: 0.2)
+    monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.sleep(0.01))
+    cluster = Looks({"cgroupDriver": "systemd"}, [before], *after)
+    made = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, {"cgroupDriver": "systemd"}, {}, False, recreates_pods=True))
+    assert made.ready() is None
+    return made.prove(APPLIED)
+
+
+class Looks(Node):
+    """The last look stays."""
+
+    def pods(self, node_name: str) -> list[PodStatus]:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+
+def test_pods_that_the_new_kubelet_creates_again_are_no_harm_and_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = replace(APP, containers=(ContainerStatus("c", "id2", True, 1, datetime(2026, 1, 1, tzinfo=UTC)),))
+    found = recreated(monkeypatch, [APP], [replace(APP, containers=())], [new])
+    assert found.problems == () and "1 pods created again; 0 pods unharmed" in found.how
+    assert recreated(monkeypatch, [APP]).problems == ("pod default/app does not run again after 0.2 s",)
+    # One that fails is harm: it does not run again.
+    assert recreated(monkeypatch, [replace(APP, phase="Failed", reason="OutOfcpu", containers=())]).problems
+    assert recreated(monkeypatch, []).problems == ()
