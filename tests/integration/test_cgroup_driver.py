@@ -68,6 +68,7 @@ def a_pod_that_a_drain_leaves(lab: Lab) -> Iterator[None]:
     operator.forget(lab)
 
 
+@pytest.mark.slow
 def test_the_kubelet_follows_its_runtime_there_and_back(lab: Lab) -> None:
     before, files = configz(lab), operator.files(lab, NODE)
     assert before["cgroupDriver"] == "systemd", before
