@@ -3,14 +3,15 @@ controller's own conditions and count."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from roles.autoscalers.compliance import unmet_autoscaler
 from roles.autoscalers.fields import COLLECTIONS
 from roles.autoscalers.model import DEFAULT_PROOF_SECONDS, DesiredAutoscalers, read_desired
-from roles.autoscalers.plan import AutoscalerAction, check_only, explain, kind_of, planned, settling, with_result
+from roles.autoscalers.plan import AutoscalerAction, Entry, check_only, explain, kind_of, planned, settling, with_result
 from roles.autoscalers.way_back import paths, plan_way_back
 from roles.autoscalers.write import AutoscalerWriter
 from roles.engine import bridge, disruption
@@ -103,17 +104,22 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredAutoscalers) -> Obj
 
 def _live(api: Api, desired: DesiredAutoscalers) -> dict[tuple[str, str], Object]:
     """The autoscalers of the data's namespaces, by kind and NAMESPACE/NAME. Raises ApiError."""
-    found: dict[tuple[str, str], Object] = {}
-    for kind in {kind_of(entry) for entry in desired.entries}:
-        for namespace in sorted({entry.namespace for entry in desired.entries}):
-            head, _, resource = COLLECTIONS[kind].rpartition("/")
-            try:
-                items = list_objects(api, f"{head}/namespaces/{namespace}/{resource}")
-            except NotFound:
-                if kind == VPA:
-                    raise bridge.refusals([_NO_CRDS]) from None
-                raise
-            found |= {(kind, "/".join(namespace_and_name(item))): item for item in items}
+    try:
+        found = read_live(api, desired.entries)
+    except NotFound:
+        if any(kind_of(entry) == VPA for entry in desired.entries):
+            raise bridge.refusals([_NO_CRDS]) from None
+        raise
+    return {(kind, "/".join(namespace_and_name(item))): item for kind, items in found.items() for item in items}
+
+
+def read_live(api: Api, entries: Collection[Entry]) -> dict[str, list[Object]]:
+    """The autoscalers of the entries' kinds and namespaces, by kind. Raises ApiError; NotFound if a kind is not installed."""
+    found: dict[str, list[Object]] = {}
+    for kind in {kind_of(entry) for entry in entries}:
+        head, _, resource = COLLECTIONS[kind].rpartition("/")
+        places = sorted({entry.namespace for entry in entries})
+        found[kind] = [item for one in places for item in list_objects(api, f"{head}/namespaces/{one}/{resource}")]
     return found
 
 
@@ -251,4 +257,13 @@ def _run(
 
 DATA_KEYS = (Declared(DesiredAutoscalers, ("autoscalers",), changes=True, undo=undo),)
 
-__all__ = ["CAPABILITY", "DATA_KEYS", "DesiredAutoscalers", "autoscalers", "read_desired", "undo"]
+__all__ = [
+    "CAPABILITY",
+    "DATA_KEYS",
+    "DesiredAutoscalers",
+    "autoscalers",
+    "read_desired",
+    "read_live",
+    "undo",
+    "unmet_autoscaler",
+]

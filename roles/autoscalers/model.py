@@ -276,15 +276,16 @@ class DesiredAutoscalers(Frozen):
     @property
     def entries(self) -> tuple[HorizontalAutoscaler | VerticalAutoscaler, ...]:
         """The autoscalers of this run."""
-        return tuple(one for one in self._all if self.only is None or one.data_key in self.only)
+        return tuple(one for one in self.every if self.only is None or one.data_key in self.only)
 
     @property
     def known(self) -> list[str]:
         """All entries of the data, by their key there."""
-        return [one.data_key for one in self._all]
+        return [one.data_key for one in self.every]
 
     @property
-    def _all(self) -> list[HorizontalAutoscaler | VerticalAutoscaler]:
+    def every(self) -> list[HorizontalAutoscaler | VerticalAutoscaler]:
+        """All entries of the data, whatever `only` says."""
         return [*(self.autoscalers or ()), *(self.vertical_autoscalers or ())]
 
 

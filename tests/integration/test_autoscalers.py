@@ -15,7 +15,7 @@ from tests.integration.metrics_api import CUSTOM, EXTERNAL, RESOURCE, MetricsApi
 from tests.integration.operator import Outcome, data, pyinfra, wait_for
 from tests.lab import Lab, images
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 NAMESPACE = "t-scale"
 ENTRY = {"min": 1, "max": 4, "cpu": "60%", "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}

@@ -269,9 +269,7 @@ class _Calculation:
         existing = self.scale.status
         ratio = _ratio(usage, float(target) * float(existing))
         count = existing
-        # In 1.32 a total of 0 for no pods (not a number) is no reason to change; later it is.
-        far = not self.within(ratio) if not math.isnan(ratio) else self.controller.minor >= 33
-        if far:
+        if not self.within(ratio):
             count = _ceil(_ratio(usage, target))
         average = _ceil(usage / existing, limit=None) if existing else None
         return MetricResult(self.metric, count, current=average, ratio=ratio, at=at)

@@ -78,6 +78,9 @@ def test_a_pending_pod_counts_as_idle_when_scaling_up_and_not_at_all_when_scalin
     # 200 of 200: ratio 2; with the third at 0 it is 200/300 = 66 %, 66/50 x 3 = 3.96.
     found = result(hpa(), 3, samples(100, 100), group)
     assert (found.groups.unready, found.ratio, found.proposal) == (("web-2",), 2.0, 4)
+    # Ten pods ask for 12; with the eleventh at 0 it is 54/50: within the tolerance.
+    eleven = [*pods(10), pod("web-10", phase="Pending")]
+    assert result(hpa(), 11, samples(*[60] * 10), eleven).proposal == 11
     # Scaling down, its place is not counted: 20/50 of 2 pods.
     assert result(hpa(), 3, samples(20, 20), group).proposal == 1
 
@@ -98,8 +101,8 @@ def test_a_missing_sample_counts_as_idle_up_and_as_all_of_its_request_down(used:
 
 
 def test_a_target_above_100_counts_for_a_missing_sample_when_scaling_down() -> None:
-    # 3 pods, target 200 %: one at 100, one at 100, one missing at 200: 400/300 = 133/200 = 0.665 x 3 = 1.995.
-    assert result(hpa(utilization(percent=200)), 3, samples(100, 100)).proposal == 2
+    # Four pods, target 200 %: three at 100, and the missing one at 200: 500/400 = 125/200 of 4 are 2.5. At 100 it would be 2.
+    assert result(hpa(utilization(percent=200)), 4, samples(100, 100, 100)).proposal == 3
 
 
 def test_a_missing_sample_of_an_average_counts_as_the_target_down() -> None:
@@ -111,6 +114,8 @@ def test_a_missing_sample_of_an_average_counts_as_the_target_down() -> None:
 def test_a_result_that_turns_the_direction_is_no_change() -> None:
     # 60/50 up; with the missing pod at 0 it would be 40/50, down.
     assert result(hpa(), 3, samples(60, 60)).proposal == 3
+    # 140/400 are 0.7 of the target, which of 4 pods are 3; but with two samples it was more than the target.
+    assert result(hpa(), 4, samples(70, 70)).proposal == 4
     # Up, and the unready pods make the count lower than now: 4 wanted, 2 known.
     group = [*pods(2), pod("web-2", phase="Pending")]
     assert result(hpa(), 5, samples(100, 100), group).proposal == 5
@@ -259,6 +264,9 @@ def test_a_shared_total_is_divided_by_existing_pods() -> None:
         # 61 for 5 pods are 12.2 a pod; 61/10 are 6.1 pods.
         assert (found.current, found.proposal) == (12200, 7)
         assert result(asked, 4, Total((52000,)), existing=5).proposal == 5
+        for controller in (KCM, OLDER):
+            assert result(asked, 4, Total((0,)), [], existing=0, controller=controller).proposal == 0
+            assert result(asked, 4, Total((61000,)), [], existing=0, controller=controller).proposal == 7
 
 
 def test_a_total_that_is_not_there_names_the_metric() -> None:
