@@ -80,7 +80,7 @@ def test_a_pending_pod_counts_as_idle_when_scaling_up_and_not_at_all_when_scalin
     assert (found.groups.unready, found.ratio, found.proposal) == (("web-2",), 2.0, 4)
     # Ten pods ask for 12; with the eleventh at 0 it is 54/50: within the tolerance.
     eleven = [*pods(10), pod("web-10", phase="Pending")]
-    assert result(hpa(), 11, samples(*[60] * 10), eleven).proposal == 11
+    assert result(hpa(maximum=20), 11, samples(*[60] * 10), eleven).proposal == 11
     # Scaling down, its place is not counted: 20/50 of 2 pods.
     assert result(hpa(), 3, samples(20, 20), group).proposal == 1
 
