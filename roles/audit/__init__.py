@@ -38,6 +38,7 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         target=options.target_version,
         drifts=seen.resized,
         disruption=seen.disruption,
+        autoscalers=seen.autoscalers,
         orders=seen.orders,
         not_known=seen.not_known,
         failures=seen.failures,

@@ -11,6 +11,7 @@ from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, GateMetric, list_objects
+from roles.engine.autoscaling import Judged, any_autoscaler, look_at, managers_of
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
 from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
 from roles.engine.kubeadm_config import StoredSettings
@@ -33,6 +34,7 @@ class Collected:
     lasting: StoredSettings | None = None
     resized: list[pod_resize.Drift] = field(default_factory=list)
     disruption: list[Problem] = field(default_factory=list)
+    autoscalers: list[Judged] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
@@ -114,6 +116,7 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
     except (ApiError, NoApi, RemoteError) as error:
         found.not_known.append(f"kubeadm's ConfigMaps: {error}")
     _workloads(api, found)
+    _autoscalers(api, cluster, found)
     if with_order:
         _orders(fleet, cluster, remotes, nodes, found)
 
@@ -136,6 +139,17 @@ def _workloads(api: Api, found: Collected) -> None:
         found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
     except (ApiError, RemoteError, ValueError) as error:
         found.not_known.append(f"disruption: {error}")
+
+
+def _autoscalers(api: Api, cluster: Cluster, found: Collected) -> None:
+    """What is wrong with autoscalers. Their controller is read only if there are some."""
+    try:
+        if any_autoscaler(api):
+            seen = look_at(api, cluster, managers_of({one.host: one.components for one in found.views}))
+            found.autoscalers = list(seen.judged)
+            found.not_known += [f"autoscalers: {text}" for text in seen.not_known]
+    except (ApiError, NoApi, RemoteError, ValueError) as error:
+        found.not_known.append(f"autoscalers: {error}")
 
 
 _Running = tuple[Mapping[str, Mapping[str, GateMetric]], Mapping[str, Any] | None, list[str]]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
-from roles.audit import configmaps, disrupted, drift, resized, stale, strays, versions
+from roles.audit import autoscaled, configmaps, disrupted, drift, resized, stale, strays, versions
 from roles.audit.drift import HostDesired
 from roles.audit.model import ComponentReport, Finding, NodeReport, Report, Severity, Source, in_order
 from roles.audit.view import View, flat
+from roles.engine.autoscaling import Judged
 from roles.engine.disruption import Problem
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.kubelet import shown
@@ -28,6 +29,7 @@ def report(
     target: int | None = None,
     drifts: Sequence[Drift] = (),
     disruption: Sequence[Problem] = (),
+    autoscalers: Sequence[Judged] = (),
     orders: Sequence[NodeOrder] = (),
     not_known: Sequence[str] = (),
     failures: Sequence[str] = (),
@@ -41,6 +43,7 @@ def report(
         found += configmaps.findings(lasting, views, catalogue, target)
     found += resized.findings(drifts)
     found += disrupted.findings(disruption)
+    found += autoscaled.findings(autoscalers)
     return Report(
         made=made,
         target_version=None if target is None else f"v1.{target}",
