@@ -21,10 +21,10 @@ from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_dra
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
-from roles.engine.proof import Prover, RequiredProof, Survey, SurveyedNode, survey
-from roles.engine.rollout import Options, Turns, options, table, unreachable
+from roles.engine.proof import Proof, Prover, RequiredProof, Survey, SurveyedNode, survey
+from roles.engine.rollout import ClusterStep, Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
-from roles.engine.transaction import Refusal, new_run_id, this_run
+from roles.engine.transaction import Refusal, Status, new_run_id, this_run
 
 W = TypeVar("W")
 N = TypeVar("N", bound=NodePlan[Any])
@@ -138,6 +138,15 @@ class Capability(ABC, Generic[W, N]):
     def recheck(self, basis: Basis, plan: N, planned: ComponentPlan) -> str | None:
         """Checks a change right before it begins, maybe hours after the plan. Returns a text if it must no longer begin."""
         return None
+
+    def prove_first(self, basis: Basis, plan: N, planned: ComponentPlan) -> Proof:
+        """Evidence that an applied change needs before the engine can prove it; may write to the API what the new process waits for. Its
+        problems revert the change. Called again after a soak."""
+        return Proof("")
+
+    def before(self, basis: Basis, plans: Sequence[N]) -> list[ClusterStep]:
+        """Writes to the API before any node is touched, which no undo takes back; their functions call nothing before they write."""
+        return []
 
     def writes(self, basis: Basis, plans: Sequence[N]) -> kubeadm_config.ClusterWrites:
         """The writes to kubeadm's ConfigMaps, so that the settings last. Raises DeployError."""
@@ -266,6 +275,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
         node_report.show_end(run)
 
     first, last = (writes.steps, []) if capability.writes_first else ([], writes.steps)
+    first = [*capability.before(basis, plans), *first]
     run = NodeRun(info, stages, basis.fleet, basis.options.take_over, finish, first=first, last=last, leftovers=drained.leftovers)
     notes = [f"WARNING {detail.listed(hosts)}: {warning}" for warning, hosts in by_warning(plans).items()]
     notes += capability.notes(basis, plans)
@@ -306,7 +316,14 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         consent, may_drain = capability.allows_evictions(plan.host), basis.drains.allowed
         return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 
-    return NodeStep(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
+    def prove(status: Status) -> Proof:
+        first = capability.prove_first(basis, plan, planned)
+        if first.problems:
+            return first
+        found = prover.prove(status)
+        return replace(found, how="; ".join(filter(None, (found.how, first.how))))
+
+    return NodeStep(change, ready, prove, prover.watch, planned.effective, planned.undoes)
 
 
 def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:
