@@ -39,6 +39,8 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         drifts=seen.resized,
         disruption=seen.disruption,
         orders=seen.orders,
+        held=seen.held,
+        requests=seen.requests,
         not_known=seen.not_known,
         failures=seen.failures,
     )

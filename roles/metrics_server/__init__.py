@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from roles.engine import bridge
 from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.inputs import Declared
-from roles.engine.object_changes import Consents, Object, ObjectPlan, ObjectRun, Session, api_object, dry_run, object_report, open_session
+from roles.engine.object_changes import (
+    Consents,
+    Object,
+    ObjectPlan,
+    ObjectRun,
+    Session,
+    api_object,
+    cluster_session,
+    desired_of_cluster,
+    dry_run,
+    object_report,
+    open_session,
+)
 from roles.engine.object_changes import show_plan as show_objects_plan
 from roles.engine.proof import NoApi, Survey, survey
 from roles.engine.rollout import Options, Stage, Turns, deploying, table
-from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
 from roles.metrics_server import facts, health
 from roles.metrics_server.manifests import objects
 from roles.metrics_server.model import DEFAULT_PROOF_SECONDS, DesiredServer, read_server
@@ -27,25 +39,26 @@ CAPABILITY = "metrics_server"
 _UNHEALTHY = 2
 
 
-def _read(fleet: Fleet) -> tuple[Options, DesiredServer | None]:
-    if not fleet.targets:
-        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
-    options = read_options(fleet.targets)
-    try:
-        return options, read_server([(remote.name, remote.data) for remote in fleet.inventory])
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
+@dataclass(frozen=True)
+class Asked:
+    """What the inventory asks for; `server` None: nothing, and an installation of somebody else is checked."""
+
+    server: DesiredServer | None
+
+
+def _read(fleet: Fleet) -> tuple[Options, Asked]:
+    return desired_of_cluster(fleet, lambda hosts: Asked(read_server(hosts)), "")
 
 
 @deploying("Metrics server", _read, all_reachable=True, of_cluster=True)
-def metrics_server(fleet: Fleet, asked: tuple[Options, DesiredServer | None]) -> Turns | int:
+def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
     """Apply the metrics-server of the inventory's data, and prove it; or check the one that somebody else has installed.
 
     Data keys: those of roles/metrics_server/model.py, and take_over (roles/engine/rollout/options.py). Raises DeployError before any
     write if the cluster lacks something that it needs. Ends pyinfra with exit code 0 or 2 if there is nothing to write: 2 if the metrics
     API does not work.
     """
-    options, desired = asked
+    options, desired = asked[0], asked[1].server
     found, session = _connected(fleet, desired.kubeconfig if desired else None)
     try:
         installed = facts.read_installed(session)
@@ -85,7 +98,7 @@ def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Sessio
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same objects since."""
-    _, session = _connected(fleet, consents.kubeconfig)
+    session = cluster_session(fleet, consents.kubeconfig)
     try:
         live = _live(session, [recorded_path(one) for one in record.objects])
     except (ApiError, NoApi, ValueError) as error:
@@ -100,7 +113,9 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
 
 
 def _connected(fleet: Fleet, kubeconfig: str | None) -> tuple[Survey, Session]:
-    found = survey(fleet, [])
+    """The control-plane nodes, and the API. Raises DeployError."""
+    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
+    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
     bridge.stop(found.refusals)
     return found, open_session(fleet, found, kubeconfig)
 

@@ -110,7 +110,7 @@ class DesiredServer(Frozen):
     ] = False
     proof_timeout: Annotated[
         int,
-        Field(ge=10, le=3600, description="seconds for the roll-out, and as long again until every node has fresh metrics", examples=[300]),
+        Field(ge=1, le=3600, description="seconds for the roll-out, and as long again until every node has fresh metrics", examples=[300]),
     ] = DEFAULT_PROOF_SECONDS
     kubeconfig: Kubeconfig = None
 
