@@ -24,7 +24,7 @@ SERVED_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Node:
-    """What an approval needs to know of a node, asked anew each time: `expected`, the names that are its own now, and `presented`, what its
+    """What an approval needs to know of a node, asked again each time: `expected`, the names that are its own now, and `presented`, what its
     kubelet serves now."""
 
     name: str

@@ -89,7 +89,7 @@ def plan_way_back(record: ObjectsRecord, live: Mapping[str, Object], *, force: b
 
 
 def recorded_path(one: ChangedObject) -> str:
-    """The path of a recorded object, made anew from its kind and name: a node keeps the record. Raises ValueError."""
+    """The path of a recorded object, from its kind and name: a node keeps the record. Raises ValueError."""
     kind, name = str(one.about.get("kind", "")), str(one.about.get("object_name", ""))
     if kind not in COLLECTIONS:
         raise ValueError(f"the record names the kind {kind!r}, which this deploy does not write")
