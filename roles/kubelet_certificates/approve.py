@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import Api
+from roles.engine.api import Api, Conflict
 from roles.engine.certificates import CertificateError, ExpectedNames, is_pending, objections, parse_certificates, request_of, requester
+from roles.engine.harmless import one_line
 from roles.engine.object_changes import LOOK_AGAIN, NotDone
 from roles.engine.proof import Cluster
 from roles.engine.timeouts import Deadline
@@ -24,8 +25,8 @@ SERVED_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Node:
-    """What an approval needs to know of a node, asked again each time: `expected`, the names that are its own now, and `presented`, what its
-    kubelet serves now."""
+    """What an approval needs to know of a node, asked again each time: `expected`, the names that are its own now, and `presented`, what
+    its kubelet serves now."""
 
     name: str
     expected: Callable[[], ExpectedNames]
@@ -39,7 +40,8 @@ def new_request(cluster: Cluster, node: Node, known: frozenset[str]) -> Mapping[
     while True:
         found = [item for item in read_requests(cluster) if requester(item) == node.name and item["metadata"].get("uid") not in known]
         expected = node.expected()
-        judged = [(item, objections(item, node.name, expected)) for item in found]
+        # Another approver of the cluster may have been faster: its content counts all the same.
+        judged = [(item, objections({**item, "status": {}}, node.name, expected)) for item in found]
         if bad := [f"{name_of(item)}: {'; '.join(why)}" for item, why in judged if why]:
             raise NotDone(f"a request in the name of {node.name} is NOT APPROVED: {listed(bad)}; look: kubectl get csr -o yaml")
         if len(found) > 1:
@@ -66,8 +68,17 @@ def approve(cluster: Cluster, node: Node, item: Mapping[str, Any], run: str) -> 
     if is_pending(found):
         if why := objections(found, node.name, node.expected()):
             raise NotDone(f"the request {name_of(item)} in the name of {node.name} is NOT APPROVED: {'; '.join(why)}")
-        cluster.query(lambda api: _approve(api, path, found, node.name, run))
-    key = request_of(found).public_key
+        try:
+            cluster.query(lambda api: _approve(api, path, found, node.name, run))
+        except Conflict:
+            # An answer may have been lost: then the request is as this run has left it.
+            now = cluster.object(path) or {}
+            if (now.get("metadata") or {}).get("uid") != uid or is_pending(now):
+                raise
+    try:
+        key = request_of(found).public_key
+    except CertificateError as error:
+        raise NotDone(f"the request {name_of(item)}: {error}") from None
     _signed(cluster, path, uid, key)
     return f"{name_of(item)} approved; {proven(node, key)}"
 
@@ -93,7 +104,7 @@ def _signed(cluster: Cluster, path: str, uid: str, key: bytes) -> None:
         status = found.get("status") or {}
         failed = [one for one in status.get("conditions") or () if one.get("type") in ("Denied", "Failed")]
         if failed:
-            raise NotDone(f"the request is {failed[0].get('type')}: {failed[0].get('message')}")
+            raise NotDone(f"the request is {failed[0].get('type')}: {one_line(str(failed[0].get('message')))}")
         if text := status.get("certificate"):
             try:
                 certificates = parse_certificates(base64.b64decode(text))
