@@ -17,10 +17,12 @@ from roles.engine.node_changes import capability
 from roles.engine.node_changes.capability import Basis, Capability, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
 from roles.engine.node_changes.run import NodeRun
+from roles.engine.proof.prover import Proof
 from roles.engine.proof.survey import SurveyedNode
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.record import this_run
 from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction.report import Status
 from tests.unit.node import node
 
 PATH = "/etc/default/kubelet"
@@ -151,7 +153,7 @@ def test_from_data_to_steps(shown: list[str]) -> None:
     run = prepare(fleet(*hosts), texts())
     assert [(stage.canary, [step.change.node for step in stage.steps]) for stage in run.stages] == [(True, ["w1"]), (False, ["w2"])]
     assert [(step.change.soak, step.change.confirm_timeout) for step in run.steps] == [(7, 106), (0, 99)]
-    owed = run.steps[1].prove.__self__._owed  # type: ignore[attr-defined]
+    owed = run.steps[1].watch.__self__._owed  # type: ignore[attr-defined]
     assert (owed.host, owed.node_name, owed.component, owed.settings, owed.apiserver_changes) == (
         "w2",
         "node",
@@ -224,6 +226,38 @@ def test_right_before_a_change_the_prover_is_asked_first_and_the_capability_then
     assert step.ready() == "not now"
     (step,) = prepare(fleet(Host("w1", text="1", allow_unproven=True)), texts()).steps
     assert step.ready() is None
+
+
+@dataclass(frozen=True)
+class Awaited(Texts):
+    """A change that needs something of the cluster before it can be proven."""
+
+    first: Proof = field(default_factory=lambda: Proof("a request was approved"))
+    approvals: list[ClusterStep] = field(default_factory=list)
+
+    def prove_first(self, basis: Basis, plan: Plan, planned: ComponentPlan) -> Proof:
+        self.said.append(f"prove first {plan.host}")
+        return self.first
+
+    def before(self, basis: Basis, plans: Sequence[Plan]) -> list[ClusterStep]:
+        return self.approvals
+
+
+def test_what_a_change_needs_before_its_proof_comes_first_and_decides_too() -> None:
+    said: list[str] = []
+    (step,) = prepare(fleet(Host("w1", text="1")), texts(Awaited, said=said, first=Proof("", ("not its own",)))).steps
+    status = Status("applied")
+    assert step.prove(status).problems == ("not its own",), "without it nothing else is asked"
+    (step,) = prepare(fleet(Host("w1", text="1")), texts(Awaited, said=said)).steps
+    proof = step.prove(status)
+    assert proof.how.endswith("; a request was approved") and proof.problems, "the API cannot be asked here"
+    assert said[-1] == "prove first w1"
+
+
+def test_what_comes_before_any_node_is_touched() -> None:
+    approval = ClusterStep("csr-1", "approve it", "", lambda begin: "approved", "")
+    run = prepare(fleet(Host("w1", text="done")), texts(Awaited, approvals=[approval]))
+    assert run.first == [approval] and run.involves("w1"), "also without a change of a node"
 
 
 @pytest.mark.parametrize("kind", [Texts, First])
