@@ -19,8 +19,8 @@ from roles.kubelet_certificates.plan import listed, name_of
 
 #: Seconds. A kubelet asks as soon as its node has addresses; kube-controller-manager signs at once; the kubelet then watches.
 REQUEST_SECONDS = 60.0
-SIGNED_SECONDS = 60.0
-SERVED_SECONDS = 60.0
+SIGNED_SECONDS = 30.0
+SERVED_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,10 @@ class Node:
     presented: Callable[[], Presented]
 
 
-def new_request(cluster: Cluster, node: Node, known: frozenset[str]) -> Mapping[str, Any]:
-    """The request that a kubelet has made since the UIDs of all requests were `known`. Raises NotDone if there is none, or one that must
-    not be approved, or more than one: a restarted kubelet makes one. ApiError, NoApi."""
+def new_request(cluster: Cluster, node: Node, known: frozenset[str]) -> Mapping[str, Any] | None:
+    """The request that a kubelet has made since the UIDs of all requests were `known`; None if it serves a valid certificate that it had
+    already, and makes none. Raises NotDone if there is none, or one that must not be approved, or more than one: a restarted kubelet makes
+    one. ApiError, NoApi."""
     deadline = Deadline(REQUEST_SECONDS)
     while True:
         found = [item for item in read_requests(cluster) if requester(item) == node.name and item["metadata"].get("uid") not in known]
@@ -52,6 +53,8 @@ def new_request(cluster: Cluster, node: Node, known: frozenset[str]) -> Mapping[
             )
         if found:
             return found[0]
+        if valid(node.presented(), expected):
+            return None
         if deadline.over:
             raise NotDone(f"the kubelet of {node.name} has not asked for a certificate within {deadline.seconds:g} s; see its journal")
         deadline.pause(LOOK_AGAIN)
@@ -118,6 +121,13 @@ def _signed(cluster: Cluster, path: str, uid: str, key: bytes) -> None:
         deadline.pause(LOOK_AGAIN)
 
 
+def valid(shown: Presented, expected: ExpectedNames) -> bool:
+    """The cluster's CA proves the certificate, and it is for exactly the node's names."""
+    certificate, names = shown.certificate, expected.names
+    own = {*names.dns, *names.ips}
+    return certificate is not None and shown.verified and {*certificate.names.dns, *certificate.names.ips} == own
+
+
 def proven(node: Node, key: bytes | None) -> str:
     """Wait until the node serves a certificate (of this key) that the cluster's CA proves and that has exactly its names. Raises NotDone,
     ApiError, NoApi."""
@@ -128,11 +138,11 @@ def proven(node: Node, key: bytes | None) -> str:
         why = f"{shown.where} serves {'no certificate' if certificate is None else 'one that is not valid'}: {shown.problem}"
         if certificate is not None and shown.verified:
             if key is None or certificate.public_key == key:
-                names = node.expected().names
-                if {*certificate.names.dns, *certificate.names.ips} == {*names.dns, *names.ips}:
+                expected = node.expected()
+                if valid(shown, expected):
                     until = f"{certificate.not_after:%Y-%m-%d}"
                     return f"TLS handshake with {shown.where} verified by the cluster's CA, until {until}"
-                why = f"the certificate at {shown.where} is for {certificate.names}, and the node has {names}"
+                why = f"the certificate at {shown.where} is for {certificate.names}, and the node has {expected.names}"
             else:
                 why = (
                     f"{shown.where} serves a certificate of another key than that of the approved request: something else may have the"
