@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from roles.audit.model import CertificateReport, Finding, Severity
 from roles.audit.view import View
-from roles.engine.bridge import Remote, RemoteError
-from roles.engine.certificates import Certificate, CertificateError, is_pending, parse_certificates
+from roles.engine.bridge import Remote
+from roles.engine.certificates import Certificate, is_pending
 from roles.engine.editing import last_flag
 from roles.engine.harmless import one_line
-from roles.engine.scripts import templates
-from roles.engine.timeouts import patient
+from roles.kubelet_certificates import read_files
 
-SECONDS = 30
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-#: A file may hold a chain; a folder of etcd has five files.
-_MOST_BYTES, _MOST_FILES, _MOST_REQUESTS = 65536, 20, 10
+_MOST_REQUESTS = 10
 _DAY = 86400.0
 #: Days before the end from which it is reported; a CA takes months to replace.
 _SOON, _URGENT, _CA_SOON = 30, 7, 180
@@ -90,15 +85,7 @@ def _path(text: str | None) -> str | None:
 def read_certificates(remote: Remote, view: View) -> tuple[NodeCertificate, ...]:
     """Raises RemoteError."""
     known, folder = uses(view), etcd_folder(view)
-    script = (
-        templates()
-        .get_template("certificates.sh.j2")
-        .render(paths=list(known), folders=[folder] if folder else [], most_bytes=_MOST_BYTES, most_files=_MOST_FILES)
-    )
-    answer = remote.run("sh -s", stdin=script, timeout=patient(SECONDS))
-    if answer.code != 0 or "end" not in answer.stdout:
-        raise RemoteError(f"{remote.name}: its certificates cannot be read: {' '.join(answer.stderr[-3:]) or 'the answer was cut short'}")
-    return tuple(parse(answer.stdout, known, renews=_renews(view)))
+    return tuple(named(read_files(remote, list(known), [folder] if folder else []), known, _renews(view)))
 
 
 def _renews(view: View) -> frozenset[str]:
@@ -108,21 +95,13 @@ def _renews(view: View) -> frozenset[str]:
     return frozenset(found | ({"serving"} if configuration.get("serverTLSBootstrap") else set()))
 
 
-def parse(lines: Iterable[str], known: Mapping[str, tuple[str, str]], renews: frozenset[str] = frozenset()) -> Iterator[NodeCertificate]:
-    """The first certificate of each file; the others are its chain. A file that cannot be read as X.509 is skipped."""
-    for line in lines:
-        kind, *fields = line.split(" ")
-        if kind != "certificates" or len(fields) != 2:
-            continue
-        try:
-            path, data = (base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)) for text in fields)
-            found = parse_certificates(data)
-        except (CertificateError, binascii.Error, ValueError):
-            continue
-        if found:
-            name = path.decode("utf-8", "replace")
-            component, use = known.get(name) or ("etcd", posixpath.basename(name).removesuffix(".crt"))
-            yield NodeCertificate(component, use, name, found[0], component == "kubelet" and use in renews)
+def named(
+    files: Mapping[str, Sequence[Certificate]], known: Mapping[str, tuple[str, str]], renews: frozenset[str] = frozenset()
+) -> Iterator[NodeCertificate]:
+    """The first certificate of each file, with what it is for; the others are its chain."""
+    for path, certificates in files.items():
+        component, use = known.get(path) or ("etcd", posixpath.basename(path).removesuffix(".crt"))
+        yield NodeCertificate(component, use, path, certificates[0], component == "kubelet" and use in renews)
 
 
 def reports(found: Sequence[NodeCertificate]) -> tuple[CertificateReport, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 from roles.engine import bridge
@@ -76,7 +77,7 @@ def metrics_server(fleet: Fleet, asked: tuple[Options, Asked]) -> Turns | int:
 
 
 def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Session, needs: ClusterNeeds) -> Turns | int:
-    judged, able = judge(needs, desired), places(needs.nodes)
+    judged, able = judge(needs, desired, datetime.now(UTC)), places(needs.nodes)
     if not able:
         judged.refusals.append("no node can run a pod of metrics-server: none is Ready, schedulable and without taints")
     server = desired.metrics_server
@@ -177,7 +178,7 @@ def _adopted(session: Session, installed: health.Installed, needs: ClusterNeeds)
     """Somebody else's installation: only checked. 2 if it does not work."""
     show(f"\nThe metrics API is served by {installed.where}, set up by {installed.owner}: daytwo only checks it, and changes nothing.")
     found = health.look(session, health.resolution(installed.deployment))
-    judged = judge(needs, None)
+    judged = judge(needs, None, datetime.now(UTC))
     if found.problems:
         for text in (*judged.refusals, *judged.warnings):
             show(f"WARNING {text}")

@@ -13,7 +13,7 @@ from roles.engine.editing import last_flag
 from roles.engine.object_changes import Object, Session, label_selector
 from roles.engine.object_changes.api_object import is_ready
 from roles.engine.proof import Cluster, NoApi, Survey, SurveyedNode
-from roles.kubelet_certificates import presented
+from roles.kubelet_certificates import presented, read_files
 from roles.metrics_server.health import Installed
 from roles.metrics_server.manifests import API_SERVICE_PATH, NAMESPACE
 from roles.metrics_server.plan import is_ours
@@ -52,7 +52,14 @@ def read_needs(found: Survey, session: Session) -> ClusterNeeds:
 def _server(cluster: Cluster, node: SurveyedNode, service: tuple[str, int]) -> ApiServer:
     process = node.components["kube-apiserver"].process
     flags = {name: last_flag(process.argv, name) for name in _FLAGS}
-    return ApiServer(node.remote.name, flags, process.minor, _reaches(cluster, node, service))
+    own, authority = flags["proxy-client-cert-file"] or "", flags["requestheader-client-ca-file"] or ""
+    try:
+        files = read_files(node.remote, [path for path in (own, authority) if path.startswith("/") and path.isprintable()])
+    except RemoteError as error:
+        raise NoApi(str(error)) from error
+    proxy = next(iter(files.get(own, ())), None)
+    reaches = _reaches(cluster, node, service)
+    return ApiServer(node.remote.name, flags, process.minor, reaches, proxy, tuple(files.get(authority, ())))
 
 
 def _reaches(cluster: Cluster, node: SurveyedNode, service: tuple[str, int]) -> bool:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
+from roles.engine.certificates import Certificate, is_issued_by
 from roles.engine.harmless import one_line
 from roles.engine.object_changes import Object
 from roles.engine.object_changes.api_object import is_ready
@@ -35,12 +37,15 @@ _FLAGS_WAY_OUT = (
 @dataclass(frozen=True)
 class ApiServer:
     """One kube-apiserver of the inventory. `flags`: those that decide (None: not set); `minor`: 36 of v1.36.3, None if unknown;
-    `reaches_services`: its host opens a connection to the Service kubernetes."""
+    `reaches_services`: its host opens a connection to the Service kubernetes. `proxy`: its certificate for other servers (None: not read),
+    `proxy_ca`: the CAs that these believe."""
 
     host: str
     flags: Mapping[str, str | None]
     minor: int | None
     reaches_services: bool
+    proxy: Certificate | None = None
+    proxy_ca: tuple[Certificate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,12 +80,13 @@ class Judged:
     fine: list[str] = field(default_factory=list)
 
 
-def judge(needs: ClusterNeeds, desired: DesiredServer | None) -> Judged:
-    """`desired` None: of an installation that somebody else owns; then its version is not known."""
+def judge(needs: ClusterNeeds, desired: DesiredServer | None, now: datetime) -> Judged:
+    """`now`: for certificates. `desired` None: of an installation that somebody else owns; then its version is not known."""
     found = Judged()
-    found.refusals += _aggregation(needs)
+    found.refusals += [*_aggregation(needs), *_front_proxy(needs.servers, now)]
     if not found.refusals:
-        found.fine.append(f"aggregation: {len(needs.servers)} of {len(needs.servers)} API servers have its flags, and publish its CA")
+        number = len(needs.servers)
+        found.fine.append(f"aggregation: {number} of {number} API servers have its flags and a valid certificate, and publish its CA")
     if routing := list(_routing(needs.servers)):
         found.refusals += routing
     else:
@@ -111,6 +117,25 @@ def _aggregation(needs: ClusterNeeds) -> Iterator[str]:
             " kube-system/extension-apiserver-authentication, requestheader-client-ca-file), so a metrics-server would refuse them; check"
             " --requestheader-client-ca-file and restart the API server"
         )
+
+
+def _front_proxy(servers: Sequence[ApiServer], now: datetime) -> Iterator[str]:
+    """The certificate by which an API server proves itself to a metrics-server (apiserver: authentication/request/headerrequest)."""
+    for server in servers:
+        one, path = server.proxy, server.flags.get("proxy-client-cert-file")
+        if one is None:
+            continue
+        allowed = [name.strip() for name in (server.flags.get("requestheader-allowed-names") or "").split(",") if name.strip()]
+        renew = "renew it (`kubeadm certs renew front-proxy-client`) and restart the kube-apiserver"
+        if one.left(now) <= 0:
+            yield f"{server.host}: {path} expired on {one.not_after:%Y-%m-%d}, so a metrics-server refuses this API server; {renew}"
+        elif server.proxy_ca and not any(is_issued_by(one, authority) for authority in server.proxy_ca):
+            yield f"{server.host}: {path} is not signed by a CA of --requestheader-client-ca-file, so a metrics-server refuses it; {renew}"
+        if allowed and one.common_name not in allowed:
+            yield (
+                f"{server.host}: {path} is for {one_line(one.common_name)}, and --requestheader-allowed-names has"
+                f" {one_line(', '.join(allowed))}; {renew}, or correct the flag"
+            )
 
 
 def _routing(servers: Sequence[ApiServer]) -> Iterator[str]:

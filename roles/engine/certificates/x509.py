@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_address
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtensionOID, NameOID
@@ -55,6 +55,7 @@ class Certificate:
     not_after: datetime
     is_ca: bool
     public_key: bytes
+    der: bytes = field(default=b"", repr=False)
 
     @property
     def is_self_signed(self) -> bool:
@@ -89,6 +90,15 @@ def parse_der(data: bytes) -> Certificate:
         return _certificate(x509.load_der_x509_certificate(data))
     except _ERRORS as error:
         raise CertificateError(f"it is not a certificate ({error})") from None
+
+
+def is_issued_by(one: Certificate, authority: Certificate) -> bool:
+    """The authority's key has signed it, and its issuer is the authority's subject."""
+    try:
+        x509.load_der_x509_certificate(one.der).verify_directly_issued_by(x509.load_der_x509_certificate(authority.der))
+    except (InvalidSignature, *_ERRORS):
+        return False
+    return True
 
 
 def parse_request(text: bytes) -> CertificateRequest:
@@ -152,6 +162,7 @@ def _certificate(found: x509.Certificate) -> Certificate:
             found.not_valid_after_utc,
             is_ca,
             found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo),
+            found.public_bytes(Encoding.DER),
         )
     except _ERRORS as error:
         raise CertificateError(f"it is not a certificate ({error})") from None

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roles.audit.certificates import NodeCertificate, etcd_folder, findings, parse, reports, uses, waiting
+from roles.audit.certificates import NodeCertificate, etcd_folder, findings, named, reports, uses, waiting
 from roles.audit.model import Severity
 from roles.engine.certificates import Certificate, SubjectNames
+from roles.kubelet_certificates import parse_files
 from tests.unit.api.world import Authority
 from tests.unit.audit.fleet import control_plane, make
 from tests.unit.certificates.requests import request
@@ -66,12 +67,12 @@ def test_files_come_from_the_running_processes() -> None:
 
 def test_an_answer_of_a_node() -> None:
     def line(path: str, data: bytes) -> str:
-        return f"certificates {base64.b64encode(path.encode()).decode()}= {base64.b64encode(data).decode()}="
+        return f"certificates {base64.b64encode(path.encode()).decode()}- {base64.b64encode(data).decode()}-"
 
     pem, _ = Authority("ca").issue("a", "127.0.0.1")
     known = {"/pki/a.crt": ("kube-apiserver", "serving")}
     lines = [line("/pki/a.crt", pem), line("/pki/etcd/server.crt", pem), line("/pki/b.crt", b"no certificate"), "certificates x", "end"]
-    found = list(parse(lines, known))
+    found = list(named(parse_files(lines), known))
     assert [(one.component, one.use) for one in found] == [("kube-apiserver", "serving"), ("etcd", "server")]
     (first, _) = reports(found)
     assert first.until.endswith("+00:00") and first.file == "/pki/a.crt"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from roles.engine.certificates import Certificate, SubjectNames
+from roles.engine.certificates import Certificate, SubjectNames, parse_certificates
 from roles.engine.transaction import ChangedField, ChangedObject, ObjectsRecord
 from roles.kubelet_certificates import Presented
 from roles.metrics_server.health import Installed, remarks, resolution, unavailable
@@ -18,6 +18,7 @@ from roles.metrics_server.manifests import Wanted, differing, kept, objects, req
 from roles.metrics_server.model import DesiredServer, MetricsServer, read_server
 from roles.metrics_server.plan import plan_objects, plan_way_back
 from roles.metrics_server.preflight import ApiServer, ClusterNeeds, Judged, KubeletFacts, judge, places
+from tests.unit.api.world import Authority
 
 IMAGE = "registry.example.com/metrics-server:v0.9.0"
 FLAGS: dict[str, str | None] = dict.fromkeys(("requestheader-client-ca-file", "requestheader-username-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "proxy-client-cert-file", "proxy-client-key-file"), "x")  # fmt: skip
@@ -45,7 +46,7 @@ def desired(image: str = IMAGE, **more: Any) -> DesiredServer:
 
 
 def judged(found: ClusterNeeds | None = None, wanted: DesiredServer | None = None) -> Judged:
-    return judge(found or needs(), wanted or desired())
+    return judge(found or needs(), wanted or desired(), NOW)
 
 
 def test_a_cluster_that_has_all() -> None:
@@ -72,6 +73,22 @@ def test_what_is_missing_is_named_with_the_way_out(changed: dict[str, Any], word
     found = judged(needs(**changed)).refusals
     assert any(words in one for one in found), found
     assert all(";" in one for one in found)
+
+
+def test_the_certificate_of_the_front_proxy() -> None:
+    authority, other = Authority("front-proxy-ca"), Authority("another")
+    (own,) = parse_certificates(authority.issue("front-proxy-client")[0])
+    known = {**FLAGS, "requestheader-allowed-names": "front-proxy-client", "proxy-client-cert-file": "/pki/f.crt"}
+    (ca,), (foreign,) = (tuple(parse_certificates(one.pem)) for one in (authority, other))
+    soon = own.not_after - timedelta(hours=1)
+
+    def said(now: datetime = soon, cas: tuple[Certificate, ...] = (ca,), **flags: str) -> list[str]:
+        return judge(needs(servers=[ApiServer("cp1", {**known, **flags}, 36, True, own, cas)]), desired(), now).refusals
+
+    assert said() == said(cas=(foreign, ca)) == []
+    assert "cp1: /pki/f.crt expired on" in said(own.not_after + timedelta(hours=1))[0]
+    assert "/pki/f.crt is not signed by a CA of --requestheader-client-ca-file" in said(cas=(foreign,))[0]
+    assert "is for front-proxy-client, and --requestheader-allowed-names has a, b" in said(**{"requestheader-allowed-names": "a, b"})[0]
 
 
 def test_an_api_server_that_routes_to_pods_need_not_reach_services() -> None:
