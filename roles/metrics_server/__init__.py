@@ -86,7 +86,8 @@ def _own(fleet: Fleet, options: Options, desired: DesiredServer, session: Sessio
         judged.refusals.append(f"metrics_server.replicas is {replicas}, each on a node of its own, and {len(able)} nodes can run one")
     bridge.stop(judged.refusals)
     wanted = objects(server, replicas, len(needs.nodes))
-    live = _live(session, [one.path for one in wanted])
+    # Those of two replicas are all that there may be.
+    live = _live(session, [one.path for one in objects(server, 2, len(needs.nodes))])
     plan = plan_objects(wanted, live, force=desired.force)
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
     writer = ServerWriter(session, force=desired.force, seconds=desired.proof_seconds, serves=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 from roles.engine.api import FIELD_MANAGER
 from roles.engine.object_changes import NotUndone, Object, ObjectPlan, judged, managers, object_name, uid
 from roles.engine.transaction import ChangedObject, ObjectsRecord
-from roles.metrics_server.manifests import COLLECTIONS, Wanted, differing, kept, path_of
+from roles.metrics_server.manifests import COLLECTIONS, NAMESPACE, Wanted, differing, kept, path_of
 
 What = Literal["create", "update", "remove"]
 #: The record has one field for an object: what daytwo sets of it.
@@ -32,10 +33,12 @@ class ServerAction:
 
     @property
     def was(self) -> dict[str, Any] | None:
-        """What the object had of the fields that this action sets."""
-        if self.before is None or self.manifest is None:
+        """What the object had of the fields that this action sets, and of those that daytwo had set before: an apply that no longer names
+        one removes it. None: there was no object."""
+        if self.before is None:
             return None
-        return dict(kept(identified(self.manifest), self.before))
+        known = kept(identified(self.manifest), self.before) if self.manifest is not None else {}
+        return dict(merged(known, applied(self.before)))
 
 
 def identified(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,14 +62,26 @@ def plan_objects(wanted: list[Wanted], live: Mapping[str, Object], *, force: boo
                 f"{one.name} exists, and daytwo has not created it ({owners}); remove it, or take it over with --data force=true"
             )
             continue
-        fields = differing(identified(one.manifest), found)
+        wanted_fields = identified(one.manifest)
+        fields = [*differing(wanted_fields, found), *differing(applied(found), wanted_fields)]
         if not fields:
             plan.unchanged.append((one.name, "read back: as wanted"))
             continue
         plan.actions.append(
             ServerAction("update", one.kind, one.name, one.path, found, one.manifest, f"set {', '.join(sorted({*fields}))}")
         )
+    plan.actions += _dropped(wanted, live)
     return plan
+
+
+def _dropped(wanted: list[Wanted], live: Mapping[str, Object]) -> list[ServerAction]:
+    """Objects of daytwo's that one replica does not have: a budget would forbid every drain of its node."""
+    paths = {one.path for one in wanted}
+    return [
+        ServerAction("remove", kind, f"{kind} {found['metadata']['name']}", path, found, None, "remove it: the data no longer ask for it")
+        for path, found in live.items()
+        if path not in paths and is_ours(found) and (kind := str(found.get("kind")))
+    ]
 
 
 def is_ours(found: Object) -> bool:
@@ -77,14 +92,50 @@ def is_ours(found: Object) -> bool:
     )
 
 
+def applied(found: Object) -> dict[str, Any]:
+    """The settings of an object that daytwo has applied, by metadata.managedFields."""
+    for entry in found["metadata"].get("managedFields") or ():
+        if entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply":
+            return identified({"metadata": {}, **_picked(entry.get("fieldsV1") or {}, found)})
+    return {}
+
+
+def _picked(fields: Mapping[str, Any], value: Any) -> Any:
+    """The parts of a value that FieldsV1 names: `f:NAME` a field, `k:{...}` an item of a list by its keys (structured-merge-diff)."""
+    inner = {name: one for name, one in fields.items() if name != "."}
+    if not inner:
+        return value
+    if isinstance(value, Mapping):
+        return {name[2:]: _picked(one, value[name[2:]]) for name, one in inner.items() if name.startswith("f:") and name[2:] in value}
+    if isinstance(value, list):
+        found = []
+        for item in value:
+            for name, one in inner.items():
+                keys = json.loads(name[2:]) if name.startswith("k:") else None
+                if keys is not None and isinstance(item, Mapping) and all(item.get(key) == text for key, text in keys.items()):
+                    found.append({**keys, **_picked(one, item)})
+        return found
+    return value
+
+
+def merged(first: Any, second: Any) -> Any:
+    """Both, where they do not name the same field."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return {**second, **{key: merged(value, second[key]) if key in second else value for key, value in first.items()}}
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return [merged(one, other) for one, other in zip(first, second, strict=True)]
+    return first
+
+
 # ---- the undo
 
 
 def plan_way_back(record: ObjectsRecord, live: Mapping[str, Object], *, force: bool) -> ObjectPlan[ServerAction]:
     """The plan that undoes a run, the last object first: the APIService goes before its server, or it would be dead for a moment."""
     plan = ObjectPlan[ServerAction]()
-    found = [judged(plan, one, lambda one: _undone(one, live, force)) for one in record.objects]
-    plan.actions = [one for one in reversed(found) if one is not None]
+    found = [one for item in record.objects if (one := judged(plan, item, lambda item: _undone(item, live, force))) is not None]
+    plan.actions = found[::-1]
+    plan.actions.sort(key=lambda one: list(COLLECTIONS).index(one.kind), reverse=True)
     return plan
 
 
@@ -108,7 +159,8 @@ def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> Serv
     if one.action == "remove":
         if found is not None:
             return "exists again"
-        raise NotUndone("that run removed it; run deploys/metrics_server.py with the old data to install it again")
+        manifest = _manifest(one, field.before or {}, kind)
+        return ServerAction("create", kind, one.name, path, None, manifest, "recreate it: that run removed it")
     if found is None:
         return "is gone already"
     if one.uid and uid(found) != one.uid:
@@ -124,8 +176,18 @@ def _undone(one: ChangedObject, live: Mapping[str, Object], force: bool) -> Serv
         raise NotUndone(
             f"foreign: changed by someone else since: {', '.join(changed)}; undo that first, or overwrite it with --data force=true"
         )
-    metadata = {"name": found["metadata"]["name"], **(before.get("metadata") or {})}
-    if "namespace" in found["metadata"]:
-        metadata["namespace"] = found["metadata"]["namespace"]
-    manifest = {**before, "apiVersion": str(one.about.get("version", "")), "kind": kind, "metadata": metadata}
+    manifest = _manifest(one, before, kind)
     return ServerAction("update", kind, one.name, path, found, manifest, f"restore {', '.join(sorted({*differing(before, found)}))}")
+
+
+def _manifest(one: ChangedObject, settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The manifest that sets what a record has."""
+    return as_manifest(str(one.about.get("version", "")), kind, str(one.about["object_name"]), settings)
+
+
+def as_manifest(version: str, kind: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with these settings, which have its labels, but neither its name nor its kind."""
+    metadata = {"name": name, **(settings.get("metadata") or {})}
+    if f"/namespaces/{NAMESPACE}/" in COLLECTIONS[kind]:
+        metadata["namespace"] = NAMESPACE
+    return {**settings, "apiVersion": version, "kind": kind, "metadata": metadata}

@@ -26,7 +26,7 @@ from roles.engine.rollout import ClusterStep, Fields
 from roles.engine.timeouts import Deadline
 from roles.metrics_server import health
 from roles.metrics_server.manifests import API_SERVICE, NAME, NAMESPACE, differing
-from roles.metrics_server.plan import FIELD, ServerAction, identified, is_ours
+from roles.metrics_server.plan import FIELD, ServerAction, as_manifest, identified, is_ours
 
 # Seconds: for a deletion with finalizers.
 REMOVAL = 30.0
@@ -51,7 +51,7 @@ class ServerWriter:
                     "uid": uid(one.before) if one.before is not None else "",
                     "kind": one.kind,
                     "object_name": one.name.partition(" ")[2],
-                    "version": str((one.manifest or {}).get("apiVersion", "")),
+                    "version": str((one.manifest or one.before or {}).get("apiVersion", "")),
                 },
             )
             for one in actions
@@ -62,7 +62,8 @@ class ServerWriter:
         after = identified(action.manifest) if action.manifest is not None else None
         begin([{"path": list(FIELD), "before": action.was, "after": after}])
         if action.manifest is None:
-            return self._remove(action)
+            removed = self._remove(action)
+            return f"{removed}; {self._works()}" if last and self._serves else removed
         try:
             written = self._apply(action)
             proof = self._proven(action, uid(written))
@@ -157,10 +158,7 @@ class ServerWriter:
                 self._gone(action.path, uid(found))
                 return Undone(f"{why}; what this run created is removed: read back, it is gone")
             was = action.was or {}
-            metadata = {"name": found["metadata"]["name"], **(was.get("metadata") or {})}
-            manifest = {**was, "apiVersion": action.manifest["apiVersion"], "kind": action.kind, "metadata": metadata}
-            if "namespace" in found["metadata"]:
-                manifest["metadata"]["namespace"] = found["metadata"]["namespace"]
+            manifest = as_manifest(action.manifest["apiVersion"], action.kind, found["metadata"]["name"], was)
             self.session.written(action.path, lambda api: api.apply(action.path, manifest, force=True), lambda one: not differing(was, one))
             back = self.session.fetch(action.path)
             if back is None or differing(was, back):
