@@ -80,8 +80,8 @@ test-older: fetch ## tests on the older minor of Kubernetes, in one lane; its la
 	@echo "== tests on the older minor"
 	$(PYTHON) -m pytest tests/integration --lanes=w:older -m "older and not slow"
 
-fetch: $(READY) # Kubernetes' binaries of both minors, and what tests run beside it: lanes would wait for each other's
-	@$(PYTHON) -m tests.lab fetch --extra metrics-server
+fetch: $(READY) # Kubernetes' binaries of both minors: lanes would wait for each other's
+	@$(PYTHON) -m tests.lab fetch
 
 tools: # what the tests call, besides Python
 	@for tool in shellcheck curl git strace faketime chromium; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \

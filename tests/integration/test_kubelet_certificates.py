@@ -13,7 +13,8 @@ from tests.integration.operator import Started, data, pyinfra, wait_for
 from tests.lab import Lab
 from tests.unit.certificates.requests import pem, request
 
-pytestmark = pytest.mark.lab
+# Slow: about two minutes of the lab.
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 KUBECONFIGS = {"w1": "/etc/kubernetes/kubelet.conf", "w2": "/etc/kubernetes-node/kubeconfig"}
 

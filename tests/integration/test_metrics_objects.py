@@ -24,7 +24,7 @@ from roles.metrics_server.write import ServerWriter
 from tests.integration.shadow import TOKEN, Shadow, shadow
 from tests.lab import binaries
 
-pytestmark = pytest.mark.binaries
+pytestmark = [pytest.mark.slow, pytest.mark.binaries]
 
 SERVER = MetricsServer(image="registry.local/metrics-server:v0.9.0")
 TWO, ONE = objects(SERVER, 2, 3), objects(MetricsServer(image="registry.local/metrics-server:v0.9.1"), 1, 3)
@@ -91,7 +91,7 @@ def planned(session: Session, wanted: list[Wanted]) -> list[ServerAction]:
 
 def done(session: Session, actions: Sequence[ServerAction], *, serves: bool = False) -> ObjectsRecord:
     """As a run carries them out, and the record of it, as a file has it. Raises what a step raises."""
-    writer, found = ServerWriter(session, force=False, seconds=3, serves=serves), []
+    writer, found = ServerWriter(session, force=False, seconds=3 if serves else 60, serves=serves), []
     for step in writer.steps(actions):
         fields: list[ChangedField] = []
 

@@ -309,6 +309,7 @@ def test_an_air_gapped_node(lab: Lab, desk: Desk) -> None:
     lab.run("w1", "rm /root/change.tgz")
 
 
+@pytest.mark.slow
 def test_the_metrics_api_from_nothing(lab: Lab, desk: Desk) -> None:
     """By hand there is what a network plugin and kube-proxy do elsewhere, and the image, which nodes here cannot pull."""
     lab.connect_pods()
