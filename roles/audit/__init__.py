@@ -40,6 +40,8 @@ def audit(fleet: Fleet, options: AuditOptions) -> int:
         disruption=seen.disruption,
         autoscalers=seen.autoscalers,
         orders=seen.orders,
+        held=seen.held,
+        requests=seen.requests,
         not_known=seen.not_known,
         failures=seen.failures,
     )

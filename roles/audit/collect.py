@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from roles import pod_resize
+from roles.audit.certificates import REQUESTS, NodeCertificate, read_certificates
 from roles.audit.drift import HostDesired
 from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
@@ -27,7 +28,8 @@ T = TypeVar("T")
 
 @dataclass
 class Collected:
-    """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined."""
+    """All that was read. `desired`: by host; `failures`: nodes that could not be read; `not_known`: what else could not be determined;
+    `held`: the certificates of each host; `requests`: for certificates."""
 
     views: list[View] = field(default_factory=list)
     desired: dict[str, HostDesired] = field(default_factory=dict)
@@ -36,6 +38,8 @@ class Collected:
     disruption: list[Problem] = field(default_factory=list)
     autoscalers: list[Judged] = field(default_factory=list)
     orders: list[NodeOrder] = field(default_factory=list)
+    held: dict[str, tuple[NodeCertificate, ...]] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     not_known: list[str] = field(default_factory=list)
 
@@ -63,6 +67,7 @@ def collect(fleet: Fleet, *, with_order: bool) -> Collected:
     cluster = cluster.kept()
     found.views += _with_versions(fleet, cluster, views)
     _ask(fleet, cluster, found, with_order)
+    _certificates(fleet, found)
     return found
 
 
@@ -121,6 +126,18 @@ def _ask(fleet: Fleet, cluster: Cluster, found: Collected, with_order: bool) -> 
         _orders(fleet, cluster, remotes, nodes, found)
 
 
+def _certificates(fleet: Fleet, found: Collected) -> None:
+    by_host = {one.host: one for one in found.views if one.kubelet is not None}
+    remotes = [remote for remote in fleet.targets if remote.name in by_host]
+    for host, read in fleet.each(remotes, lambda remote: read_certificates(remote, by_host[remote.name])).items():
+        if isinstance(read, RemoteError):
+            found.not_known.append(f"{host}: certificates: {str(read).removeprefix(f'{host}: ')}")
+        elif isinstance(read, Exception):
+            raise read
+        else:
+            found.held[host] = read
+
+
 def _workloads(api: Api, found: Collected) -> None:
     """Pods that differ from their template, and what blocks drains. Each kind is listed once."""
     try:
@@ -132,6 +149,10 @@ def _workloads(api: Api, found: Collected) -> None:
         found.resized = pod_resize.find(objects)
     except ValueError as error:
         found.not_known.append(f"pods that differ from their template: {error}")
+    try:
+        found.requests = list_objects(api, REQUESTS)
+    except (ApiError, RemoteError) as error:
+        found.not_known.append(f"requests for certificates: {error}")
     try:
         live, problems = read_lint(api, objects)
         now = cluster_time(api)

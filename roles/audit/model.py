@@ -41,6 +41,7 @@ Kind = Literal[
     "resize",
     "disruption",
     "autoscaler",
+    "certificate",
     "inventory",
 ]
 
@@ -62,6 +63,7 @@ TITLES: dict[str, str] = {
     "resize": "pods differ from their template",
     "disruption": "disruption",
     "autoscaler": "autoscaler",
+    "certificate": "certificate",
     "inventory": "invalid data in the inventory",
 }
 
@@ -127,6 +129,17 @@ class ComponentReport(_Model):
     effective: dict[str, bool] | None = None
 
 
+class CertificateReport(_Model):
+    """One certificate in a file of a node. `renews`: the kubelet renews it by itself."""
+
+    component: str
+    use: str = Field(description="what it is for: serving, client, a CA")
+    file: str
+    until: str = Field(description="RFC 3339, UTC")
+    subject: str
+    renews: bool = False
+
+
 class NodeReport(_Model):
     """One node. `settings`: the fields of the kubelet's configuration that its sources set; `effective`: the fields that it runs with
     (/configz, flat, by dotted names), None if unknown."""
@@ -142,6 +155,7 @@ class NodeReport(_Model):
     settings: tuple[SourcedSetting, ...] = ()
     effective: dict[str, str] | None = None
     sources: tuple[Source, ...] = ()
+    certificates: tuple[CertificateReport, ...] = ()
 
     @property
     def version(self) -> str:

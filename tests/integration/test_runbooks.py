@@ -307,3 +307,14 @@ def test_an_air_gapped_node(lab: Lab, desk: Desk) -> None:
     lab.run("w1", "base64 -d >/root/change.tgz", input=reading.encoded(medium))
     book.all()
     lab.run("w1", "rm /root/change.tgz")
+
+
+@pytest.mark.slow
+def test_the_metrics_api_from_nothing(lab: Lab, desk: Desk) -> None:
+    """By hand there is what a network plugin and kube-proxy do elsewhere, and the image, which nodes here cannot pull."""
+    lab.connect_pods()
+    lab.load_extra("metrics-server")
+    try:
+        open_book(desk, "metrics-api").all()
+    finally:
+        lab.kubectl("delete", "apiservice", "v1beta1.metrics.k8s.io")

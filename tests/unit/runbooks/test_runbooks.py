@@ -29,6 +29,7 @@ ASKED = {
     "air-gapped-node",
     "static-cpu-manager",
     "reboot",
+    "metrics-api",
 }
 
 
