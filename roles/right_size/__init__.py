@@ -1,0 +1,1 @@
+"""Requests and limits from real use."""
