@@ -23,7 +23,7 @@ _NO_LIMIT = 2**60
 _MICRO, _NANO = 1e6, 1e9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KernelUse:
     """One running container. `at`: seconds since the node's boot; bytes; CPU time and the time that processes waited (pressure: psi.rst) in
     seconds. All but `memory` count since the container's cgroup was created. None: this kernel does not say.
@@ -47,10 +47,11 @@ class KernelUse:
 
 @dataclass(frozen=True)
 class NodeUse:
-    """One read of a node: its boot, and its containers by the UID of their pod (with dashes, or a static pod's 32 hex digits) and their ID.
-    `cut`: there were more than MOST records."""
+    """One read of a node: its boot; `clock`, its wall clock in seconds since the epoch; and its containers by the UID of their pod (with
+    dashes, or a static pod's 32 hex digits) and their ID. `cut`: there were more than MOST records."""
 
     boot: str
+    clock: float
     containers: Mapping[tuple[str, str], KernelUse]
     cut: bool = False
 
@@ -63,7 +64,7 @@ def script() -> str:
 def parse(host: str, lines: Iterable[str]) -> NodeUse:
     """The answer of `script`. Raises ObservationError if it is cut short or malformed. Records whose cgroup is not a container's are
     ignored: a privileged container may give its own cgroups any name."""
-    boot, cut, whole = "", False, False
+    boot, clock, cut, whole = "", 0.0, False, False
     files: dict[tuple[str, str], dict[str, str]] = {}
     times: dict[tuple[str, str], float] = {}
     for number, line in enumerate(lines, 1):
@@ -74,7 +75,8 @@ def parse(host: str, lines: Iterable[str]) -> NodeUse:
             elif words == ["cut"]:
                 cut = True
             elif words[0] == "boot":
-                [_, boot] = words
+                [_, boot, epoch] = words
+                clock = float(epoch)
             else:
                 kind, version, now, *values, path = words
                 if kind != "use" or version not in ("v1", "v2"):
@@ -88,7 +90,7 @@ def parse(host: str, lines: Iterable[str]) -> NodeUse:
             raise ObservationError(f"{host}: line {number} of the node's answer is malformed: {line[:120]!r}") from error
     if not whole or not boot:
         raise ObservationError(f"{host}: the answer about the containers' use was cut short after {len(files)} of them; try again")
-    return NodeUse(boot, {place: _use(times[place], read) for place, read in files.items()}, cut)
+    return NodeUse(boot, clock, {place: _use(times[place], read) for place, read in files.items()}, cut)
 
 
 def _use(at: float, files: Mapping[str, str]) -> KernelUse:
