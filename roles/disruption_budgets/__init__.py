@@ -10,7 +10,7 @@ from roles.disruption_budgets.plan import BudgetAction, plan_budgets
 from roles.disruption_budgets.way_back import namespaces, plan_way_back
 from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError
+from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
 from roles.engine.disruption import DisruptionObjects
 from roles.engine.inputs import Declared
@@ -20,32 +20,23 @@ from roles.engine.object_changes import (
     ObjectRun,
     Session,
     api_object,
+    cluster_session,
+    desired_of_cluster,
     dry_run,
     object_report,
-    open_session,
+    read_objects,
     show_plan,
 )
-from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options, Stage, Turns, deploying
-from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "disruption_budgets"
 
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredBudgets]:
-    if not fleet.targets:
-        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
-    options = read_options(fleet.targets)
-    try:
-        desired = read_budgets([(remote.name, remote.data) for remote in fleet.inventory])
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
-    if desired is None:
-        raise bridge.refuse("no host has disruption_budgets in its data; set them in group_data/all.py")
-    return options, desired
+    return desired_of_cluster(fleet, read_budgets, "no host has disruption_budgets in its data; set them in group_data/all.py")
 
 
 @deploying("Disruption budgets", _read, all_reachable=True, of_cluster=True)
@@ -59,7 +50,7 @@ def disruption_budgets(fleet: Fleet, asked: tuple[Options, DesiredBudgets]) -> T
 
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredBudgets) -> ObjectRun:
-    api = _session(fleet, desired.kubeconfig)
+    api = cluster_session(fleet, desired.kubeconfig)
     plan = plan_budgets(desired, _live(api, {one.namespace for one in desired.budgets}), datetime.now(UTC))
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
     writer = BudgetWriter(api, force=desired.force, proof_seconds=desired.proof_seconds)
@@ -68,7 +59,7 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredBudgets) -> ObjectR
 
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
-    api = _session(fleet, consents.kubeconfig)
+    api = cluster_session(fleet, consents.kubeconfig)
     timeout = record.about.get("proof_timeout")
     plan = plan_way_back(record, _live(api, namespaces(record)), datetime.now(UTC), force=consents.force)
     writer = BudgetWriter(api, force=consents.force, proof_seconds=unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None))
@@ -76,18 +67,8 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     return _run(fleet, options, plan, writer, {"undo": record.run}, timeout, consents.force, record.change)
 
 
-def _session(fleet: Fleet, kubeconfig: str | None) -> Session:
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
-    return open_session(fleet, found, kubeconfig)
-
-
 def _live(api: Session, of: set[str]) -> DisruptionObjects:
-    try:
-        return api.asked(partial(read_live, namespaces=of))
-    except (ApiError, NoApi) as error:
-        raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
+    return read_objects(api, partial(read_live, namespaces=of))
 
 
 def _run(

@@ -6,8 +6,8 @@ from roles.engine import bridge
 from roles.engine.api import Api, ApiError, list_objects
 from roles.engine.bridge import Fleet, show, show_lines
 from roles.engine.harmless import as_json
-from roles.engine.object_changes import open_session
-from roles.engine.proof import NoApi, survey
+from roles.engine.object_changes import cluster_session
+from roles.engine.proof import NoApi
 from roles.engine.rollout import deploying, table
 from roles.engine.transaction import Refusal
 from roles.pod_resize import model
@@ -31,11 +31,9 @@ def resize_drift(fleet: Fleet, options: model.DriftOptions) -> int | None:
     Data keys: `format` (table, or json: one document on standard output), `kubeconfig`. Returns 2 if there are some; raises DeployError
     if the cluster cannot be read.
     """
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if options.kubeconfig else []
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
+    session = cluster_session(fleet, options.kubeconfig)
     try:
-        drifts = open_session(fleet, found, options.kubeconfig).asked(read_drift)
+        drifts = session.asked(read_drift)
     except (ApiError, NoApi, ValueError) as error:
         raise bridge.refuse(f"the cluster's pods cannot be read: {error}") from None
     if options.format == "json":

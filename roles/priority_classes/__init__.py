@@ -5,25 +5,24 @@ from __future__ import annotations
 from functools import partial
 
 from roles.engine import bridge
-from roles.engine.api import Api, ApiError
+from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
 from roles.engine.inputs import Declared
 from roles.engine.object_changes import (
     Consents,
     ObjectPlan,
     ObjectRun,
-    Session,
     api_object,
+    cluster_session,
+    desired_of_cluster,
     dry_run,
     object_report,
-    open_session,
+    read_objects,
     show_plan,
 )
-from roles.engine.proof import NoApi, survey
 from roles.engine.rollout import Options, Stage, Turns, deploying
-from roles.engine.rollout.options import read_options
 from roles.engine.timeouts import unless_set
-from roles.engine.transaction import ObjectsRecord, Refusal, new_run_id, this_run
+from roles.engine.transaction import ObjectsRecord, new_run_id, this_run
 from roles.priority_classes import way_back
 from roles.priority_classes.class_facts import ObservedClasses
 from roles.priority_classes.compliance import unmet_class, unmet_workload
@@ -36,18 +35,8 @@ CAPABILITY = "priority_classes"
 
 
 def _read(fleet: Fleet) -> tuple[Options, DesiredClasses]:
-    if not fleet.targets:
-        raise bridge.refuse("no host is in this run; name a control-plane node with --limit, or leave --limit out")
-    options = read_options(fleet.targets)
-    try:
-        desired = read_classes([(remote.name, remote.data) for remote in fleet.inventory])
-    except Refusal as refusal:
-        raise bridge.refusals([refusal]) from None
-    if desired is None:
-        raise bridge.refuse(
-            "no host has priority_classes or workloads in its data; set them in group_data, or with --data priority_classes=NAME=VALUE"
-        )
-    return options, desired
+    missing = "no host has priority_classes or workloads in its data; set them in group_data, or with --data priority_classes=NAME=VALUE"
+    return desired_of_cluster(fleet, read_classes, missing)
 
 
 @deploying("Priority classes", _read, all_reachable=True, of_cluster=True)
@@ -61,8 +50,8 @@ def priority_classes(fleet: Fleet, asked: tuple[Options, DesiredClasses]) -> Tur
 
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectRun:
-    api = _session(fleet, desired.kubeconfig)
-    plan = plan_classes(desired, _live(api))
+    api = cluster_session(fleet, desired.kubeconfig)
+    plan = plan_classes(desired, read_objects(api, read_live))
     bridge.stop(plan.refusals)
     plan.actions = dry_run(plan.actions, api, partial(_shown, force=desired.force))
     writer = Writer(api, force=desired.force, rollout_timeout=desired.rollout_seconds)
@@ -75,10 +64,10 @@ def _prepare(fleet: Fleet, options: Options, desired: DesiredClasses) -> ObjectR
 def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consents) -> ObjectRun:
     """Plan and show the run that undoes a run of this deploy, with its time limits. Raises DeployError if someone else has changed the same
     fields since."""
-    api = _session(fleet, consents.kubeconfig)
+    api = cluster_session(fleet, consents.kubeconfig)
     timeout = record.about.get("rollout_timeout")
     seconds = unless_set(timeout or DesiredClasses.model_fields["rollout_timeout"].default, timeout is not None)
-    plan = way_back.plan_way_back(record, _live(api), force=consents.force, rollout_seconds=seconds)
+    plan = way_back.plan_way_back(record, read_objects(api, read_live), force=consents.force, rollout_seconds=seconds)
     bridge.stop(plan.refusals)
     plan.actions = dry_run(plan.actions, api, partial(_shown, force=consents.force))
     writer = Writer(api, force=consents.force, rollout_timeout=seconds)
@@ -86,20 +75,6 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     show(f"\nUndoing run {record.run}")
     show_plan(run, plan)
     return run
-
-
-def _session(fleet: Fleet, kubeconfig: str | None) -> Session:
-    servers = [remote for remote in fleet.inventory if remote.is_control_plane] if kubeconfig is not None else []
-    found = survey(fleet, [remote for remote in servers if remote.connected or remote.connect()])
-    bridge.stop(found.refusals)
-    return open_session(fleet, found, kubeconfig)
-
-
-def _live(api: Session) -> ObservedClasses:
-    try:
-        return api.asked(read_live)
-    except (ApiError, NoApi) as error:
-        raise bridge.refusals([f"the cluster's objects cannot be read: {error}"]) from None
 
 
 def _run(

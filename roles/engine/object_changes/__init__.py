@@ -15,6 +15,7 @@ from roles.engine.object_changes.api_object import (
     replicas,
     uid,
 )
+from roles.engine.object_changes.begin import cluster_session, desired_of_cluster, read_objects
 from roles.engine.object_changes.carry_out import FieldWriter, Request, dry_run, show_plan
 from roles.engine.object_changes.names import (
     KINDS,
@@ -78,8 +79,10 @@ __all__ = [
     "api_object",
     "changes_text",
     "class_of",
+    "cluster_session",
     "connect_cluster",
     "controller",
+    "desired_of_cluster",
     "did_you_mean",
     "dry_run",
     "field_changes",
@@ -100,6 +103,7 @@ __all__ = [
     "object_report",
     "only_ours",
     "open_session",
+    "read_objects",
     "refuse_foreign",
     "replicas",
     "show_plan",
