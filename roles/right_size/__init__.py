@@ -43,7 +43,9 @@ def right_size(fleet: Fleet, options: RightSizeOptions) -> None:
 
 def observe(fleet: Fleet, options: RightSizeOptions) -> tuple[Collected, list[Judged]]:
     """Read the cluster for `watch` seconds, add that to the samples of earlier runs, and judge each container. Raises DeployError."""
-    surveyed = survey(fleet, fleet.targets)
+    # An operator's own identity needs the addresses of the API servers, also with --limit.
+    servers = [remote for remote in fleet.others if remote.is_control_plane] if options.kubeconfig else []
+    surveyed = survey(fleet, [*fleet.targets, *(remote for remote in servers if remote.connected or remote.connect())])
     nodes = {node.kubelet.node_name: node.remote for node in surveyed.nodes.values()}
     session = open_session(fleet, surveyed, options.kubeconfig)
     try:
