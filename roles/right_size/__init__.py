@@ -9,14 +9,16 @@ from functools import partial
 
 from roles.engine import bridge
 from roles.engine.api import ApiError
-from roles.engine.bridge import Fleet, show, show_lines
+from roles.engine.bridge import Fleet, Remote, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.harmless import as_json, harmless
 from roles.engine.inputs import Declared
-from roles.engine.object_changes import open_session
+from roles.engine.object_changes import Session, connect_cluster, open_session
 from roles.engine.proof import NoApi, survey
-from roles.engine.rollout import deploying, one
-from roles.right_size import page, prometheus, report
+from roles.engine.rollout import Options, Turns, deploying, one
+from roles.engine.rollout.options import read_options
+from roles.right_size import apply_deploy, page, prometheus, report
+from roles.right_size.apply_deploy import undo
 from roles.right_size.collect import collect
 from roles.right_size.collected import Collected
 from roles.right_size.judged import Judged
@@ -28,31 +30,50 @@ from roles.right_size.store import Store, StoreError
 from roles.right_size.workloads import Workload
 
 
-@deploying("Right size", one(RightSizeOptions))
-def right_size(fleet: Fleet, options: RightSizeOptions) -> None:
-    """Show for each container what it uses, what it requests and what it should request.
+def _read(fleet: Fleet) -> tuple[Options, RightSizeOptions]:
+    return read_options(fleet.targets), one(RightSizeOptions)(fleet)
 
-    Data keys: those of roles/right_size/model.py. Samples are kept on the operator's machine, and count in later runs. Raises DeployError
-    if something could not be read, after it has shown the rest.
+
+@deploying("Right size", _read)
+def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns | None:
+    """Show for each container what it uses, what it requests and what it should request; with `apply`, change that.
+
+    Data keys: those of roles/right_size/model.py, and take_over (roles/engine/rollout/options.py). Samples are kept on the operator's
+    machine, and count in later runs. Raises DeployError if something could not be read, after it has shown the rest; with `apply` before
+    any change.
     """
-    seen, found = observe(fleet, options)
-    _write(options, seen, found)
-    if seen.problems:
-        raise bridge.refuse("not everything could be read:", seen.problems)
-
-
-def observe(fleet: Fleet, options: RightSizeOptions) -> tuple[Collected, list[Judged]]:
-    """Read the cluster for `watch` seconds, add that to the samples of earlier runs, and judge each container. Raises DeployError."""
+    common, options = asked
+    if options.apply:
+        reached = connect_cluster(fleet, options.kubeconfig)
+        seen, found = observe(fleet, options, reached.session, reached.nodes)
+        _write(options, seen, found)
+        bridge.stop(seen.problems)
+        return Turns.of(apply_deploy.plan_run(fleet, options, common, reached, seen, found), fleet, "resize, watch, and update templates")
     # An operator's own identity needs the addresses of the API servers, also with --limit.
     servers = [remote for remote in fleet.others if remote.is_control_plane] if options.kubeconfig else []
     surveyed = survey(fleet, [*fleet.targets, *(remote for remote in servers if remote.connected or remote.connect())])
     nodes = {node.kubelet.node_name: node.remote for node in surveyed.nodes.values()}
-    session = open_session(fleet, surveyed, options.kubeconfig)
+    problems = [*(f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable), *surveyed.refusals]
+    seen, found = observe(fleet, options, open_session(fleet, surveyed, options.kubeconfig), nodes)
+    seen.problems = [*problems, *seen.problems]
+    _write(options, seen, found)
+    if seen.problems:
+        raise bridge.refuse("not everything could be read:", seen.problems)
+    return None
+
+
+def observe(fleet: Fleet, options: RightSizeOptions, session: Session, nodes: Mapping[str, Remote]) -> tuple[Collected, list[Judged]]:
+    """Read the cluster for `watch` seconds, add that to the samples of earlier runs, and judge each container. `nodes`: those that are read
+    over SSH, by name. Raises DeployError."""
     try:
-        seen = collect(fleet, session, nodes, options.watch, options.interval, options.namespaces)
+        seen = collect(fleet, session, nodes, options.watch, options.interval, options.read_namespaces)
     except (ApiError, NoApi, ValueError) as error:
         raise bridge.refuse(f"the cluster's containers cannot be read: {error}") from None
-    seen.problems = [*(f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable), *surveyed.refusals, *seen.problems]
+    seen.containers = [one for one in seen.containers if options.chosen(one.workload)]
+    seen.lives = [one for one in seen.lives if options.chosen(one.workload)]
+    there = {f"{workload.namespace}/{workload.kind}/{workload.name}" for workload in grouped(seen.containers)}
+    missing = set(options.only or ()) - there
+    bridge.stop(f"only: {name} has no pods now, or does not exist" for name in sorted(missing))
     histories = _kept(seen)
     return seen, judge_all(seen, histories, options.min_span_seconds, _more(options, seen))
 
@@ -111,6 +132,6 @@ def _write(options: RightSizeOptions, seen: Collected, found: Sequence[Judged]) 
     show(f"\n{options.format}: {options.output}")
 
 
-DATA_KEYS = (Declared(RightSizeOptions, ("right_size",)),)
+DATA_KEYS = (Declared(RightSizeOptions, ("right_size",), changes=True, undo=undo),)
 
-__all__ = ["DATA_KEYS", "right_size"]
+__all__ = ["DATA_KEYS", "right_size", "undo"]

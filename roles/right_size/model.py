@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from roles.engine.inputs import LIST_OR_TEXT, TEXT, Frozen, Kubeconfig, file_path, names
+from roles.engine.inputs import LIST_OR_TEXT, TEXT, Boolean, Frozen, Kubeconfig, file_path, names
 from roles.engine.kubelet import parse_duration
-from roles.engine.object_changes import did_you_mean, namespace_name
+from roles.engine.object_changes import did_you_mean, kind_name, namespace_name, object_name
+from roles.right_size.workloads import Workload
 
 FORMATS = ("table", "json", "html")
 DAY = 86400
@@ -26,6 +27,19 @@ def _format(value: Any) -> Any:
 def _namespaces(value: Any) -> tuple[str, ...] | None:
     found = names(value)
     return None if found is None else tuple(namespace_name(name) for name in found)
+
+
+def _workloads(value: Any) -> tuple[str, ...] | None:
+    found = names(value)
+    return None if found is None else tuple(_workload(one) for one in found)
+
+
+def _workload(text: str) -> str:
+    """NAMESPACE/KIND/NAME, the kind as the API writes it."""
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise ValueError(f"{text!r} is not NAMESPACE/KIND/NAME, such as shop/deployment/web")
+    return f"{namespace_name(parts[0])}/{kind_name(parts[1])}/{object_name(parts[2])}"
 
 
 def _span(value: Any) -> str:
@@ -92,6 +106,38 @@ class RightSizeOptions(Frozen):
             examples=["http://prometheus.example:9090"],
         ),
     ] = None
+    only: Annotated[
+        tuple[str, ...] | None,
+        BeforeValidator(_workloads),
+        LIST_OR_TEXT,
+        Field(
+            description="only these workloads: NAMESPACE/KIND/NAME; by default all",
+            examples=[["shop/deployment/web"], "shop/deployment/web,shop/statefulset/db"],
+        ),
+    ] = None
+    apply: Annotated[
+        Boolean,
+        Field(
+            description="consent: apply the advice: to pods in place, then to templates, and to utilization targets of autoscalers",
+            examples=[True],
+        ),
+    ] = False
+    soak: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=DAY,
+            description="seconds to watch resized pods for OOM kills, restarts and throttling, before the next step",
+            examples=[600],
+        ),
+    ] = 120
+    template: Annotated[
+        Literal["keep", "update"],
+        Field(description="whether the workloads' templates also get the amounts, which recreates their pods", examples=["keep"]),
+    ] = "update"
+    allow_restarts: Annotated[
+        Boolean, Field(description="consent: restart containers whose resizePolicy requires it for this resize", examples=[True])
+    ] = False
     format: Annotated[
         Literal["table", "json", "html"],
         BeforeValidator(_format),
@@ -106,6 +152,24 @@ class RightSizeOptions(Frozen):
         ),
     ] = None
     kubeconfig: Kubeconfig = None
+
+    @model_validator(mode="after")
+    def _one_document(self) -> RightSizeOptions:
+        if self.apply and self.format != "table" and self.output is None:
+            raise ValueError(f"apply=true shows its plan on standard output; give the {self.format} document a file: --data output=FILE")
+        return self
+
+    @property
+    def read_namespaces(self) -> tuple[str, ...] | None:
+        """The namespaces that must be read; None: all."""
+        if self.only is None:
+            return self.namespaces
+        return tuple(dict.fromkeys(one.partition("/")[0] for one in self.only))
+
+    def chosen(self, workload: Workload) -> bool:
+        """Whether a workload is in this run."""
+        named = f"{workload.namespace}/{workload.kind}/{workload.name}"
+        return (self.only is None or named in self.only) and (self.namespaces is None or workload.namespace in self.namespaces)
 
     @property
     def min_span_seconds(self) -> float:

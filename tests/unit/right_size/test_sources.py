@@ -211,12 +211,22 @@ def test_a_prometheus_that_is_not_there() -> None:
         ({"prometheus": "http://u:p@host"}, "a URL with a password"),
         ({"prometheus": "http://h:x"}, "write http://HOST:9090"),
         ({"format": "jsn"}, "did you mean 'json'"),
+        ({"only": "shop/web"}, "not NAMESPACE/KIND/NAME"),
+        ({"only": "shop/job/web"}, "is not one of Deployment"),
+        ({"apply": True, "format": "json"}, "give the json document a file"),
         ({"watch": 4000}, "less than or equal to 3600"),
     ],
 )
 def test_bad_data(data: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         RightSizeOptions(**data)
+
+
+def test_the_workloads_of_a_run() -> None:
+    found = RightSizeOptions.model_validate({"only": "shop/deploy/web,blog/sts/db"})
+    assert found.only == ("shop/Deployment/web", "blog/StatefulSet/db") and found.read_namespaces == ("shop", "blog")
+    assert found.chosen(WEB) and not found.chosen(Workload("DaemonSet", "shop", "web"))
+    assert not RightSizeOptions.model_validate({"namespaces": "blog"}).chosen(WEB) and RightSizeOptions().chosen(WEB)
 
 
 def test_good_data() -> None:
