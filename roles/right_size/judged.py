@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from roles.right_size.autoscaling import Recommended, UtilizationTarget, corrected
 from roles.right_size.evidence import Evidence
-from roles.right_size.quantities import cpu_text, memory_text
-from roles.right_size.recommend import THROTTLED, Advice, Present, advise
+from roles.right_size.quantities import cpu_text, memory_text, rate_text
+from roles.right_size.recommend import CLOSE, THROTTLED, Advice, Present, advise
 from roles.right_size.workloads import STATIC, Amounts, ContainerNow, Workload
 
 #: From this share of its memory limit on, a container is in danger.
@@ -101,16 +101,17 @@ def in_order(found: Iterable[Judged]) -> list[Judged]:
 
 
 def _wasted(request: int | None, advice: Advice) -> int:
-    if request is None or advice.target is None:
+    if request is None or advice.target is None or request - advice.target <= CLOSE * request:
         return 0
-    return max(0, request - advice.target)
+    return request - advice.target
 
 
 def _dangers(found: Evidence, now: Present, cpu: Advice, memory: Advice) -> Iterator[str]:
     if memory.pattern == "OOM-killed" and memory.decision != "keep":
         yield f"the kernel killed it for its memory, {found.kills} times" if found.kills > 1 else "the kernel killed it for its memory"
     if memory.decision == "fix":
-        yield memory.why
+        rate = f" by {rate_text(found.trend.rate)}" if found.trend is not None else ""
+        yield f"its memory rises{rate}, and has not stopped"
     limit, high = now.limits.memory, memory.high
     if limit and high is not None and memory.pattern not in ("OOM-killed", "leaking") and high >= NEAR_LIMIT * limit:
         yield f"it used {high / limit:.0%} of its memory limit"

@@ -21,6 +21,8 @@ MOST = 3000
 # Larger than any real value: a limit that is not set reads as `max` (v2) or as the largest number of whole pages (v1).
 _NO_LIMIT = 2**60
 _MICRO, _NANO = 1e6, 1e9
+# Of CPU time, the one that counts first.
+_COUNTERS = ("usage_usec", "cpuacct.usage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,11 @@ def parse(host: str, lines: Iterable[str]) -> NodeUse:
                 at = float(now)
                 read = dict(value.split("=", 1) for value in values)
                 if place := container_of(path):
-                    files.setdefault(place, {}).update(read)
-                    times[place] = at
+                    known = files.setdefault(place, {})
+                    # The time is that of the CPU counter: rates are computed from both.
+                    if place not in times or (read.keys() & _COUNTERS and _COUNTERS[0] not in known):
+                        times[place] = at
+                    known.update(read)
         except (ValueError, IndexError) as error:
             raise ObservationError(f"{host}: line {number} of the node's answer is malformed: {line[:120]!r}") from error
     if not whole or not boot:
@@ -96,7 +101,7 @@ def parse(host: str, lines: Iterable[str]) -> NodeUse:
 def _use(at: float, files: Mapping[str, str]) -> KernelUse:
     used, cache = _number(files, "memory.current", "memory.usage_in_bytes"), _number(files, "inactive_file")
     limit = _number(files, "memory.max", "memory.limit_in_bytes")
-    micro, nano = _number(files, "usage_usec"), _number(files, "cpuacct.usage")
+    micro, nano = (_number(files, name) for name in _COUNTERS)
     return KernelUse(
         at=at,
         memory=None if used is None else max(0, used - (cache or 0)),

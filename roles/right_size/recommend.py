@@ -22,7 +22,7 @@ Decision = Literal["raise", "lower", "keep", "wait", "fix", "unknown"]
 MARGIN = 1.10
 _CPU_LIMIT, _MEMORY_LIMIT, _AFTER_OOM = 1.20, 1.25, 1.25
 #: Smaller differences are not worth a change.
-_CLOSE = 0.10
+CLOSE = 0.10
 #: The share of throttled periods from which a CPU limit is too low, and by how much it is raised.
 THROTTLED, _LESS_THROTTLED = 0.05, 1.5
 #: A highest use that is so many times the median is a spike.
@@ -150,6 +150,7 @@ def _after_oom(found: Evidence, now: Present, seen: int | None) -> Advice:
     limit = None if most is None else max(most, needed)
     why = f"{times}{at}; it needs more than that" + ("; it has more by now" if enough else "")
     high, request = max(killed, seen or 0), max(has or 0, needed)
+    limit = None if limit is None else max(limit, request)
     return Advice("memory", "OOM-killed", "keep" if enough else "raise", why, killed, high, request, limit, needed)
 
 
@@ -186,7 +187,7 @@ def _decided(
 def _differs(now: int | None, wanted: int | None) -> bool:
     if now is None or wanted is None:
         return now is not wanted
-    return abs(now - wanted) > _CLOSE * max(now, 1)
+    return abs(now - wanted) > CLOSE * max(now, 1)
 
 
 def _above(one: int | None, other: int | None) -> bool:

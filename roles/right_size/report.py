@@ -76,7 +76,7 @@ def rows(found: Sequence[Judged]) -> list[list[str]]:
             name = [str(one.workload), one.container] if number == 0 else ["", ""]
             lines.append([
                 *name, advice.resource, pair(advice.resource, *now_of(advice, one.now)), seen_text(advice), advice.pattern,
-                advice_text(advice, one.now), advice.why,
+                advice_text(advice, one.now), table.short(advice.why),
             ])  # fmt: skip
     return lines
 

@@ -167,3 +167,13 @@ def test_any_lines_end_in_a_result_or_its_error(lines: list[str]) -> None:
 def test_shellcheck_finds_nothing() -> None:
     done = subprocess.run(["shellcheck", "-s", "sh", "-"], input=kernel.script(), text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_time_is_that_of_the_counter() -> None:
+    """On a node with both hierarchies: what the script read of a container some time before or after does not count."""
+    use = ["use v2 10.00 usage_usec=1000000 {0}", "use v1 10.50 cpuacct.usage=1200000000 {0}", "use v1 11.00 memory.usage_in_bytes=7 {0}"]
+    lines = ["boot b1 5", *(line.format(CGROUPFS) for line in use), "end"]
+    found = kernel.parse("n1", lines).containers[UID, ID]
+    assert (found.at, found.cpu, found.memory) == (10.0, 1.0, 7)
+    found = kernel.parse("n1", ["boot b1 5", lines[3], lines[2], "end"]).containers[UID, ID]
+    assert (found.at, found.cpu, found.memory) == (10.5, 1.2, 7)
