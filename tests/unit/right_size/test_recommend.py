@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +89,16 @@ def test_a_leak_is_never_called_steady(share: float, teeth: int) -> None:
 def test_a_start_that_levels_off_is_no_leak() -> None:
     found = history(life(reads(600, 5, memory=lambda at: min(100.0, 20 + at) * MI)))
     assert evidence(found).trend is None and memory_pattern(evidence(found)) == "steady"
+
+
+def test_one_that_fills_more_and_more_slowly_is_no_leak() -> None:
+    found = history(life(reads(600, 5, memory=lambda at: (20 + 80 * (1 - math.exp(-at / 90))) * MI)))
+    assert evidence(found).trend is None
+
+
+def test_one_jump_is_no_leak() -> None:
+    found = history(life(reads(600, 5, memory=lambda at: (150 if at > 510 else 100) * MI)))
+    assert evidence(found).trend is None and memory_pattern(evidence(found)) == "spiky"
 
 
 def test_a_start_that_is_still_going_on_is_said_to_look_like_one() -> None:
