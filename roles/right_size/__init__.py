@@ -52,7 +52,7 @@ def right_size(fleet: Fleet, asked: tuple[Options, RightSizeOptions]) -> Turns |
     # An operator's own identity needs the addresses of the API servers, also with --limit.
     servers = [remote for remote in fleet.others if remote.is_control_plane] if options.kubeconfig else []
     surveyed = survey(fleet, [*fleet.targets, *(remote for remote in servers if remote.connected or remote.connect())])
-    nodes = {node.kubelet.node_name: node.remote for node in surveyed.nodes.values()}
+    nodes = {node.kubelet.node_name: node.remote for node in surveyed.observed.values()}
     problems = [*(f"{remote.unreachable}; fix the connection" for remote in fleet.unreachable), *surveyed.refusals]
     seen, found = observe(fleet, options, open_session(fleet, surveyed, options.kubeconfig), nodes)
     seen.problems = [*problems, *seen.problems]

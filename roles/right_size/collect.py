@@ -57,7 +57,9 @@ def collect(
 ) -> Collected:
     """`nodes`: those that are read over SSH, by their names in the cluster. Raises ApiError, NoApi, ValueError."""
     before = session.asked(lambda api: list_containers(api, namespaces), "plan")
-    others = sorted({one.node for one in before if one.node} - set(nodes))
+    used = {one.node for one in before if one.node}
+    others = sorted(used - set(nodes))
+    nodes = {name: remote for name, remote in nodes.items() if name in used}
     notes: dict[str, None] = {}
     problems: dict[str, None] = {}
     reads = []

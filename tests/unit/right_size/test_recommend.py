@@ -97,7 +97,7 @@ def test_one_that_fills_more_and_more_slowly_is_no_leak() -> None:
 
 
 def test_one_jump_is_no_leak() -> None:
-    found = history(life(reads(600, 5, memory=lambda at: (150 if at > 510 else 100) * MI)))
+    found = history(life(reads(600, 5, memory=lambda at: (150 if at >= 500 else 100) * MI)))
     assert evidence(found).trend is None and memory_pattern(evidence(found)) == "spiky"
 
 
