@@ -9,8 +9,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # Read by the API server and the kubelets, Alpha and off since 1.32.
 GATE ?= PodLogsQuerySplitStreams=true
 
-# The lanes of `make test`, each with a lab of its own: its name, and the shapes that it takes, in this order (tests/lanes).
-ALL ?= w:wide+older+small,a:small,b:small,u:none
+# The lanes of `make test`, each with a lab of its own: its name, and the shapes that it takes, in this order (tests/lanes). Lane c
+# begins when u has ended and the wide lab is gone, and needs less than that.
+ALL ?= w:wide+older+small,a:small,b:small,u:none,c:small@u
 # One lab after the other, for a machine that has no room for three: make test LANES='$(SMALL)'.
 SMALL ?= w:wide+older+small,u:none
 LANES ?= $(ALL)
@@ -60,7 +61,7 @@ lint: $(READY) tools ## ruff, mypy, import-linter, shellcheck
 
 test-unit: $(READY) tools ## tests that need no host
 	@echo "== unit tests"
-	$(PYTHON) -m pytest tests/unit -q
+	$(PYTHON) -m pytest tests/unit -q -m "not slow"
 
 test-binaries: fetch ## daytwo's verdict on every feature gate beside the real binaries' of two minors; no host
 	@echo "== verdicts on feature gates"
@@ -87,7 +88,7 @@ tools: # what the tests call, besides Python
 	[ -z "$$missing" ] || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing)
 
 test-full: test ## everything CI runs, and what takes longer (hours)
-	$(PYTHON) -m pytest tests/integration --lanes=$(LANES) -m slow $(RECORD)
+	$(PYTHON) -m pytest tests/unit tests/integration --lanes=$(LANES) -m slow $(RECORD)
 
 wide-lab: $(READY)
 	@$(PYTHON) -m tests.lab up --control-planes 3 --workers 5 || ($(PYTHON) -m tests.lab down && $(PYTHON) -m tests.lab up --control-planes 3 --workers 5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from roles import pod_resize
@@ -13,7 +12,7 @@ from roles.audit.view import View, view, wanted
 from roles.engine import kubeadm_config
 from roles.engine.api import Api, ApiError, GateMetric, list_objects
 from roles.engine.bridge import Fleet, Remote, RemoteError, whole
-from roles.engine.disruption import Problem, budget_states, lint, read_lint
+from roles.engine.disruption import Problem, budget_states, cluster_time, lint, read_lint
 from roles.engine.kubeadm_config import StoredSettings
 from roles.engine.node import ObservationError, look
 from roles.engine.proof import Cluster, NoApi, ObservedNode, with_versions
@@ -132,7 +131,7 @@ def _workloads(api: Api, found: Collected) -> None:
         found.not_known.append(f"pods that differ from their template: {error}")
     try:
         live, problems = read_lint(api, objects)
-        now = datetime.now(UTC)
+        now = cluster_time(api)
         found.disruption = lint(live, budget_states(live, now), now)
         found.not_known += [f"some rules of disruption: {problem}" for problem in problems]
     except (ApiError, RemoteError, ValueError) as error:

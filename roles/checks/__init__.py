@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from roles import control_plane_flags, priority_classes
+from roles import control_plane_flags, disruption_budgets, priority_classes
 from roles.checks import evidence, judge, junit
 from roles.checks.evidence import Evidence
-from roles.checks.judge import Result
-from roles.checks.model import CheckOptions, NodeDesired, of_the_cluster, read_desired
+from roles.checks.judge import ClusterFound, Result
+from roles.checks.model import CheckOptions, ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine import bridge, detail, kubelet
-from roles.engine.api import ApiError
+from roles.engine.api import Api, ApiError
 from roles.engine.bridge import Fleet, Remote, RemoteError, show, show_lines
 from roles.engine.files import write_whole
 from roles.engine.inputs import Declared
@@ -28,7 +28,7 @@ NOT_CHECKED, FAILED = 1, 2
 
 
 # The options, the desired state of each node, and of the cluster.
-_Read = tuple[CheckOptions, dict[str, NodeDesired], priority_classes.DesiredClasses | None]
+_Read = tuple[CheckOptions, dict[str, NodeDesired], ClusterDesired]
 
 
 def _read(fleet: Fleet) -> _Read:
@@ -40,7 +40,7 @@ def _read(fleet: Fleet) -> _Read:
             wanted[remote.name] = read_desired(remote.name, remote.data)
         except Refusal as refusal:
             reasons.append(refusal)
-    cluster_wanted = None
+    cluster_wanted = ClusterDesired()
     try:
         cluster_wanted = of_the_cluster([(remote.name, remote.data) for remote in fleet.inventory])
     except Refusal as refusal:
@@ -100,12 +100,20 @@ class Gathered:
         self.nodes, self.no_api = dict(nodes), no_api
         self._cluster = cluster
 
-    def live(self, wanted: priority_classes.DesiredClasses | None) -> priority_classes.ObservedClasses | str:
-        """The cluster's objects; or why they were not read."""
-        if wanted is None or self.no_api:
+    def live(self, wanted: ClusterDesired) -> ClusterFound:
+        """The cluster's objects that the inventory has something about."""
+        namespaces = {one.namespace for one in (wanted.budgets and wanted.budgets.disruption_budgets) or ()}
+        return ClusterFound(
+            self._read(priority_classes.read_live, asked=wanted.classes is not None),
+            self._read(partial(disruption_budgets.read_live, namespaces=namespaces), asked=wanted.budgets is not None),
+        )
+
+    def _read(self, read: Callable[[Api], T], *, asked: bool) -> T | str:
+        """Objects of the cluster; or why they were not read."""
+        if not asked or self.no_api:
             return self.no_api or "not asked"
         try:
-            return priority_classes.read_live(self._cluster.api())
+            return read(self._cluster.api())
         except (ApiError, NoApi, RemoteError) as error:
             return str(error)
 

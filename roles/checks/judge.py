@@ -11,17 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from roles import control_plane_flags, eviction, feature_gates, kubelet_config, priority_classes
+from roles import control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.checks.evidence import KUBELET, Evidence
-from roles.checks.model import NodeDesired
+from roles.checks.model import ClusterDesired, NodeDesired
 from roles.engine.control_plane import COMPONENTS
+from roles.engine.disruption import DisruptionObjects
 from roles.engine.editing import FormatError, manifest
 from roles.engine.inputs import chosen
 from roles.engine.kubelet import pending_sentences
 from roles.engine.transaction import Refusal, in_flight
 
+T = TypeVar("T")
 # pass: it holds. fail: it does not. skip: it does not apply, or another check must pass first. unknown: it could not be checked.
 CheckOutcome = Literal["pass", "fail", "skip", "unknown"]
 # The kubelet reads every file in its manifests directory whose name does not begin with a dot, whatever its extension
@@ -379,7 +381,16 @@ CHECKS: tuple[Check, ...] = (
 CLUSTER_CHECKS = {
     "priority-classes": "the PriorityClasses match the inventory",
     "workload-classes": "the workloads have the class that the inventory sets",
+    "disruption-budgets": "the PodDisruptionBudgets match the inventory",
 }
+
+
+@dataclass(frozen=True)
+class ClusterFound:
+    """The objects of the cluster; a text says why they could not be read."""
+
+    classes: priority_classes.ObservedClasses | str = ""
+    budgets: DisruptionObjects | str = ""
 
 
 def node(found: Evidence, desired: NodeDesired) -> list[Result]:
@@ -404,24 +415,33 @@ def node(found: Evidence, desired: NodeDesired) -> list[Result]:
     return results
 
 
-def cluster(desired: priority_classes.DesiredClasses | None, live: priority_classes.ObservedClasses | str) -> list[Result]:
-    """The checks of the cluster's objects; `live` is a text if they could not be read."""
-    results = []
-    for name in CLUSTER_CHECKS:
-        classes = name == "priority-classes"
-        wanted: Any = None if desired is None else desired.priority_classes if classes else desired.workloads
-        if not wanted:
-            verdict = _skip(f"the inventory declares no {'priority_classes' if classes else 'workloads'}")
-        elif isinstance(live, str):
-            verdict = CheckVerdict("unknown", live)
-        else:
-            unmet = [
-                priority_classes.unmet_class(item, live.classes.get(item.name)) if classes else priority_classes.unmet_workload(item, live)
-                for item in wanted
-            ]
-            verdict = _verdict(map(str, filter(None, unmet)), ", ".join(item.name if classes else item.key for item in wanted))
-        results.append(Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip"))
-    return results
+def cluster(desired: ClusterDesired, found: ClusterFound) -> list[Result]:
+    """The checks of the cluster's objects."""
+    classes, budgets = desired.classes, desired.budgets
+    verdicts = (
+        _objects("priority_classes", (classes and classes.priority_classes) or (), found.classes, _unmet_class),
+        _objects("workloads", (classes and classes.workloads) or (), found.classes, priority_classes.unmet_workload),
+        _objects("disruption_budgets", (budgets and budgets.disruption_budgets) or (), found.budgets, disruption_budgets.unmet_budget),
+    )
+    return [
+        Result(CLUSTER, name, verdict.outcome, verdict.why, verdict.outcome != "skip")
+        for name, verdict in zip(CLUSTER_CHECKS, verdicts, strict=True)
+    ]
+
+
+def _objects(key: str, wanted: Iterable[Any], live: T | str, unmet: Callable[[Any, T], object | None]) -> CheckVerdict:
+    """The verdict about the objects of one data key; `unmet` compares one of them."""
+    wanted = list(wanted)
+    if not wanted:
+        return _skip(f"the inventory declares no {key}")
+    if isinstance(live, str):
+        return CheckVerdict("unknown", live)
+    names = ", ".join(item.name if key == "priority_classes" else item.key for item in wanted)
+    return _verdict((str(one) for item in wanted if (one := unmet(item, live)) is not None), names)
+
+
+def _unmet_class(item: Any, live: priority_classes.ObservedClasses) -> object | None:
+    return priority_classes.unmet_class(item, live.classes.get(item.name))
 
 
 def summary(results: Iterable[Result]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roles import control_plane_flags, eviction, feature_gates, kubelet_config, priority_classes
+from roles import control_plane_flags, disruption_budgets, eviction, feature_gates, kubelet_config, priority_classes
 from roles.engine.inputs import TEXT, Frozen, file_path
 
 
@@ -46,6 +46,15 @@ def read_desired(host: str, data: Callable[[str], Any]) -> NodeDesired:
     )
 
 
-def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> priority_classes.DesiredClasses | None:
+@dataclass(frozen=True)
+class ClusterDesired:
+    """The objects that the inventory wants, None: it says nothing about them."""
+
+    classes: priority_classes.DesiredClasses | None = None
+    budgets: disruption_budgets.DesiredBudgets | None = None
+
+
+def of_the_cluster(hosts: Iterable[tuple[str, Callable[[str], Any]]]) -> ClusterDesired:
     """The objects that the inventory wants. Raises Refusal."""
-    return priority_classes.read_classes(hosts)
+    hosts = list(hosts)
+    return ClusterDesired(priority_classes.read_classes(hosts), disruption_budgets.read_budgets(hosts))

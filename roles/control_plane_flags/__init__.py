@@ -10,7 +10,7 @@ from dataclasses import replace
 from roles.control_plane_flags.compliance import UnmetFile, unmet, unmet_files, wanted_of
 from roles.control_plane_flags.dangers import API_SERVER
 from roles.control_plane_flags.model import DesiredFlags, read_flags
-from roles.control_plane_flags.plan import FlagPlan, NodeFlags, differing, judge_flags, plan_flags
+from roles.control_plane_flags.plan import FlagPlan, NodeFlags, differing, differing_files, judge_flags, plan_flags
 from roles.engine import kubeadm_config, kubelet
 from roles.engine.bridge import Fleet
 from roles.engine.control_plane import COMPONENTS
@@ -22,6 +22,8 @@ from roles.engine.proof import SurveyedNode, written
 from roles.engine.rollout import Turns, deploying
 from roles.engine.transaction import mask_text
 
+# The first minor whose kubeadm keeps the order of several values in all of its patches.
+KEEPS_THE_ORDER = 36
 _NOTHING = (
     "no host has control_plane_flags or control_plane_files in its data; set them in group_data, or with"
     " --data control_plane_flags=COMPONENT:FLAG=VALUE"
@@ -86,7 +88,7 @@ class ControlPlaneFlags(Capability[DesiredFlags, NodeFlags]):
 
     def notes(self, basis: Basis, plans: Sequence[NodeFlags]) -> list[str]:
         servers = {host: node.components[API_SERVER] for host, node in basis.found.observed.items() if API_SERVER in node.components}
-        return differing(plans, servers)
+        return [*differing(plans, servers), *differing_files(plans, servers)]
 
     def rows(self, basis: Basis, plans: Sequence[NodeFlags], steps: Steps) -> list[list[str]]:
         """One row for each flag, and for each file."""
@@ -97,18 +99,31 @@ class ControlPlaneFlags(Capability[DesiredFlags, NodeFlags]):
 
 def _not_lasting(lasting: kubeadm_config.StoredSettings, plans: Sequence[NodeFlags]) -> list[str]:
     lines: dict[str, None] = {}
-    for planned in (planned for plan in plans for planned in plan.planned):
+    for node, planned in ((made, one) for made in plans for one in made.planned):
         extras = lasting.extras.get(planned.component)
         for name, values in planned.wanted.items():
             flag = f"{planned.component} --{name}"
             if values is None and planned.now[name] is not None and (extras is None or name not in extras.flags):
                 lines[f"{flag}: kubeadm writes it itself, and the next `kubeadm upgrade` brings it back; run this again after it"] = None
+            if _sorted_by_kubeadm(planned, name, node.process(planned.component).minor):
+                order = ", ".join(mask_text(written(name, (value,))) for value in sorted(values or ()))
+                lines[
+                    f"WARNING {planned.component}: a kubeadm that sorts the values of a flag (before 1.36 without the fix of kubeadm#3261)"
+                    f" gives {order} in an upgrade: if their order counts, run this again after it"
+                ] = None
             if (kubeadm_config.ARGUMENTS, name) not in planned.lasting:
                 lines[f"{flag} looks like a secret: it is not kept in kubeadm's ConfigMap, and does not survive an upgrade"] = None
         for path, file in planned.files.items():
             if file is not None and planned.lasting.get((kubeadm_config.VOLUMES, path)):
                 lines[f"{path} is on these nodes only: a control-plane node that joins needs it before `kubeadm join`"] = None
     return list(lines)
+
+
+def _sorted_by_kubeadm(planned: FlagPlan, name: str, minor: int | None) -> bool:
+    """Whether several values, in another order than that of their letters, may be sorted by the kubeadm of this minor
+    (cmd/kubeadm/app/util/arguments.go, ArgumentsToCommand; kubernetes#135400)."""
+    kept = planned.lasting.get((kubeadm_config.ARGUMENTS, name)) or []
+    return list(kept) != sorted(kept) and (minor is None or minor < KEEPS_THE_ORDER)
 
 
 def _rows(plan: NodeFlags, planned: FlagPlan, step: NodeStep | None) -> list[list[str]]:

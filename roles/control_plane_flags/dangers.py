@@ -84,10 +84,11 @@ DANGERS = (
         (CONTROLLER_MANAGER,),
     ),
     Danger(
-        "kubelet-client-.*|kubelet-certificate-authority|kubelet-https|kubelet-preferred-address-types",
-        "logs, exec and metrics of all nodes go this way",
+        "kubelet-client-.*|kubelet-certificate-authority|kubelet-https|kubelet-preferred-address-types|egress-selector-config-file",
+        "logs, exec and metrics of all nodes go this way, and with an egress selector webhooks too",
         _API,
     ),
+    Danger("audit-(log|webhook)-mode", "with blocking-strict the API refuses each request whose audit event cannot be written", _API),
     Danger("admission-control.*", "it changes what the API accepts, for everybody", _API),
     Danger("allow-privileged", "without it the API refuses privileged pods, such as those of the network", _API),
     Danger("runtime-config", "an API that is off is gone for everybody who uses it", _API),

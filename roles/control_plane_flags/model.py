@@ -20,7 +20,7 @@ _ALIASES = {name.removeprefix("kube-"): name for name in COMPONENTS}
 _NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+){2,}\Z")
 _MODE = re.compile(r"0?[0-7]{3}\Z")
-_OWNER = re.compile(r"[0-9]{1,9}:[0-9]{1,9}\Z")
+_OWNER = re.compile(r"(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,8})\Z")
 # The largest file that daytwo reads from a node, as a survey reads it.
 _MOST_BYTES = 512 * 1024
 _FIELDS = ("content", "file", "mode", "owner", "component", "secret")
@@ -141,8 +141,9 @@ def _file(path: str, value: Any) -> DesiredFile:
     where = f"control_plane_files: {path}"
     if not isinstance(value, Mapping) or ("content" in value) == ("file" in value) or value.keys() - set(_FIELDS):
         raise ValueError(f"{where}: write {{content: TEXT}} or {{file: PATH HERE}}, and of {', '.join(_FIELDS[2:])} what it needs")
-    mode = str(value["mode"]) if "mode" in value else None
-    if mode is not None and not _MODE.match(mode):
+    mode = value.get("mode")
+    # A number is not clear: 0o640 of Python is 416 as text.
+    if "mode" in value and not (isinstance(mode, str) and _MODE.match(mode)):
         raise ValueError(f"{where}: mode {value['mode']!r} is not three octal digits, as text: '0600'")
     owner = str(value["owner"]) if "owner" in value else None
     if owner is not None and not _OWNER.match(owner):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -185,7 +185,7 @@ def _component(
         change,
         question="\n".join([ask_flags(component, argv, contents), lists]),
         question_present=ask_flags(component, component.argv, {path: data for path, data in present.items() if path in hidden or data}),
-        flags=proven or {"v": any_flag.given(component.argv, "v")},
+        flags=proven,
         effective=Effective(flags={name: {"before": _listed(now[name]), "after": _listed(values)} for name, values in wanted.items()}),
         lasting=_lasting(component, wanted, files),
         wanted=wanted,
@@ -375,5 +375,31 @@ def differing(plans: Sequence[NodeFlags], present: Mapping[str, Component]) -> l
             lines.append(
                 f"WARNING --{name} will differ between the API servers ({shown}): they answer in turn, and it must be the same on all;"
                 " run this for all control-plane nodes, without only= and --limit"
+            )
+    return lines
+
+
+def differing_files(plans: Sequence[NodeFlags], present: Collection[str]) -> list[str]:
+    """Files that change in a run, whose content all API servers must share, and that may differ between them after it. `present`: the hosts
+    with an API server; of one that is not in the run it is not known what it has."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    changed: set[str] = set()
+    for plan in plans:
+        for one in (one for one in plan.planned if one.component == dangers.API_SERVER):
+            for path, names in one.naming.items():
+                if shared := [name for name in names if dangers.MUST_BE_EQUAL.fullmatch(name)]:
+                    file = one.files[path]
+                    digest = "absent" if file is None else f"sha256 {hashlib.sha256(file.content).hexdigest()[:12]}"
+                    found.setdefault(path, (shared[0], {}))[1][plan.host] = digest
+                    changed |= {path} & {*one.contents}
+    lines = []
+    for path in (path for path in found if path in changed):
+        flag, digests = found[path]
+        values = {host: digests.get(host, "not in this run") for host in present}
+        if len({*values.values()}) > 1:
+            shown = ", ".join(f"{host}: {value}" for host, value in values.items())
+            lines.append(
+                f"WARNING {path} (--{flag}) changes, and may then differ between the API servers ({shown}): they answer in turn, and it"
+                " must be the same on all; run this for all control-plane nodes, without only= and --limit, with one content"
             )
     return lines

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import partial
 
+from roles.disruption_budgets.compliance import UnmetBudget, unmet_budget
 from roles.disruption_budgets.model import DEFAULT_PROOF_SECONDS, DesiredBudgets, read_budgets
 from roles.disruption_budgets.plan import BudgetAction, plan_budgets
 from roles.disruption_budgets.way_back import namespaces, plan_way_back
@@ -12,7 +12,7 @@ from roles.disruption_budgets.write import BudgetWriter, read_live
 from roles.engine import bridge
 from roles.engine.api import Api
 from roles.engine.bridge import Fleet, show
-from roles.engine.disruption import DisruptionObjects
+from roles.engine.disruption import DisruptionObjects, cluster_time
 from roles.engine.inputs import Declared
 from roles.engine.object_changes import (
     Consents,
@@ -51,7 +51,7 @@ def disruption_budgets(fleet: Fleet, asked: tuple[Options, DesiredBudgets]) -> T
 
 def _prepare(fleet: Fleet, options: Options, desired: DesiredBudgets) -> ObjectRun:
     api = cluster_session(fleet, desired.kubeconfig)
-    plan = plan_budgets(desired, _live(api, {one.namespace for one in desired.budgets}), datetime.now(UTC))
+    plan = plan_budgets(desired, _live(api, {one.namespace for one in desired.budgets}), read_objects(api, cluster_time))
     timeout = desired.proof_timeout if "proof_timeout" in desired.model_fields_set else None
     writer = BudgetWriter(api, force=desired.force, proof_seconds=desired.proof_seconds)
     return _run(fleet, options, plan, writer, {"cluster": desired.model_dump()}, timeout, desired.force)
@@ -61,7 +61,7 @@ def undo(fleet: Fleet, options: Options, record: ObjectsRecord, consents: Consen
     """Plan and show the run that undoes a run of this deploy. Raises DeployError if someone else has changed the same fields since."""
     api = cluster_session(fleet, consents.kubeconfig)
     timeout = record.about.get("proof_timeout")
-    plan = plan_way_back(record, _live(api, namespaces(record)), datetime.now(UTC), force=consents.force)
+    plan = plan_way_back(record, _live(api, namespaces(record)), read_objects(api, cluster_time), force=consents.force)
     writer = BudgetWriter(api, force=consents.force, proof_seconds=unless_set(timeout or DEFAULT_PROOF_SECONDS, timeout is not None))
     show(f"\nUndoing run {record.run}")
     return _run(fleet, options, plan, writer, {"undo": record.run}, timeout, consents.force, record.change)
@@ -113,4 +113,14 @@ def _shown(action: BudgetAction, api: Api, *, force: bool) -> str:
 
 DATA_KEYS = (Declared(DesiredBudgets, ("disruption_budgets",), changes=True, undo=undo),)
 
-__all__ = ["CAPABILITY", "DATA_KEYS", "DesiredBudgets", "disruption_budgets", "read_budgets", "undo"]
+__all__ = [
+    "CAPABILITY",
+    "DATA_KEYS",
+    "DesiredBudgets",
+    "UnmetBudget",
+    "disruption_budgets",
+    "read_budgets",
+    "read_live",
+    "undo",
+    "unmet_budget",
+]

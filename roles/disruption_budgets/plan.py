@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from roles.disruption_budgets.fields import MAX, MIN, after_apply, as_object, changes, creators, is_ours, other_owners, values
+from roles.disruption_budgets.compliance import NoSelector, differences, other_limit, selector_of
+from roles.disruption_budgets.fields import after_apply, as_object, creators, is_ours, other_owners
 from roles.disruption_budgets.model import Budget, DesiredBudgets
 from roles.engine.disruption import (
     PDB,
@@ -27,7 +28,6 @@ from roles.engine.object_changes import (
     ObjectPlan,
     api_object,
     did_you_mean,
-    label_selector,
     namespace_and_name,
 )
 
@@ -109,14 +109,16 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
     name = f"{PDB} {item.key}"
     if item.absent:
         return _removal(item, found, desired, plan)
-    selector = _selector(item, live, plan)
-    if selector is None:
+    try:
+        selector = selector_of(item, live)
+    except NoSelector as error:
+        plan.refusals.append(f"{name}: {error}")
         return None
     manifest = item.manifest(selector)
     if found is None:
         rule = f"maxUnavailable {item.max_unavailable}" if item.max_unavailable is not None else f"minAvailable {item.min_available}"
         return BudgetAction("create", item.namespace, item.name, item.path, None, manifest, f"create it, {rule}")
-    drops = _other_limit(item, found)
+    drops = other_limit(item, found)
     if drops is not None and not desired.force:
         owners = _list(other_owners(found, drops))
         plan.refusals.append(
@@ -126,7 +128,7 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
         return None
     # The resource version is no precondition: kube-controller-manager writes the status of a budget all the time.
     action = BudgetAction("update", item.namespace, item.name, item.path, found, _of_uid(manifest, found), "", drops=drops)
-    differ = [one.path[-1] for one in changes(found, action.after)]
+    differ = differences(action.manifest or {}, found, drops)
     if not differ:
         plan.unchanged.append((name, "as wanted" if is_ours(found) else f"as wanted (created by {creators(found)})"))
         return None
@@ -136,12 +138,6 @@ def _action(item: Budget, desired: DesiredBudgets, live: DisruptionObjects, plan
 
 def _of_uid(manifest: Mapping[str, Any], found: Object) -> dict[str, Any]:
     return {**manifest, "metadata": {**manifest["metadata"], "uid": api_object.uid(found)}}
-
-
-def _other_limit(item: Budget, found: Object) -> ObjectPath | None:
-    """minAvailable or maxUnavailable, whichever the data does not have, if the budget has it and someone else owns it."""
-    path = MIN if item.max_unavailable is not None else MAX
-    return path if path in values(found) and other_owners(found, path) else None
 
 
 def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: ObjectPlan[BudgetAction]) -> BudgetAction | None:
@@ -156,24 +152,6 @@ def _removal(item: Budget, found: Object | None, desired: DesiredBudgets, plan: 
         )
         return None
     return BudgetAction("remove", item.namespace, item.name, item.path, found, None, "remove it: `absent` in the data")
-
-
-def _selector(item: Budget, live: DisruptionObjects, plan: ObjectPlan[BudgetAction]) -> Mapping[str, Any] | None:
-    """The selector of the budget; None, with a refusal, if its workload does not exist."""
-    if item.selector is not None:
-        return item.selector
-    kind, name = item.kind_and_name
-    found = live.find(kind, item.namespace, name)
-    if found is None:
-        there = [str(one["metadata"]["name"]) for one in live.of(kind) if namespace_and_name(one)[0] == item.namespace]
-        near = did_you_mean(name, there) or f"; that namespace has {_list(sorted(there))}"
-        plan.refusals.append(f"{PDB} {item.key}: {kind} {item.namespace}/{name} does not exist{near}")
-        return None
-    selector: Mapping[str, Any] = (found.get("spec") or {}).get("selector") or {}
-    if label_selector(selector).matches_everything:
-        plan.refusals.append(f"{PDB} {item.key}: {kind} {item.namespace}/{name} has no selector; write one into the data")
-        return None
-    return selector
 
 
 # ---- what it means

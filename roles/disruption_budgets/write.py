@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 
 from roles.disruption_budgets.fields import changes, restoring, values
 from roles.disruption_budgets.plan import WORKLOADS, BudgetAction
 from roles.engine.api import FIELD_MANAGER, Api
 from roles.engine.bridge import show
-from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, read_disruption
+from roles.engine.disruption import HPA, KINDS_OF_LINT, BudgetState, DisruptionObjects, budget_states, cluster_time, read_disruption
 from roles.engine.object_changes import (
     LOOK_AGAIN,
     ChangedByOthers,
@@ -130,7 +129,7 @@ class BudgetWriter:
 
     def _state(self, action: BudgetAction) -> BudgetState | None:
         live = self.session.asked(partial(read_disruption, namespaces={action.namespace}), "proof")
-        return budget_states(live, datetime.now(UTC)).named(action.key)
+        return budget_states(live, self.session.asked(cluster_time, "proof")).named(action.key)
 
     def _revert(self, action: BudgetAction, written: Object, error: Exception) -> Exception:
         """Revert what this run wrote, but nothing that someone else has set since."""

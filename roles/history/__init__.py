@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from roles.engine import bridge, control_plane, kubeadm_config, kubelet
@@ -27,9 +27,10 @@ from roles.engine.node_changes import (
     cordoned_for_change,
     ended,
     fate_of,
+    fates_of,
 )
 from roles.engine.object_changes import ObjectRun
-from roles.engine.proof import Cluster, NoApi, SurveyedNode
+from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode
 from roles.engine.rollout import Turns, deploying, no_data, table
 from roles.engine.timeouts import patient
 from roles.engine.transaction import IO_SECONDS, Refusal, uninstall_script
@@ -39,7 +40,7 @@ from roles.history.facts import Recorded
 from roles.history.model import RollbackOptions
 from roles.history.plan import Undo, changes_to_undo, newest, of_cluster, plan_undo, targets
 from roles.history.sequence import Sequenced, Unordered
-from roles.kubelet_config import drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
+from roles.kubelet_config import cgroups, drained_change, drained_warnings, predict_restart, restart_warnings, state_of, unreadable_node
 
 UNINSTALL_SECONDS = 120
 
@@ -170,8 +171,9 @@ def _run_to_undo(fleet: Fleet) -> ObjectRun | Undoing:
     # A run that was killed may have left the cordons of changes that its nodes have reverted.
     left = {host for host, recorded in history.items() if any(_reverted_drained(change, runs) for change in recorded)}
     if not chosen and not left:
-        raise bridge.refuse(_nothing_of(runs))
-    of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster]
+        # One that was killed in the middle of a drain has changed nothing yet. Any host can tell which nodes have its cordon.
+        left = {(keeper if keeper in fleet.targets else fleet.targets[0]).name}
+    of_keeper = [change for change in changes_to_undo(kept, runs) if change.of_cluster] if chosen else []
     bridge.stop(_unusable([*chosen, *of_keeper]))
     by_host: dict[str, list[Recorded]] = {remote.name: [] for remote in fleet.targets if remote.name in left}
     for change in chosen:
@@ -227,20 +229,30 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
     def judge(self, basis: Basis, plan: NodePlan[Undo], verdicts: Verdicts) -> NodePlan[Undo]:
         """The plan with what a restart applies in addition, and with the prediction of evictions, which needs the API."""
         try:
-            may_drain = basis.drains.allowed
             return _restarted(
-                basis.found.reading, plan, self.options.allow_evictions, basis.options.allow_unproven, may_drain=may_drain
-            )  # fmt: skip
+                basis.found.reading,
+                plan,
+                self.options.allow_evictions,
+                basis.options.allow_unproven,
+                may_drain=basis.drains.allowed,
+                remote=basis.found.nodes[plan.host].remote,
+            )
         except Refusal as refusal:
             return replace(plan, refusals=(refusal,))
 
     def allows_evictions(self, host: str) -> bool:
         return self.options.allow_evictions
 
+    def cordons_of(self, basis: Basis) -> Collection[str]:
+        """All that these runs have left, but with --limit only on its hosts."""
+        return () if basis.fleet.others else self.runs
+
     def against_plans(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> Iterable[object]:
         """Nothing to undo: no confirmed change, and no cordon."""
-        cordons = [cordoned_for_change(fate_of(basis.found.reading, plan.kubelet.node_name)) for plan in plans]
-        return () if self.chosen or set(cordons) & {*self.runs} else (_nothing_of(self.runs),)
+        reading = basis.found.reading
+        fates = [fate_of(reading, plan.kubelet.node_name) for plan in plans] if basis.fleet.others else fates_of(reading)
+        cordons = {cordoned_for_change(fate) for fate in fates}
+        return () if self.chosen or cordons & {*self.runs} else (_nothing_of(self.runs),)
 
     def order(self, basis: Basis, plans: Sequence[NodePlan[Undo]]) -> tuple[list[ComponentPlan], bool]:
         """The reverse order: the run's last change first."""
@@ -269,6 +281,12 @@ class Undoing(Capability[list[Recorded], NodePlan[Undo]]):
         names = " and ".join(self.runs)
         return [f"{change.host}: {change.component} is already as it was before {names}" for change in self.chosen if change.id in done]
 
+    def recheck(self, basis: Basis, plan: NodePlan[Undo], planned: ComponentPlan) -> str | None:
+        return cgroups.recheck(basis.found, plan.host, planned)
+
+    def also_prove(self, basis: Basis, plan: NodePlan[Undo], planned: ComponentPlan) -> Proof | None:
+        return cgroups.proof(basis.found, plan.host, planned)
+
     def rows(self, basis: Basis, plans: Sequence[NodePlan[Undo]], steps: Steps) -> list[list[str]]:
         """One row for each change."""
         return [[host, component, step.undoes, *ended(step, "")] for (host, component), step in steps.items()]
@@ -293,7 +311,13 @@ def _plan(run_id: str, node: SurveyedNode, chosen: Sequence[Recorded], force: bo
 
 
 def _restarted(
-    cluster: Cluster, plan: NodePlan[Undo], allow_evictions: bool, allow_unproven: bool, *, may_drain: bool = False
+    cluster: Cluster,
+    plan: NodePlan[Undo],
+    allow_evictions: bool,
+    allow_unproven: bool,
+    *,
+    may_drain: bool = False,
+    remote: Remote | None = None,
 ) -> NodePlan[Undo]:
     """The plan with the other pending edits that a restart of the kubelet applies, as in every other deploy, and with what the old settings
     would do to the node now: the undo can raise thresholds. Raises Refusal."""
@@ -304,6 +328,8 @@ def _restarted(
     if undo.settings:
         try:
             state = state_of(cluster, plan.host, plan.kubelet)
+            if remote is not None and kubelet.drained.DRIVER in undo.settings:
+                state = cgroups.with_runtime(remote, state)
         except (ApiError, NoApi) as error:
             if not allow_unproven:
                 unread = unreadable_node(plan.host, plan.kubelet.node_name, error)
@@ -312,7 +338,7 @@ def _restarted(
     warnings = [*kubelet_plan.warnings(plan.kubelet), *restart_warnings(cluster, plan, eviction_impact, named, state)]
     plan = replace(plan, warnings=(*plan.warnings, *warnings))
     if state is None:
-        if undo.had_checkpoints:
+        if undo.had_checkpoints or kubelet.drained.DRIVER in undo.settings:
             why = f"{undo.undoes} was a change of a drained node, and without the API it is not known whether it is drained now"
             raise Refusal(plan.host, why, "reach the API from another node")
         return plan
@@ -330,6 +356,7 @@ def _restarted(
         change=change,
         checkpoints=checkpoints,
         needs_drain=needed.why if needed else (),
+        recreates_pods=needed is not None and needed.recreates,
         may_be_evicted=may_be_evicted,
         state=state,
         pressures=outlook.pressures,

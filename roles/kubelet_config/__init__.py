@@ -9,7 +9,7 @@ from roles.engine.inputs import Declared
 from roles.engine.kubelet import KubeletState
 from roles.engine.node_changes import ChangeDrains, change_nodes, from_data
 from roles.engine.rollout import Turns, deploying
-from roles.kubelet_config import model, plan
+from roles.kubelet_config import cgroups, model, plan
 from roles.kubelet_config.carry_out import (
     FieldsRequest,
     KubeletFields,
@@ -62,6 +62,7 @@ __all__ = [
     "KubeletState",
     "Settled",
     "allocatable_impact",
+    "cgroups",
     "drained_change",
     "drained_warnings",
     "kubelet_config",

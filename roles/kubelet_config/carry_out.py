@@ -21,11 +21,11 @@ from roles.engine.kubelet import (
     settings,
     with_fields,
 )
-from roles.engine.kubelet.drained import Needed
+from roles.engine.kubelet.drained import DRIVER, Needed
 from roles.engine.node_changes import KUBELET, Basis, Capability, ComponentPlan, NodePlan, Steps, Verdicts, ended, refused_anyway
-from roles.engine.proof import Cluster, NoApi, SurveyedNode, unmet_fields
+from roles.engine.proof import Cluster, NoApi, Proof, SurveyedNode, unmet_fields
 from roles.engine.transaction import Change, Effective, Refusal
-from roles.kubelet_config import drained, restart
+from roles.kubelet_config import cgroups, drained, restart
 from roles.kubelet_config.impact import Impact, check_node
 
 
@@ -77,6 +77,8 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
     def plan(self, basis: Basis, node: SurveyedNode, desired: FieldsRequest) -> NodePlan[FieldsPlan]:
         try:
             state = state_of(basis.found.reading, node.seen.host, node.kubelet)
+            if DRIVER in (desired.data.get("kubelet_config") or ()):
+                state = cgroups.with_runtime(node.remote, state)
             return plan_node(basis.run_id, state, desired, may_drain=basis.drains.allowed)
         except (ApiError, NoApi) as error:
             raise unreadable_node(node.seen.host, node.kubelet.node_name, error) from None
@@ -99,6 +101,8 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
     def recheck(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> str | None:
         """Predicts again, since hours may pass between the plan and the change."""
         (item,), desired = plan.planned, self.desired.by_host[plan.host]
+        if (problem := cgroups.recheck(basis.found, plan.host, planned)) is not None:
+            return problem
         try:
             now = state_of(basis.found.cluster, plan.host, plan.kubelet)
             pending = restart.pending(now)
@@ -114,6 +118,9 @@ class KubeletFields(Capability[FieldsRequest, NodePlan[FieldsPlan]]):
         if outlook.evicts and not desired.allow_evictions:
             return f"now this would evict: {'; '.join(outlook.evicts)}; allow it with --data allow_evictions=true, or make room first"
         return None
+
+    def also_prove(self, basis: Basis, plan: NodePlan[FieldsPlan], planned: ComponentPlan) -> Proof | None:
+        return cgroups.proof(basis.found, plan.host, planned)
 
     def rows(self, basis: Basis, plans: Sequence[NodePlan[FieldsPlan]], steps: Steps) -> list[list[str]]:
         """One row for each field that changes, or for each entry of a map."""
@@ -207,6 +214,7 @@ def plan_node(run_id: str, state: KubeletState, desired: FieldsRequest, *, may_d
         settings=settled.expected,
         checkpoints=checkpoints,
         needs_drain=needed.why if needed else (),
+        recreates_pods=needed is not None and needed.recreates,
         may_be_evicted=outlook.may_be_evicted if desired.allow_evictions else frozenset(),
         effective=Effective(settings=values),
         lasting=settled.named,
@@ -226,10 +234,15 @@ def _in_process(state: KubeletState, desired: FieldsRequest) -> Settled:
     """The desired state if the files already have it. Raises Refusal if the process does not."""
     settled = desired.settle(state)
     if wrong := unmet_fields(settled.expected, state.configuration):
+        drain = ""
+        if any(one.name == DRIVER for one in wrong):
+            # The runtime's driver may beat the file's: then no restart helps.
+            cgroups.check(state, settled.expected)
+            drain = "drain the node first, then "
         raise Refusal(
             state.host,
             f"the kubelet's files have the desired values, but its process does not: {'; '.join(map(str, wrong))}",
-            f"it was not restarted since: `systemctl restart {state.kubelet.unit_name}` on the node, then run this again",
+            f"it was not restarted since: {drain}`systemctl restart {state.kubelet.unit_name}` on the node, then run this again",
         )
     return settled
 

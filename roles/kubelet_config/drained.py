@@ -9,6 +9,7 @@ from typing import Any
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import KubeletState, drained
 from roles.engine.transaction import Change, Refusal
+from roles.kubelet_config import cgroups
 
 _MIRROR = "kubernetes.io/config.mirror"
 _ENDED = ("Succeeded", "Failed")
@@ -18,13 +19,15 @@ _SHOWN = 5
 
 def needed(state: KubeletState, after: Mapping[str, Any]) -> drained.Needed | None:
     """What this kubelet needs to run with `after`, compared with what it runs with; None if a restart is enough. Raises Refusal if it
-    would not start at all, or if a value cannot be parsed."""
+    would not start at all, if no pod would start there, or if a value cannot be parsed."""
     try:
-        found = drained.needed(state.configuration, after)
+        found = drained.needed(state.configuration, after, swap_on=state.kubelet.seen.swap != 0)
     except ValueError as error:
         raise Refusal(state.host, f"{error}; the kubelet would not start", "correct the value") from None
     if found is not None and (problems := drained.problems(after)):
         raise Refusal(state.host, "; ".join(problems))
+    if found is not None and found.recreates:
+        cgroups.check(state, after)
     return found
 
 

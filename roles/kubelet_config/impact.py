@@ -8,6 +8,7 @@ from typing import Any
 
 from roles.engine.kubelet import KubeletState, allocatable, amounts, thresholds
 from roles.engine.transaction import Refusal
+from roles.kubelet_config import swap
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,7 @@ class Impact:
 def allocatable_impact(state: KubeletState, after: Mapping[str, Any]) -> Impact:
     """The node's new Allocatable, and whether its pods use more than they may then. Raises Refusal if the kubelet would not start."""
     check_node(state)
-    if state.kubelet.seen.swap and after.get("failSwapOn", True):
-        # pkg/kubelet/cm/container_manager_linux.go, NewContainerManager
-        raise Refusal(
-            state.host,
-            f"/proc/swaps lists {state.kubelet.seen.swap} area(s): with failSwapOn a kubelet does not start while swap is on",
-            "set failSwapOn=false, or turn swap off first (`swapoff -a`, and its line in /etc/fstab)",
-        )
+    swap.check(state, after)
     max_pids = ((state.summary.get("node") or {}).get("rlimit") or {}).get("maxpid")
     if problems := allocatable.problems(state.host, after, state.node, max_pids):
         raise Refusal(state.host, "; ".join(str(problem).removeprefix(f"{state.host}: ") for problem in problems))

@@ -20,7 +20,7 @@ from roles.engine.kubelet import (
 )
 from roles.engine.proof import unmet_fields
 from roles.engine.transaction import Refusal
-from roles.kubelet_config import model
+from roles.kubelet_config import model, swap
 from roles.kubelet_config.carry_out import Settled, after
 from roles.kubelet_config.model import DesiredFields
 
@@ -107,7 +107,8 @@ def restart_limits(state: KubeletState, settled: Settled) -> tuple[str, ...]:
     found = dict.fromkeys(more for configuration in both for more in schema.needs_more(configuration, changed))
     if refused := [f"{more.path}: {more.reason}; {more.way_out}" for more in found if more.refused and not more.drained]:
         raise _refusal(state, refused)
-    return tuple(f"{more.path}: {more.reason}; {more.way_out}" for more in found if not more.drained)
+    warned = [f"{more.path}: {more.reason}; {more.way_out}" for more in found if not more.drained]
+    return (*warned, *swap.notes(state, *both))
 
 
 def _refusal(state: KubeletState, problems: list[str]) -> Refusal:

@@ -20,6 +20,7 @@ from roles.engine.timeouts import patient
 from roles.engine.transaction import CANNOT_UNDO, ObjectsRecord, Refusal, new_run_id, this_run
 from roles.reboot import report, way_back
 from roles.reboot.emptying import Emptying
+from roles.reboot.ending import ETCD
 from roles.reboot.facts import BootFacts, ask_facts
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import Candidate, RebootPlan, as_brought_back, order, plan_node
@@ -124,9 +125,11 @@ def _candidate(reached: ConnectedCluster, nodes: Mapping[str, Object], wanted: R
     node = nodes.get(name)
     if node is None:
         raise Refusal(remote.name, f"the cluster has no node {name}", "leave the host out with --limit")
-    servers = "kube-apiserver" in surveyed.components
     control_plane = bool(surveyed.components) or remote.is_control_plane or facts.has_etcd
-    return Candidate(remote.name, node, surveyed.kubelet.unit_name, facts, control_plane, servers, chosen=chosen(wanted.only, remote.name))
+    static = {component.name: component.log_name for component in surveyed.components.values()}
+    if facts.has_etcd:
+        static[ETCD] = f"kube-system_{ETCD}-{name}"
+    return Candidate(remote.name, node, surveyed.kubelet.unit_name, facts, control_plane, static, chosen=chosen(wanted.only, remote.name))
 
 
 def _restart(reached: ConnectedCluster, remote: Remote, kubelet: Kubelet) -> tuple[str, ...]:

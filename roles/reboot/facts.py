@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from roles.engine.bridge import Remote, RemoteError
 from roles.engine.scripts import templates
 from roles.engine.timeouts import patient
+from roles.reboot.ending import Ending
 
 SECONDS = 60
 # The first kernels, packages and inhibitors: a node may have written any number.
@@ -77,8 +78,9 @@ class Boot:
 @dataclass(frozen=True)
 class BootFacts:
     """`family`: ID and ID_LIKE of os-release(5). `installed`: the releases of installed kernels, and whether each has an initrd. `packages`
-    asked for the reboot that is `required`. `scheduled`: a scheduled shutdown, in systemd's words; `inhibitors`: who forbids one, and why.
-    `fstab`: the errors of findmnt(8), None if it was not asked. `took`: seconds of the last boot, if the node knows that."""
+    asked for the reboot that is `required`. `scheduled`: a scheduled shutdown, in systemd's words; `inhibitors`: who forbids one, and why;
+    `ends_pods`: its kubelet delays one, to end the pods itself (shutdownGracePeriod). `fstab`: the errors of findmnt(8), None if it was not
+    asked. `took`: seconds of the last boot, if the node knows that."""
 
     host: str
     boot: Boot
@@ -89,6 +91,7 @@ class BootFacts:
     scheduled: str = ""
     state: str = ""
     inhibitors: tuple[str, ...] = ()
+    ends_pods: bool = False
     units: Mapping[str, BootUnit] | None = None
     fstab: tuple[str, ...] | None = None
     has_etcd: bool = False
@@ -115,9 +118,9 @@ def facts_script(kubelet_unit: str) -> str:
     return templates().get_template("boot_facts.sh.j2").render(units=[kubelet_unit, *RUNTIMES, *SSH], most=MOST)
 
 
-def reboot_script(boot_id: str, run: str) -> str:
-    """Orders the reboot, unless the node runs in another boot by now."""
-    return templates().get_template("boot.sh.j2").render(boot=boot_id, unit=UNIT, run=run)
+def reboot_script(boot_id: str, run: str, ending: Ending | None = None) -> str:
+    """Orders the reboot, unless the node has the order already, or runs in another boot by now."""
+    return templates().get_template("boot.sh.j2").render(boot=boot_id, unit=UNIT, run=run, ending=ending)
 
 
 def state_script() -> str:
@@ -165,6 +168,7 @@ def parse_facts(host: str, lines: Iterable[str], offset: Callable[[float], float
             scheduled=_text(one["scheduled"][0]) if "scheduled" in one else "",
             state=_text(one["state"][0]),
             inhibitors=tuple(filter(None, (_inhibitor(_text(fields[0])) for fields in many.get("inhibitor", ())))),
+            ends_pods=any(_is_kubelets(_text(fields[0])) for fields in many.get("inhibitor", ())),
             units=_units(_text(one["units"][0])),
             fstab=_errors(_text(one["fstab"][0])) if "fstab" in one else None,
             has_etcd="etcd" in one,
@@ -219,6 +223,12 @@ def _inhibitor(text: str) -> str:
     if "shutdown" not in found.get("WHAT", "").split(":") or not found.get("MODE", "").startswith("block"):
         return ""
     return f"{found.get('WHO', '?')} (PID {found.get('PID', '?')}): {found.get('WHY', '?')}"
+
+
+def _is_kubelets(text: str) -> bool:
+    """The lock of a kubelet with shutdownGracePeriod (pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go)."""
+    found = _properties(text)
+    return found.get("WHO") == "kubelet" and found.get("MODE") == "delay" and "shutdown" in found.get("WHAT", "").split(":")
 
 
 def _units(text: str) -> dict[str, BootUnit]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from roles.engine.draining import NodeFate, node_fate, node_path
 from roles.engine.object_changes import Object, uid
 from roles.engine.rollout import Pace, Stage
+from roles.reboot.ending import API_SERVER
 from roles.reboot.facts import RUNTIMES, SSH, BootFacts
 from roles.reboot.kernels import judge_kernels
 
@@ -47,16 +48,21 @@ def read_mark(node: Object) -> Mark | None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A node of the run. `restart`: what a restart of its kubelet applies, as sentences; `chosen`: the data key `only` includes it."""
+    """A node of the run. `static`: NAMESPACE_NAME of the static pods of its control plane, by program. `restart`: what a restart of its
+    kubelet applies, as sentences; `chosen`: the data key `only` includes it."""
 
     host: str
     node: Object
     unit_name: str
     facts: BootFacts
     is_control_plane: bool
-    has_apiserver: bool = False
+    static: Mapping[str, str] = field(default_factory=dict)
     restart: tuple[str, ...] = ()
     chosen: bool = True
+
+    @property
+    def has_apiserver(self) -> bool:
+        return API_SERVER in self.static
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from roles.engine.rollout import ClusterStep, Fields, Options
 from roles.engine.timeouts import Deadline, patient, unless_set
 from roles.reboot import facts
 from roles.reboot.emptying import Emptying, write_mark
+from roles.reboot.ending import plan_ending
 from roles.reboot.facts import Boot, BootState
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import MARK, Expected, Mark, RebootPlan, clock_problem, expected_pods, plan_node, unready_pods
@@ -91,17 +92,20 @@ class NodeReboots:
             write_mark(self._session, plan.path, plan.uid, self._mark(plan).text())
             moved = self._emptying.drain(plan.name, self._the_run)
             self._others_well(plan)
-            expected = expected_pods(self._pods(plan))
+            pods = self._pods(plan)
+            expected = expected_pods(pods)
             before = facts.ask_state(remote, facts.SECONDS).boot
             self._hold(plan, before)
-            known = self._order(plan, remote, before)
+            ending = plan_ending(plan.candidate.unit_name, plan.candidate.static, pods)
+            order = partial(self._order, remote, facts.reboot_script(before.id, self._the_run.info.id, ending))
+            known = order()
         except Exception as error:
             raise self._released(plan, error) from error
         self.away.add(plan.host)
         show(f"  {plan.host}: {moved}; rebooting")
         try:
             clock = self._limit()
-            state = self._await_boot(plan, remote, before, clock, known)
+            state = self._await_boot(plan, remote, before, clock, order, known)
             back = clock.passed
             show(f"  {plan.host}: answers again after {back:.0f} s, with kernel {state.boot.kernel}; proving")
             proof = self._prove(plan, state.boot, expected, before.offset)
@@ -110,7 +114,8 @@ class NodeReboots:
             self._check_kernel(plan, state.boot)
             return f"back after {back:.0f} s; {proof}; {self._free(plan)}"
         except _Refused as error:
-            raise self._released(plan, error) from error
+            prove = partial(self._prove, plan, before, expected, before.offset) if ending else None
+            raise self._released(plan, error, prove) from error
         except Exception as error:
             raise self._not_back(plan, error) from error
         finally:
@@ -160,28 +165,32 @@ class NodeReboots:
             raise NotDone("it rebooted while it was drained; run this again")
         self._the_run.hold()
 
-    def _order(self, plan: RebootPlan, remote: Remote, before: Boot) -> bool:
+    def _order(self, remote: Remote, script: str) -> bool:
         """Order the reboot. False if no answer came: then its effect shows whether the node has the order. Raises _Refused."""
         try:
-            answer = remote.run("sh -s", stdin=facts.reboot_script(before.id, self._the_run.info.id), timeout=patient(facts.SECONDS))
+            answer = remote.run("sh -s", stdin=script, timeout=patient(facts.SECONDS))
         except RemoteError:
             return False
         if answer.code != 0:
             raise _Refused(f"the reboot could not be ordered: {' '.join(answer.stderr[-3:]) or f'exit status {answer.code}'}")
         return True
 
-    def _released(self, plan: RebootPlan, error: Exception) -> Exception:
-        """The node did not reboot: bring it back."""
+    def _released(self, plan: RebootPlan, error: Exception, prove: Callable[[], str] | None = None) -> Exception:
+        """The node did not reboot: bring it back. `prove`: that its control plane, which had ended for the reboot, serves again."""
         why = f"{str(error) or repr(error)}; it did not reboot"
         show(f"  {plan.host}: {why}")
         try:
+            if prove is not None:
+                why = f"{why}; it serves again: {prove()}"
             return Undone(f"{why}; {self._free(plan)}")
         except Exception as other:
             return RevertFailed(f"{why}; it may still be cordoned ({other}): the same command, run again, continues; see {RUNBOOK}")
 
     # ---- after the order
 
-    def _await_boot(self, plan: RebootPlan, remote: Remote, before: Boot, deadline: Deadline, known: bool) -> BootState:
+    def _await_boot(
+        self, plan: RebootPlan, remote: Remote, before: Boot, deadline: Deadline, order: Callable[[], bool], known: bool
+    ) -> BootState:
         """The node's first answer in a new boot. `known`: it has the order. Raises NotBack, _Refused."""
         last, shown = "", 0.0
         while True:
@@ -190,10 +199,10 @@ class NodeReboots:
                 state = facts.ask_state(remote, STATE_SECONDS)
                 if state.boot.id != before.id:
                     return state
-                if known and state.result not in ("", "success"):
+                if known and state.result not in ("", "success") and state.state != "stopping":
                     raise _Refused(f"systemd refused the reboot ({state.result}): {state.said or 'it printed nothing'}")
                 if not known and state.state != "stopping":
-                    known = self._order(plan, remote, before)
+                    known = order()
                 last = f"it answers, and still runs in the boot from before (systemd: {state.state or 'no answer'})"
             except RemoteError as error:
                 last = str(error)

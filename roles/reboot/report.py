@@ -60,6 +60,10 @@ def _effects(plan: RebootPlan, plans: Sequence[RebootPlan]) -> Iterator[str]:
         yield f"the API is down while it reboots: it is the only control-plane node of this run; {took_text}"
     else:
         yield took_text
+    if plan.candidate.has_apiserver and plan.candidate.facts.ends_pods:
+        yield "its kubelet ends the pods itself, its control plane too, within its shutdownGracePeriod"
+    elif plan.candidate.has_apiserver:
+        yield "before it reboots, its kubelet stops, and its control plane ends in order: the API server while its etcd still runs"
     if plan.mark is not None:
         yield f"run {plan.mark.run} was to reboot it, and ended before"
     if plan.keep:

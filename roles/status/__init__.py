@@ -112,8 +112,8 @@ def _cordons(nodes: list[_StatusNode], cluster: Cluster) -> list[str]:
             found.append(f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which is in flight")
         elif run:
             found.append(
-                f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which has ended on this node. If that run is"
-                f" over, the same command continues, deploys/rollback.py --data run={one_line(run)} undoes it, and {back} only uncordons"
+                f"{node.seen.host}: cordoned by run {one_line(run)} for its change, which is not in flight on this node. If that run"
+                f" is over, the same command continues, deploys/rollback.py --data run={one_line(run)} undoes it, and {back} only uncordons"
             )
         else:
             found.append(f"{node.seen.host}: cordoned by run {one_line(fate.by)}; when the work on it is done: {back}")

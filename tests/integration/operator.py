@@ -46,8 +46,9 @@ class Outcome:
         return found.group(1).strip() if found else ""
 
 
-def command(deploy: str, *arguments: str, inventory: str = "inventories/lab.py") -> list[str]:
-    return [str(PYINFRA), inventory, f"deploys/{deploy}.py", *arguments]
+def command(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", brief: bool = False) -> list[str]:
+    program = [sys.executable, "-m", "tests.integration.brief"] if brief else [str(PYINFRA)]
+    return [*program, inventory, f"deploys/{deploy}.py", *arguments]
 
 
 def inventory_of_the_lab(*more: str) -> str:
@@ -63,10 +64,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYINFRA_PROGRESS": "off", "PYTHONDONTWRITEBYTECODE": ""}
 
 
-def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 1800) -> Outcome:
+def pyinfra(deploy: str, *arguments: str, inventory: str = "inventories/lab.py", timeout: float = 1800, brief: bool = False) -> Outcome:
+    """`brief` is for what prepares a test or puts things back (tests/integration/brief.py)."""
     with spent("deploys"):
         done = subprocess.run(
-            command(deploy, *arguments, inventory=inventory),
+            command(deploy, *arguments, inventory=inventory, brief=brief),
             cwd=ROOT,
             env=environment(),
             stdin=subprocess.DEVNULL,

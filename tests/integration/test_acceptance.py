@@ -106,11 +106,11 @@ def test_a_gate_that_cannot_be_read_stops_the_run(lab: Lab, tmp_path: Path, gate
 def gate_on(lab: Lab) -> Iterator[None]:
     """The gate turned on by the real deploy: w1 gets it in its configuration file, w2 on its command line."""
     try:
-        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1,w2"))
+        on = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", only="w1,w2"), brief=True)
         assert on.code == 0, on.all
         yield
     finally:
-        off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1,w2"))
+        off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1,w2"), brief=True)
         assert off.code == 0, off.all
         operator.forget(lab)
 

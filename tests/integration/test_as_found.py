@@ -72,7 +72,7 @@ def test_gates_on_both_are_changed_and_put_back(lab: Lab) -> None:
         assert on.code == 0, on.all
         assert re.search(rf"^{node} +{component} +{GATE} .* confirmed .*gates in /metrics", on.out, re.MULTILINE), on.out
         assert operator.gates_of(operator.processes(lab, node)[component]) == f"{GATE}=true"
-        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only=node, components=component))
+        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only=node, components=component), brief=True)
         assert absent.code == 0, absent.all
         assert operator.processes(lab, node)[component][2:] == old[node][component][2:]
     assert operator.files(lab, PLANE) == before[PLANE]
@@ -126,7 +126,7 @@ def test_fields_and_thresholds_of_the_worker_are_changed_undone_and_nothing_is_l
     runs = re.findall(rf"^(r\S+) .*{WORKER} +kubelet +confirmed", pyinfra("changes", "-y", "--limit", WORKER).out, re.MULTILINE)
     assert len(runs) >= 2, runs
     for _ in range(2):
-        back = pyinfra("rollback", "-y", "--limit", WORKER)
+        back = pyinfra("rollback", "-y", "--limit", WORKER, brief=True)
         assert back.code == 0, back.all
     assert _configz(lab) == before and operator.files(lab, WORKER) == files
     gone = pyinfra("uninstall", "-y", "--limit", WORKER)

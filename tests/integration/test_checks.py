@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.integration import operator
 from tests.integration.operator import ROOT, Outcome, data, files, inventory_of_the_lab, journal_cursor, processes, pyinfra, wait_for
 from tests.lab import Lab
 
@@ -28,6 +29,7 @@ all_components = True
 kubelet_config = {"maxPods": 110}
 eviction_hard = {"memory.available": "50Mi"}
 priority_classes = {"planted-web": 1000}
+disruption_budgets = {"default/planted-web": {"selector": {"matchLabels": {"app": "planted"}}, "max_unavailable": 1}}
 """
 EVERYWHERE = {
     *("kubelet-running", "kubelet-stable", "kubelet-enabled", "kubelet-unit", "kubelet-files", "kubelet-healthy", "kubelet-binary"),
@@ -85,11 +87,12 @@ def inventory(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def declared(lab: Lab) -> Iterator[None]:
-    """The class that the desired declare is there."""
-    lab.kubectl("delete", "priorityclass", "planted-web")  # of a run that was killed
+    """The class and the budget that the inventory wants are there."""
+    lab.kubectl("delete", "priorityclass,pdb", "planted-web")  # of a run that was killed
     lab.kubectl("create", "priorityclass", "planted-web", "--value=1000")
+    lab.kubectl("create", "pdb", "planted-web", "--selector=app=planted", "--max-unavailable=1")
     yield
-    lab.kubectl("delete", "priorityclass", "planted-web")
+    lab.kubectl("delete", "priorityclass,pdb", "planted-web")
 
 
 def deploy(inventory: Path, folder: Path, *arguments: str) -> Report:
@@ -126,6 +129,7 @@ def test_good_nodes_pass_and_nothing_is_touched(lab: Lab, inventory: Path, tmp_p
             *((node, check) for node in lab.control_planes for check in CONTROL_PLANE),
             *((node, check) for node in ("cp1", "w2") for check in MANIFESTS),
             ("cluster", "priority-classes"),
+            ("cluster", "disruption-budgets"),
         }
     assert re.search(r"^w1 +kubelet-gates +pass +HPAScaleToZero=false in /metrics$", told.output, re.MULTILINE), told.output
     assert re.search(r"^checks: \d+ pass, 0 fail, 0 unknown, \d+ skip$", told.output, re.MULTILINE)
@@ -233,17 +237,47 @@ def test_each_fault_fails_exactly_the_check_that_names_it(lab: Lab, inventory: P
         assert (report.code, report.errors) == (code, {}), report.output
 
 
+@contextmanager
+def left_to_hang(lab: Lab) -> Iterator[None]:
+    """A frozen API server stays frozen: its kubelet, which ends one that has not answered eight times, asks it a thousand times."""
+    manifest, kept = f"{operator.MANIFESTS}/kube-apiserver.yaml", "/root/kube-apiserver.yaml"
+
+    def replaced(command: str) -> None:
+        old = processes(lab, "cp1")["kube-apiserver"][:2]
+        lab.run("cp1", command)
+        wait_for(lambda: processes(lab, "cp1").get("kube-apiserver", old)[:2] != old, "another API server", 600)
+        wait_for(lambda: all(well(lab, node) for node in lab.nodes), "all nodes to be Ready", 600)
+        # They ended with their API server.
+        wait_for(lambda: control_plane_serves(lab), "controller-manager and scheduler", 600)
+
+    patient = "sed '/livenessProbe:/,/failureThreshold:/s/failureThreshold: .*/failureThreshold: 1000/'"
+    # Written elsewhere and moved: the kubelet must not see it half done.
+    lab.run("cp1", f"cp -a {manifest} {kept} && cp -a {manifest} {kept}.new && {patient} {manifest} >{kept}.new")
+    replaced(f"mv {kept}.new {manifest}")
+    try:
+        yield
+    finally:
+        replaced(f"mv {kept} {manifest}")
+
+
+def control_plane_serves(lab: Lab) -> bool:
+    asked = "curl -ks https://127.0.0.1:10257/healthz && curl -ks https://127.0.0.1:10259/healthz"
+    return lab.run("cp1", asked, check=False).stdout == "okok"
+
+
 @pytest.mark.slow
 def test_an_api_server_that_is_not_well_is_named_and_what_it_would_tell_is_unknown(lab: Lab, inventory: Path, tmp_path: Path) -> None:
-    plant(lab, "cp1", "frozen-apiserver")
-    try:
-        told = deploy(inventory, tmp_path)
-    finally:
-        plant(lab, "cp1", "frozen-apiserver", "mend")
-        wait_for(lambda: all(well(lab, node) for node in lab.nodes), "all nodes to be Ready", 600)
+    with left_to_hang(lab):
+        plant(lab, "cp1", "frozen-apiserver")
+        try:
+            told = deploy(inventory, tmp_path)
+        finally:
+            plant(lab, "cp1", "frozen-apiserver", "mend")
+            wait_for(lambda: all(well(lab, node) for node in lab.nodes), "all nodes to be Ready", 600)
     assert (told.code, set(told.failed)) == (2, {("cp1", "kube-apiserver-healthy")}), told.output
     unknown = {
         ("cluster", "priority-classes"),
+        ("cluster", "disruption-budgets"),
         *((node, check) for node in lab.nodes for check in ("kubelet-gates", "kubelet-settings", "eviction-thresholds", "node-ready")),
     }
     assert set(told.errors) == unknown, told.output
@@ -253,7 +287,8 @@ def test_where_a_node_cannot_be_looked_at_the_exit_status_says_so(lab: Lab, inve
     """Logged in as one who is not root, and who does not become it."""
     told = deploy(inventory, tmp_path, "--limit", "w1", *data(ssh_user="ops", priority_classes="planted-web=1000"))
     assert told.code == 1, told.output
-    assert set(told.errors) == {("w1", "looked-at"), ("cluster", "priority-classes")} and not told.failed, told.output
+    unknown = {("w1", "looked-at"), ("cluster", "priority-classes"), ("cluster", "disruption-budgets")}
+    assert set(told.errors) == unknown and not told.failed, told.output
     assert "daytwo needs root on the node and runs as uid 1000; set _sudo = True" in told.errors["w1", "looked-at"]
 
 

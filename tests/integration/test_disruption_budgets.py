@@ -635,5 +635,7 @@ def test_what_is_not_proven_is_reverted(lab: Lab) -> None:
         done(told, "web", "reverted")
         assert names(lab) == {"db"}
     finally:
+        # It has lost its lease, and ends; the next one would watch the old lease for 15 s.
         lab.run("cp1", "kill -CONT $(pidof kube-controller-manager)")
+        lab.kubectl("delete", "lease", "-n", "kube-system", "kube-controller-manager")
     agreed(lab)

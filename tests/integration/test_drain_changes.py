@@ -5,33 +5,33 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from roles.engine.draining import CORDONED_BY
 from roles.engine.transaction import script
 from tests.integration import operator
-from tests.integration.operator import GATE, Outcome, Started, data, pyinfra, wait_for
-from tests.integration.test_drain import (
-    KINDS,
+from tests.integration.draining import (
     NAMESPACE,
+    STUBBORN,
     apply,
     bare,
     budget,
+    cleaned,
     cordon_of,
-    forget_lock,
+    killed,
     on,
     only_on,
+    own_namespace,
     pods,
     run_of,
     settled,
     workload,
 )
+from tests.integration.operator import GATE, Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab
-
-pytestmark = pytest.mark.lab
 
 LABEL = "daytwo.test/here"
 FREE = (False, "")
@@ -55,23 +55,17 @@ def events(text: str) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def namespace(lab: Lab) -> Iterator[None]:
-    lab.kubectl("create", "namespace", NAMESPACE)
-    yield
-    lab.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-    operator.forget(lab)
+    with own_namespace(lab):
+        yield
 
 
 @pytest.fixture(autouse=True)
 def as_found(lab: Lab) -> Iterator[None]:
     yield
-    if Started.end_all():
-        forget_lock(lab)
-    lab.kubectl("uncordon", *lab.nodes)
-    lab.kubectl("annotate", "nodes", "--all", f"{CORDONED_BY}-")
-    lab.kubectl("label", "nodes", "--all", f"{LABEL}-")
-    lab.kubectl("delete", KINDS, "--all", "-n", NAMESPACE, "--now", "--wait")
+    cleaned(lab, LABEL)
 
 
+@pytest.mark.lab
 def test_two_nodes_are_drained_in_turn_proven_and_uncordoned(lab: Lab) -> None:
     apply(lab, workload("web", replicas=2), budget("web", maxUnavailable=1))
     settled(lab)
@@ -90,16 +84,17 @@ def test_two_nodes_are_drained_in_turn_proven_and_uncordoned(lab: Lab) -> None:
         ("drained", "w1"), ("uncordoned", "w1"), ("drained", "w2"), ("uncordoned", "w2")
     ]  # fmt: skip
     assert {"cordon", "evict", "prove"} <= {str(one.get("what")) for one in noted}
-    # What needs no drain gets none: neither a run with nothing to do, nor the undo.
-    again = change(108, on="w1,w2", drain="always")
-    assert again.code == 0 and "0 changes on 0 nodes" in again.out and "drain" not in again.plan, again.all
+    # What needs no drain gets none.
     back = pyinfra("rollback", "-y")
     assert back.code == 0 and "drained" not in back.out and max_pods(lab, "w1") == 110, back.all
 
 
+@pytest.mark.lab
 def test_pods_that_a_restart_would_lose_are_drained_before_it(lab: Lab) -> None:
+    """Refused where they cannot be; by a run that dies twice in the middle of that: undone, and resumed."""
     lab.kubectl("label", "nodes", "w1", "w2", f"{LABEL}=yes")
-    only_on(lab, "w1", items=[workload("picky", nodeSelector={LABEL: "yes"}), budget("picky", maxUnavailable=1)])
+    picky = workload("picky", replicas=3, command=STUBBORN, grace=5, nodeSelector={LABEL: "yes"})
+    only_on(lab, "w1", items=[picky, budget("picky", maxUnavailable=1)])
     lab.kubectl("label", "nodes", "w1", f"{LABEL}-")
     files = operator.files(lab, "w1")
     wish = data(feature_gates=f"{GATE}=true", components="kubelet", only="w1")
@@ -110,50 +105,99 @@ def test_pods_that_a_restart_would_lose_are_drained_before_it(lab: Lab) -> None:
     lab.kubectl("wait", "--for=condition=Ready", "pod/alone", "-n", NAMESPACE, "--timeout=100s")
     blocked = pyinfra("feature_gates", "-y", *wish)
     assert blocked.code == 1 and f"pod {NAMESPACE}/alone: it has no controller" in blocked.all and "allow_unmanaged" in blocked.all
+    other = pyinfra("kubelet_config", "-y", *data(kubelet_config="podPidsLimit=4321", only="w1"))
+    assert other.code == 1 and "or accept the loss with --data allow_evictions=true" in " ".join(other.all.split()), other.all
     assert operator.files(lab, "w1") == files and cordon_of(lab, "w1") == FREE
-    told = pyinfra("feature_gates", "-y", *wish, "--data", "allow_unmanaged=true")
+    lab.kubectl("delete", "pod", "alone", "-n", NAMESPACE, "--now", "--wait")
+
+    def dies(*more: str) -> str:
+        """A run whose operator dies in the middle of the drain: one more pod has left."""
+        there = len(on(lab, "w1"))
+        run = Started("feature_gates", "-y", *wish, *more)
+        wait_for(lambda: ends() or run.process.poll() is not None, "an eviction", every=0.1)
+        name = killed(lab, run)
+        # The node is as the record says: cordoned by this run, and its kubelet untouched.
+        assert cordon_of(lab, "w1") == (True, f"{name} (change)") and operator.files(lab, "w1") == files
+        wait_for(lambda: len(on(lab, "w1")) == there - 1, "the evicted pod to end")
+        return name
+
+    def ends() -> bool:
+        return any("deletionTimestamp" in one["metadata"] for one in pods(lab).values() if one["spec"].get("nodeName") == "w1")
+
+    first = dies()
+    told = " ".join(pyinfra("status", "-y").out.split())
+    assert f"w1: cordoned by run {first} for its change, which is not in flight" in told and f"rollback.py --data run={first}" in told
+    undone = pyinfra("rollback", "-y", *data(run=first, take_over=first))
+    assert undone.code == 0 and f"w1: cordoned by run {first} for its change, which is over: this run uncordons it" in undone.out, (
+        undone.all
+    )
+    assert cordon_of(lab, "w1") == FREE and operator.files(lab, "w1") == files
+    nothing = pyinfra("rollback", "-y", *data(run=first))
+    assert nothing.code == 1 and "no confirmed change" in nothing.all, nothing.all
+
+    second = dies()
+    told = pyinfra("feature_gates", "-y", *wish, "--data", f"take_over={second}")
     assert told.code == 0 and "NodeAffinity" in told.out and "so the node is drained first" in told.out, told.all
-    assert cordon_of(lab, "w1") == FREE and on(lab, "w1") == [] and len(on(lab, "w2")) == 1
+    assert f"cordoned already by run {second}" in told.out and "(1 pod moved), uncordoned" in told.out, told.all
+    assert cordon_of(lab, "w1") == FREE and on(lab, "w1") == [] and len(on(lab, "w2")) == 3
     assert pyinfra("rollback", "-y").code == 0
 
 
-def test_a_reverted_change_uncordons(lab: Lab) -> None:
-    run = Started("kubelet_config", "-y", *data(kubelet_config="maxPods=107", only="w1", drain="always", soak="600"))
+@pytest.mark.lab
+def test_a_run_that_ends_while_it_soaks_leaves_what_the_record_says(lab: Lab) -> None:
+    """Killed, and undone; killed, and resumed by a run that is interrupted: each time its node reverts."""
+
+    def dies() -> str:
+        """A run whose operator dies while the canary soaks, drained and changed; its node reverts."""
+        run = Started("kubelet_config", "-y", *data(kubelet_config="maxPods=106", only="w1", drain="always", soak="600"))
+        run.wait_for("soaking for")
+        name = killed(lab, run)
+        assert cordon_of(lab, "w1") == (True, f"{name} (change)")
+        # As it does by itself at its deadline.
+        lab.run("w1", f'sh "{script(f"{name}-w1-kubelet")}" revert')
+        wait_for(lambda: max_pods(lab, "w1") == 110, "the node to revert")
+        return name
+
+    first = dies()
+    undone = pyinfra("rollback", "-y", *data(run=first, take_over=first))
+    assert undone.code == 0 and "this run uncordons it" in undone.out, undone.all
+    assert cordon_of(lab, "w1") == FREE and max_pods(lab, "w1") == 110
+
+    second = dies()
+    run = Started("kubelet_config", "-y", *data(kubelet_config="maxPods=106", only="w1", drain="always", soak="600", take_over=second))
     run.wait_for("soaking for")
-    assert cordon_of(lab, "w1")[0]
+    assert cordon_of(lab, "w1") == (True, f"{run_of(run.out)} (change)") and max_pods(lab, "w1") == 106
     run.send(signal.SIGINT)
     told = run.end()
+    assert f"cordoned already by run {second}" in told.out, told.all
     assert told.code != 0 and "w1 kubelet: uncordoned" in told.all and "STILL CORDONED" not in told.all, told.all
     assert cordon_of(lab, "w1") == FREE and max_pods(lab, "w1") == 110
 
 
-def test_a_killed_run_is_resumed_or_undone(lab: Lab) -> None:
-    def killed() -> str:
-        """A run whose operator dies while the canary soaks, drained and changed; its node reverts."""
-        wish = data(kubelet_config="maxPods=106", only="w1", drain="always", soak="3", confirm_timeout="45")
-        run = Started("kubelet_config", "-y", *wish)
-        run.wait_for("soaking for")
-        run.send(signal.SIGKILL)
-        run.end()
-        return run_of(run.out)
-
-    first = killed()
-    assert cordon_of(lab, "w1") == (True, f"{first} (change)")
-    # It ends as the record says: reverted by the node itself, and cordoned.
-    wait_for(lambda: max_pods(lab, "w1") == 110, "the node to revert")
-    ended = f"w1: cordoned by run {first} for its change, which has ended on this node"
-    wait_for(lambda: ended in " ".join(pyinfra("status", "-y").out.split()), "its end")
-    undone = pyinfra("rollback", "-y", *data(run=first, take_over=first))
-    assert undone.code == 0 and "this run uncordons it" in undone.out, undone.all
-    assert cordon_of(lab, "w1") == FREE and max_pods(lab, "w1") == 110
-    nothing = pyinfra("rollback", "-y", *data(run=first))
-    assert nothing.code == 1 and "no confirmed change" in nothing.all
-
-    second = killed()
-    lab.run("w1", f'sh "{script(f"{second}-w1-kubelet")}" revert')
-    wait_for(lambda: max_pods(lab, "w1") == 110, "the node to revert")
-    resumed = change(106, drain="always", take_over=second)
-    assert resumed.code == 0 and f"cordoned already by run {second}" in resumed.out, resumed.all
-    assert cordon_of(lab, "w1") == FREE and max_pods(lab, "w1") == 106
-    back = pyinfra("rollback", "-y")
-    assert back.code == 0 and max_pods(lab, "w1") == 110, back.all
+@pytest.mark.wide
+@pytest.mark.slow  # with fewer workers than three, the canary is one, and one is left
+def test_two_nodes_at_once(lab: Lab) -> None:
+    """After the canary, as max_unavailable says; their pods share a budget that allows one at a time."""
+    only_on(lab, "w2", "w3", items=[workload("web", replicas=2), budget("web", maxUnavailable=1)])
+    before = {name: item["spec"]["nodeName"] for name, item in pods(lab).items()}
+    assert set(before.values()) == {"w2", "w3"}
+    begun = time.time()
+    told = change(108, on="w1,w2,w3", drain="always", max_unavailable="2")
+    assert told.code == 0, told.all
+    assert "w2, w3 are drained at the same time (max_unavailable): they wait for each other's replacements by t-drain/web" in told.out
+    lines = [line.strip() for line in told.out.splitlines()]
+    moments = {word: next(number for number, line in enumerate(lines) if line.startswith(word)) for word in (
+        "w1 kubelet: uncordoned", "w2 kubelet: draining", "w3 kubelet: draining", "w2 kubelet: uncordoned", "w3 kubelet: uncordoned"
+    )}  # fmt: skip
+    assert moments["w1 kubelet: uncordoned"] < min(moments["w2 kubelet: draining"], moments["w3 kubelet: draining"])
+    assert max(moments["w2 kubelet: draining"], moments["w3 kubelet: draining"]) < min(
+        moments["w2 kubelet: uncordoned"], moments["w3 kubelet: uncordoned"]
+    ), told.out
+    assert [max_pods(lab, node) for node in ("w1", "w2", "w3")] == [108] * 3
+    assert [cordon_of(lab, node) for node in ("w1", "w2", "w3")] == [FREE] * 3
+    assert not set(before) & set(pods(lab)), "each pod has left its node"
+    noted = [one for one in events(told.out) if one["event"] == "drain" and one.get("what") == "evict"]
+    assert len(noted) >= 2
+    print(f"{time.time() - begun:.0f} s: {[one['object'] for one in noted]}")
+    back = pyinfra("rollback", "-y", *data(max_unavailable="2"))
+    assert back.code == 0 and max_pods(lab, "w3") == 110, back.all

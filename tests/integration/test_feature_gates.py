@@ -117,7 +117,7 @@ def test_on_again_and_absent(lab: Lab, node: str, watched: Path) -> None:
     assert "0 changes on 0 nodes" in again.out and "confirmed" not in again.out
     assert operator.processes(lab, node) == new and operator.files(lab, node) == settled, "the second run changed something"
 
-    absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only=node))
+    absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only=node), brief=True)
     assert absent.code == 0, absent.all
     assert operator.files(lab, node) == before, "the files are not as before the first run"
     assert not operator.effective(lab, node, GATE)
@@ -192,7 +192,7 @@ def test_an_empty_list_and_a_line_that_systemd_ignores(lab: Lab) -> None:
         arguments = operator.processes(lab, "w2")["kubelet"]
         assert [word for word in arguments if word.startswith("--feature-gates")] == [f"--feature-gates={GATE}=true"]
         assert "--v=9" not in arguments and operator.effective(lab, "w2", GATE)
-        back = pyinfra("rollback", "-y")
+        back = pyinfra("rollback", "-y", brief=True)
         assert back.code == 0 and operator.files(lab, "w2") == before, back.all
     finally:
         lab.run("w2", f"rm -f {EXTRA}; [ ! -e /root/extra ] || mv /root/extra {EXTRA}; systemctl restart kubelet")
@@ -243,7 +243,7 @@ def test_unusual_paths(lab: Lab, node: str) -> None:
         again = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=true", **chosen))
         assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
         assert {path for path, digest in operator.files(lab, node).items() if before.get(path) != digest} == here.touched
-        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **chosen))
+        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", **chosen), brief=True)
         assert absent.code == 0, absent.all
         assert operator.files(lab, node) == before
     finally:
@@ -270,7 +270,7 @@ def test_a_unit_that_reads_no_variable(lab: Lab, place: str) -> None:
         assert {path for path in now if now[path] != before.get(path)} == {UNIT if own else dropin}
         assert (f"copies ExecStart= of {place}" in on.out) is not own, on.all
         assert operator.gates_of(operator.processes(lab, "w2")["kubelet"]) == f"{GATE}=true" and operator.effective(lab, "w2", GATE)
-        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"))
+        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w2"), brief=True)
         assert absent.code == 0, absent.all
         assert operator.files(lab, "w2") == before and operator.processes(lab, "w2")["kubelet"][2:] == old["kubelet"][2:]
     finally:
@@ -380,7 +380,7 @@ def test_an_unreachable_host(lab: Lab, tmp_path: Path) -> None:
     unknown = pyinfra("rollback", "-y", *skip, inventory=str(inventory))
     assert unknown.code == 1 and "name the run to undo" in unknown.all and operator.files(lab, "w1") != before, unknown.all
     (run,) = set(re.findall(r"data run=(r[\d-]+[0-9a-f]+)|Plan of run (r[\d-]+[0-9a-f]+)", told.out)[0]) - {""}
-    undone = pyinfra("rollback", "-y", *skip, *data(run=run), inventory=str(inventory))
+    undone = pyinfra("rollback", "-y", *skip, *data(run=run), inventory=str(inventory), brief=True)
     assert undone.code == 1 and operator.files(lab, "w1") == before, undone.all
     inventory.write_text(operator.inventory_of_the_lab(f"control_plane.append({stranger})"))
     words = ("w9: unreachable: Could not connect", "every control-plane node")
@@ -435,7 +435,7 @@ def test_a_lost_connection_is_made_anew(lab: Lab) -> None:
     assert "reconnecting, the node continues" in told.out
     assert told.out.count("step: wait\n") == 1, "lines were told twice"
     assert re.search(rf"^w1 +kubelet +{GATE} .* confirmed ", told.out, re.MULTILINE), told.out
-    absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1"))
+    absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", only="w1"), brief=True)
     assert absent.code == 0 and operator.files(lab, "w1") == before, absent.all
 
 

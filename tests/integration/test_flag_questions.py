@@ -1,4 +1,5 @@
-"""What daytwo asks the real binaries of two minors about flags and files, and what it makes of their answers. No host."""
+"""What daytwo asks the real binaries of two minors about flags and files, and what it makes of their answers; and the pods that their kubeadm
+makes of what daytwo keeps for it. No host."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ import pytest
 
 from roles.control_plane_flags.listed_flags import parse_flags
 from roles.engine.control_plane.questions import beyond_the_trick, both_questions
+from roles.engine.editing import any_flag, cluster_arguments, manifest, manifest_parts
 from roles.engine.kubelet import ask
+from tests.integration.kubeadm_pods import as_v1beta3, pod_of
 from tests.lab import binaries
 
 pytestmark = pytest.mark.binaries
@@ -127,3 +130,69 @@ def test_every_flag_is_listed_with_its_type(folder: Path, name: str) -> None:
     assert found["tls-cipher-suites"].commas and not found["tls-min-version"].several
     if name == "kube-apiserver":
         assert found["service-account-issuer"].several and not found["service-account-issuer"].commas
+
+
+# ---- kubeadm
+
+CLUSTER = """apiServer:
+  extraArgs: # of this company
+  - name: authorization-mode
+    value: Node,RBAC
+apiVersion: kubeadm.k8s.io/v1beta4
+controllerManager: {}
+kind: ClusterConfiguration
+kubernetesVersion: v0.0.0
+networking: {dnsDomain: cluster.local, serviceSubnet: 10.96.0.0/12}
+scheduler: {}
+"""
+NODE = "\n---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 10.0.0.1}\nnodeRegistration: {name: cp1}\n"
+FILE = "/etc/kubernetes/daytwo/a.yaml"
+KEPT: dict[str, tuple[dict[str, tuple[str, ...] | None], dict[str, bool]]] = {
+    "kube-apiserver": (
+        {"audit-policy-file": (FILE,), "audit-log-path": ("-",), "event-ttl": ("2h",), "authorization-mode": ("RBAC,Node",), "v": ("4",)},
+        {FILE: True},
+    ),
+    "kube-controller-manager": ({"horizontal-pod-autoscaler-downscale-stabilization": ("2m",), "profiling": ("false",)}, {}),
+    "kube-scheduler": ({"config": (CONFIG,), "v": ("2",)}, {CONFIG: True, FILE: True}),
+}
+
+
+def kubeadms(folder: Path, there: Path, text: bytes) -> dict[str, str]:
+    """The manifests that kubeadm makes of a configuration of the cluster, by component. It writes them to a directory of the test."""
+    own = b"v1beta3" if b"v1beta3" in text else b"v1beta4"
+    there.mkdir()
+    configuration = there / "kubeadm.yaml"
+    configuration.write_bytes(text.replace(b"v0.0.0", folder.name.partition("-")[0].encode()) + NODE.encode().replace(b"v1beta4", own))
+    told = subprocess.run(
+        [folder / "kubeadm", "init", "phase", "control-plane", "all", "--config", configuration, "--dry-run"],
+        env={**os.environ, "KUBEADM_INIT_DRYRUN_DIR": str(there)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    return {name: (there / f"{name}.yaml").read_text() for name in KEPT}
+
+
+@pytest.mark.parametrize("text", [CLUSTER, as_v1beta3(CLUSTER)], ids=["v1beta4", "v1beta3"])
+def test_kubeadm_makes_the_pod_that_daytwo_writes(folder: Path, tmp_path: Path, text: str) -> None:
+    """Of what daytwo keeps in the ConfigMap an upgrade makes the manifest that daytwo has written on the nodes."""
+    before = kubeadms(folder, tmp_path / "before", text.encode())
+    after = text.encode()
+    for name, (flags, mounts) in KEPT.items():
+        after = cluster_arguments.edit(after, name, flags, mounts)
+    made = kubeadms(folder, tmp_path / "after", after)
+    for name, (flags, mounts) in KEPT.items():
+        ours = manifest_parts.edit(before[name].encode(), name, flags, mounts, "a checksum").decode()
+        assert pod_of(made[name]) == pod_of(ours) != pod_of(before[name])
+
+
+def test_kubeadm_makes_several_values_of_one_flag(folder: Path, tmp_path: Path) -> None:
+    """In their order, since the first issuer signs; the older one sorts them, which the plan says (kubeadm#3261)."""
+    issuers = ("https://new.example", "https://kubernetes.default.svc.cluster.local")
+    after = cluster_arguments.edit(CLUSTER.encode(), "kube-apiserver", {"service-account-issuer": issuers}, {})
+    found = manifest.container_argv(kubeadms(folder, tmp_path / "after", after)["kube-apiserver"].encode(), "kube-apiserver")
+    assert any_flag.given(found, "service-account-issuer") == (
+        issuers if binaries.DEFAULT_VERSION in folder.name else tuple(sorted(issuers))
+    )

@@ -332,6 +332,6 @@ def test_a_gate_that_only_the_kubelet_reads_leaves_the_control_plane_as_it_was(l
             assert f"LEFT OUT cp1: {component} is not changed for {gate}: it does not read it (kubelet does)" in on.plan
             assert re.search(rf"^cp1 +{component} +{gate} +- +- +left out +- +it does not read it", on.out, re.MULTILINE), on.out
     finally:
-        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{gate}=absent", all_components="false", only="cp1,w1"))
+        absent = pyinfra("feature_gates", "-y", *data(feature_gates=f"{gate}=absent", all_components="false", only="cp1,w1"), brief=True)
     assert absent.code == 0, absent.all
     assert operator.files(lab, "cp1") == files and lab.run("cp1", stage).stdout == manifests

@@ -101,7 +101,7 @@ def test_one_signal_and_no_other(lab: Lab, node: str) -> None:
     assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
     assert operator.processes(lab, node) == new, "the second run restarted something"
 
-    back = pyinfra("rollback", "-y")
+    back = pyinfra("rollback", "-y", brief=True)
     assert back.code == 0, back.all
     assert eviction(lab, node) == before and operator.files(lab, node) == files
     assert operator.processes(lab, node)["kubelet"][2:] == old["kubelet"][2:]
@@ -136,6 +136,7 @@ def test_soft_thresholds_with_all_that_belongs_to_them(lab: Lab) -> None:
             eviction_max_pod_grace_period="absent",
             eviction_pressure_transition_period="absent",
         ),
+        brief=True,
     )
     assert off.code == 0, off.all
     assert eviction(lab, "w1") == before
@@ -159,7 +160,7 @@ def test_one_signal_where_the_kubelet_adds_its_defaults(lab: Lab) -> None:
         on = pyinfra("eviction", "-y", *data(eviction_hard="nodefs.available=3%", only="w2"))
         assert on.code == 0, on.all
         assert hard(eviction(lab, "w2")) == {**hard(before), "nodefs.available": "3%"}
-        back = pyinfra("rollback", "-y")
+        back = pyinfra("rollback", "-y", brief=True)
         assert back.code == 0, back.all
         assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
     finally:
@@ -176,13 +177,13 @@ def test_a_flag_in_the_way(lab: Lab) -> None:
     assert "--eviction-hard" in told.out and "move_flags=true" in told.out, "the flag that beats the file was not told"
     assert hard(eviction(lab, "w1")) == {"memory.available": "217Mi", "nodefs.available": "7%"}
     assert "eviction-hard" in " ".join(operator.processes(lab, "w1")["kubelet"]), "it was moved without consent"
-    assert pyinfra("rollback", "-y").code == 0 and operator.files(lab, "w1") == files
+    assert pyinfra("rollback", "-y", brief=True).code == 0 and operator.files(lab, "w1") == files
 
     moved = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1", move_flags="true"))
     assert moved.code == 0, moved.all
     assert "eviction-hard" not in " ".join(operator.processes(lab, "w1")["kubelet"])
     assert hard(eviction(lab, "w1")) == {"memory.available": "217Mi", "nodefs.available": "7%"}
-    assert pyinfra("rollback", "-y").code == 0 and operator.files(lab, "w1") == files
+    assert pyinfra("rollback", "-y", brief=True).code == 0 and operator.files(lab, "w1") == files
     assert eviction(lab, "w1")["evictionHard"]["nodefs.available"] == "7%"
 
 
@@ -202,7 +203,7 @@ def test_a_drop_in_directory(lab: Lab) -> None:
             assert {path for path in changed if changed[path] != files.get(path)} == {f"{folder}/10-own.conf", f"{folder}/90-daytwo.conf"}
             assert hard(now) == {**hard(before), "nodefs.available": "2%"}
             assert now["evictionMinimumReclaim"] == {"nodefs.available": "20Mi"}
-            back = pyinfra("rollback", "-y")
+            back = pyinfra("rollback", "-y", brief=True)
             assert back.code == 0, back.all
             assert eviction(lab, "w2") == before and operator.files(lab, "w2") == files
     finally:
@@ -225,7 +226,7 @@ def test_fields_of_the_configuration(lab: Lab, node: str) -> None:
     wait_for(lambda: lab.kubectl(*allocatable) == "77", f"the API to have maxPods of {node}")
     again = pyinfra("kubelet_config", "-y", *wish)
     assert again.code == 0 and "0 changes on 0 nodes" in again.out, again.all
-    back = pyinfra("rollback", "-y")
+    back = pyinfra("rollback", "-y", brief=True)
     assert back.code == 0, back.all
     assert configz(lab, node) == before and operator.files(lab, node) == files
 
@@ -259,7 +260,7 @@ def test_what_a_restart_brings_besides_is_said_by_all_deploys(lab: Lab) -> None:
         on = pyinfra("eviction", "-y", *data(eviction_hard="memory.available=217Mi", only="w1"))
         assert on.code == 0 and told in on.out, on.all
         assert configz(lab, "w1")["podsPerCore"] == 71 and hard(eviction(lab, "w1"))["memory.available"] == "217Mi"
-        back = pyinfra("rollback", "-y")
+        back = pyinfra("rollback", "-y", brief=True)
         assert back.code == 0 and "a restart also " not in back.out, back.all
         assert configz(lab, "w1")["podsPerCore"] == 71 and operator.files(lab, "w1") == files
 

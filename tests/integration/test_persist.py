@@ -17,7 +17,7 @@ from roles.engine.editing.kubelet_config import ABSENT
 from roles.engine.kubeadm_config.stored import CLUSTER, KEYS, KUBELET
 from roles.engine.kubelet.thresholds import DEFAULT_HARD
 from roles.engine.transaction.change_script import HOME
-from tests.integration import operator
+from tests.integration import kubeadm_pods, operator
 from tests.integration.operator import GATE, MANIFESTS, Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.lab
 SCHEDULER = "kube-scheduler"
 ON = data(feature_gates=f"{GATE}=true", components=f"{SCHEDULER},kubelet")
 CONFIG = "/var/lib/kubelet/config.yaml"
-CONTROL_PLANE_PHASE = "kubeadm upgrade node phase control-plane --certificate-renewal=false --etcd-upgrade=false"
+CONTROL_PLANE_PHASE = kubeadm_pods.PHASE
 KUBELET_PHASE = "kubeadm upgrade node phase kubelet-config"
 
 
@@ -122,6 +122,9 @@ def world(lab: Lab) -> Iterator[World]:
             lab.reset()
         else:
             operator.forget(lab)
+            # kubeadm's copies of what it has replaced.
+            for node in ("cp1", "w1"):
+                lab.run(node, "rm -rf /etc/kubernetes/tmp")
 
 
 @pytest.fixture
@@ -256,10 +259,7 @@ def test_without_persist_kubeadm_drops_it(lab: Lab, in_none: World, tried: bool)
 
 def test_the_shape_of_v1beta3(lab: Lab, in_none: World) -> None:
     """Clusters that an older kubeadm made, whose arguments are a map: kubeadm reads what daytwo wrote there."""
-    lines = texts(lab)[CLUSTER].replace("kubeadm.k8s.io/v1beta4", "kubeadm.k8s.io/v1beta3").splitlines(keepends=True)
-    newer = ("caCertificateValidityPeriod:", "certificateValidityPeriod:", "encryptionAlgorithm:", "dns:", "proxy:", "  disabled:")
-    old = re.sub(r"  - name: (\S+)\n    value: (\S+)\n", r"    \1: \2\n", "".join(line for line in lines if not line.startswith(newer)))
-    old = old.replace("scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why")
+    old = kubeadm_pods.as_v1beta3(texts(lab)[CLUSTER]).replace("scheduler: {}", "scheduler:\n  extraArgs:\n    profiling: 'false' # why")
     put(lab, CLUSTER, old)
     told = pyinfra("feature_gates", "-y", *ON)
     assert told.code == 0, told.all
@@ -338,7 +338,7 @@ def forbidden(lab: Lab) -> Iterator[None]:
 def test_an_operator_killed_before_the_last_step_and_a_write_that_is_forbidden(lab: Lab, in_both: World) -> None:
     """w1 alone lacks the gate. Its operator is killed once it is on its way to be confirmed: no ConfigMap was touched. The next run
     may not write kubelet-config: the node keeps what it has, and what does not last is said. The third one mends it."""
-    off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", components="kubelet", only="w1"))
+    off = pyinfra("feature_gates", "-y", *data(feature_gates=f"{GATE}=absent", components="kubelet", only="w1"), brief=True)
     assert off.code == 0 and texts(lab) == in_both.after, off.all
     assert re.search(r"kubelet-config is not changed, since cp1, w2 are not in this run .*does not survive the next", off.out), off.out
     for name, text in without(in_both.after).items():

@@ -235,6 +235,30 @@ def test_the_single_control_plane_which_has_the_lock(lab: Lab, pods: None) -> No
     assert "0 nodes to reboot" in reboot().out
 
 
+# What a reboot that never begins looks like at its worst: the unit is killed when all is ended, and nobody orders it again.
+KILLS = """#!/bin/sh
+case "$*" in reboot) kill -KILL $PPID; exit 1 ;; esac
+exec /usr/bin/systemctl "$@"
+"""
+
+
+@pytest.mark.lab
+def test_a_control_plane_that_ended_for_a_reboot_that_does_not_begin_serves_again(lab: Lab, pods: None) -> None:
+    before = lab.boot_id("cp1")
+    lab.run("cp1", "cat >/usr/local/sbin/systemctl && chmod +x /usr/local/sbin/systemctl", input=KILLS)
+    try:
+        told = reboot(only="cp1", force="true")
+    finally:
+        lab.run("cp1", "rm -f /usr/local/sbin/systemctl; systemctl start kubelet")
+    assert told.code == 1 and "reverted" in row(told, "cp1") and "it did not reboot; it serves again: boot" in " ".join(told.all.split()), (
+        told.all
+    )
+    assert lab.boot_id("cp1") == before and cordon_of(lab, "cp1") == (False, set())
+    said = lab.run("cp1", "journalctl --boot --unit=daytwo-reboot --output=cat").stdout
+    ended = re.findall(r"^(\S+): ended after \d+ s$", said, re.MULTILINE)
+    assert sorted(ended[:2]) == ["kube-controller-manager", "kube-scheduler"] and ended[2:] == ["kube-apiserver", "etcd"], said
+
+
 # ---- all nodes of the wide lab, while a client asks
 
 
@@ -251,8 +275,7 @@ class Client:
         self._ready: list[str] = []
         self._over = threading.Event()
         self.asked, self.lost, self.answers = 0, list[str](), set[str]()
-        # No endpoint was Ready. A control-plane node that shuts down may keep kubelets connected to its API server, which no longer answers:
-        # then all their nodes count as NotReady for a while (docs/disruption.md). Their pods serve, and nobody is sent to them.
+        # No endpoint was Ready: so it is if kubelets are connected to an API server that takes requests and answers none.
         self.unready: list[float] = []
         self._threads = [threading.Thread(target=target, daemon=True) for target in (self._look, self._ask)]
         self._threads[0].start()

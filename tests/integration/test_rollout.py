@@ -15,10 +15,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from tests.integration import operator
+from roles.engine.editing import cluster_arguments
+from tests.integration import kubeadm_pods, operator
 from tests.integration.operator import GATE, MANIFESTS, data, pyinfra, wait_for
 from tests.lab import Lab
 
@@ -180,13 +182,72 @@ def test_five_workers_the_third_one_bad(lab: Lab) -> None:
 
     dry = pyinfra("rollback", "--dry")
     assert dry.code == 0 and all(has_gate(lab, node) for node in WORKERS), dry.all
-    undone = pyinfra("rollback", "-y", *data(max_unavailable="2"))
+    undone = pyinfra("rollback", "-y", *data(max_unavailable="2"), brief=True)
     assert undone.code == 0, undone.all
     for node in WORKERS:
         assert operator.files(lab, node) == before[node], f"{node} is not as before"
         assert not operator.effective(lab, node, GATE)
     nothing = pyinfra("rollback", "-y")
     assert nothing.code == 1 and "nothing to undo" in nothing.all, nothing.all
+
+
+POLICY = "/etc/kubernetes/daytwo/audit-policy.yaml"
+# The last one spares the way back the wait for watches, of 30 s each.
+FLAGS = {
+    "kube-apiserver": {
+        "event-ttl": "2h",
+        "audit-policy-file": POLICY,
+        "audit-log-path": "-",
+        "shutdown-watch-termination-grace-period": "5s",
+    }
+}
+
+
+def with_policies(path: Path, **levels: str) -> str:
+    """An inventory whose control planes have an audit policy of this level each; its path."""
+    contents = {name: f"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: {level}\n" for name, level in levels.items()}
+    files = {name: {POLICY: {"content": content, "mode": "0600"}} for name, content in contents.items()}
+    made = "{**_data, 'control_plane_flags': " + repr(FLAGS) + ", 'control_plane_files': " + repr(files) + "[_name]}"
+    path.write_text(operator.inventory_of_the_lab(f"control_plane = [(_name, {made}) for _name, _data in control_plane]"))
+    return str(path)
+
+
+@pytest.mark.slow
+def test_flags_and_files_of_three_api_servers(lab: Lab, tmp_path: Path) -> None:
+    """One at a time. It halts at the second, whose policy only a start can refuse; with a right one it goes on from there; both are undone."""
+    addresses = {name: lab.address(name) for name in CONTROL_PLANES}
+    before = {node: operator.files(lab, node) for node in CONTROL_PLANES}
+    running = {node: operator.processes(lab, node)["kube-apiserver"] for node in CONTROL_PLANES}
+    kept = kubeadm_pods.stored(lab)
+    bad = with_policies(tmp_path / "bad.py", cp1="None", cp2="Nothing", cp3="None")
+    with RoundRobin(addresses) as client:
+        halted = pyinfra("control_plane_flags", "-y", inventory=bad)
+    assert halted.code == 1, halted.all
+    assert re.search(r"^cp1 +kube-apiserver +--event-ttl +absent +2h +confirmed ", halted.out, re.MULTILINE), halted.out
+    assert "HALTED: cp2, kube-apiserver: reverted: " in halted.out and "Nothing" in halted.out.partition("HALTED: ")[2], halted.out
+    assert "Not touched: cp3 kube-apiserver." in halted.out and "Not started: kubeadm-config" in halted.out, halted.out
+    assert operator.files(lab, "cp2") == before["cp2"] and operator.files(lab, "cp3") == before["cp3"]
+    assert operator.processes(lab, "cp3")["kube-apiserver"] == running["cp3"] and kubeadm_pods.stored(lab) == kept
+    assert set(client.failed) == {"cp1", "cp2"} and max(client.failed["cp1"]) < min(client.failed["cp2"]), client.failed
+
+    wait_for(lambda: operator.ready(lab, "cp2"), "cp2's API server", 600)
+    first = operator.processes(lab, "cp1")["kube-apiserver"]
+    good = with_policies(tmp_path / "good.py", cp1="None", cp2="None", cp3="None")
+    with RoundRobin(addresses) as client:
+        told = pyinfra("control_plane_flags", "-y", inventory=good)
+    assert told.code == 0 and operator.processes(lab, "cp1")["kube-apiserver"] == first, told.all
+    assert set(client.failed) == {"cp2", "cp3"} and max(client.failed["cp2"]) < min(client.failed["cp3"]), client.failed
+    print({name: f"{client.outage(name):.0f} s" for name in client.failed})
+    for node in CONTROL_PLANES:
+        assert {"--event-ttl=2h", f"--audit-policy-file={POLICY}"} <= set(operator.processes(lab, node)["kube-apiserver"])
+        assert kubeadm_pods.rendered(lab, node) == kubeadm_pods.written(lab, node)
+    assert cluster_arguments.read(kubeadm_pods.stored(lab).encode())["kube-apiserver"].files == {POLICY}
+
+    for _ in range(2):
+        undone = pyinfra("rollback", "-y")
+        assert undone.code == 0, undone.all
+    assert {node: operator.files(lab, node) for node in CONTROL_PLANES} == before and kubeadm_pods.stored(lab) == kept
+    assert not any("audit" in word for node in CONTROL_PLANES for word in operator.processes(lab, node)["kube-apiserver"])
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.lab import binaries, images, registry, rootfs
+from tests.lab import binaries, fingerprint, images, registry, rootfs
 from tests.lab.machine import API_PORT, Balancer, Machine, Network, Site, unified, unmount_below
 from tests.lab.tools import (
     STATE,
@@ -48,6 +48,8 @@ OFF_TIMEOUT = 180
 # kubeadm's checks fail on a node that is no whole machine; its pull of images from nowhere alone takes 50 s.
 PREFLIGHT = "preflight"
 SUITES = (CONTROL_PLANE_SUITE, PLAIN_WORKER_SUITE)
+# An API server with this grace stops in 2 s.
+QUICK = "5s"
 # A test's own commands go over one connection a node. One that is dead for 15 s is given up, one that nobody uses is closed.
 ONE_CONNECTION = ("ControlMaster=auto", "ControlPersist=60", "ServerAliveInterval=5", "ServerAliveCountMax=3")
 
@@ -73,7 +75,7 @@ class Shape:
     workers: int = 2
     version: str = field(default_factory=binaries.version)  # of Kubernetes
     # --shutdown-watch-termination-grace-period of the API servers. Without it, as kubeadm leaves it, each stop of one takes the whole
-    # 30 s of its pod's grace period, since watches are waited for.
+    # 30 s of its pod's grace period, since watches are waited for. With it kubelets are quick as well (`kubelet_configuration`).
     watch_grace: str = ""
 
     def __str__(self) -> str:
@@ -83,7 +85,7 @@ class Shape:
     @classmethod
     def common(cls, control_planes: int, workers: int) -> Shape:
         """With the version that the environment names. One control plane comes back quickly; several are as kubeadm makes them."""
-        return cls(control_planes, workers, watch_grace="5s" if control_planes == 1 else "")
+        return cls(control_planes, workers, watch_grace=QUICK if control_planes == 1 else "")
 
 
 def shape(name: str) -> Shape:
@@ -94,7 +96,7 @@ def shape(name: str) -> Shape:
         case "wide":
             return Shape.common(3, 5)
         case "older":
-            return Shape(1, 2, binaries.OLDER_VERSION)
+            return Shape(1, 2, binaries.OLDER_VERSION, QUICK)
     raise LabError(f"no test asks for a lab called {name!r}; there are {', '.join(SHAPES)}")
 
 
@@ -429,6 +431,20 @@ class Lab:
         except (LabError, ValueError) as error:
             return str(error)
 
+    def fingerprint(self) -> dict[str, str]:
+        """The nodes' files and the cluster's objects as they are now: place -> what is there (tests/lab/fingerprint.py). LabError where a
+        node or the API does not answer."""
+        found: dict[str, str] = {}
+
+        def look_at(name: str) -> None:
+            found.update(fingerprint.of_node(name, self.run(name, fingerprint.NODE, timeout=30).stdout))
+
+        def ask() -> None:
+            found.update(fingerprint.of_cluster(json.loads(self.kubectl("get", fingerprint.CLUSTER, "-A", "-o", "json"))["items"]))
+
+        parallel(ask, *(partial(look_at, name) for name in self.nodes))
+        return found
+
     def evidence(self, folder: Path) -> None:
         """What the nodes have to say about a failure, a folder for each: console, journals, logs of containers, daytwo's own state.
         What cannot be had is named in `missing.txt`."""
@@ -604,7 +620,7 @@ class Lab:
                 "etcd": {"local": {"imageTag": rootfs.ETCD_TAG}},
                 "networking": {"podSubnet": "10.244.0.0/16"},
             },
-            kubelet_configuration(version),
+            kubelet_configuration(version, bool(wanted.watch_grace)),
         ]
         # JSON is YAML.
         return "\n---\n".join(json.dumps(document, indent=1) for document in documents) + "\n"
@@ -638,7 +654,7 @@ class Lab:
             "current-context": "lab",
         }
         configuration = {
-            **kubelet_configuration(self.version),
+            **kubelet_configuration(self.version, bool(self._plan["shape"]["watch_grace"])),
             "authentication": {
                 "anonymous": {"enabled": False},
                 "webhook": {"enabled": True},
@@ -726,8 +742,13 @@ def down_all(checkout: Path = REPOSITORY_ROOT) -> list[str]:
     return gone
 
 
-def kubelet_configuration(version: str) -> dict[str, Any]:
-    """What every kubelet of the lab needs: low thresholds (the disk is shared with this machine), no fear of cgroup v1."""
+def kubelet_configuration(version: str, quick: bool = False) -> dict[str, Any]:
+    """What every kubelet of the lab needs: low thresholds (the disk is shared with this machine), no fear of cgroup v1.
+
+    A `quick` one renews its lease every 3 s instead of 10 (nodeLeaseDurationSeconds / 4): that is waited for before each change of a static
+    pod. And the second end of a container within ten minutes waits no longer than the first, 10 s: with each restart of the only API
+    server, controller-manager and scheduler end too, and would in the end be away for minutes. (The field is read from 1.35 on; its gate,
+    KubeletCrashLoopBackOffMax, is Alpha and off before.)"""
     configuration: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -737,6 +758,10 @@ def kubelet_configuration(version: str) -> dict[str, Any]:
     }
     if not unified() and int(version.split(".")[1]) >= 31:
         configuration["failCgroupV1"] = False
+    if quick:
+        configuration["nodeLeaseDurationSeconds"] = 12
+    if quick and int(version.split(".")[1]) >= 35:
+        configuration["crashLoopBackOff"] = {"maxContainerRestartPeriod": "10s"}
     return configuration
 
 

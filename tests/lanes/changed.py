@@ -43,7 +43,7 @@ RUNBOOKS = "docs/runbooks"
 DURATIONS = "tests/durations.json"
 NEEDED_BY_ALL = {"requirements.txt"}
 # Labs that are looked for: a developer's own, and those of `make test`.
-LABS = (PLAIN, "a", "b", "w")
+LABS = (PLAIN, "a", "b", "c", "w")
 # Seconds before the first test, and until the lab of a lane is back at its beginning.
 BEGINNING, RESET = 60.0, 30.0
 _DEPLOY = re.compile(r"\bdeploys/(\w+)\.py")

@@ -90,7 +90,7 @@ class Controller:
         if sent:
             self.outputs[lane_of(node)] = sent
             for note in sent["notes"]:
-                self._line(lane_of(node), note)
+                self._line(lane_of(node), note.removeprefix(f"lane {lane_of(node)}: "))
         if error:
             self.crashed = True
             self._line(lane_of(node), f"the worker has gone: {error}")
@@ -197,6 +197,11 @@ class Controller:
                 terminalreporter.section(title, sep="-")
                 for line in lines:
                     terminalreporter.write_line(line)
+        changed = [line for output in self.outputs.values() for line in output.get("left", ())]
+        if changed:
+            terminalreporter.section("modules that left their lab changed", sep="-")
+            for line in changed:
+                terminalreporter.write_line(line)
         kept = sorted(path for path in (self.root / EVIDENCE).glob("*/*") if path.is_dir())
         if kept:
             terminalreporter.section("evidence", sep="-")

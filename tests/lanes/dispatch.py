@@ -56,12 +56,16 @@ class Dispatch:
         try:
             if self.plan is None:
                 self.plan = self.listener.plan()
-            order = [lane.name for lane in self.lanes]
-            for node in sorted(self.nodes, key=lambda node: order.index(self.lane_of(node))):
-                if node in self._tests and not self._pending[node] and not node.shutting_down:
-                    self._next(node)
+            self._idle()
         except LanesError as error:
             raise pytest.UsageError(str(error)) from error
+
+    def _idle(self) -> None:
+        """Work for all that have none in hand; some may wait for what others do."""
+        order = [lane.name for lane in self.lanes]
+        for node in sorted(self.nodes, key=lambda node: order.index(self.lane_of(node))):
+            if node in self._tests and not self._pending[node] and not node.shutting_down:
+                self._next(node)
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         assert self.plan
@@ -70,11 +74,15 @@ class Dispatch:
             return
         self.listener.unit_ended(self.lane_of(node), self.plan.running[self.lane_of(node)])
         if not node.shutting_down:
+            # Its next unit, and of those that wait for it or for its last one.
             self._next(node)
+            self._idle()
 
     def _next(self, node: Any) -> None:
         assert self.plan
         lane = self.lane_of(node)
+        if self.plan.waits(lane):
+            return
         unit = self.plan.next(lane)
         if unit is None:
             node.shutdown()

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
+
+from tests.lab.fingerprint import differences
+
+# What a module has deleted may take a moment to go: a difference is looked at again, so often, after so many seconds.
+LOOKS, PAUSE = 5, 1.0
+# So many places are named in a line.
+NAMED = 5
 
 
 class LabLike(Protocol):
@@ -18,20 +25,28 @@ class LabLike(Protocol):
     def become(self, shape: str) -> None: ...
     def pristine(self) -> None: ...
     def well(self) -> str: ...
+    def fingerprint(self) -> Mapping[str, str]: ...
     def evidence(self, folder: Path) -> None: ...
     def down(self) -> None: ...
 
 
 class LaneLab:
-    """`need` is called before the first test of each unit. `seconds` is what it took in all; `reason` says why there is no lab now
-    (else it is empty); `notes` are lines for those who follow the run."""
+    """`need` is called before the first test of each unit, `leave` after the last one. `seconds` is what it took in all; `reason` says why
+    there is no lab now (else it is empty); `notes` are lines for those who follow the run, `left` those about modules whose tests passed
+    and that left nodes or cluster other than they found them: the next module would pass or fail by what comes before it. Its lab is
+    reset."""
 
-    def __init__(self, lane: str, lab: LabLike, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, lane: str, lab: LabLike, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self.lane, self.lab = lane, lab
         self.seconds = 0.0
         self.reason = ""
         self.notes: list[str] = []
-        self._clock = clock
+        self.left: list[str] = []
+        self._clock, self._sleep = clock, sleep
+        # As the lab is when it is new; empty: not known.
+        self._new: Mapping[str, str] = {}
         self._begun = self._used = False
         self._last = ""
         self._failed = ""
@@ -54,6 +69,13 @@ class LaneLab:
         """A test of this unit failed: the next unit does not begin with what it left."""
         self._failed = self._failed or test
 
+    def leave(self) -> None:
+        """The last unit is over: say what it has left. Never raises."""
+        begun = self._clock()
+        if self._begun and self._last and not self._failed and not self.reason:
+            self._changed()
+        self.seconds += self._clock() - begun
+
     def down(self) -> None:
         """Take down what was made here, and what was there already."""
         if not (self._used or self.lab.exists):
@@ -64,10 +86,16 @@ class LaneLab:
 
     def _have(self, shape: str) -> None:
         if not self._begun or self.lab.shape_name != shape:
+            if self._begun and not self._failed and self.lab.exists:
+                self._changed()
             self._make(shape)
             self._begun = True
             return
-        why = f"{self._failed} failed" if self._failed else self.lab.well()
+        if self._failed:
+            why = f"{self._failed} failed"
+        else:
+            unwell, changed = self.lab.well(), self._changed()
+            why = unwell or changed
         if not why:
             return
         try:
@@ -78,15 +106,38 @@ class LaneLab:
             self._make(shape)
             self._say(f"lab made again after {self._last}: {_line(why)}; it could not be reset: {_line(str(error))}")
 
+    def _changed(self) -> str:
+        """Why the lab is not as it was before the last unit; empty where it is, or where it is not known how it was."""
+        if not self._new:
+            return ""
+        for look in range(LOOKS):
+            try:
+                found = differences(self._new, self.lab.fingerprint())
+            except Exception as error:
+                return f"it cannot be seen whether all is as it was: {error}"
+            if not found:
+                return ""
+            if look + 1 < LOOKS:
+                self._sleep(PAUSE)
+        more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        self.left.append(f"{self._last}: {_line('; '.join(found[:NAMED]), 1000)}{more}")
+        self._say(f"LEFT CHANGED by {self.left[-1]}")
+        return "it left nodes or cluster changed"
+
     def _make(self, shape: str) -> None:
         begun, before = self._clock(), self.lab.shape_name
+        self._new = {}
         self.lab.become(shape)
         verb = "found and reset" if before == shape else "made"
         self._say(f"lab ({shape}) {verb} in {self._clock() - begun:.0f} s")
+        try:
+            self._new = self.lab.fingerprint()
+        except Exception as error:
+            self._say(f"what this lab is like when it is new is not known: {_line(str(error))}")
 
     def _say(self, text: str) -> None:
         self.notes.append(f"lane {self.lane}: {text}")
 
 
-def _line(text: str) -> str:
-    return " ".join(text.split())[:300]
+def _line(text: str, most: int = 300) -> str:
+    return " ".join(text.split())[:most]

@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lanes",
         metavar="LANES",
         help="Lanes side by side, as NAME:SHAPE+SHAPE,...: w:wide+older+small,a:small,u:none. The name is that of the lane's lab, "
-        "the shapes are in the order in which the lane takes them; none is for tests without a lab.",
+        "the shapes are in the order in which the lane takes them; none is for tests without a lab. c:small@u helps once lane u is done.",
     )
     group.addoption("--durations-record", action="store_true", help="Write into tests/durations.json how long tests took that passed.")
 

@@ -3,6 +3,9 @@
 The unit of work is what a module has for one shape of lab. A lane takes the longest unit of the first of its shapes that is worth a
 lab, and is asked again when that unit is done. A lab costs about a minute to make, so a lane begins with another shape only where
 more than `MAKING` seconds of it are left for each lane that has the shape, or where nobody else has such a lab.
+
+A lane may wait for another one, `c:small@u`: it helps once lane u has nothing left to do, and all that is left is for labs of its own
+shapes. Then what u and the larger labs needed of the machine is free for one more lab.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ PLAIN = "lab"
 NONE = "none"
 # Seconds of work, for each lane, below which another lab is not worth its making.
 MAKING = 90.0
-_LANE = re.compile(r"([a-z][a-z0-9]*):([a-z]+(?:\+[a-z]+)*)")
+_LANE = re.compile(r"([a-z][a-z0-9]*):([a-z]+(?:\+[a-z]+)*)(?:@([a-z][a-z0-9]*))?")
 
 
 class LanesError(ValueError):
@@ -26,10 +29,12 @@ class LanesError(ValueError):
 
 @dataclass(frozen=True)
 class Lane:
-    """One worker: its name is that of its lab, its shapes are in the order in which it takes them."""
+    """One worker: its name is that of its lab, its shapes are in the order in which it takes them; `after` is the lane that it waits
+    for (empty: none)."""
 
     name: str
     shapes: tuple[str, ...]
+    after: str = ""
 
     @property
     def has_lab(self) -> bool:
@@ -42,14 +47,15 @@ class Lane:
 
 
 def parse(text: str, known: Iterable[str]) -> list[Lane]:
-    """Lanes from `w:wide+small,u:none`. Raises LanesError for what is no such list, a name that comes twice, a shape that is not
-    known, and `none` beside a shape of labs: such tests would wait for a lab to be made."""
+    """Lanes from `w:wide+small,u:none,c:small@u`. Raises LanesError for what is no such list, a name that comes twice, a shape that is
+    not known, `none` beside a shape of labs: such tests would wait for a lab to be made, and a lane that waits for none that begins, or
+    alone has its shape."""
     lanes = []
     for part in text.split(","):
         found = _LANE.fullmatch(part.strip())
         if not found:
             raise LanesError(f"--lanes: {part.strip()!r} is not NAME:SHAPE or NAME:SHAPE+SHAPE, as in w:wide+small,u:none")
-        lanes.append(Lane(found[1], tuple(dict.fromkeys(found[2].split("+")))))
+        lanes.append(Lane(found[1], tuple(dict.fromkeys(found[2].split("+"))), found[3] or ""))
     names = [lane.name for lane in lanes]
     for lane in lanes:
         if names.count(lane.name) > 1:
@@ -59,6 +65,11 @@ def parse(text: str, known: Iterable[str]) -> list[Lane]:
             raise LanesError(f"--lanes: lane {lane.name}: {strange[0]} is no shape; there are {', '.join([*known, NONE])}")
         if NONE in lane.shapes and lane.has_lab:
             raise LanesError(f"--lanes: lane {lane.name}: {NONE} is a lane of its own, without a lab")
+        if lane.after and lane.after not in [other.name for other in lanes if not other.after]:
+            raise LanesError(f"--lanes: lane {lane.name}: it waits for {lane.after}, and no lane of this name begins at once")
+        alone = [shape for shape in lane.shapes if not any(shape in other.shapes for other in lanes if not other.after)]
+        if alone:
+            raise LanesError(f"--lanes: lane {lane.name}: it only helps, and no other lane has the shape {alone[0]}")
     return lanes
 
 
@@ -104,9 +115,18 @@ class Plan:
             if unit.shape not in able:
                 raise LanesError(f"{unit.tests[0]} needs a lane of the shape {unit.shape}, and --lanes has none")
 
+    def waits(self, name: str) -> bool:
+        """Whether this lane is not to begin yet."""
+        lane = self._lane(name)
+        others = {unit.shape for unit in (*self.left, *self.running.values())} - {*lane.shapes}
+        return bool(lane.after) and name not in self.running and (lane.after not in self.ended or bool(others))
+
+    def _lane(self, name: str) -> Lane:
+        return next(lane for lane in self.lanes if lane.name == name)
+
     def next(self, name: str) -> Unit | None:
         """What this lane, which has nothing in hand, does now. None: it is not needed any more, and will not be asked again."""
-        lane = next(lane for lane in self.lanes if lane.name == name)
+        lane = self._lane(name)
         self.running.pop(name, None)
         self.ended.discard(name)
         for shape in lane.shapes:
@@ -148,5 +168,4 @@ class Plan:
 
     def to_go(self, name: str) -> int:
         """How many units are left that this lane may do."""
-        shapes = next(lane.shapes for lane in self.lanes if lane.name == name)
-        return sum(unit.shape in shapes for unit in self.left)
+        return sum(unit.shape in self._lane(name).shapes for unit in self.left)

@@ -107,6 +107,8 @@ class Worker:
                 xdist.sendevent("runtest_protocol_complete", item_index=index, duration=took)
                 if session.shouldfail or session.shouldstop:
                     return True
+        if self.lane_lab:
+            self.lane_lab.leave()
         return True
 
     def _receive(self, command: Any) -> None:
@@ -173,18 +175,21 @@ class Worker:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        notes = []
+        notes: list[str] = []
+        left: list[str] = []
         if self.lane_lab:
+            notes, left = self.lane_lab.notes, self.lane_lab.left
             try:
                 if not keeps(self.lane):
                     self.lane_lab.down()
             except Exception as error:
-                notes = [f"lane {self.lane}: the lab could not be taken down: {error}"]
+                notes.append(f"lane {self.lane}: the lab could not be taken down: {error}")
             self.seconds["labs"] = self.lane_lab.seconds
         times = os.times()
         cpu = {"worker": times.user + times.system, "children": times.children_user + times.children_system}
         spent = getattr(sys.modules.get("tests.lab.tools"), "SPENT", {})
-        output = {"seconds": self.seconds, "cpu": cpu, "spent": {str(cause): float(took) for cause, took in spent.items()}, "notes": notes}
+        causes = {str(cause): float(took) for cause, took in spent.items()}
+        output = {"seconds": self.seconds, "cpu": cpu, "spent": causes, "notes": notes, "left": left}
         self.config.workeroutput["lanes"] = output  # type: ignore[attr-defined]
 
 

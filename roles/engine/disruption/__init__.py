@@ -18,7 +18,15 @@ from roles.engine.disruption.lint import DRAIN_TIMEOUT, lint, lint_budget
 from roles.engine.disruption.lint_budgets import overlaps, pods_per_node
 from roles.engine.disruption.owners import PDB, Controller, DisruptionObjects, OwnerRef, Scale, Unscaled, owner_ref
 from roles.engine.disruption.problem import HPA, RULES, Problem, Severity
-from roles.engine.disruption.read import BUDGETS_PATH, KINDS_OF_DISRUPTION, KINDS_OF_LINT, namespaced, read_disruption, read_lint
+from roles.engine.disruption.read import (
+    BUDGETS_PATH,
+    KINDS_OF_DISRUPTION,
+    KINDS_OF_LINT,
+    cluster_time,
+    namespaced,
+    read_disruption,
+    read_lint,
+)
 
 __all__ = [
     "ALWAYS_ALLOW",
@@ -45,6 +53,7 @@ __all__ = [
     "Unscaled",
     "budget_states",
     "budgets_of",
+    "cluster_time",
     "counts_scales",
     "eviction_answer",
     "lint",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from roles.engine.api import Api, ApiError, NotFound, list_objects
+from roles.engine.api import Api, ApiError, Forbidden, NotFound, list_objects
 from roles.engine.disruption.budgets import counts_scales
 from roles.engine.disruption.owners import NO_SCALE, PDB, DisruptionObjects, OwnerRef, Scale, owner_ref
 from roles.engine.disruption.problem import HPA, WEBHOOKS, service_of
@@ -28,6 +30,8 @@ KINDS_OF_LINT = {
     "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "Service": "/api/v1/services",
 }
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 # client-go/scale (ScaleConverter.ScaleVersions)
 _SCALE_VERSIONS = {("autoscaling", "v1"), ("extensions", "v1beta1"), ("apps", "v1beta1"), ("apps", "v1beta2")}
 
@@ -73,6 +77,20 @@ def read_lint(api: Api, known: Mapping[str, Collection[Object]]) -> tuple[Disrup
     if any(service_of(hook) for kind in WEBHOOKS for item in objects.get(kind, ()) for hook in item.get("webhooks") or ()):
         read("Service")
     return DisruptionObjects(objects, live.scales), problems
+
+
+def cluster_time(api: Api) -> datetime:
+    """The API server's clock, in whole seconds: it writes the times of status.disruptedPods and of deletions. An answer to "who am I" has
+    it, and nothing is stored (pkg/registry/authentication/selfsubjectreview/rest.go). If that is forbidden: the newest renewal of a node's
+    lease, or this machine's time. Raises ApiError."""
+    with contextlib.suppress(Forbidden, NotFound, ValueError):
+        answer = api.create(_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+        return datetime.fromisoformat(str((answer.get("metadata") or {}).get("creationTimestamp")))
+    times = []
+    for lease in list_objects(api, _LEASES):
+        with contextlib.suppress(ValueError):
+            times.append(datetime.fromisoformat(str((lease.get("spec") or {}).get("renewTime"))))
+    return max(times, default=datetime.now(UTC))
 
 
 def namespaced(path: str, namespace: str) -> str:

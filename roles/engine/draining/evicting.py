@@ -19,6 +19,7 @@ from roles.engine.object_changes import (
     Session,
     controller,
     is_ending,
+    is_over,
     namespace_and_name,
     uid,
     workload_rollout,
@@ -63,6 +64,13 @@ def try_eviction(session: Session, pod: Object) -> str:
     return ""
 
 
+def _ended(pod: Object) -> str:
+    """How a pod has ended that only a finalizer keeps in the API: its kubelet has ended its containers. "" if it has not ended, or if it
+    will be gone by itself."""
+    held = ", ".join(map(str, pod["metadata"].get("finalizers") or ()))
+    return f"ended ({held} keeps its object)" if held and is_ending(pod) and is_over(pod) else ""
+
+
 class Evictor:
     """Moves pods. `nodes`: the names of all drained nodes; `stopped` returns why no further eviction may begin, "" if it may."""
 
@@ -86,10 +94,11 @@ class Evictor:
         gone = False
         while True:
             pods = self.look.pods(namespace_and_name(one.pod)[0], since)
-            if not gone and one.uid not in {uid(pod) for pod in pods}:
-                gone = True
+            there = next((pod for pod in pods if uid(pod) == one.uid), None)
+            end = "gone" if there is None else _ended(there)
+            gone = gone or bool(end)
             if gone and (said := self._replaced(one, pods, since)):
-                return f"{how}; gone; {said}"
+                return f"{how}; {end or 'gone'}; {said}"
             if deadline.over:
                 raise NotDone(self._late(one, pods, deadline, gone))
             deadline.pause(LOOK_AGAIN)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote
 
-from roles.engine.api import Api, list_objects
+from roles.engine import disruption
 from roles.engine.bridge import Lock
 from roles.engine.disruption import KINDS_OF_DISRUPTION, DisruptionObjects, namespaced, read_disruption
 from roles.engine.draining.model import PodWorkload
@@ -30,7 +29,6 @@ MORE_KINDS = {
     "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
 }
 KINDS_OF_DRAIN = {**KINDS_OF_DISRUPTION, **MORE_KINDS}
-_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 def read_drain(session: Session, more: Mapping[str, str] | None = None) -> DisruptionObjects:
@@ -39,16 +37,8 @@ def read_drain(session: Session, more: Mapping[str, str] | None = None) -> Disru
 
 
 def cluster_time(session: Session) -> datetime:
-    """The cluster's time: the newest renewal of a node's lease; this machine's time if there is none. Raises ApiError, NoApi."""
-
-    def newest(api: Api) -> datetime:
-        times = []
-        for lease in list_objects(api, _LEASES):
-            with contextlib.suppress(ValueError):
-                times.append(datetime.fromisoformat(str((lease.get("spec") or {}).get("renewTime"))))
-        return max(times, default=datetime.now(UTC))
-
-    return session.asked(newest)
+    """The API server's time. Raises ApiError, NoApi."""
+    return session.asked(disruption.cluster_time)
 
 
 def pods_on(session: Session, node: str) -> list[Object]:

@@ -1,6 +1,6 @@
 """The kubelet of a node: where its settings live, and how they are changed."""
 
-from roles.engine.kubelet import allocatable, amounts, ask, blame, drained, kubelet_plan, schema, settings, thresholds
+from roles.engine.kubelet import allocatable, amounts, ask, blame, drained, kubelet_plan, runtime, schema, settings, thresholds
 from roles.engine.kubelet.cgroups import container_of
 from roles.engine.kubelet.facts import Kubelet, find, wanted
 from roles.engine.kubelet.pending import (
@@ -87,6 +87,7 @@ __all__ = [
     "pending_settings",
     "reads_as_unset",
     "restarted",
+    "runtime",
     "same_setting",
     "schema",
     "settings",

@@ -6,7 +6,9 @@ with one that does not fit its configuration, and creates the file if there is n
 Sources (Kubernetes 1.32 to 1.36): pkg/kubelet/cm/{cpumanager,memorymanager}/state/state_checkpoint.go (restoreState, storeState),
 pkg/kubelet/cm/cpumanager/{cpu_manager,policy_static,policy_none}.go, pkg/kubelet/cm/memorymanager/{memory_manager,policy_static}.go
 (validateReservedMemory, validateState), pkg/kubelet/cm/topologymanager/topology_manager.go (NewManager), pkg/kubelet/kubelet.go
-(HandlePodAdditions); kubernetes.io, cpu-management-policies and memory-manager.
+(HandlePodAdditions; SyncPod: pods without a cgroup of the present driver are killed and created again),
+pkg/kubelet/kuberuntime/kuberuntime_container_linux.go (configureContainerSwapResources); kubernetes.io, cpu-management-policies and
+memory-manager.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ Configuration = Mapping[str, Any]
 
 CPU: Final = "cpu_manager_state"
 MEMORY: Final = "memory_manager_state"
+DRIVER: Final = "cgroupDriver"
+SWAP: Final = "memorySwap.swapBehavior"
 NONE: Final = "none"
 # The field with the policy of each checkpoint, and its default.
 _POLICY: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({CPU: ("cpuManagerPolicy", NONE), MEMORY: ("memoryManagerPolicy", "None")})
@@ -33,12 +37,16 @@ _STATIC: Final = "static"
 @dataclass(frozen=True)
 class Rule:
     """Some `fields` whose change needs a drained node. `when` compares the configuration before and after; `why` is for an operator;
-    `checkpoint` is the file that must not exist when the kubelet starts ("": none is concerned)."""
+    `checkpoint` is the file that must not exist when the kubelet starts ("": none is concerned). `recreates`: the new kubelet creates the
+    pods that a drain leaves again. `with_swap`: it only matters while swap is on. `note`: what stays different all the same."""
 
     fields: tuple[str, ...]
     when: Callable[[Configuration, Configuration], bool]
     why: str
     checkpoint: str = ""
+    recreates: bool = False
+    with_swap: bool = False
+    note: str = ""
 
 
 def policy(configuration: Configuration, checkpoint: str) -> str:
@@ -71,6 +79,15 @@ def _aligned(before: Configuration, after: Configuration) -> bool:
     return policies != {NONE} and (len(policies) > 1 or _differs(*names[1:])(before, after))
 
 
+def limited_swap(configuration: Configuration) -> bool:
+    """Its Burstable pods may use swap (pkg/kubelet/types/constants.go; NoSwap is the default)."""
+    return bool(lookup(configuration, SWAP) == "LimitedSwap")
+
+
+def _swap_differs(before: Configuration, after: Configuration) -> bool:
+    return limited_swap(before) != limited_swap(after)
+
+
 _OTHER_POLICY = "the kubelet does not start while {} has another policy (`configured policy ... differs from state checkpoint policy`)"
 
 RULES: Final = (
@@ -100,6 +117,21 @@ RULES: Final = (
         _aligned,
         "the kubelet admits running pods again, by the new rule, and those that do not fit fail (TopologyAffinityError)",
     ),
+    Rule(
+        (DRIVER,),
+        _differs(DRIVER),
+        "the kubelet ends every pod that still runs, and creates it again in the cgroups of the new driver",
+        recreates=True,
+        note="pods of DaemonSets and static pods are ended and created again in place; the empty cgroups of the old driver stay until the"
+        " node reboots",
+    ),
+    Rule(
+        (SWAP,),
+        _swap_differs,
+        "swap is on, and a container's limit of it (memory.swap.max) is set only when the container is created",
+        with_swap=True,
+        note="containers that run on (of DaemonSets, static pods) keep their limit of swap until they are created again",
+    ),
 )
 
 # Every field that one of the rules may be about.
@@ -109,27 +141,30 @@ FIELDS: Final = frozenset(name for rule in RULES for name in rule.fields)
 @dataclass(frozen=True)
 class Needed:
     """What a change needs besides a restart. `why`: by field, as sentences; `checkpoints`: by the name of a file, the policy that a new one
-    must have; `notes`: what stays different all the same."""
+    must have; `notes`: what stays different all the same; `recreates`: the new kubelet creates the remaining pods again."""
 
     why: tuple[str, ...]
     checkpoints: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    recreates: bool = False
 
 
-def needed(before: Configuration, after: Configuration) -> Needed | None:
+def needed(before: Configuration, after: Configuration, *, swap_on: bool = True) -> Needed | None:
     """What a kubelet that runs with `before` (/configz) needs to run with `after`; None if a restart is enough. Raises ValueError if a
     reservation cannot be parsed."""
-    found = [rule for rule in RULES if rule.when(before, after)]
+    found = [rule for rule in RULES if (swap_on or not rule.with_swap) and rule.when(before, after)]
     if not found:
         return None
     names = dict.fromkeys(rule.checkpoint for rule in found if rule.checkpoint)
-    notes: tuple[str, ...] = ()
-    if policy(before, CPU) == _STATIC != policy(after, CPU):
-        notes = ("containers that run now keep the CPUs that the static policy gave them until they are created again",)
+    notes = tuple(rule.note for rule in found if rule.note)
+    recreates = any(rule.recreates for rule in found)
+    if policy(before, CPU) == _STATIC != policy(after, CPU) and not recreates:
+        notes = ("containers that run now keep the CPUs that the static policy gave them until they are created again", *notes)
     return Needed(
         tuple(f"{', '.join(_changed(rule, before, after))}: {rule.why}" for rule in found),
         {name: policy(after, name) for name in names},
         notes,
+        recreates,
     )
 
 

@@ -89,7 +89,7 @@ class More:
     """A field whose change needs more than a restart of the kubelet.
 
     `refused`: the change would break something, or could not be proven or undone; else it works, but not for everything at once, which
-    is a warning. `drained`: daytwo can change it on a drained node, by the rules in drained.py. `when`: effective values (by path) with
+    is a warning. `drained`: daytwo changes it on a drained node, by the rules in drained.py. `when`: effective values (by path) with
     which it matters; empty: always.
     """
 
@@ -415,15 +415,10 @@ _MORE = (
         )
         for path in ("topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope")
     ),
-    # The runtime's own setting and its restart, which ends no pod but leaves their cgroups where the old driver had made them, are not
-    # part of a kubelet's change, and a revert of both could not be proven.
-    More(
-        "cgroupDriver",
-        "it must match the container runtime's, or no pod starts; a runtime that reports its driver (CRI RuntimeConfig) beats the field;"
-        " and the cgroups of running pods stay where the old driver has made them",
-        "by hand: drain the node, stop the kubelet, set the runtime's driver (containerd: SystemdCgroup in config.toml; CRI-O:"
-        " cgroup_manager), restart the runtime, change the field, reboot the node, uncordon",
-    ),
+    # It must also match the container runtime's, which is asked (roles/kubelet_config/cgroups.py).
+    More("cgroupDriver", "the kubelet creates running pods again, in the cgroups of the new driver", _DRAIN, drained=True),
+    # A restart alone is enough while no swap is on (drained.py).
+    More("memorySwap.swapBehavior", "running containers keep the swap limit that they have", _DRAIN, refused=False, drained=True),
     *(
         More(path, _REBOOT, "drain the node, change the setting by hand, reboot the node")
         for path in ("cgroupRoot", "cgroupsPerQOS", "kubeletCgroups", "systemCgroups", "qosReserved")
@@ -492,7 +487,6 @@ _MORE = (
         More(path, _LATER, "restart the workloads, or drain the node, to apply it to all containers", refused=False)
         for path in (
             "seccompDefault",
-            "memorySwap.swapBehavior",
             "cpuCFSQuota",
             "cpuCFSQuotaPeriod",
             "singleProcessOOMKill",

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from roles.engine.kubelet.facts import Kubelet
+from roles.engine.kubelet.runtime import Runtime
 
 
 @dataclass(frozen=True)
 class KubeletState:
     """`configuration` is that of the running kubelet (/configz); `node` and `pods` are API objects, `summary` is /stats/summary, all as
-    plain JSON."""
+    plain JSON. `runtime` is what its container runtime says of itself (None: it was not asked)."""
 
     host: str
     kubelet: Kubelet
@@ -19,3 +20,4 @@ class KubeletState:
     node: dict[str, Any]
     pods: list[dict[str, Any]]
     summary: dict[str, Any]
+    runtime: Runtime | None = None

@@ -147,7 +147,8 @@ class Unit:
 class Observation:
     """Everything that one observation of a node found. `uptime` in seconds since boot, `epoch` in seconds (the node's own clock).
     `programs`: the program that the kubelet's unit starts, and its file behind all links. `others`: processes that only have a component's
-    name; there are `others_total` of them. `swap`: how many areas /proc/swaps lists, None if it was not read."""
+    name; there are `others_total` of them. `swap`: how many areas /proc/swaps lists; `cgroup2`: the node has cgroup v2 alone;
+    `swap_limits`: its cgroups have a limit of swap (memory.swap.max). Each is None if it was not read."""
 
     host: str
     uid: int
@@ -169,6 +170,8 @@ class Observation:
     others: tuple[OtherProcess, ...] = ()
     others_total: int = 0
     swap: int | None = None
+    cgroup2: bool | None = None
+    swap_limits: bool | None = None
 
     @property
     def ignored(self) -> list[str]:

@@ -114,6 +114,7 @@ class _Records:
 
     def observation(self, host: str) -> Observation:
         uptime, epoch, ticks = self.single["clock"]
+        cgroups = self.single.get("cgroups")
         return Observation(
             host=host,
             uid=int(self.single["uid"][0]),
@@ -134,6 +135,8 @@ class _Records:
             programs=self.programs,
             others=tuple(self.others),
             swap=int(self.single["swap"][0]) if "swap" in self.single else None,
+            cgroup2=cgroups[0] == "v2" if cgroups else None,
+            swap_limits=cgroups[1] == "yes" if cgroups else None,
             others_total=int(self.single.get("others", [str(len(self.others))])[0]),
         )
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from roles.engine import bridge, detail, kubeadm_config, kubelet
 from roles.engine.bridge import Answer, Fleet, Remote, show, show_lines
+from roles.engine.editing import FormatError, manifest_parts
 from roles.engine.harmless import one_line
 from roles.engine.kubelet import ask
 from roles.engine.node import FilesWanted
@@ -21,10 +22,10 @@ from roles.engine.node_changes.drains import ChangeDrains, plan_drains, read_dra
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts, question, question_present
 from roles.engine.node_changes.run import NodeRun
 from roles.engine.node_changes.step import NodeStep, arrange
-from roles.engine.proof import Prover, RequiredProof, Survey, SurveyedNode, survey
+from roles.engine.proof import Proof, Prover, RequiredProof, Survey, SurveyedNode, survey
 from roles.engine.rollout import Options, Turns, options, table, unreachable
 from roles.engine.timeouts import patient
-from roles.engine.transaction import Refusal, new_run_id, this_run
+from roles.engine.transaction import ABSENT, FileEdit, Refusal, Status, new_run_id, this_run
 
 W = TypeVar("W")
 N = TypeVar("N", bound=NodePlan[Any])
@@ -127,6 +128,10 @@ class Capability(ABC, Generic[W, N]):
         """The operator's consent to lose pods of this host in a restart of its kubelet; None if the deploy has no such consent."""
         return None
 
+    def cordons_of(self, basis: Basis) -> Collection[str]:
+        """Runs whose cordons are removed also from nodes that this run does not change."""
+        return ()
+
     def against_plans(self, basis: Basis, plans: Sequence[N]) -> Iterable[object]:
         """Refusals from the plans of all nodes."""
         return ()
@@ -137,6 +142,10 @@ class Capability(ABC, Generic[W, N]):
 
     def recheck(self, basis: Basis, plan: N, planned: ComponentPlan) -> str | None:
         """Checks a change right before it begins, maybe hours after the plan. Returns a text if it must no longer begin."""
+        return None
+
+    def also_prove(self, basis: Basis, plan: N, planned: ComponentPlan) -> Proof | None:
+        """What else must be proven of an applied change, besides the required proofs; None: nothing. It may ask the node."""
         return None
 
     def writes(self, basis: Basis, plans: Sequence[N]) -> kubeadm_config.ClusterWrites:
@@ -257,7 +266,7 @@ def _assemble(capability: Capability[W, N], basis: Basis, plans: Sequence[N]) ->
     by_change = {planned.change.id: plan for plan in plans for planned in plan.changing}
     steps = [_step(capability, basis, by_change[planned.change.id], planned, apiservers) for planned in changing if planned.change]
     stages = arrange(steps, {plan.host for plan in plans if plan.components}, basis.options.pace, on)
-    drained = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages)
+    drained = plan_drains(basis.fleet, found, basis.drains, basis.run_id, plans, stages, capability.cordons_of(basis))
     info = this_run(basis.run_id, capability.desired.recorded)
     writes = capability.writes(basis, plans)
 
@@ -296,7 +305,8 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         planned.may_be_evicted,
         planned.checkpoints,
         planned.flags,
-        {edit.path: edit.after_sha256 for edit in planned.change.files} if planned.flags else {},
+        _pod_files(planned),
+        planned.recreates_pods,
     )
     prover = Prover(basis.found.cluster, owed)
     change = replace(planned.change, wanted_confirm_timeout=basis.options.confirm_timeout, patience=basis.options.patience)
@@ -306,7 +316,30 @@ def _step(capability: Capability[W, N], basis: Basis, plan: N, planned: Componen
         consent, may_drain = capability.allows_evictions(plan.host), basis.drains.allowed
         return why or readmission.recheck(basis.found.cluster, plan, planned, consent, may_drain=may_drain)
 
-    return NodeStep(change, ready, prover.prove, prover.watch, planned.effective, planned.undoes)
+    def prove(status: Status) -> Proof:
+        proof = prover.prove(status)
+        more = None if proof.problems else capability.also_prove(basis, plan, planned)
+        return proof if more is None else Proof(f"{proof.how}; {more.how}" if more.how else proof.how, more.problems)
+
+    return NodeStep(change, ready, prove, prover.watch, planned.effective, planned.undoes, recreates_pods=planned.recreates_pods)
+
+
+def _pod_files(planned: ComponentPlan) -> dict[str, str]:
+    """The checksums to prove in the container of a component whose flags change, or the files of its pod. Its manifest is the last one; a
+    file that it no longer mounts must not be there, also one that stays on the node."""
+    change = planned.change
+    if change is None or change.kind != "static-pod" or not (planned.flags or len(change.files) > 1):
+        return {}
+    *files, manifest = change.files
+    found = {edit.path: edit.after_sha256 if _mounted(manifest, change.container, edit.path) else ABSENT for edit in files}
+    return {**found, manifest.path: manifest.after_sha256}
+
+
+def _mounted(manifest: FileEdit, container: str, path: str) -> bool:
+    try:
+        return manifest_parts.mounted(manifest.after or b"", container, path)
+    except FormatError:
+        return False
 
 
 def by_warning(plans: Iterable[NodePlan[Any]]) -> dict[str, list[str]]:

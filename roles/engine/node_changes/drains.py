@@ -67,12 +67,13 @@ def read_drains(fleet: Fleet) -> ChangeDrains:
 @dataclass(frozen=True)
 class Wanted:
     """A node to be drained. `host`, and its name in the cluster, `node`; `why` in sentences; `keep_cordon`: it is cordoned already by
-    something else than an earlier change, and stays so."""
+    something else than an earlier change, and stays so; `instead`: what an operator can do so that it is not drained."""
 
     host: str
     node: str
     why: tuple[str, ...]
     keep_cordon: bool = False
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,21 @@ class PlannedDrains:
 
 
 def plan_drains(
-    fleet: Fleet, found: Survey, asked: ChangeDrains, run: str, plans: Sequence[NodePlan[Any]], stages: Sequence[Stage[NodeStep]]
+    fleet: Fleet,
+    found: Survey,
+    asked: ChangeDrains,
+    run: str,
+    plans: Sequence[NodePlan[Any]],
+    stages: Sequence[Stage[NodeStep]],
+    runs: Collection[str] = (),
 ) -> PlannedDrains:
     """The drains of a run, set in its steps. Raises DeployError with all refusals. Asks nothing if no node is drained, and none has a
-    cordon of an earlier change."""
+    cordon of an earlier change. `runs`: their cordons are removed from all nodes, also from those without a plan."""
     fates = {plan.host: fate for plan in plans if (fate := fate_of(found.reading, plan.kubelet.node_name)) is not None}
     left = {host: fate for host, fate in fates.items() if cordoned_for_change(fate)} if asked.allowed else {}
+    if asked.allowed:
+        known = {fate.name for fate in fates.values()}
+        left |= {one.name: one for one in fates_of(found.reading) if one.name not in known and cordoned_for_change(one) in runs}
     wanted = {one.host: one for one in _wanted(plans, asked, fates)}
     if not wanted and not left:
         return PlannedDrains()
@@ -118,6 +128,11 @@ def fate_of(cluster: Cluster, node: str) -> NodeFate | None:
     return node_fate(listed[node]) if node in listed else None
 
 
+def fates_of(cluster: Cluster) -> list[NodeFate]:
+    """All nodes of the cluster, as the survey has read them."""
+    return [node_fate(one) for one in cluster.last_nodes().values()]
+
+
 def cordoned_for_change(fate: NodeFate | None) -> str:
     """The run that cordoned a node for its change; ""."""
     return run_of_mark(fate.by) if fate is not None and fate.cordon == "ours" else ""
@@ -131,7 +146,8 @@ def _wanted(plans: Sequence[NodePlan[Any]], asked: ChangeDrains, fates: Mapping[
             if why and asked.allowed:
                 fate = fates.get(plan.host)
                 keep = fate is not None and fate.cordon == "ours" and not cordoned_for_change(fate)
-                found.append(Wanted(plan.host, plan.kubelet.node_name, why, keep))
+                instead = planned.instead if asked.drain == "auto" else ""
+                found.append(Wanted(plan.host, plan.kubelet.node_name, why, keep, instead))
     return found
 
 
@@ -179,8 +195,9 @@ def judge(
         plan = _planned(live, [one], asked.consents, now, left)
         plans[one.host] = plan
         known |= {*plan.refusals}
-        why = "; ".join(one.why)
-        refusals |= dict.fromkeys(f"{one.host}: it is drained for its change ({why}), and cannot be: {text}" for text in plan.refusals)
+        what = f"{one.host}: it is drained for its change ({'; '.join(one.why)}), and cannot be"
+        instead = f"; or {one.instead}" if one.instead else ""
+        refusals |= dict.fromkeys(f"{what}: {text}{instead}" for text in plan.refusals)
     notes = [_note(one, plans[one.host], len(wanted)) for one in wanted]
     for group in groups:
         plan = _planned(live, group, asked.consents, now, left)

@@ -31,7 +31,7 @@ def show_plan(run: NodeRun, apiservers: int, notes: Sequence[str]) -> None:
             show(f"{name}; the same as for {before}{pace}")
             continue
         show(f"\n{name}")
-        show_lines("\n".join(_description(change, apiservers, steps[0].drain is not None)))
+        show_lines("\n".join(_description(change, apiservers, steps[0].drain is not None, steps[0].recreates_pods)))
         if stage.canary:
             soak = f", watched for {change.soak} s" if change.soak else ""
             show(f"    it is the canary: proven{soak} before another worker is touched")
@@ -59,7 +59,7 @@ def _groups(stages: Sequence[Stage[NodeStep]]) -> list[tuple[Stage[NodeStep], li
 
 
 def _shape(step: NodeStep) -> tuple[object, ...]:
-    change, drained = step.change, step.drain is not None
+    change, drained = step.change, (step.drain is not None, step.recreates_pods)
     files = tuple((edit.path, edit.before, edit.after) for edit in change.files)
     return change.component, change.summary, change.unit, change.daemon_reload, change.confirm_timeout, change.checkpoints, drained, files
 
@@ -78,7 +78,7 @@ def _show_cluster_steps(when: str, steps: Sequence[ClusterStep]) -> None:
         show_lines("\n".join(f"    {line}" for line in lines))
 
 
-def _description(change: Change, apiservers: int, drained: bool = False) -> list[str]:
+def _description(change: Change, apiservers: int, drained: bool = False, recreates_pods: bool = False) -> list[str]:
     context = 1 if detail.folds() else 3
     lines = [f"    {line}" for edit in change.files for line in edit.diff(context).splitlines()]
     if change.kind == "kubelet":
@@ -87,7 +87,8 @@ def _description(change: Change, apiservers: int, drained: bool = False) -> list
         if change.checkpoints:
             paths = " and ".join(change.checkpoints)
             restart = f"systemctl stop {change.unit}, {paths} removed (a revert restores it), {reload}systemctl start {change.unit}"
-        lines.append(f"    restarts: {restart}; pods keep running")
+        pods = "the pods that are left are ended and created again" if recreates_pods else "pods keep running"
+        lines.append(f"    restarts: {restart}; {pods}")
     else:
         outage = f"; this API server is down for {APISERVER_OUTAGE}" if change.component == "kube-apiserver" else ""
         lines.append(f"    restarts: the static pod {change.component}{outage}")

@@ -20,6 +20,7 @@ SHOWN = 20
 _NEEDED = ("cpu", "memory", "pods")
 _NO_HELP = "they are static or of DaemonSets, so a drain does not help: make room for them"
 _AGAIN = "run this again: then the node is drained first"
+_ACCEPT = "accept the loss with --data allow_evictions=true"
 
 
 class NoForecast(Exception):
@@ -47,7 +48,9 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *
     lines = [f"    LOSES: {one_line(text)}" for text in _listed(losers)] or ["    Re-admission: all pods of the node stay"]
     refused = [] if consent or not left else [refusal(plan, left, consent, _NO_HELP if may_drain else "")]
     if losers and not left:
-        known = replace(known, needs_drain=(*known.needs_drain, _not_admitted(losers)))
+        # With that consent no other reason for a drain must be left.
+        instead = "" if consent is None or known.needs_drain else _ACCEPT
+        known = replace(known, needs_drain=(*known.needs_drain, _not_admitted(losers)), instead=instead)
         lines = [f"    {one_line(_not_admitted(losers))}: so the node is drained first"]
     return replace(
         plan,
@@ -60,7 +63,7 @@ def with_forecast(cluster: Cluster, plan: NodePlan[Any], consent: bool | None, *
 def refusal(plan: NodePlan[Any], losers: Sequence[Readmission], consent: bool | None, way_out: str = "") -> Refusal:
     """Why the kubelet is not restarted while these pods are on the node. `way_out`: instead of a drain."""
     first = way_out or f"drain the node first: --data drain=auto, or deploys/drain.py --data nodes={plan.host}"
-    allow = "" if consent is None else ", or accept the loss with --data allow_evictions=true"
+    allow = "" if consent is None else f", or {_ACCEPT}"
     return Refusal(plan.host, _not_admitted(losers), first + allow)
 
 

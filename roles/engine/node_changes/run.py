@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -49,6 +49,15 @@ from roles.engine.transaction import (
 REVERT_SECONDS = 4 * 130 + 60
 # A line of change.sh: how long the restart and the wait for a healthy process took.
 _SETTLED = re.compile(r"settled: ([0-9.]+) s after the first file was placed")
+
+
+@contextlib.contextmanager
+def _drain_time(step: NodeStep) -> Iterator[None]:
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        step.drain_seconds += time.monotonic() - begun
 
 
 class NodeRun(LockedRun):
@@ -211,7 +220,8 @@ class NodeRun(LockedRun):
         try:
             try:
                 if step.drain is not None:
-                    self._drain(step, step.drain, own)
+                    with _drain_time(step):
+                        self._drain(step, step.drain, own)
                 staged, why = self._on_node(step)
             finally:
                 self._waiting.discard(own)
@@ -225,7 +235,8 @@ class NodeRun(LockedRun):
             step.outcome = "unknown" if step.touched else step.outcome
             step.why = str(error) or repr(error)
         if step.drain is not None and step.drain.cordoned:
-            self._uncordon(step, step.drain)
+            with _drain_time(step):
+                self._uncordon(step, step.drain)
         step.seconds = time.monotonic() - started
         self._say(step, f"{step.outcome}{': ' + step.why if step.why else ''} ({step.seconds:.0f} s)")
         self._show_ended(step)
@@ -394,7 +405,7 @@ class NodeRun(LockedRun):
     def _end_of(self, step: NodeStep) -> dict[str, object]:
         ended = end_record(step.change.id, step.outcome, step.why, step.how, step.seconds)
         if step.outcome == "confirmed" and step.node_seconds:
-            ended["own_seconds"] = round(step.seconds - step.node_seconds - step.change.soak, 2)
+            ended["own_seconds"] = round(step.seconds - step.node_seconds - step.drain_seconds - step.change.soak, 2)
         return ended
 
     # ---- output

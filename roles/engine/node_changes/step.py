@@ -15,8 +15,9 @@ from roles.engine.transaction import Change, Effective, Status
 class NodeStep:
     """One change of a run. `ready` is called right before it (a text: why it must not begin), `watch` gets each line of its log, `prove`
     proves it once it is applied. `drain`: its node is drained before it and uncordoned after it; `left_cordoned`: why it still is cordoned
-    by this run. For the record: `effective`, the effective values before and after; `undoes`, the change it undoes; `node_seconds`, the
-    part of `seconds` in which the node restarted the component and watched it."""
+    by this run; `recreates_pods`: the new kubelet ends the pods that are left, and creates them again. For the record: `effective`, the
+    effective values before and after; `undoes`, the change it undoes; `node_seconds`, the part of `seconds` in which the node restarted the
+    component and watched it, and `drain_seconds`, the part in which it was drained and uncordoned."""
 
     change: Change
     ready: Callable[[], str | None]
@@ -26,11 +27,13 @@ class NodeStep:
     undoes: str = ""
     drain: StepDrain | None = None
     left_cordoned: str = ""
+    recreates_pods: bool = False
     outcome: Outcome = "not started"
     why: str = ""
     how: str = ""
     seconds: float = 0.0
     node_seconds: float = 0.0
+    drain_seconds: float = 0.0
     status: Status | None = field(default=None, repr=False)
     order: int = 0
     touched: bool = False

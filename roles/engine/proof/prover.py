@@ -16,7 +16,7 @@ from roles.engine.harmless import one_line
 from roles.engine.kubelet import drained
 from roles.engine.proof.cluster import Cluster, NoApi
 from roles.engine.proof.effective import changed_fields, unmet_fields, unmet_gates, written
-from roles.engine.proof.workload import count, evicted_pods, harmed_pods
+from roles.engine.proof.workload import count, evicted_pods, harmed_pods, not_recreated
 from roles.engine.timeouts import patient
 from roles.engine.transaction import ABSENT, Status, mask_text
 
@@ -27,6 +27,11 @@ LEASE_SECONDS = 45
 BACK_OFF_SECONDS = 330
 # An API server that has just changed must serve again within this time.
 SETTLE_SECONDS = 90
+# A pod that its kubelet creates again: the grace period of the old one, and its start.
+RECREATE_SECONDS = 90
+# The kubelet's probes of a component must pass within this time after it is healthy: kubeadm's startup probe begins after 10 s and
+# comes every 10 s, and after a restart of the only API server the kubelet posts the new pod at its next look at it.
+PROBES_SECONDS = 90
 # How many changed fields of a component's configuration are shown.
 _MOST_FIELDS = 12
 
@@ -45,7 +50,8 @@ class RequiredProof:
     None: not set) and `flags` (None: not given) are the values it must run with; `files` are the sha256 of the change's files by path, of
     which the last is its manifest; `components` are those of the node's control plane; `apiserver_changes` says whether this run changes
     an API server; `may_be_evicted` are the pods (NAMESPACE/NAME) that may be evicted, as announced in the plan and with consent;
-    `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change."""
+    `checkpoints` are the policies that the kubelet must have written into its checkpoints, by path, in the order of the change;
+    `recreates_pods`: the new kubelet ends the node's pods, and each must run again."""
 
     host: str
     node_name: str
@@ -59,6 +65,7 @@ class RequiredProof:
     checkpoints: Mapping[str, str] = field(default_factory=dict)
     flags: FlagChanges = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    recreates_pods: bool = False
 
 
 class Prover:
@@ -87,7 +94,7 @@ class Prover:
                 if not _wait(self._component_runs, patient(BACK_OFF_SECONDS)):
                     return f"{owed.component} was not ready for {patient(BACK_OFF_SECONDS):g} s and is not ready now: fix that first"
             self._pods = self._cluster.pods(owed.node_name)
-            if owed.flags:
+            if owed.flags or owed.files:
                 self._configuration = self._cluster.component_configuration(owed.host, owed.component)
         except (ApiError, NoApi) as error:
             return None if owed.allow_unproven else f"the API cannot be asked: {error}"
@@ -98,11 +105,17 @@ class Prover:
         first = self._cluster.lease_renewed(self._owed.node_name)
         return _wait(lambda: self._cluster.lease_renewed(self._owed.node_name) not in (None, first), patient(LEASE_SECONDS))
 
-    def _component_runs(self) -> bool:
+    def _component_runs(self, cgroup: str = "") -> bool:
+        """The component's pod is ready; with the cgroup of a process: that one's container is in it."""
         component = self._owed.components[self._owed.component]
         name = f"{component.pod.name}-{component.node_name}"
         found = [pod for pod in self._cluster.pods(component.node_name) if pod.name == name and pod.namespace == component.pod.namespace]
-        return any(pod.containers and all(container.ready for container in pod.containers) for pod in found)
+        return any(
+            pod.containers
+            and all(container.ready for container in pod.containers)
+            and (not cgroup or any(_within(cgroup, container.id) for container in pod.containers))
+            for pod in found
+        )
 
     def watch(self, text: str) -> None:
         """Note the lease as soon as a new kubelet runs: the new process then makes any later renewal."""
@@ -122,7 +135,8 @@ class Prover:
         shown += [text] if text else []
         problems += problem
         unproven: list[str] = []
-        for check in (self._gates, self._settings, lambda: self._flags(status), self._reach, self._workload):
+        flags, probes = (lambda: self._flags(status)), (lambda: self._probes(status))
+        for check in (self._gates, self._settings, flags, probes, self._reach, self._recreated, self._workload):
             try:
                 text, problem = check()
                 shown += [text] if text else []
@@ -150,7 +164,7 @@ class Prover:
         return ", ".join(f"{policy} in {posixpath.basename(path)}" for path, policy in wanted.items()), []
 
     def _gates(self) -> tuple[str, list[str]]:
-        if not self._owed.gates and (self._owed.settings or self._owed.flags):
+        if not self._owed.gates and (self._owed.settings or self._owed.flags or self._owed.files):
             return "", []
         effective = self._cluster.effective(self._owed.host, self._owed.component, self._owed.node_name)
         return "gates in /metrics", [str(one) for one in unmet_gates(self._owed.component, self._owed.gates, effective)]
@@ -165,7 +179,7 @@ class Prover:
         """The arguments of the process, and the files in its container; then what the component itself tells, which is shown, but proves
         nothing alone: no rule says which field of a configuration a flag sets."""
         owed = self._owed
-        if not owed.flags:
+        if not owed.flags and not owed.files:
             return "", []
         given = {name: any_flag.given(status.argv, name, values) for name, values in owed.flags.items()}
         problems = [
@@ -178,11 +192,20 @@ class Prover:
         for (path, digest), inside in zip(files, (*status.inside, *[""] * len(files)), strict=False):
             if digest != inside:
                 problems.append(f"the container of {owed.component} does not have the planned {path}")
-        shown = f"{', '.join(mask_text(written(name, values)) for name, values in owed.flags.items())} in /proc/PID/cmdline"
+        shown = [f"{', '.join(mask_text(written(name, values)) for name, values in owed.flags.items())} in /proc/PID/cmdline"]
         if files:
-            shown += f", and {', '.join(path for path, digest in files if digest != ABSENT) or 'no such file'} in its container"
-        told = self._told()
-        return (f"{shown}; {told}" if told else shown), problems
+            shown.append(f"{', '.join(path for path, digest in files if digest != ABSENT) or 'no such file'} in its container")
+        return f"{', and '.join(shown if owed.flags else shown[1:])}; {self._told()}", problems
+
+    def _probes(self, status: Status) -> tuple[str, list[str]]:
+        """A component with other flags may be healthy for whoever has credentials, and refuse its kubelet's probes, which have none: then
+        the kubelet kills it minutes later (kubeadm: after 240 s), and again and again."""
+        owed = self._owed
+        if owed.component not in COMPONENTS or not (owed.flags or owed.files):
+            return "", []
+        if _wait(lambda: self._component_runs(status.cgroup), patient(PROBES_SECONDS)):
+            return "its kubelet's probes pass", []
+        return "", [f"its pod is not ready {patient(PROBES_SECONDS):g} s later: its kubelet's probes do not pass, and would have it killed"]
 
     def _told(self) -> str:
         """What the component says of these flags: its /flagz, or the fields of its /configz that changed."""
@@ -210,10 +233,23 @@ class Prover:
             return "/readyz 200", []
         return "", []
 
+    def _recreated(self) -> tuple[str, list[str]]:
+        """The pods that ran right before the change run again, in new containers."""
+        before = self._pods
+        if not self._owed.recreates_pods or before is None:
+            return "", []
+        if _wait(lambda: not not_recreated(before, self._cluster.pods(self._owed.node_name)), patient(RECREATE_SECONDS)):
+            number = len(not_recreated(before, before))
+            return f"{number} pods created again" if number else "", []
+        left = not_recreated(before, self._cluster.pods(self._owed.node_name))
+        return "", [f"pod {one_line(name)} does not run again after {patient(RECREATE_SECONDS):g} s" for name in left]
+
     def _workload(self) -> tuple[str, list[str]]:
         if self._pods is None:
             return "", []
         announced = {f"{component.pod.name}-{component.node_name}" for component in self._announced()}
+        if self._owed.recreates_pods:
+            announced |= {pod.name for pod in self._pods}
         after = self._cluster.pods(self._owed.node_name)
         problems = harmed_pods(self._pods, after, announced, self._owed.may_be_evicted)
         counted = count(self._pods, after, announced, self._owed.may_be_evicted)
@@ -233,6 +269,12 @@ class Prover:
         if self._owed.apiserver_changes:
             return list(self._owed.components.values())
         return [component for name, component in self._owed.components.items() if name == self._owed.component]
+
+
+def _within(cgroup: str, container: str) -> bool:
+    """Whether a process's cgroup is that of a container (runtime://ID); each runtime has the ID in the path."""
+    name = container.rpartition("/")[2]
+    return bool(name) and name in cgroup
 
 
 def _wait(check: Callable[[], bool], seconds: float) -> bool:

@@ -52,6 +52,20 @@ def evicted_pods(before: Iterable[PodStatus], after: Iterable[PodStatus], may_be
     ]
 
 
+def not_recreated(before: Iterable[PodStatus], after: Iterable[PodStatus]) -> list[str]:
+    """The pods that ran before and do not run now in new containers, as NAMESPACE/NAME. One that is gone does not count."""
+    now = {_key(pod): {container.name: container for container in pod.containers} for pod in after}
+    found = []
+    for pod in before:
+        ran = {container.name: container.id for container in pod.containers if _ran(container)}
+        then = now.get(_key(pod))
+        if not ran or pod.phase in _OVER or then is None:
+            continue
+        if any(name not in then or then[name].id == old or then[name].running_since is None for name, old in ran.items()):
+            found.append(_where(pod))
+    return found
+
+
 @dataclass(frozen=True)
 class Count:
     """The pods that ran before a change: how many of them are unchanged (`unharmed`), and the names of the others: `completed` by

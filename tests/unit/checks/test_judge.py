@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from roles import priority_classes
 from roles.checks import exit_code, judge
 from roles.checks.evidence import KUBELET, Evidence, Health, of_observation
-from roles.checks.judge import CHECKS, CLUSTER_CHECKS, Result
-from roles.checks.model import NodeDesired, of_the_cluster, read_desired
+from roles.checks.judge import CHECKS, CLUSTER_CHECKS, ClusterFound, Result
+from roles.checks.model import ClusterDesired, NodeDesired, of_the_cluster, read_desired
 from roles.engine.api.metrics import GateMetric
 from roles.engine.control_plane.facts import COMPONENTS
+from roles.engine.disruption import DisruptionObjects
 from roles.priority_classes.class_facts import ObservedClasses
 from tests.unit.checks.world import APISERVER, CONFIGURATION, READY, evidence, failed, moments, verdicts
 from tests.unit.node import node
@@ -230,23 +230,49 @@ CLASS = {"metadata": {"name": "web", "managedFields": []}, "value": 1000}
 )
 def test_priority_classes(live: dict[str, Any], why: str | None) -> None:
     data = {"priority_classes": {"web": {"value": 1000, "globalDefault": False}}}
-    found = judge.cluster(of_the_cluster([("w1", data.get)]), ObservedClasses(classes=live))
-    assert [(one.check, one.outcome) for one in found] == [("priority-classes", "fail" if why else "pass"), ("workload-classes", "skip")]
+    found = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(ObservedClasses(classes=live)))
+    assert [one.outcome for one in found] == ["fail" if why else "pass", "skip", "skip"] and found[0].check == "priority-classes"
     assert why is None or found[0].why == why
 
 
 def test_workloads_and_their_class() -> None:
     data = {"workloads": {"shop/deployment/web": "web", "shop/deployment/db": "web"}}
     web = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"template": {"spec": {"priorityClassName": "batch"}}}}
-    told = judge.cluster(of_the_cluster([("w1", data.get)]), ObservedClasses({"Deployment": [web]}))[1]
+    told = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(ObservedClasses({"Deployment": [web]})))[1]
     assert (told.outcome, told.why) == ("fail", "shop/deployment/web: its class is batch, wanted web; shop/deployment/db: does not exist")
 
 
 def test_the_cluster_without_an_api_or_without_desired_objects() -> None:
     desired = of_the_cluster([("w1", {"priority_classes": "web=5"}.get)])
-    assert isinstance(desired, priority_classes.DesiredClasses)
-    assert [one.outcome for one in judge.cluster(desired, "the API is away")] == ["unknown", "skip"]
-    assert {one.outcome for one in judge.cluster(None, ObservedClasses())} == {"skip"}
+    assert desired.classes is not None and desired.budgets is None
+    assert [one.outcome for one in judge.cluster(desired, ClusterFound("the API is away"))] == ["unknown", "skip", "skip"]
+    assert {one.outcome for one in judge.cluster(ClusterDesired(), ClusterFound())} == {"skip"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}, None),
+        ({"maxUnavailable": 2, "selector": {"matchLabels": {"app": "web"}}}, "shop/web: maxUnavailable differs"),
+        ({"minAvailable": 1, "selector": {"matchLabels": {"app": "old"}}}, "shop/web: selector, maxUnavailable differ"),
+        (None, "shop/web: does not exist"),
+    ],
+)
+def test_disruption_budgets(spec: dict[str, Any] | None, why: str | None) -> None:
+    """As the plan of deploys/disruption_budgets.py compares them."""
+    data = {"disruption_budgets": {"shop/web": {"workload": "deployment/web", "max_unavailable": 1}, "shop/old": "absent"}}
+    web = {"metadata": {"namespace": "shop", "name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
+    budgets = [] if spec is None else [{"metadata": {"namespace": "shop", "name": "web", "uid": "u"}, "spec": spec}]
+    live = DisruptionObjects({"Deployment": [web], "PodDisruptionBudget": budgets})
+    told = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(budgets=live))[2]
+    assert (told.check, told.outcome, why is None or told.why) == ("disruption-budgets", "fail" if why else "pass", why or True)
+
+
+def test_a_budget_whose_workload_is_gone_and_one_that_should_be() -> None:
+    data = {"disruption_budgets": {"shop/web": {"workload": "deployment/web", "max_unavailable": 1}, "shop/old": "absent"}}
+    budgets = [{"metadata": {"namespace": "shop", "name": name, "uid": name}, "spec": {}} for name in ("web", "old")]
+    told = judge.cluster(of_the_cluster([("w1", data.get)]), ClusterFound(budgets=DisruptionObjects({"PodDisruptionBudget": budgets})))[2]
+    assert told.why == "shop/web: Deployment shop/web does not exist; that namespace has none; shop/old: exists, wanted absent"
 
 
 @pytest.mark.parametrize(

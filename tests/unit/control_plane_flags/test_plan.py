@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
+from roles.control_plane_flags import ControlPlaneFlags, _not_lasting
 from roles.control_plane_flags.compliance import unmet, unmet_files
 from roles.control_plane_flags.model import DesiredFlags, read_flags
-from roles.control_plane_flags.plan import NodeFlags, differing, judge_flags, plan_flags
+from roles.control_plane_flags.plan import NodeFlags, differing, differing_files, judge_flags, plan_flags
 from roles.engine.control_plane.questions import RULES, ask_flags, beyond_the_trick
-from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES
+from roles.engine.kubeadm_config import ARGUMENTS, VOLUMES, StoredSettings
 from roles.engine.node.model import Observation
+from roles.engine.node_changes.capability import DesiredByHost, _pod_files
 from roles.engine.node_changes.node_plan import Verdicts, question
+from roles.engine.node_changes.step import NodeStep, arrange
+from roles.engine.proof import Proof
+from roles.engine.rollout import Pace
+from roles.engine.transaction.model import ABSENT
 from roles.engine.transaction.refusal import Refusal
 from tests.unit.node import node
 from tests.unit.node.node import file_line, parse
@@ -147,6 +153,20 @@ def test_a_file_and_its_mount_are_taken_out_together() -> None:
     assert one.lasting == {(ARGUMENTS, "config"): None, (VOLUMES, PATH): None}
 
 
+def test_what_is_proven_in_the_container() -> None:
+    """Also a change without a flag of its own; and in an undo, a file of somebody else that stays on the node and is no longer mounted."""
+    (one,) = plan(PROFILE).planned
+    assert one.change is not None
+    file, manifest = one.change.files
+    proven = {PATH: file.after_sha256, manifest.path: manifest.after_sha256}
+    assert _pod_files(one) == proven == _pod_files(replace(one, flags={}))
+    back = replace(manifest, before=manifest.after, after=manifest.before)
+    undone = replace(one, change=replace(one.change, files=(replace(file, before=file.after, after=b"theirs"), back)))
+    assert _pod_files(undone) == {PATH: ABSENT, manifest.path: back.after_sha256}
+    (flag,) = plan(WINDOW).planned
+    assert list(_pod_files(flag)) == [f"/etc/kubernetes/manifests/{MANAGER}.yaml"] and _pod_files(replace(flag, flags={})) == {}
+
+
 def test_secrets_are_not_shown() -> None:
     path = "/etc/kubernetes/encryption.yaml"
     data = {
@@ -202,6 +222,17 @@ def test_several_values_of_a_flag_that_has_one() -> None:
     assert made.planned[0].lasting[ARGUMENTS, "controllers"] == ["*,x"]
 
 
+@pytest.mark.parametrize(("minor", "issuers", "warned"), [(32, "ba", True), (36, "ba", False), (32, "ab", False), (32, "a", False)])
+def test_an_order_that_an_older_kubeadm_does_not_keep(minor: int, issuers: str, warned: bool) -> None:
+    data = {"control_plane_flags": {API: {"service-account-issuer": list(issuers)}}, "allow_flags": "service-account-issuer"}
+    made = judged(data, flags={API: "      --service-account-issuer stringArray                Identifier\n"})
+    component = made.components[API]
+    made = replace(made, components={API: replace(component, process=replace(component.process, version=f"v1.{minor}.5"))})
+    notes = _not_lasting(StoredSettings(), [made])
+    assert [note for note in notes if "sorts the values" in note and "gives --service-account-issuer=a, --service" in note] == notes
+    assert bool(notes) is warned
+
+
 def test_a_deprecated_flag_is_named() -> None:
     said = {MANAGER: ("--horizontal-pod-autoscaler-downscale-stabilization has been deprecated, use x",)}
     assert "has been deprecated, use x" in judged(WINDOW, deprecated=said).warnings[-1]
@@ -237,6 +268,43 @@ def test_values_that_would_differ_between_api_servers() -> None:
     (told,) = differing([made], {"cp1": made.components[API], "cp2": other})
     assert told.startswith("WARNING --event-ttl will differ between the API servers (cp1: --event-ttl=2h, cp2: no --event-ttl)")
     assert differing([made], {"cp1": made.components[API]}) == []
+
+
+def test_a_file_that_may_differ_between_api_servers() -> None:
+    """It is named by a flag that they must share; the flag itself is the same."""
+    path = "/etc/kubernetes/admission.yaml"
+    data = {"control_plane_files": {path: {"content": "new\n"}}}
+    looked = seen({path: b"old\n"}, apiserver=(*ARGV[API], f"--admission-control-config-file={path}"))
+    made = plan(data, looked)
+    (told,) = differing_files([made], ["cp1", "cp2"])
+    assert f"{path} (--admission-control-config-file) changes" in told and ", cp2: not in this run)" in told
+    assert differing_files([made, replace(made, host="cp2")], ["cp1", "cp2"]) == []
+    other = replace(plan({"control_plane_files": {path: {"content": "other\n"}}}, looked), host="cp2")
+    (told,) = differing_files([made, other], ["cp1", "cp2"])
+    assert "not in this run" not in told and told.count("sha256 ") == 2
+    # What does not change in this run, or is each server's own, is no matter of it.
+    same = plan({"control_plane_files": {path: {"content": "old\n"}}}, looked)
+    assert differing_files([same], ["cp1", "cp2"]) == []
+    audit = {"control_plane_flags": {API: {"audit-policy-file": path}}, "control_plane_files": {path: {"content": "x"}}}
+    assert differing_files([plan(audit)], ["cp1", "cp2"]) == []
+
+
+def test_api_servers_come_first_and_each_alone() -> None:
+    """Nodes in the inventory's order; the others follow once all API servers are confirmed."""
+    data = {"control_plane_flags": {SCHEDULER: {"v": 4}, API: {"v": 4}}}
+    plans = [replace(plan(data), host=host) for host in ("cp2", "cp1", "cp3")]
+    plans = [
+        replace(made, planned=tuple(replace(one, change=replace(one.change, node=made.host)) for one in made.planned if one.change))
+        for made in plans
+    ]
+    flags = ControlPlaneFlags(DesiredByHost({}, {}))
+    changing, on = flags.order(None, plans)  # type: ignore[arg-type]
+    steps = [NodeStep(one.change, lambda: None, lambda status: Proof("")) for one in changing if one.change]
+    stages = arrange(steps, {"cp1", "cp2", "cp3"}, Pace("3"), on)
+    assert [[(step.change.node, step.change.component) for step in stage.steps] for stage in stages] == [
+        [(host, component)] for component in (API, SCHEDULER) for host in ("cp2", "cp1", "cp3")
+    ]
+    assert all(stage.at_once == 1 for stage in stages)
 
 
 def test_a_worker_has_nothing_to_change() -> None:

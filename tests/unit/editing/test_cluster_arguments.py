@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roles.engine.editing import cluster_arguments
+from roles.engine.editing import cluster_arguments, yaml_text
 from roles.engine.editing.errors import FormatError
 
 PATH = "/etc/kubernetes/policy.yaml"
@@ -39,6 +39,14 @@ def test_what_is_added_can_be_taken_out_again(text: str, component: str) -> None
     assert dict(found.flags) == {**before.flags, "v": ("4",), "config": (PATH,)} and found.files == {PATH}
     assert cluster_arguments.edit(after, component, {"v": ("4",)}, {PATH: True}) == after
     assert cluster_arguments.edit(after, component, {"v": None, "config": None}, {PATH: False}).decode() == text
+
+
+@pytest.mark.parametrize("text", [LIST, MAP])
+@pytest.mark.parametrize("value", ["4", "false", "", "~", "-", "1e3", "0o17", "a: b #c", "2h"])
+def test_a_value_is_text(text: str, value: str) -> None:
+    """kubeadm refuses a whole configuration with a number or a boolean there."""
+    after = yaml_text.load(cluster_arguments.edit(text.encode(), "kube-scheduler", {"v": (value,)}, {}))
+    assert after["scheduler"]["extraArgs"] in ([{"name": "v", "value": value}], {"v": value})
 
 
 def test_a_value_changes_in_its_place() -> None:

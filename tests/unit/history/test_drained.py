@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from roles import history
+from roles.engine.bridge.hosts import Remote
 from roles.engine.kubelet.state import KubeletState
 from roles.engine.node_changes.node_plan import NodePlan
 from roles.engine.proof.cluster import NoApi
 from roles.engine.transaction.refusal import Refusal
 from roles.history.plan import Undo
+from tests.unit.kubelet.test_runtime import RUNC, UNIMPLEMENTED, VERSION_17
+from tests.unit.kubelet.test_runtime import handlers as answered
 from tests.unit.kubelet_config.test_carry_out import Now, plan, state
 from tests.unit.kubelet_config.test_drained import drained
 
@@ -60,3 +63,32 @@ def test_an_undo_of_other_fields_needs_no_drained_node() -> None:
     undo = Undo("kubelet", change, settings={"podPidsLimit": 7}, undoes="r0-n1-kubelet")
     (found,) = history._restarted(cluster, NodePlan("n1", cluster.given.kubelet, {}, (undo,)), False, False).planned
     assert dataclasses.replace(found, may_be_evicted=frozenset(), state=None, pressures=None) == undo
+
+
+class Runtime:
+    """The node of a container runtime that answers with these handlers."""
+
+    def __init__(self, *handlers: str) -> None:
+        self.stdout = ["daytwo 1", VERSION_17, UNIMPLEMENTED, answered(*handlers), "end"]
+
+    def run(self, script: str, *, stdin: str, timeout: float) -> Any:
+        assert script == "sh -s" and "RuntimeConfig" in stdin and timeout
+        return self
+
+
+def driver_undone(cluster: Now, runtime: Runtime, allow_unproven: bool = False) -> Undo:
+    change = plan(state(), {"podPidsLimit": 500}).change
+    undo = Undo("kubelet", change, settings={"cgroupDriver": "cgroupfs"}, undoes="r0-n1-kubelet")
+    whole = NodePlan("n1", cluster.given.kubelet, {}, (undo,))
+    (found,) = history._restarted(cluster, whole, False, allow_unproven, remote=cast(Remote, runtime)).planned
+    return found
+
+
+def test_the_cgroup_driver_goes_back_only_with_the_runtimes() -> None:
+    now = drained(state(cgroupDriver="systemd", containerRuntimeEndpoint="unix:///run/containerd/containerd.sock"))
+    found = driver_undone(Now(now), Runtime(RUNC.replace("true", "false")))
+    assert found.needs_drain and found.recreates_pods
+    with pytest.raises(Refusal, match=r"cgroupDriver cgroupfs: containerd 1\.7\.24\S* runs with another driver \(runc systemd\)"):
+        driver_undone(Now(now), Runtime(RUNC))
+    with pytest.raises(Refusal, match="without the API it is not known whether it is drained"):
+        driver_undone(Away(now), Runtime(RUNC.replace("true", "false")), allow_unproven=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,8 +12,11 @@ from pyinfra.api.exceptions import DeployError
 
 from roles import history
 from roles.engine.bridge.hosts import Fleet, Remote
+from roles.engine.node_changes import Basis
+from roles.engine.node_changes.step_drain import mark
 from roles.engine.transaction.record import CLUSTER_KIND
 from roles.history.facts import HistoryError, Recorded
+from tests.unit.draining.test_plan import node
 from tests.unit.history.test_history import INFO, change, numbered, recorded
 from tests.unit.history.test_objects import LINES, NO_WAY, RUN, of_objects
 
@@ -89,8 +93,26 @@ def test_the_host_of_the_lock_is_read_also_if_limit_excludes_it() -> None:
     found = undone(nodes)
     assert [one.component for one in found.chosen] == ["kubelet", "kubelet-config"] and found.desired.by_host.keys() == {"w1"}
     assert nodes.reads == [["w1", "cp1"]]
-    with pytest.raises(DeployError, match="no confirmed change on these nodes"):
-        undone(Nodes({"cp1": [of_cluster()], "w1": []}, ["w1"], run=INFO.id))
+    assert undone(Nodes({"cp1": [of_cluster()], "w1": []}, ["w1"], run=INFO.id)).chosen == ()
+
+
+def cordoned(limit: Sequence[str] = (), *, by: str = INFO.id) -> tuple[str, ...]:
+    """The refusals of the undo of a run without a change, on a cluster whose w2 has this cordon."""
+    nodes = Nodes({"cp1": [], "w1": [], "w2": []}, limit, run=INFO.id)
+    found = undone(nodes)
+    assert not found.chosen and list(found.desired.by_host) == [limit[0] if limit else "cp1"]
+    listed = {one["metadata"]["name"]: one for one in (node("cp1"), node("w1"), node("w2", manager="daytwo", mark=mark(by)))}
+    reading = SimpleNamespace(last_nodes=lambda: listed)
+    basis = cast(Basis, SimpleNamespace(fleet=nodes, found=SimpleNamespace(reading=reading)))
+    plans = [cast(Any, SimpleNamespace(kubelet=SimpleNamespace(node_name=host))) for host in found.desired.by_host]
+    assert set(found.cordons_of(basis)) == (set() if limit else {INFO.id})
+    return tuple(map(str, found.against_plans(basis, plans)))
+
+
+def test_a_run_that_was_killed_in_the_middle_of_a_drain_has_only_its_cordon() -> None:
+    """Nothing of it is on a node yet."""
+    assert cordoned() == () and "no confirmed change on these nodes" in cordoned(by="r20260101-000000-ffff")[0]
+    assert cordoned(["w1"]) and not cordoned(["w2"])
 
 
 @pytest.mark.parametrize("data", [{}, {"run": INFO.id}])

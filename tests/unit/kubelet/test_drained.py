@@ -53,6 +53,12 @@ def removed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str] | N
         ({"topologyManagerPolicy": "restricted"}, {"topologyManagerPolicy": "none"}, {}),
         ({"topologyManagerPolicy": "restricted"}, {"topologyManagerPolicy": "restricted", "topologyManagerScope": "pod"}, {}),
         ({}, {"topologyManagerScope": "pod"}, None),
+        ({"cgroupDriver": "cgroupfs"}, {"cgroupDriver": "systemd"}, {}),
+        ({"cgroupDriver": "systemd"}, {"cgroupDriver": "systemd", "maxPods": 5}, None),
+        ({}, {"memorySwap": {"swapBehavior": "LimitedSwap"}}, {}),
+        ({"memorySwap": {"swapBehavior": "LimitedSwap"}}, {}, {}),
+        ({}, {"memorySwap": {"swapBehavior": "NoSwap"}}, None),
+        ({}, {"failSwapOn": False}, None),
     ],
 )
 def test_what_a_change_needs(before: dict[str, Any], after: dict[str, Any], checkpoints: dict[str, str] | None) -> None:
@@ -69,6 +75,20 @@ def test_the_reason_names_the_fields_and_the_file() -> None:
 def test_cpus_that_stay_assigned_are_noted() -> None:
     assert needed({}, STATIC).notes == ()  # type: ignore[union-attr]
     assert "keep the CPUs" in needed(STATIC, {}).notes[0]  # type: ignore[union-attr]
+
+
+def test_only_a_new_driver_creates_the_remaining_pods_again() -> None:
+    driver = {"cgroupDriver": "systemd"}
+    found = needed({**STATIC, "cgroupDriver": "cgroupfs"}, driver)
+    assert found is not None and found.recreates and dict(found.checkpoints) == {CPU: "none"}
+    assert not any("keep the CPUs" in note for note in found.notes) and "created again in place" in found.notes[0]
+    assert not needed({**STATIC, **driver}, driver).recreates  # type: ignore[union-attr]
+
+
+def test_without_swap_its_behaviour_needs_no_drain() -> None:
+    limited = {"memorySwap": {"swapBehavior": "LimitedSwap"}}
+    assert needed({}, limited, swap_on=False) is None and needed(limited, {}, swap_on=False) is None
+    assert needed({}, {**limited, **STATIC}, swap_on=False).notes == ()  # type: ignore[union-attr]
 
 
 def test_options_without_a_policy_keep_the_kubelet_from_starting() -> None:

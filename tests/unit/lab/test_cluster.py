@@ -47,6 +47,14 @@ def test_only_a_kubelet_on_cgroup_v1_is_told_to_bear_it(monkeypatch: pytest.Monk
     assert (cluster.kubelet_configuration(version).get("failCgroupV1") is False) == said
 
 
+@pytest.mark.parametrize(("version", "limited"), [("1.36.3", True), ("1.35.0", True), ("1.34.9", False), ("1.30.1", False)])
+def test_a_quick_kubelet_is_told_only_what_its_version_reads(version: str, limited: bool) -> None:
+    plain, quick = cluster.kubelet_configuration(version), cluster.kubelet_configuration(version, quick=True)
+    assert "crashLoopBackOff" not in plain and "nodeLeaseDurationSeconds" not in plain
+    more = {"crashLoopBackOff": {"maxContainerRestartPeriod": "10s"}} if limited else {}
+    assert quick == {**plain, "nodeLeaseDurationSeconds": 12, **more}
+
+
 def planned(number: int = 0, name: str = "", checkout: Path = cluster.REPOSITORY_ROOT, **numbers: int) -> Lab:
     planes = sum(node.startswith("cp") for node in numbers)
     shape = asdict(Shape(planes, len(numbers) - planes, "1.36.3"))
@@ -222,8 +230,8 @@ def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
     ],
 )
 def test_an_api_server_that_does_not_wait_long_for_watches(lab: Lab, version: str, given: object) -> None:
-    _, quick, _ = YAML(typ="safe").load_all(lab.kubeadm_config(Shape(1, 2, version, watch_grace="5s")))
-    assert quick["apiServer"] == {"extraArgs": given}
+    _, quick, kubelet = YAML(typ="safe").load_all(lab.kubeadm_config(Shape(1, 2, version, watch_grace="5s")))
+    assert quick["apiServer"] == {"extraArgs": given} and kubelet == cluster.kubelet_configuration(version, quick=True)
     _, plain, _ = YAML(typ="safe").load_all(lab.kubeadm_config(Shape(1, 2, version)))
     assert "apiServer" not in plain
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.lanes.labs import LaneLab
+import pytest
+
+from tests.lanes.labs import LOOKS, LaneLab
 
 
 class Stand:
     def __init__(self, shape: str | None = None) -> None:
         self.shape_name, self.asked, self.wrong = shape, [], ""
         self.failing: dict[str, str] = {}
+        # What is there, and what else there is for so many looks.
+        self.there = {"w1 /etc/static": "folder, 755, 0:0", "node w1": "a=b, c=d"}
+        self.passing: list[dict[str, str]] = []
 
     @property
     def exists(self) -> bool:
@@ -28,9 +33,15 @@ class Stand:
 
     def pristine(self) -> None:
         self._do("pristine")
+        self.there = Stand().there
 
     def well(self) -> str:
         return self.wrong
+
+    def fingerprint(self) -> dict[str, str]:
+        if "fingerprint" in self.failing:
+            raise RuntimeError(self.failing["fingerprint"])
+        return {**self.there, **(self.passing.pop(0) if self.passing else {})}
 
     def evidence(self, folder: Path) -> None:
         raise AssertionError("not asked for here")
@@ -43,7 +54,7 @@ class Stand:
 def made(shape: str | None = None) -> tuple[Stand, LaneLab]:
     stand = Stand(shape)
     ticks = iter(range(1000))
-    return stand, LaneLab("a", stand, lambda: float(next(ticks)))
+    return stand, LaneLab("a", stand, lambda: float(next(ticks)), lambda seconds: None)
 
 
 def test_a_lab_is_made_once_for_units_of_its_shape() -> None:
@@ -111,3 +122,79 @@ def test_what_was_made_or_found_is_taken_down_and_nothing_else() -> None:
             lane.need("small", "one.py")
         lane.down()
         assert stand.asked == asked
+
+
+def test_a_module_that_leaves_something_changed_is_named_and_the_lab_reset() -> None:
+    stand, lane = made()
+    lane.need("small", "one.py")
+    del stand.there["w1 /etc/static"]
+    stand.there |= {"node w1": "a=b, c=e, cordoned", "namespace shop": "there"}
+    lane.need("small", "two.py")
+    lane.need("small", "three.py")
+    assert stand.asked == ["become small", "pristine"]
+    said = "one.py: namespace shop is new; node w1 is another: c=d -> c=e, cordoned; w1 /etc/static is gone"
+    assert lane.left == [said]
+    assert lane.notes[1:] == [f"lane a: LEFT CHANGED by {said}", "lane a: lab reset after one.py: it left nodes or cluster changed"]
+
+
+def test_only_some_of_what_was_left_is_named() -> None:
+    stand, lane = made()
+    lane.need("small", "one.py")
+    stand.there |= {f"namespace n{number}": "there" for number in range(9)}
+    lane.leave()
+    assert lane.left == ["one.py: " + "; ".join(f"namespace n{number} is new" for number in range(5)) + "; and 4 more"]
+
+
+def test_what_goes_by_itself_in_a_moment_is_not_left() -> None:
+    stand, lane = made()
+    lane.need("small", "one.py")
+    stand.passing = [{"pod default/app": "there"}] * (LOOKS - 1)
+    lane.need("small", "two.py")
+    assert stand.asked == ["become small"] and lane.left == []
+    stand.passing = [{"pod default/app": "there"}] * LOOKS
+    lane.need("small", "three.py")
+    assert stand.asked == ["become small", "pristine"] and lane.left == ["two.py: pod default/app is new"]
+
+
+@pytest.mark.parametrize("then", ["another shape", "the end", "not well"])
+def test_what_was_left_is_named_whatever_comes_next(then: str) -> None:
+    stand, lane = made()
+    lane.need("small", "one.py")
+    stand.there["namespace shop"] = "there"
+    match then:
+        case "another shape":
+            lane.need("wide", "two.py")
+        case "the end":
+            lane.leave()
+        case _:
+            stand.wrong = "w1 is not Ready"
+            lane.need("small", "two.py")
+            assert lane.notes[-1] == "lane a: lab reset after one.py: w1 is not Ready"
+    assert lane.left == ["one.py: namespace shop is new"]
+
+
+def test_a_module_that_failed_is_not_blamed_for_what_it_left() -> None:
+    """What failed could not clean up."""
+    stand, lane = made()
+    lane.need("small", "one.py")
+    stand.there["namespace shop"] = "there"
+    lane.failed("one.py::test_x")
+    lane.need("small", "two.py")
+    assert lane.left == [] and stand.asked == ["become small", "pristine"]
+
+
+def test_where_nothing_can_be_seen_the_lab_is_reset() -> None:
+    stand, lane = made()
+    lane.need("small", "one.py")
+    stand.failing["fingerprint"] = "no answer"
+    lane.need("small", "two.py")
+    assert stand.asked == ["become small", "pristine"] and lane.left == [] and lane.reason == ""
+    assert lane.notes[-1] == "lane a: lab reset after one.py: it cannot be seen whether all is as it was: no answer"
+
+
+def test_without_a_first_look_there_is_nothing_to_compare_with() -> None:
+    stand, lane = made()
+    stand.failing["fingerprint"] = "no answer"
+    lane.need("small", "one.py")
+    lane.need("small", "two.py")
+    assert stand.asked == ["become small"] and lane.notes[-1] == "lane a: what this lab is like when it is new is not known: no answer"

@@ -59,6 +59,10 @@ class Stand:
         wrong = ROOT / f"unwell-{self.name}"
         return wrong.read_text() if wrong.exists() else ""
 
+    def fingerprint(self):
+        left = ROOT / f"left-{self.name}"
+        return {"node w1": "a=b", **({"namespace shop": "there"} if left.exists() else {})}
+
     def evidence(self, folder):
         (folder / "console-w1").write_text("what the node said")
 
@@ -155,7 +159,9 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     # Lane w would take small ones, too, if lane a were late.
     done = [str(project.path / name) for name in ("both", "few")]
     late = f"    end = time.monotonic() + 120\n    while not all(map(os.path.exists, {done})) and time.monotonic() < end: time.sleep(0.05)"
-    module(project, "test_old", f"import time\ndef test_one(lab):\n    assert lab.shape_name == 'older'\n{late}", "older")
+    module(
+        project, "test_old", f"import time\ndef test_one(lab):\n    assert lab.shape_name == 'older'\n{late}\n    {over('left-w')}", "older"
+    )
     few = f"@pytest.mark.parametrize('n', [3, 1, 2])\ndef test_n(lab, n): pass\ndef test_last(lab): {over('few')}"
     module(project, "test_few", few, "lab")
     module(project, "unit/test_pure", "def test_one(): pass\ndef test_two(): pytest.skip('not here')")
@@ -182,6 +188,9 @@ def test_each_test_in_a_lane_that_fits(project: pytest.Pytester) -> None:
     assert [line for line in run.asked if line.startswith("w")] == ["w become wide", "w become older", "w down"]
     assert [line for line in run.asked if line.startswith("a")] == ["a become small", "a down"]
     assert run.says(r"^\d\d:\d\d:\d\d  a   tests/test_few.py \(small\): 4 passed, \d+ s \[lane has \d to go\]$")
+    left = r"tests/test_old.py: namespace shop is new$"
+    assert run.says(rf"^\d\d:\d\d:\d\d  w   LEFT CHANGED by {left}") and run.says(rf"^{left}"), "the last unit too, and in the end"
+    assert run.says(r"^-+ modules that left their lab changed -+$")
     assert run.says(r"^tests/unit/ +none +u +3 +\d+\.\d  2 passed, 1 skipped$")
     assert run.says(r"^SKIPPED .* not here$") and run.says(r"= 12 passed, 1 skipped in ")
     assert run.says(r"^lane +start +tests +labs +nothing to do +CPU itself +CPU children +total$")
@@ -253,6 +262,21 @@ def test_a_lane_without_a_lab_leaves_the_rest_to_others(project: pytest.Pytester
     assert run.code == 1 and run.says(r"= 6 passed, 2 errors in "), run.out
     assert run.says(r"^lane a: the lab \(small\) cannot be made: no memory left$")
     assert len(run.tests("b")) == 6 and run.tests("a") == []
+
+
+def test_a_lane_that_waits_for_another_helps_when_that_one_has_ended(project: pytest.Pytester) -> None:
+    done = str(project.path / "done")
+    wait = f"    end = time.monotonic() + 60\n    while not os.path.exists({done!r}) and time.monotonic() < end: time.sleep(0.05)"
+    module(project, "test_first", f"import time\ndef test_one(lab):\n{wait}", "lab")
+    module(project, "test_second", f"def test_one(lab): open({done!r}, 'w').close()", "lab")
+    module(project, "unit/test_pure", "def test_one(): pass")
+    run = Run(project, "--lanes=c:small@u,a:small,u:none", "tests")
+    assert run.code == 0, run.out
+    assert (run.tests("a"), run.tests("c")) == (["tests/test_first.py::test_one"], ["tests/test_second.py::test_one"])
+    assert sorted(run.asked) == ["a become small", "a down", "c become small", "c down"]
+    (project.path / "ran").unlink()
+    run = Run(project, "--lanes=c:small@u,a:small,u:none", "tests/test_second.py", "tests/unit")
+    assert run.code == 0 and len(run.tests("a")) == 1 and run.tests("c") == [], "nothing is left when it would begin"
 
 
 def test_a_worker_that_crashes_names_its_test_and_the_rest_is_done(project: pytest.Pytester) -> None:

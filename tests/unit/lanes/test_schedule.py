@@ -10,6 +10,7 @@ from tests.lanes.schedule import Lane, LanesError, Plan, Unit, parse, units
 
 KNOWN = ("small", "wide", "older")
 W, A, B, U = Lane("w", ("wide", "older", "small")), Lane("a", ("small",)), Lane("b", ("small",)), Lane("u", ("none",))
+C = Lane("c", ("small",), "u")
 
 
 def unit(module: str, shape: str, seconds: float, tests: int = 1) -> Unit:
@@ -23,6 +24,7 @@ def name(found: Unit | None) -> str | None:
 def test_lanes_are_read_in_their_order() -> None:
     assert parse("w:wide+older+small, a:small,b:small,u:none", KNOWN) == [W, A, B, U]
     assert [lane.has_lab for lane in (W, A, U)] == [True, True, False]
+    assert parse("a:small,u:none,c:small@u", KNOWN) == [A, U, C]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,11 @@ def test_lanes_are_read_in_their_order() -> None:
         ("a:small,a:wide", "the lane a is named twice"),
         ("a:huge", "huge is no shape; there are small, wide, older, none"),
         ("a:small+none", "lane a: none is a lane of its own"),
+        ("a:small@", "'a:small@' is not NAME:SHAPE"),
+        ("a:small,c:small@u", "lane c: it waits for u, and no lane of this name begins at once"),
+        ("a:small,c:small@c", "lane c: it waits for c, and no lane of this name begins at once"),
+        ("a:small,b:small@a,c:small@b", "lane c: it waits for b, and no lane of this name begins at once"),
+        ("a:small,c:wide@a", "lane c: it only helps, and no other lane has the shape wide"),
     ],
 )
 def test_what_is_no_list_of_lanes(text: str, why: str) -> None:
@@ -101,6 +108,23 @@ def test_somebody_begins_the_shortest_work() -> None:
     assert name(plan.next("u")) == "y" and plan.next("u") is None
 
 
+def test_a_lane_that_waits_for_another_begins_when_only_its_own_shape_is_left() -> None:
+    plan = Plan(
+        [W, A, U, C], [unit("wide", "wide", 9), unit("pure", "none", 9), *(unit(f"s{number}", "small", 500) for number in range(4))]
+    )
+    assert [name(plan.next(lane)) for lane in "wau"] == ["wide", "s0", "pure"] and plan.waits("c")
+    assert plan.next("u") is None and plan.waits("c"), "the wide lab is still needed"
+    assert name(plan.next("w")) == "s1" and not plan.waits("c")
+    assert name(plan.next("c")) == "s2" and not plan.waits("c") and not plan.waits("a")
+    assert name(plan.next("c")) == "s3" and plan.next("c") is None
+
+
+def test_a_lane_that_waits_is_not_needed_for_what_others_have_soon_done() -> None:
+    plan = Plan([A, U, C], [unit("pure", "none", 9), unit("s0", "small", 500), unit("s1", "small", 150)])
+    assert name(plan.next("a")) == "s0" and name(plan.next("u")) == "pure" and plan.next("u") is None
+    assert not plan.waits("c") and plan.next("c") is None
+
+
 def test_tests_without_a_lab_go_to_no_lane_with_one() -> None:
     plan = Plan([A, U], [unit("pure", "none", 1000)])
     assert plan.next("a") is None and name(plan.next("u")) == "pure"
@@ -148,26 +172,32 @@ def test_every_unit_is_done_whatever_takes_how_long(seed: int) -> None:
     """Lanes of any shapes, labs that cannot be made, workers that are lost: nothing is left, and no lane is asked in vain twice."""
     dice = random.Random(seed)
     lanes = [Lane(letter, tuple(dice.sample(KNOWN, dice.randint(1, 3)))) for letter in "abc"[: dice.randint(1, 3)]] + [U]
+    if dice.random() < 0.5:
+        lanes.append(Lane("d", tuple(dice.sample(lanes[0].shapes, 1)), dice.choice(lanes).name))
     able = sorted({shape for lane in lanes for shape in lane.shapes})
     work = [unit(f"m{number}", dice.choice(able), dice.choice([1, 60, 200, 900]), 2) for number in range(dice.randint(0, 25))]
     plan, done, busy = Plan(lanes, list(work)), [], {}
     asked = [lane.name for lane in lanes]
     clock = 0.0
     while asked or busy:
-        for lane in asked:
-            found = plan.next(lane)
-            if found:
-                busy[lane] = (clock + found.seconds * dice.uniform(0.2, 3), found)
-        asked = []
-        if busy:
-            lane = min(busy, key=lambda one: busy[one][0])
-            clock, found = busy.pop(lane)
-            if dice.random() < 0.05:
-                plan.lost(lane, found.tests[1:])
-                done.append(found.tests[0])
-            else:
-                done.extend(found.tests)
-            if dice.random() < 0.05:
-                plan.breaks(lane)
-            asked = [lane]
+        # Twice: what one takes may be what another has waited for.
+        for lane in [*asked, *asked]:
+            if lane in asked and not plan.waits(lane):
+                asked.remove(lane)
+                found = plan.next(lane)
+                if found:
+                    busy[lane] = (clock + found.seconds * dice.uniform(0.2, 3), found)
+        assert busy or not plan.left, "all wait for each other"
+        if not busy:
+            break
+        lane = min(busy, key=lambda one: busy[one][0])
+        clock, found = busy.pop(lane)
+        if dice.random() < 0.05:
+            plan.lost(lane, found.tests[1:])
+            done.append(found.tests[0])
+        else:
+            done.extend(found.tests)
+        if dice.random() < 0.05:
+            plan.breaks(lane)
+        asked.append(lane)
     assert sorted(done) == sorted(test for one in work for test in one.tests)

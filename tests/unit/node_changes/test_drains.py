@@ -52,6 +52,8 @@ def test_a_deadlock_refuses_and_says_why_the_node_is_drained() -> None:
     live = world(node("w1"), node("w2"), *deployment(1, 1), budget(maxUnavailable=0, status=of_status(1, 1, 1, 0)))
     _, refusals = judge(live, [W1], [], ALWAYS, NOW)
     assert len(refusals) == 1 and refusals[0].startswith("w1: it is drained for its change (drain=always), and cannot be: w1: pod shop/web")
+    _, refusals = judge(live, [replace(W1, instead="accept the loss with --data allow_evictions=true")], [], ALWAYS, NOW)
+    assert len(refusals) == 1 and refusals[0].endswith("; or accept the loss with --data allow_evictions=true")
     consent = replace_keys(ALWAYS, ignore_budgets="shop/web")
     assert judge(live, [W1], [], consent, NOW)[1] == []
 
@@ -180,6 +182,7 @@ def test_a_node_is_drained_before_its_change_is_sent_and_uncordoned_after_it() -
     run = drive(*(step(name, log, Drained(name, log)) for name in ("w1", "w2")))
     assert log == [f"{what} {name}" for name in ("w1", "w2") for what in ("drain", "ready", "uncordon")]
     assert [one.how for one in run.steps] == ["proven; drained before it (1 pod moved), uncordoned"] * 2 and not run.halted
+    assert all(0 < one.drain_seconds < one.seconds for one in run.steps)
     noted = [one for one in events(run) if one["event"] in ("drain", "drained", "uncordoned")]
     # The node's own record says that it was drained, too: a roll-back of this run looks for its cordon.
     assert [one["drained"] for one in events(run) if one["event"] == "plan"] == ["w1", "w2"]

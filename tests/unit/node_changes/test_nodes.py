@@ -17,10 +17,12 @@ from roles.engine.node_changes import capability
 from roles.engine.node_changes.capability import Basis, Capability, Steps, change_nodes, ended, from_data
 from roles.engine.node_changes.node_plan import KUBELET, ComponentPlan, NodePlan, Verdicts
 from roles.engine.node_changes.run import NodeRun
+from roles.engine.proof.prover import Proof, Prover
 from roles.engine.proof.survey import SurveyedNode
 from roles.engine.rollout.locked_run import ClusterStep
 from roles.engine.transaction.record import this_run
 from roles.engine.transaction.refusal import Refusal
+from roles.engine.transaction.report import Status
 from tests.unit.node import node
 
 PATH = "/etc/default/kubelet"
@@ -143,6 +145,28 @@ def test_the_hosts_that_change_have_a_turn() -> None:
     assert ([*turns.hosts], turns.name) == (["w1"], "change and prove, or revert")
 
 
+class More(Texts):
+    """What it proves besides."""
+
+    def also_prove(self, basis: Basis, plan: Plan, planned: ComponentPlan) -> Proof | None:
+        return {"1": None, "2": Proof("and more"), "3": Proof("", ("not that",))}[self.desired.by_host[plan.host].text]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "proof"),
+    [
+        ("1", Proof("seen"), Proof("seen")),
+        ("2", Proof("seen"), Proof("seen; and more")),
+        ("3", Proof("seen"), Proof("seen", ("not that",))),
+        ("3", Proof("seen", ("bad",)), Proof("seen", ("bad",))),
+    ],
+)
+def test_a_capability_may_prove_more(monkeypatch: pytest.MonkeyPatch, text: str, first: Proof, proof: Proof) -> None:
+    run = prepare(fleet(Host("w1", text=text)), texts(More))
+    monkeypatch.setattr(Prover, "prove", lambda self, status: first)
+    assert run.steps[0].prove(Status("applied")) == proof
+
+
 def test_from_data_to_steps(shown: list[str]) -> None:
     hosts = [Host("w1", text="1"), Host("w2", text="2"), Host("w3", text="done"), Host("w4")]
     for host in hosts:
@@ -151,7 +175,7 @@ def test_from_data_to_steps(shown: list[str]) -> None:
     run = prepare(fleet(*hosts), texts())
     assert [(stage.canary, [step.change.node for step in stage.steps]) for stage in run.stages] == [(True, ["w1"]), (False, ["w2"])]
     assert [(step.change.soak, step.change.confirm_timeout) for step in run.steps] == [(7, 106), (0, 99)]
-    owed = run.steps[1].prove.__self__._owed  # type: ignore[attr-defined]
+    owed = run.steps[1].watch.__self__._owed  # type: ignore[attr-defined]
     assert (owed.host, owed.node_name, owed.component, owed.settings, owed.apiserver_changes) == (
         "w2",
         "node",

@@ -120,6 +120,9 @@ def test_a_node_is_drained_instead_of_refused_if_that_helps() -> None:
         "a restart of its kubelet would not admit these pods again: default/b (OutOfpods: pods: 1 requested, 0 left)",
     )
     assert made.outlook.endswith("default/b (OutOfpods: pods: 1 requested, 0 left): so the node is drained first")
+    assert made.planned[0].instead == "", "this deploy has no such consent"
+    made = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), False, may_drain=True)
+    assert made.planned[0].needs_drain and made.planned[0].instead == "accept the loss with --data allow_evictions=true"
     # Nothing is drained for nothing, and not if the loss is accepted.
     assert readmission.with_forecast(Api({"maxPods": 110}), plan(), None, may_drain=True).planned[0].needs_drain == ()
     consented = readmission.with_forecast(Api({"maxPods": 110}), plan(settings={"maxPods": 1}), True, may_drain=True)

@@ -186,6 +186,8 @@ def test_the_record_has_the_share_of_daytwo_itself(log: list[str]) -> None:
     one.drive()
     (ended,) = [event for event in one.events() if event["event"] == "end"]
     assert ended["own_seconds"] == pytest.approx(one.steps[0].seconds - 12.4, abs=0.01)
+    one.steps[0].drain_seconds = 7.0
+    assert one.run._end_of(one.steps[0])["own_seconds"] == pytest.approx(one.steps[0].seconds - 19.4, abs=0.01)
 
 
 @pytest.mark.parametrize("how", ["not proven", "not healthy"])

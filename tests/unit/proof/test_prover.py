@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from roles.engine import bridge, control_plane, kubelet
 from roles.engine.api.read import ContainerStatus, PodStatus
+from roles.engine.control_plane import COMPONENTS
+from roles.engine.proof import prover as prover_module
 from roles.engine.proof.cluster import Cluster, evictions, flag_values
 from roles.engine.proof.effective import unmet_fields
-from roles.engine.proof.prover import Prover, RequiredProof
+from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.transaction.report import Status
+from tests.unit.node import node
 
 APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
 OTHER = replace(APP, name="other", uid="u2")
@@ -149,12 +154,12 @@ class Scheduler(Node):
         return None
 
 
-def prove_flags(cluster: Scheduler, **status: Any) -> Any:
-    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {}, False, flags=FLAGS, files={PATH: DIGEST, "/m.yaml": "b"})
+def prove_flags(cluster: Scheduler, flags: Any = FLAGS, running: str = "/new", **status: Any) -> Any:
+    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {}, False, flags=flags, files={PATH: DIGEST, "/m.yaml": "b"})
     prover = Prover(cluster, owed)
-    prover._component_runs = lambda: True  # type: ignore[method-assign]
+    prover._component_runs = lambda cgroup="": not cgroup or cgroup in running  # type: ignore[method-assign]
     assert prover.ready() is None
-    return prover.prove(replace(APPLIED, **{"argv": ARGV, "inside": (DIGEST, "absent"), **status}))
+    return prover.prove(replace(APPLIED, **{"argv": ARGV, "inside": (DIGEST, "absent"), "cgroup": "/new", **status}))
 
 
 def test_flags_are_proven_in_the_arguments_and_files_in_the_container() -> None:
@@ -176,7 +181,69 @@ def test_another_argument_or_file_is_not_proven() -> None:
     assert prove_flags(Scheduler(), inside=()).problems == (f"the container of kube-scheduler does not have the planned {PATH}",)
 
 
+def test_a_file_without_a_flag_is_proven_too() -> None:
+    found = prove_flags(Scheduler({"c": 1}, {"c": 2}), {})
+    assert found.problems == () and f"; {PATH} in its container; in its /configz c: 1 -> 2; its kubelet's probes pass;" in found.how
+    assert prove_flags(Scheduler(), {}, inside=("c" * 64, "absent")).problems == (
+        f"the container of kube-scheduler does not have the planned {PATH}",
+    )
+
+
+def test_a_pod_whose_probes_do_not_pass_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Health asked with credentials, or a 401, is not what its kubelet asks for. The pod that was ready before is another container."""
+    monkeypatch.setattr(prover_module, "PROBES_SECONDS", 0.05)
+    (problem,) = prove_flags(Scheduler(), running="/old").problems
+    assert "its kubelet's probes do not pass" in problem
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "container", "ready", "runs"),
+    [
+        ("0::/kubepods.slice/kubepods-podab.slice/cri-containerd-c1.scope", "containerd://c1", True, True),
+        ("4:memory:/kubepods/burstable/podab/c1", "cri-o://c1", True, True),
+        ("0::/x/cri-containerd-c1.scope", "containerd://c1", False, False),
+        ("0::/x/cri-containerd-c1.scope", "containerd://c2", True, False),
+        ("0::/x/cri-containerd-c1.scope", "", True, False),
+    ],
+)
+def test_the_ready_container_is_that_of_the_process(cgroup: str, container: str, ready: bool, runs: bool) -> None:
+    words = {name: (name,) for name in COMPONENTS}
+    manifests = {f"{name}.yaml": node.manifest(name) for name in COMPONENTS}
+    seen = node.parse("cp1", node.answer(manifests=manifests, components=words))
+    component = control_plane.find(kubelet.find(seen))["kube-scheduler"]
+    pod = PodStatus("kube-system", f"{component.pod.name}-{component.node_name}", "u", "Running", "", False, True, "h", ())
+    pod = replace(pod, containers=(ContainerStatus("kube-scheduler", container, ready, 0, None),))
+    owed = RequiredProof("cp1", "cp1", "kube-scheduler", {}, {}, {"kube-scheduler": component}, False)
+    assert Prover(Node({}, [pod]), owed)._component_runs(cgroup) is runs
+
+
 def test_flagz_whatever_its_separator_is() -> None:
     for separator in (":", ": ", "=", " "):
         text = f"\nkube-scheduler flagz\nWarning: This endpoint is not meant to be machine parseable, for debugging.\nv{separator}2\na-b{separator}x=y:z\n"
         assert {name: flag_values(text)[name] for name in ("v", "a-b")} == {"v": "2", "a-b": "x=y:z"}
+
+
+def recreated(monkeypatch: pytest.MonkeyPatch, *after: list[PodStatus], before: PodStatus = APP) -> Proof:
+    monkeypatch.setattr(prover_module, "patient", lambda _: 0.2)
+    monkeypatch.setattr(prover_module, "sleep", lambda _: bridge.sleep(0.01))
+    cluster = Looks({"cgroupDriver": "systemd"}, [before], *after)
+    made = Prover(cluster, RequiredProof("w1", "w1", "kubelet", {}, {"cgroupDriver": "systemd"}, {}, False, recreates_pods=True))
+    assert made.ready() is None
+    return made.prove(APPLIED)
+
+
+class Looks(Node):
+    """The last look stays."""
+
+    def pods(self, node_name: str) -> list[PodStatus]:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+
+def test_pods_that_the_new_kubelet_creates_again_are_no_harm_and_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = replace(APP, containers=(ContainerStatus("c", "id2", True, 1, datetime(2026, 1, 1, tzinfo=UTC)),))
+    found = recreated(monkeypatch, [APP], [replace(APP, containers=())], [new])
+    assert found.problems == () and "1 pods created again; 0 pods unharmed" in found.how
+    assert recreated(monkeypatch, [APP]).problems == ("pod default/app does not run again after 0.2 s",)
+    # One that fails is harm: it does not run again.
+    assert recreated(monkeypatch, [replace(APP, phase="Failed", reason="OutOfcpu", containers=())]).problems
+    assert recreated(monkeypatch, []).problems == ()

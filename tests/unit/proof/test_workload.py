@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from roles.engine.api.read import ContainerStatus, PodStatus
-from roles.engine.proof.workload import Count, count, evicted_pods, harmed_pods
+from roles.engine.proof.workload import Count, count, evicted_pods, harmed_pods, not_recreated
 
 APP = PodStatus("default", "app", "u1", "Running", "", False, False, "", (ContainerStatus("c", "id1", True, 0, None),))
+
+OTHER = replace(APP, name="other", uid="u2")
 
 
 def test_nothing_happened() -> None:
@@ -145,3 +148,25 @@ def test_a_static_pod_is_known_by_its_config_hash() -> None:
     changed = replace(STATIC, uid="m3", config_hash="h2")
     assert count([STATIC], [changed], ()).missing == ("kube-system/etcd-cp1 (a static pod, whose manifest was changed meanwhile)",)
     assert count([STATIC], [], ()).missing == ("kube-system/etcd-cp1 (a static pod, whose manifest is gone)",)
+
+
+def test_a_pod_that_runs_again_has_new_containers() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    running = replace(APP, containers=(ContainerStatus("c", "id1", True, 0, now),))
+    again = replace(APP, containers=(ContainerStatus("c", "id2", False, 1, now),))
+    waiting = replace(APP, containers=(ContainerStatus("c", "id2", False, 1, None),))
+    assert not_recreated([running], [again]) == [] and not_recreated([running], [again, OTHER]) == []
+    assert not_recreated([running], [running]) == not_recreated([running], [waiting]) == ["default/app"]
+    assert not_recreated([running], [replace(again, containers=())]) == ["default/app"]
+    # One that is gone, that had ended, or that did not run.
+    assert not_recreated([running], []) == not_recreated([replace(running, phase="Succeeded")], [running]) == []
+    assert not_recreated([waiting], [waiting]) == []
+
+
+def test_the_mirror_pod_of_a_static_pod_may_be_another_one() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    mirror = replace(APP, mirror=True, config_hash="h", containers=(ContainerStatus("c", "id1", True, 0, now),))
+    again = replace(mirror, uid="u9", containers=(ContainerStatus("c", "id2", True, 1, now),))
+    assert not_recreated([mirror], [again]) == [] and not_recreated([mirror], [replace(again, containers=mirror.containers)]) == [
+        "default/app"
+    ]

@@ -96,7 +96,7 @@ def test_a_node_that_needs_nothing(node: Node) -> None:
         (),
         None,
     )
-    assert found.state.strip() == "running" and found.took is None
+    assert found.state.strip() == "running" and found.took is None and not found.ends_pods
 
 
 def test_all_that_a_node_may_have(node: Node) -> None:
@@ -123,6 +123,7 @@ def test_all_that_a_node_may_have(node: Node) -> None:
     assert found.installed == {"6.1.0-18-amd64": True, "6.1.0-20-amd64": False, "5.14.0-1.el9.x86_64": True}
     assert found.required and found.packages == ("end", "libc6 $(touch /tmp/x)", "linux-base")
     assert "MODE=reboot" in found.scheduled and found.inhibitors == ("apt (PID 7): an upgrade",)
+    assert found.ends_pods
     assert found.fstab == ("/srv/data: unreachable on boot required source: UUID=1",) and found.took == pytest.approx(71.4)
     assert found.unit("kubelet.service").why_not_at_boot == "" and found.unit("kubelet.service").is_active
     assert found.unit("sshd.service") == found.unit("ssh.service") and not found.unit("ssh.service").why_not_at_boot

@@ -14,9 +14,10 @@ import pytest
 
 from roles.engine import timeouts
 from roles.engine.bridge.hosts import Answer, RemoteError
-from roles.engine.object_changes import NotDone, RevertFailed
+from roles.engine.object_changes import NotDone, RevertFailed, Undone
 from roles.engine.rollout import ClusterStep, Options
 from roles.reboot import facts
+from roles.reboot.ending import plan_ending
 from roles.reboot.facts import parse_facts
 from roles.reboot.model import RebootOptions
 from roles.reboot.plan import MARK, Candidate, Mark, RebootPlan, plan_node, read_mark
@@ -51,6 +52,7 @@ class Node:
         self.interrupted = self.halted = ""
         self.drains: Exception | None = None
         self.uncordons: Exception | None = None
+        self.order, self.state, self.control_plane = "", "running", ""
 
     # ---- its host
 
@@ -65,7 +67,8 @@ class Node:
 
     def run(self, command: str, *, stdin: str, timeout: float) -> Answer:
         self.ensure_connected()
-        if stdin == facts.reboot_script(OLD, RUN):
+        if stdin.startswith("# daytwo reboots this node"):
+            self.order = stdin
             if self.loses:
                 self.loses -= 1
                 raise RemoteError("w1: the SSH connection was lost")
@@ -79,7 +82,7 @@ class Node:
             f"boot {self.boot}",
             f"clock {age} {time.time() + self.skew} 0 100",
             f"kernel {field(self.kernel)}",
-            f"state {field('running')}",
+            f"state {field(self.state if self.orders else 'running')}",
         ]
         if stdin == facts.state_script():
             lines += [f"result {field('exit-code' if self.refuses and self.orders else 'success')}", f"said {field('Operation inhibited')}"]
@@ -137,6 +140,11 @@ class Node:
             raise self.uncordons
         return "uncordoned"
 
+    # ---- its cluster
+
+    def control_plane_ready(self, host: str, seconds: float, *, allow_unproven: bool) -> str:
+        return self.control_plane if self.orders else ""
+
     # ---- the run
 
     @property
@@ -155,9 +163,11 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     yield Node(clock)
 
 
-def plan(node: Node) -> RebootPlan:
+def plan(node: Node, **static: str) -> RebootPlan:
+    """`static`: the static pods of a control-plane node."""
     seen = parse_facts("w1", node.run("sh -s", stdin=facts.facts_script("kubelet.service"), timeout=1).stdout)
-    return plan_node(Candidate("w1", node.node(), "kubelet.service", seen, False), force=False, allow_unproven=False)
+    pods = {name.replace("_", "-"): pod for name, pod in static.items()}
+    return plan_node(Candidate("w1", node.node(), "kubelet.service", seen, bool(static), pods), force=False, allow_unproven=False)
 
 
 def step(node: Node, planned: RebootPlan | None = None, **options: Any) -> tuple[ClusterStep, NodeReboots]:
@@ -207,6 +217,37 @@ def test_a_refused_reboot_leaves_the_node_as_it_was(node: Node) -> None:
     how, why = outcome(node)
     assert how == "reverted" and "Operation inhibited" in why and "did not reboot" in why and why.endswith("uncordoned")
     assert not node.annotations
+
+
+SERVER = "kube-system_kube-apiserver-w1"
+
+
+def test_a_node_with_an_api_server_ends_in_order_and_a_worker_at_once(node: Node) -> None:
+    carried_out(node)
+    assert node.order == facts.reboot_script(OLD, RUN)
+    server = Node(node.clock)
+    assert "API server and etcd well" in step(server, plan(server, kube_apiserver=SERVER))[0].write(lambda fields: None)
+    assert server.order == facts.reboot_script(OLD, RUN, plan_ending("kubelet.service", {"kube-apiserver": SERVER}, [])) != node.order
+
+
+def test_a_control_plane_that_ended_for_nothing_serves_again_before_its_node_is_uncordoned(node: Node) -> None:
+    node.refuses = True
+    made, _ = step(node, plan(node, kube_apiserver=SERVER))
+    with pytest.raises(Undone, match=r"did not reboot; it serves again: boot 00000000 .* API server and etcd well; uncordoned"):
+        made.write(lambda fields: None)
+    away = Node(node.clock)
+    away.refuses, away.control_plane = True, "etcd has no quorum"
+    made, _ = step(away, plan(away, kube_apiserver=SERVER))
+    with pytest.raises(RevertFailed, match=r"did not reboot; it may still be cordoned .*etcd has no quorum"):
+        made.write(lambda fields: None)
+    assert "uncordon" not in away.log and MARK in away.annotations
+
+
+def test_a_shutdown_that_ends_the_units_order_is_no_refusal(node: Node) -> None:
+    """The node still answers, and systemd has ended the unit like all others."""
+    node.refuses, node.state, node.stays_down = True, "stopping", True
+    how, why = outcome(node)
+    assert how == "failed" and "not back after 300 s" in why and "uncordon" not in node.log
 
 
 def test_a_failed_drain_leaves_the_node_as_it_was(node: Node) -> None:

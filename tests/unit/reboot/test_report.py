@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,5 +48,8 @@ def test_each_node_with_what_becomes_of_it_and_why(monkeypatch: pytest.MonkeyPat
 def test_the_only_api_server_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     one = candidate("cp1", control_plane=True, required=True)
     assert "the API is down" not in shown(monkeypatch, plan(one))
-    server = type(one)(**{**one.__dict__, "has_apiserver": True})
-    assert "the API is down while it reboots" in shown(monkeypatch, plan(server))
+    server = type(one)(**{**one.__dict__, "static": {"kube-apiserver": "kube-system_kube-apiserver-cp1"}})
+    text = shown(monkeypatch, plan(server))
+    assert "the API is down while it reboots" in text and "the API server while its etcd still runs" in text
+    text = shown(monkeypatch, plan(replace(server, facts=replace(server.facts, ends_pods=True))))
+    assert "its kubelet ends the pods itself" in text and "etcd still runs" not in text

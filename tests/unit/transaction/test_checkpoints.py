@@ -14,7 +14,7 @@ from roles.engine.transaction import change_script, report
 from roles.engine.transaction.model import Change
 from tests.unit.transaction.scratch import AFTER, BAD, BEFORE, MAIN, Scratch, in_private_mounts, mount
 from tests.unit.transaction.test_script import after as is_changed
-from tests.unit.transaction.test_script import is_over, reason, untouched
+from tests.unit.transaction.test_script import full, is_over, reason, untouched, walled, without_fill
 
 # The first line is the policy, to the stand-in.
 ORIGINAL = BEFORE + b'{"policyName":"none","entries":{"a":{"b":"0-1"}},"checksum":1}\n'
@@ -253,3 +253,37 @@ def test_shellcheck_finds_nothing(node: Scratch, paths: tuple[str, ...]) -> None
     change: Change = dataclasses.replace(node.change, checkpoints=paths)
     done = subprocess.run(["shellcheck", "-"], input=change_script.render(change), text=True, capture_output=True, check=False)
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("original", [ORIGINAL, None], ids=["taken", "there-is-none"])
+@pytest.mark.parametrize("name", ["home", ""], ids=["home", "all"])
+def test_a_disk_that_fills_up_when_the_kubelet_is_stopped(tmp_path: Path, url: str, name: str, original: bytes | None) -> None:
+    """The checkpoint is moved by renames, away and back; only its copy for people needs space. A full disk of the kubelet's own keeps the
+    new process from writing its checkpoint."""
+
+    def body(first: Scratch) -> None:
+        if name == "":
+            (first.root / "var").mkdir(exist_ok=True)
+        node = first.next("r2", AFTER)
+        (node.root / "var").mkdir(exist_ok=True)
+        if original is not None:
+            checkpoint(node).write_bytes(original)
+        node.change = dataclasses.replace(node.change, checkpoints=(str(checkpoint(node)),))
+        node.lay_down()
+        node.hook("stop", f'case $* in *.timer) ;; *) if mkdir "$S/once" 2>/dev/null; then {full(name)} fi ;; esac\n')
+        applied = node.verb("apply") == 0
+        assert "step: take" in node.log
+        assert applied == (name == "home"), node.log
+        if applied:
+            assert checkpoint(node).read_bytes() == AFTER
+            assert not list((node.here / "before").glob("checkpoint.*")), "half a copy"
+            assert node.verb("revert") == 0
+        without_fill(node)
+        if original is None and not applied:
+            # The old process could not create its own on the full disk: its revert is tried again.
+            assert node.verb("revert") == 0
+        is_over(node, "reverted")
+        (node.root / "var/.new").unlink(missing_ok=True)  # of the stand-in, which had no space for its checkpoint
+        as_it_was(node, original if original is not None else BEFORE)
+
+    walled(url, tmp_path, body, name)

@@ -1,0 +1,71 @@
+"""Compares the desired budgets with those of the cluster: one answer for the plan and for the checks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roles.disruption_budgets.fields import MAX, MIN, after_apply, changes, other_owners, values
+from roles.disruption_budgets.model import Budget
+from roles.engine.disruption import PDB, DisruptionObjects
+from roles.engine.object_changes import Object, ObjectPath, did_you_mean, label_selector, namespace_and_name
+
+
+@dataclass(frozen=True)
+class UnmetBudget:
+    """A budget that differs from the data. `fields`: those that differ, empty if `why` says it all."""
+
+    wanted: Budget
+    fields: tuple[str, ...] = ()
+    why: str = ""
+
+    def __str__(self) -> str:
+        differ = f"{', '.join(self.fields)} {'differs' if len(self.fields) == 1 else 'differ'}"
+        return f"{self.wanted.key}: {self.why or differ}"
+
+
+class NoSelector(Exception):
+    """Why a budget's workload gives it no selector, with the way out."""
+
+
+def unmet_budget(item: Budget, live: DisruptionObjects) -> UnmetBudget | None:
+    """How the budget differs from the data; None if it does not. `live`: budgets and workloads of its namespace."""
+    found = live.find(PDB, item.namespace, item.name)
+    if item.absent:
+        return None if found is None else UnmetBudget(item, why="exists, wanted absent")
+    if found is None:
+        return UnmetBudget(item, why="does not exist")
+    try:
+        differ = differences(item.manifest(selector_of(item, live)), found, other_limit(item, found))
+    except NoSelector as error:
+        return UnmetBudget(item, why=str(error))
+    return UnmetBudget(item, tuple(differ)) if differ else None
+
+
+def differences(manifest: Mapping[str, Any], found: Object, drops: ObjectPath | None) -> list[str]:
+    """The names of the fields that an apply of `manifest` changes. `drops`: a field of others that is removed before."""
+    after = {path: value for path, value in after_apply(manifest, found).items() if path != drops}
+    return [one.path[-1] for one in changes(found, after)]
+
+
+def other_limit(item: Budget, found: Object) -> ObjectPath | None:
+    """minAvailable or maxUnavailable, whichever the data does not have, if the budget has it and someone else owns it."""
+    path = MIN if item.max_unavailable is not None else MAX
+    return path if path in values(found) and other_owners(found, path) else None
+
+
+def selector_of(item: Budget, live: DisruptionObjects) -> Mapping[str, Any]:
+    """The selector of the budget, perhaps that of its workload. Raises NoSelector."""
+    if item.selector is not None:
+        return item.selector
+    kind, name = item.kind_and_name
+    found = live.find(kind, item.namespace, name)
+    if found is None:
+        there = [str(one["metadata"]["name"]) for one in live.of(kind) if namespace_and_name(one)[0] == item.namespace]
+        near = did_you_mean(name, there) or f"; that namespace has {', '.join(sorted(there)) or 'none'}"
+        raise NoSelector(f"{kind} {item.namespace}/{name} does not exist{near}")
+    selector: Mapping[str, Any] = (found.get("spec") or {}).get("selector") or {}
+    if label_selector(selector).matches_everything:
+        raise NoSelector(f"{kind} {item.namespace}/{name} has no selector; write one into the data")
+    return selector

@@ -1,0 +1,135 @@
+"""The cgroup driver: a kubelet and its container runtime must have the same one, or no pod starts. The rules are pure; two functions ask.
+
+daytwo changes the kubelet's side, if the runtime already runs with the wanted driver. The runtime's own setting stays the operator's: it
+"must be accompanied by removal of all pods" (k8s.io/cri-api, LinuxRuntimeConfiguration), and its restart is no part of a kubelet's change.
+The kubelet then ends the pods that a drain leaves, and creates them again (pkg/kubelet/kubelet.go, SyncPod): on a control-plane node the
+whole control plane at the same time, so such a node is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from roles.engine import control_plane
+from roles.engine.bridge import Remote, RemoteError, Timeout, sleep
+from roles.engine.harmless import one_line
+from roles.engine.kubelet import Kubelet, KubeletState, runtime
+from roles.engine.kubelet.drained import DRIVER
+from roles.engine.node_changes import ComponentPlan
+from roles.engine.proof import Proof, Survey
+from roles.engine.timeouts import patient
+from roles.engine.transaction import Refusal
+
+_MIRROR = "kubernetes.io/config.mirror"
+# For the last processes of pods that ended: the kubelet gives each its grace period.
+END_SECONDS = 60
+
+
+def ask(remote: Remote, kubelet: Kubelet, configuration: Mapping[str, Any]) -> runtime.Runtime:
+    """What the node's container runtime says of itself; without an answer, with the `problem`."""
+    try:
+        script = runtime.question(runtime.socket(kubelet, configuration))
+        answer = remote.run("sh -s", stdin=script, timeout=patient(runtime.SECONDS))
+    except (ValueError, RemoteError) as error:
+        return runtime.Runtime(problem=one_line(str(error)))
+    return runtime.parse(answer.stdout)
+
+
+def with_runtime(remote: Remote, state: KubeletState) -> KubeletState:
+    """The state with what its container runtime says."""
+    return replace(state, runtime=ask(remote, state.kubelet, state.configuration))
+
+
+def check(state: KubeletState, after: Mapping[str, Any]) -> None:
+    """Raises Refusal unless the runtime runs with the cgroup driver of the configuration `after`."""
+    wanted = str(after.get(DRIVER) or runtime.CGROUPFS)
+    if components := [*control_plane.look(state.kubelet).components, *_etcd(state)]:
+        raise Refusal(
+            state.host,
+            f"{DRIVER} {wanted}: the kubelet would end the control plane's pods ({', '.join(components)}) at the same time",
+            "by hand, one such node after the other: drain it, stop its kubelet, set the driver of runtime and kubelet, reboot it",
+        )
+    found = state.runtime
+    if found is None or found.problem:
+        problem = found.problem if found else "it was not asked"
+        raise Refusal(
+            state.host,
+            f"{DRIVER} {wanted}: it is not known which driver the container runtime has ({problem}); with another one no pod would start",
+            "make it answer (compare `crictl info` on the node), or change both by hand on a drained node, and reboot it",
+        )
+    if found.drivers != {wanted}:
+        raise Refusal(state.host, f"{DRIVER} {wanted}: {_disagreement(found, wanted)}", _way_out(state, found, wanted))
+
+
+def _etcd(state: KubeletState) -> list[str]:
+    """The static pods of etcd, which may be alone on a node."""
+    metadata = [pod.get("metadata") or {} for pod in state.pods]
+    names = [str(one.get("name")) for one in metadata if _MIRROR in (one.get("annotations") or {})]
+    return [one_line(name) for name in names if name.startswith("etcd")]
+
+
+def _disagreement(found: runtime.Runtime, wanted: str) -> str:
+    where = f"; set in {'; '.join(found.places)}" if found.places else ""
+    if found.reported:
+        return (
+            f"{found.name} has the driver {found.reported}, which it reports to the kubelet (CRI RuntimeConfig), and the kubelet ignores"
+            f" its own field{where}"
+        )
+    having = ", ".join(f"{handler} {driver}" for handler, driver in found.handlers.items())
+    return f"{found.name} runs with another driver ({having}), and while the kubelet had {wanted} no pod would start{where}"
+
+
+def _way_out(state: KubeletState, found: runtime.Runtime, wanted: str) -> str:
+    line = f'cgroup_manager = "{wanted}"'
+    if not found.name.startswith("cri-o"):
+        line = f"SystemdCgroup = {'true' if wanted == runtime.SYSTEMD else 'false'} for each handler that starts runc"
+    node = one_line(str((state.node.get("metadata") or {}).get("name") or state.kubelet.node_name))
+    return (
+        f"the runtime first: `deploys/drain.py --data nodes={node}`, set {line}, restart the runtime, run this again, and"
+        f" `deploys/uncordon.py --data nodes={node}`"
+    )
+
+
+def recheck(found: Survey, host: str, planned: ComponentPlan) -> str | None:
+    """Asks the runtime again right before a change. A text if the change must no longer begin."""
+    if not planned.recreates_pods or planned.state is None:
+        return None
+    try:
+        check(with_runtime(found.nodes[host].remote, planned.state), planned.settings)
+    except Refusal as refusal:
+        return str(refusal)
+    return None
+
+
+def proof(survey: Survey, host: str, planned: ComponentPlan) -> Proof | None:
+    """That the runtime still has the kubelet's driver, and that no process of a pod is left in the cgroups of the other one. None for a
+    change that has nothing to do with it."""
+    if not planned.recreates_pods or planned.state is None:
+        return None
+    remote, wanted = survey.nodes[host].remote, str(planned.settings.get(DRIVER) or runtime.CGROUPFS)
+    found = ask(remote, planned.state.kubelet, planned.state.configuration)
+    with Timeout(patient(END_SECONDS), False):
+        while not found.problem and _left(found, wanted):
+            sleep(2)
+            found = ask(remote, planned.state.kubelet, planned.state.configuration)
+    return judged(found, wanted)
+
+
+def judged(found: runtime.Runtime, wanted: str) -> Proof:
+    """The proof from the runtime's answer after the change."""
+    if found.problem:
+        return Proof("", (f"the container runtime's driver is not known now: {found.problem}",))
+    problems = []
+    if found.drivers != {wanted}:
+        problems.append(f"{found.name} has the cgroup driver {' and '.join(sorted(found.drivers))} now, not {wanted}")
+    if left := _left(found, wanted):
+        problems.append(f"processes of pods are still in the cgroups of the other driver ({left})")
+    inside = "processes of pods only" if found.processes.get(wanted) else "no process of a pod but"
+    return Proof(f"{found.name} has {wanted}, {inside} in {runtime.DIRECTORIES[wanted]}", tuple(problems))
+
+
+def _left(found: runtime.Runtime, wanted: str) -> str:
+    """The directories of other drivers that have processes."""
+    return ", ".join(runtime.DIRECTORIES[driver] for driver, count in found.processes.items() if driver != wanted and count)

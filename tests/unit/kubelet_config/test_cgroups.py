@@ -1,0 +1,137 @@
+"""The cgroup driver: changed where the container runtime already has it, and refused with the runtime's own setting everywhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from roles.engine.kubelet.runtime import Runtime
+from roles.engine.kubelet.state import KubeletState
+from roles.engine.node_changes import node_report
+from roles.engine.node_changes.node_plan import NodePlan
+from roles.engine.transaction.refusal import Refusal
+from roles.kubelet_config import carry_out, cgroups
+from roles.kubelet_config.carry_out import FieldsPlan, FieldsRequest
+from roles.kubelet_config.impact import allocatable_impact
+from roles.kubelet_config.model import DesiredFields
+from roles.kubelet_config.plan import settle
+from tests.unit.kubelet_config.test_carry_out import pod, state
+from tests.unit.kubelet_config.test_drained import drained
+from tests.unit.node import node
+from tests.unit.node.node import parse
+
+PLACE = "/etc/containerd/config.toml:14: SystemdCgroup = true"
+# containerd 1.7, which reports nothing; and containerd 2.
+OLD = Runtime("containerd 1.7.24", None, {"runc": "systemd"}, (PLACE,))
+NEW = Runtime("containerd 2.1.0", "systemd", {"runc": "systemd"}, (PLACE,))
+TO_SYSTEMD = {"cgroupDriver": "systemd"}
+
+
+def given(found: Runtime | None, running: str = "cgroupfs", config: str = "") -> KubeletState:
+    return replace(drained(state(config, cgroupDriver=running)), runtime=found)
+
+
+def plan(at: KubeletState, fields: dict[str, Any], *, may_drain: bool = False) -> NodePlan[FieldsPlan]:
+    request = FieldsRequest({}, partial(settle, DesiredFields(kubelet_config=fields)), allocatable_impact)
+    return carry_out.plan_node("r1", at, request, may_drain=may_drain)
+
+
+@pytest.mark.parametrize("found", [OLD, NEW], ids=["not-reported", "reported"])
+def test_the_kubelet_follows_a_runtime_that_has_the_driver(found: Runtime) -> None:
+    whole = plan(given(found), TO_SYSTEMD)
+    (made,) = whole.planned
+    assert made.change is not None and b"cgroupDriver: systemd" in (made.change.files[0].after or b"")
+    assert made.recreates_pods and made.change.checkpoints == () and made.settings == TO_SYSTEMD
+    assert made.needs_drain == (
+        "cgroupDriver: the kubelet ends every pod that still runs, and creates it again in the cgroups of the new driver",
+    )
+    assert any("ended and created again in place" in warning for warning in whole.warnings)
+    lines = "\n".join(node_report._description(made.change, 1, recreates_pods=made.recreates_pods))
+    assert "the pods that are left are ended and created again" in lines and "pods keep running" not in lines
+
+
+def test_it_needs_a_drained_node() -> None:
+    with pytest.raises(Refusal, match="it is not cordoned and 2 pods run there"):
+        plan(replace(state(cgroupDriver="cgroupfs"), runtime=OLD), TO_SYSTEMD)
+    (made,) = plan(replace(state(cgroupDriver="cgroupfs"), runtime=OLD), TO_SYSTEMD, may_drain=True).planned
+    assert made.needs_drain
+
+
+MIXED = replace(OLD, handlers={"runc": "systemd", "nvidia": "cgroupfs"})
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (OLD, "containerd 1.7.24 runs with another driver (runc systemd), and while the kubelet had cgroupfs no pod would start"),
+        (NEW, "has the driver systemd, which it reports to the kubelet (CRI RuntimeConfig), and the kubelet ignores its own field"),
+        (MIXED, "(runc systemd, nvidia cgroupfs)"),
+        (
+            Runtime(problem="the node has no curl to ask it with"),
+            "it is not known which driver the container runtime has (the node has no curl",
+        ),
+        (None, "it was not asked"),
+    ],
+    ids=["not-reported", "reported", "mixed", "unknown", "not-asked"],
+)
+def test_a_runtime_with_another_driver_is_refused_with_its_file_line_and_value(found: Runtime | None, words: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        plan(given(found, "systemd"), {"cgroupDriver": "cgroupfs"})
+    text = str(refused.value)
+    assert "n1: cgroupDriver cgroupfs: " in text and words in text
+    if found is not None and not found.problem:
+        assert f"; set in {PLACE}" in text
+        assert "deploys/drain.py --data nodes=n1`, set SystemdCgroup = false for each handler" in text and "deploys/uncordon.py" in text
+
+
+def test_absent_means_the_default_of_the_field() -> None:
+    with pytest.raises(Refusal, match="cgroupDriver cgroupfs: containerd"):
+        plan(given(OLD, "systemd", "cgroupDriver: systemd\n"), {"cgroupDriver": "absent"})
+
+
+def test_the_setting_of_cri_o_is_named_by_its_name() -> None:
+    found = Runtime("cri-o 1.33.0", "systemd", {}, ('/etc/crio/crio.conf:3: cgroup_manager = "systemd"',))
+    with pytest.raises(Refusal, match='set cgroup_manager = "cgroupfs", restart the runtime'):
+        plan(given(found, "systemd"), {"cgroupDriver": "cgroupfs"})
+
+
+def test_a_value_that_is_in_effect_needs_neither_runtime_nor_drain() -> None:
+    """A kubelet that has taken the driver from its runtime shows it, whatever its file says."""
+    (made,) = plan(replace(state("cgroupDriver: cgroupfs\n", cgroupDriver="systemd"), runtime=None), TO_SYSTEMD).planned
+    assert made.change is not None and not made.needs_drain and not made.recreates_pods
+    (made,) = plan(state("cgroupDriver: systemd\n", cgroupDriver="systemd"), TO_SYSTEMD).planned
+    assert made.change is None
+
+
+def test_a_file_that_the_runtime_beats_is_not_blamed_on_a_missing_restart() -> None:
+    with pytest.raises(Refusal, match="reports to the kubelet"):
+        plan(given(NEW, "systemd", "cgroupDriver: cgroupfs\n"), {"cgroupDriver": "cgroupfs"})
+    with pytest.raises(Refusal, match="not restarted since: drain the node first, then `systemctl restart"):
+        plan(given(NEW, "cgroupfs", "cgroupDriver: systemd\n"), TO_SYSTEMD)
+
+
+def test_a_control_plane_node_is_refused() -> None:
+    manifests = {"kube-apiserver.yaml": node.manifest("kube-apiserver")}
+    seen = parse("n1", node.answer(manifests=manifests, components={"kube-apiserver": ["kube-apiserver"]}))
+    at = given(OLD)
+    with pytest.raises(Refusal, match=r"would end the control plane's pods \(.*kube-apiserver.*\) at the same time"):
+        cgroups.check(replace(at, kubelet=replace(at.kubelet, seen=seen)), TO_SYSTEMD)
+    etcd = pod("etcd-n1")
+    cgroups.check(replace(at, pods=[etcd]), TO_SYSTEMD)
+    etcd["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    with pytest.raises(Refusal, match=r"pods \(etcd-n1\) at the same time"):
+        cgroups.check(replace(at, pods=[etcd]), TO_SYSTEMD)
+
+
+def test_the_proof_is_the_runtimes_answer_and_where_the_pods_are() -> None:
+    good = replace(OLD, processes={"systemd": 12, "cgroupfs": 0})
+    assert cgroups.judged(good, "systemd") == cgroups.Proof("containerd 1.7.24 has systemd, processes of pods only in kubepods.slice")
+    assert cgroups.judged(OLD, "systemd").how.endswith("no process of a pod but in kubepods.slice")
+    (left,) = cgroups.judged(replace(good, processes={"systemd": 12, "cgroupfs": 1}), "systemd").problems
+    assert left == "processes of pods are still in the cgroups of the other driver (kubepods)"
+    (other,) = cgroups.judged(good, "cgroupfs").problems[:1]
+    assert other == "containerd 1.7.24 has the cgroup driver systemd now, not cgroupfs"
+    assert "not known now: x" in cgroups.judged(Runtime(problem="x"), "systemd").problems[0]
