@@ -45,9 +45,9 @@ class WorkloadChange:
 
     def carry_out(self, begin: Callable[[Fields], None]) -> str:
         """Raises Undone if everything is as before, and RevertFailed."""
-        begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         # What happens between the resize and the first look must count too; but not restarts that the resize itself needs.
         before = None if self.resize.restarts or not self.soak else self._first()
+        begin([*self.resize.fields(), *(target_field(one) for one in self.targets)])
         proof = self.resize.resize()
         try:
             for target in self.targets:
