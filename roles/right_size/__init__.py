@@ -19,12 +19,12 @@ from roles.engine.rollout import Options, Turns, deploying, one
 from roles.engine.rollout.options import read_options
 from roles.right_size import apply_deploy, page, prometheus, report
 from roles.right_size.apply_deploy import undo
-from roles.right_size.collect import collect
 from roles.right_size.collected import Collected
 from roles.right_size.judged import Judged
 from roles.right_size.judging import grouped, judge_all, with_reads
 from roles.right_size.model import RightSizeOptions
 from roles.right_size.prometheus import PrometheusError
+from roles.right_size.reading import collect
 from roles.right_size.samples import History, Span
 from roles.right_size.store import Store, StoreError
 from roles.right_size.workloads import Workload

@@ -28,10 +28,10 @@ from roles.pod_resize import PodStep, Resizer, WorkloadResize, resources_text
 from roles.right_size import applying
 from roles.right_size.apply_run import ACTION, WayBack, WorkloadChange, metrics_of, recorded_targets
 from roles.right_size.applying import TargetChange, Wanted
-from roles.right_size.collect import look_at
 from roles.right_size.collected import Collected
 from roles.right_size.judged import Judged
 from roles.right_size.model import RightSizeOptions
+from roles.right_size.reading import look_at
 
 #: The name in the records of runs that this package undoes.
 CAPABILITY = "right_size"

@@ -73,7 +73,7 @@ def judge(
     cpu, memory = advise(found, present, min_span)
     wasted_cpu = _wasted(present.requests.cpu, cpu) * len(now)
     wasted_memory = _wasted(present.requests.memory, memory) * len(now)
-    dangers = tuple(_dangers(found, present, cpu, memory))
+    dangers = tuple(_dangers(found, present, cpu, memory, evicted=not all(one.critical for one in now)))
     return Judged(
         workload,
         container,
@@ -106,7 +106,8 @@ def _wasted(request: int | None, advice: Advice) -> int:
     return request - advice.target
 
 
-def _dangers(found: Evidence, now: Present, cpu: Advice, memory: Advice) -> Iterator[str]:
+def _dangers(found: Evidence, now: Present, cpu: Advice, memory: Advice, *, evicted: bool) -> Iterator[str]:
+    """`evicted`: its pods can be evicted for lack of memory."""
     if memory.pattern == "OOM-killed" and memory.decision != "keep":
         yield f"the kernel killed it for its memory, {found.kills} times" if found.kills > 1 else "the kernel killed it for its memory"
     if memory.decision == "fix":
@@ -118,9 +119,9 @@ def _dangers(found: Evidence, now: Present, cpu: Advice, memory: Advice) -> Iter
     if found.throttled is not None and found.throttled >= THROTTLED and now.limits.cpu:
         yield f"its CPU limit stopped it in {found.throttled:.0%} of the periods"
     request = now.requests.memory
-    if memory.low is not None and request is None:
+    if evicted and memory.low is not None and request is None:
         yield "it requests no memory: it is among the first to be evicted"
-    elif memory.low is not None and request is not None and memory.low > request:
+    elif evicted and memory.low is not None and request is not None and memory.low > request:
         yield f"it uses {memory_text(memory.low)} of memory and requests {memory_text(request)}: it is among the first to be evicted"
     if found.cpu_median is not None and now.requests.cpu is not None and cpu.pattern != "unknown" and found.cpu_median > now.requests.cpu:
         yield f"it uses {cpu_text(round(found.cpu_median))} of CPU and requests {cpu_text(now.requests.cpu)}: on a full node it gets less"

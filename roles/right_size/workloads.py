@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from roles.engine.kubelet import parse_quantity
 from roles.engine.object_changes import Object, is_ending, is_over
-from roles.engine.placement import is_static
+from roles.engine.placement import is_critical, is_static
 from roles.right_size.samples import Kill
 
 _ID = re.compile(r"[0-9a-f]{64}\Z")
@@ -44,7 +44,8 @@ class Amounts:
 @dataclass(frozen=True)
 class ContainerNow:
     """One container of one pod as it is now. `id` is that of the running container, "" if it does not run; `started` in seconds since the
-    epoch. `kills`: the ends of its last lives that the pod's status has. `sidecar`: an init container that keeps running."""
+    epoch. `kills`: the ends of its last lives that the pod's status has. `sidecar`: an init container that keeps running. `critical`: its
+    pod is never evicted for lack of memory."""
 
     workload: Workload
     pod: str
@@ -60,6 +61,7 @@ class ContainerNow:
     kills: tuple[Kill, ...] = ()
     sidecar: bool = False
     guaranteed: bool = False
+    critical: bool = False
 
 
 def containers(pods: Iterable[Object], between: Mapping[str, Collection[Object]]) -> list[ContainerNow]:
@@ -113,6 +115,7 @@ def _of_pod(pod: Object, owners: Mapping[str, Object]) -> Iterator[ContainerNow]
             kills=tuple(_kills(state, limits.memory)),
             sidecar=one in sidecars,
             guaranteed=status.get("qosClass") == "Guaranteed",
+            critical=is_critical(pod),
         )
 
 

@@ -59,6 +59,8 @@ def test_what_evicts_and_what_starves_is_named() -> None:
     assert "uses 100Mi of memory and requests 50Mi" in text and "uses 100m of CPU and requests 20m" in text
     [one] = judged((container("a", None, None), reads(60, 5)))
     assert "it requests no memory" in one.dangers[0]
+    [one] = judged((container("a", None, None, critical=True), reads(60, 5)))
+    assert not one.dangers, "critical pods are never evicted for memory"
 
 
 def test_the_table_and_its_reasons() -> None:
