@@ -1,6 +1,6 @@
 """What all lives of one container of a workload say together: its CPU rates, its memory, its trend, its kills. Pure.
 
-A leak is looked for in each life by itself. The life is cut into PARTS of the same length, and the least memory of each part must be above
+A leak is looked for in each life by itself. Its reads are cut into PARTS of as many reads, and the least memory of each part must be above
 that of the part before: a garbage collector's saw teeth do not hide a leak, and a start that levels off is none.
 """
 
@@ -37,6 +37,7 @@ class Evidence:
     `cpu_highest` of the worst one (`cpu_worst`, a pod). `fine`: the number of rates over at most a minute.
     Memory: `memory_seconds` also count the time before the first read, since the kernel's peak does; `memory_p95` and `memory_highest` are
     reads of the working set, `peak` the kernel's peak without the page cache that can be reclaimed, `kernel_peak` as the kernel has it.
+    `trend`: a leak; `rising`: it may be one, and more reads will tell. Both are of the newest image only.
     `throttled`: the share of the CPU limit's periods in which it stopped the container. `kills`: OOM kills, `kill_limit` the highest limit
     at which one happened, `kill_lived` the longest life that ended so.
     """
@@ -64,6 +65,7 @@ class Evidence:
     kernel_peak: int | None = None
     memory_worst: str = ""
     trend: Trend | None = None
+    rising: bool = False
     kills: int = 0
     kill_limit: int | None = None
     kill_lived: float | None = None
@@ -78,7 +80,8 @@ def evidence(history: History) -> Evidence:
     limits = [kill.limit for kill in history.kills if kill.limit is not None]
     lived = [kill.lived for kill in history.kills if kill.lived is not None]
     memory, memory_worst = _memory(spans)
-    trends = [found for span in spans if (found := trend(span.points, span.started))]
+    present = _of_newest_image(spans)
+    trends = [found for span in present if (found := trend(span.points, span.started))]
     return Evidence(
         cpu_seconds=union_seconds((span.first, span.last.at) for span in spans if span.reads > 1),
         memory_seconds=union_seconds((span.started if span.last.peak is not None else span.first, span.last.at) for span in spans),
@@ -94,6 +97,7 @@ def evidence(history: History) -> Evidence:
         **memory,
         memory_worst=memory_worst,
         trend=max(trends, key=lambda one: one.seconds, default=None),
+        rising=any(rises(span.points) for span in present),
         kills=kills,
         kill_limit=max(limits, default=None),
         kill_lived=max(lived, default=None),
@@ -159,22 +163,32 @@ def trend(points: Sequence[Point], started: float) -> Trend | None:
     """The growth of memory in one life; None if it did not rise in every part of it, or if there are too few reads to say."""
     if len(points) < LEAST_POINTS:
         return None
-    begun, ended = points[0].at, points[-1].at
-    length = (ended - begun) / PARTS
-    if length <= 0:
+    size = len(points) / PARTS
+    lowest = [min(points[round(n * size) : round((n + 1) * size)], key=lambda point: point.least) for n in range(PARTS)]
+    growth, seconds = lowest[-1].least - lowest[0].least, lowest[-1].at - lowest[0].at
+    if any(after.least <= before.least for before, after in pairwise(lowest)) or growth < _GROWTH * lowest[-1].least or seconds <= 0:
         return None
-    parts: list[list[int]] = [[] for _ in range(PARTS)]
-    for point in points:
-        parts[min(PARTS - 1, int((point.at - begun) / length))].append(point.least)
-    if not all(parts):
+    # Runs may be hours apart: what counts is the rate, not the step.
+    last = (lowest[-1].least - lowest[-2].least) / max(lowest[-1].at - lowest[-2].at, 1e-9)
+    if last < _STILL * growth / seconds:
         return None
-    least = [min(part) for part in parts]
-    steps = [after - before for before, after in pairwise(least)]
-    growth = least[-1] - least[0]
-    if min(steps) <= 0 or growth < _GROWTH * least[-1] or steps[-1] < _STILL * growth / len(steps):
-        return None
-    # From the middle of the first part to that of the last.
-    return Trend(growth / (length * (PARTS - 1)), ended - begun, ended - started)
+    return Trend(growth / seconds, points[-1].at - points[0].at, points[-1].at - started)
+
+
+def rises(points: Sequence[Point]) -> bool:
+    """Memory was never as low in the last third of the reads as it was at most in the first: it may be a leak."""
+    if len(points) < LEAST_POINTS:
+        return False
+    third = len(points) // 3
+    before, after = max(point.most for point in points[:third]), min(point.least for point in points[-third:])
+    return after - before >= _GROWTH * after
+
+
+def _of_newest_image(spans: Sequence[Span]) -> list[Span]:
+    """The lives that say whether it leaks now: an older image may have had a leak that the present one has not."""
+    known = [span for span in spans if span.image]
+    newest = max(known, key=lambda span: span.last.at).image if known else ""
+    return [span for span in spans if span.image in ("", newest)]
 
 
 def _share(counts: Iterable[tuple[int | None, int | None]]) -> float | None:

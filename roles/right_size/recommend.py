@@ -16,7 +16,7 @@ from roles.right_size.evidence import LEAST_POINTS, LEAST_RATES, Evidence
 from roles.right_size.quantities import cpu_text, memory_text, rate_text, round_cpu, round_memory, span_text
 from roles.right_size.workloads import Amounts
 
-Pattern = Literal["OOM-killed", "leaking", "spiky", "steady", "unknown"]
+Pattern = Literal["OOM-killed", "leaking", "rising", "spiky", "steady", "unknown"]
 Decision = Literal["raise", "lower", "keep", "wait", "fix", "unknown"]
 
 MARGIN = 1.10
@@ -103,6 +103,8 @@ def memory_pattern(found: Evidence) -> Pattern:
         return "leaking"
     if found.points < LEAST_POINTS or found.memory_median is None or found.memory_highest is None:
         return "unknown"
+    if found.rising:
+        return "rising"
     highest = max(found.memory_highest, found.peak or 0)
     spike = highest >= SPIKE * found.memory_median and highest - found.memory_median >= _SPIKE_MEMORY
     return "spiky" if spike else "steady"
@@ -124,6 +126,10 @@ def _memory(found: Evidence, now: Present, min_span: float) -> Advice:
     if now.guaranteed and limit is not None:
         request = limit
     why = f"it used at most {memory_text(seen)}" + (", by the kernel's peak" if found.peak == seen else "")
+    if pattern == "rising":
+        why = f"it uses more than it did at first, and may leak: more runs will tell; {why}"
+        request = max(request, has or 0)
+        limit = None if limit is None else max(limit, most or 0)
     return _decided("memory", pattern, why, (found.memory_p95, seen), (has, most), (request, limit), found.memory_seconds, min_span)
 
 

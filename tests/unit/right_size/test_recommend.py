@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from roles.right_size.evidence import Evidence, evidence, trend
 from roles.right_size.recommend import Advice, Present, advise, cpu_pattern, memory_pattern
-from roles.right_size.samples import History, Kill, Point
+from roles.right_size.samples import History, Kill, Point, added
 from roles.right_size.workloads import Amounts
 from tests.unit.right_size.world import DAY, ID, MI, OTHER, START, history, life, noise, reads
 
@@ -84,6 +85,52 @@ def test_a_leak_is_never_called_steady(share: float, teeth: int) -> None:
     assert "fix the program" in advice.why and "a start can look like this" not in advice.why
     rising = evidence(found).trend
     assert rising is not None and rising.rate == pytest.approx(MI / 60, rel=0.2)
+
+
+def cron(*runs: float, memory: Callable[[float], float]) -> History:
+    """Runs of a minute each, that begin so many seconds after the container's start."""
+    found = History()
+    for begun in runs:
+        every = reads(60, 5, memory=lambda at, begun=begun: memory(begun + at), begun=START + begun, age=begun)  # type: ignore[misc]
+        found = added(found, [life(every)], [], START + begun + 60)
+    return found
+
+
+@pytest.mark.parametrize("minutes", [10, 20, 60, 24 * 60])
+@pytest.mark.parametrize("share", [0.0, 0.002, 0.01])
+def test_a_leak_between_short_runs_is_never_called_steady(minutes: int, share: float) -> None:
+    """Each run alone sees nothing of it."""
+
+    def memory(at: float) -> float:
+        return noise((100 + 20 * at / 60 / minutes) * MI, share)(at)
+
+    for count in range(2, 12):
+        found = evidence(cron(*(number * minutes * 60.0 for number in range(count)), memory=memory))
+        assert memory_pattern(found) in ("leaking", "rising"), f"after {count} runs"
+        advice = advise(found, now(None, 4000 * MI), 0)[1]
+        assert advice.request == 4000 * MI and advice.decision in ("keep", "fix")
+    assert memory_pattern(found) == "leaking" or share, "without noise it is certain"
+
+
+def test_what_rises_is_raised() -> None:
+    found = evidence(cron(0.0, 3600.0, memory=lambda at: (100 if at < 1800 else 140) * MI))
+    advice = advise(found, now(None, 64 * MI), WEEK)[1]
+    assert (advice.pattern, advice.decision) == ("rising", "raise") and "may leak" in advice.why
+    assert advice.request is not None and advice.request >= 140 * MI
+
+
+def test_short_runs_over_days_of_a_steady_one_are_steady() -> None:
+    found = evidence(cron(*(number * 3600.0 for number in range(30)), memory=noise(100 * MI, 0.01)))
+    assert memory_pattern(found) == "steady"
+
+
+def test_a_leak_of_an_older_image_is_over() -> None:
+    leaking = life(reads(600, 5, memory=lambda at: (20 + at) * MI), OTHER, image="v1")
+    assert memory_pattern(evidence(history(leaking))) == "leaking"
+    fixed = life(reads(600, 5, begun=START + 900), image="v2")
+    assert evidence(history(leaking, fixed)).trend is None
+    again = life(reads(600, 5, begun=START + 900, memory=lambda at: (20 + at) * MI), image="v1")
+    assert evidence(history(leaking, again)).trend is not None
 
 
 def test_a_start_that_levels_off_is_no_leak() -> None:
