@@ -41,7 +41,9 @@ def notes(state: KubeletState, before: Mapping[str, Any], after: Mapping[str, An
     """Warnings about a change of these fields; none if it changes neither. Raises Refusal for one without any effect."""
     if all(in_effect(lookup(after, name), lookup(before, name)) for name in (FAIL, SWAP)):
         return []
-    if limited_swap(after) and not limited_swap(before) and state.kubelet.seen.swap_limits is False:
+    seen = state.kubelet.seen
+    # With cgroup v1 the kubelet would not even start, which `check` refuses.
+    if limited_swap(after) and not limited_swap(before) and seen.cgroup2 is not False and seen.swap_limits is False:
         raise Refusal(
             state.host,
             f"{SWAP} LimitedSwap: the kernel has no limits of swap for cgroups (no memory.swap.max), and a kubelet does the same as with"

@@ -68,6 +68,7 @@ def a_pod_that_a_drain_leaves(lab: Lab) -> Iterator[None]:
     operator.forget(lab)
 
 
+@pytest.mark.slow
 def test_the_kubelet_follows_its_runtime_there_and_back(lab: Lab) -> None:
     before, files = configz(lab), operator.files(lab, NODE)
     assert before["cgroupDriver"] == "systemd", before
@@ -103,10 +104,12 @@ def test_the_kubelet_follows_its_runtime_there_and_back(lab: Lab) -> None:
     refused = pyinfra("rollback", "-y", *data(run=run.group(1)))
     assert refused.code == 1 and "cgroupDriver systemd: containerd" in " ".join(refused.all.split()), refused.all
     runtime_has(lab, True)
+    # The kubelet keeps a pod whose empty cgroup of that driver is still there, and the node would revert: it must be another pod.
+    lab.kubectl("delete", "pod", "-l", f"app={NAME}", "--now")
     undone = pyinfra("rollback", "-y", *data(run=run.group(1)))
-    assert undone.code == 0 and "has systemd, processes of pods only in kubepods.slice" in undone.out, undone.all
+    assert undone.code == 0 and re.search(r"containerd \S+ has systemd, ", undone.out), undone.all
     assert configz(lab) == before and operator.files(lab, NODE) == files
-    wait_for(lambda: "/kubepods.slice/" in container(lab)[1], "the pod in the old driver's cgroups")
+    wait_for(lambda: pod(lab) and "/kubepods.slice/" in container(lab)[1], "the pod in the old driver's cgroups")
 
 
 def test_limited_swap_is_refused_where_the_kubelet_would_not_start(lab: Lab) -> None:

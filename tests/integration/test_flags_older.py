@@ -42,7 +42,7 @@ def test_flags_and_files_there_and_in_both_forms_of_kubeadm(lab: Lab, before: Be
     assert told.code == 0, told.all
     row = re.search(rf"^cp1 +{API} +--event-ttl +absent +2h +confirmed .*$", told.out, re.MULTILINE)
     assert row and f"{AUDIT} in its container; it tells no more" in row.group(), told.out
-    assert f"{CONFIG} in its container" in told.out and "LeastAllocated -> MostAllocated" in told.out
+    assert f"{CONFIG} in its container" in told.out and "LeastAllocated -> MostAllocated" in told.out, told.out
     assert {f"--{name}={value}" for name, value in AUDITED.items()} <= set(stories.argv(lab, API))
     assert f"--config={CONFIG}" in stories.argv(lab, SCHEDULER)
     assert stories.attributes(lab) == {AUDIT: stories.THEIRS, CONFIG: "440 65534:7"}

@@ -33,8 +33,8 @@ KEPT = "/root/kubelet-arguments"
 # Two scenarios for each worker. Each changes something else: what it changes besides requests, room and labels.
 SEEDS = {"w1": {1: "taint", 2: "sysctl"}, "w2": {3: "topology", 4: "pressure"}}
 SYSCTL = "net.core.somaxconn"
-# More than the node ever has available, and a grace period that is not over before the test: a condition, and no eviction.
-PRESSED = "--eviction-soft=memory.available<99% --eviction-soft-grace-period=memory.available=1h"
+# More than any node has, and a grace period that is not over before the test: a condition, and no eviction.
+PRESSED = "--eviction-soft=memory.available<100Ti --eviction-soft-grace-period=memory.available=1h"
 CHECKPOINT = "/var/lib/kubelet/cpu_manager_state"
 
 

@@ -109,9 +109,11 @@ def written(name: str, values: FlagValues) -> str:
 
 
 def changed_fields(before: Any, after: Any, path: str = "") -> list[str]:
-    """The fields that differ between two configurations, as `A.B: 1 -> 2`. Items of a list that have names are compared by them."""
-    if isinstance(before, list) and isinstance(after, list) and _named(before) and _named(after):
-        before, after = ({item["name"]: item for item in items} for items in (before, after))
+    """The fields that differ between two configurations, as `A.B: 1 -> 2`. Items of a list that have names are compared by them; an older
+    scheduler (1.32) writes the names of fields as Go has them."""
+    if isinstance(before, list) and isinstance(after, list):
+        for key in (key for key in ("name", "Name") if _named(before, key) and _named(after, key)):
+            return changed_fields({item[key]: item for item in before}, {item[key]: item for item in after}, path)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         names = dict.fromkeys([*before, *after])
         return [line for name in names for line in changed_fields(before.get(name), after.get(name), f"{path}.{name}" if path else name)]
@@ -123,8 +125,8 @@ def changed_fields(before: Any, after: Any, path: str = "") -> list[str]:
     return [f"{path}: {shown(before)} -> {shown(after)}"]
 
 
-def _named(items: Sequence[Any]) -> bool:
-    return bool(items) and all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
+def _named(items: Sequence[Any], key: str) -> bool:
+    return bool(items) and all(isinstance(item, Mapping) and isinstance(item.get(key), str) for item in items)
 
 
 def _text(value: bool | None) -> str:

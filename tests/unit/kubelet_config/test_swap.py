@@ -88,6 +88,9 @@ def test_a_kernel_without_limits_of_swap_would_ignore_it() -> None:
         Refusal, match=r"no memory\.swap\.max\), and a kubelet does the same as with NoSwap then; boot the node with swapaccount=1"
     ):
         plan(drained(given(1, limits=False)), LIMITED)
+    # With cgroup v1 there is none either, and the rule is another one.
+    with pytest.raises(Refusal, match="the node has cgroup v1"):
+        plan(drained(given(1, cgroup2=False, limits=False)), LIMITED)
     # What is set already is no reason to refuse other changes.
     assert plan(given(1, limits=False, **LIMITED), {"maxPods": 50}).planned[0].change is not None
 

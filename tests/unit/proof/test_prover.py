@@ -13,7 +13,7 @@ from roles.engine.api.read import ContainerStatus, PodStatus
 from roles.engine.control_plane import COMPONENTS
 from roles.engine.proof import prover as prover_module
 from roles.engine.proof.cluster import Cluster, evictions, flag_values
-from roles.engine.proof.effective import unmet_fields
+from roles.engine.proof.effective import changed_fields, unmet_fields
 from roles.engine.proof.prover import Proof, Prover, RequiredProof
 from roles.engine.transaction.report import Status
 from tests.unit.node import node
@@ -171,6 +171,12 @@ def test_flags_are_proven_in_the_arguments_and_files_in_the_container() -> None:
     assert f"in its /flagz config is {PATH}; in its /configz c.profiles.a.score: 1 -> 2" in found.how
     assert "gates in /metrics" not in found.how
     assert "it tells no more" in prove_flags(Scheduler()).how
+
+
+def test_fields_of_an_older_scheduler_have_their_names_in_go() -> None:
+    before = {"PluginConfig": [{"Name": "a", "Args": {"Type": "LeastAllocated"}}, {"Name": "b", "Args": {}}]}
+    after = {"PluginConfig": [{"Name": "b", "Args": {}}, {"Name": "a", "Args": {"Type": "MostAllocated"}}]}
+    assert changed_fields(before, after) == ["PluginConfig.a.Args.Type: LeastAllocated -> MostAllocated"]
 
 
 def test_another_argument_or_file_is_not_proven() -> None:
