@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -105,6 +106,12 @@ def test_the_kernel_where_ssh_reaches_and_the_kubelet_elsewhere(world: World) ->
     assert far.reads[0].source == "kubelet w9" and far.reads[0].memory == 7 and near.reads[0].source == "kernel b1"
     assert found.cluster == "c" and {one.workload for one in found.containers} == {WEB}
     assert any("w9: not read over SSH" in note for note in found.notes) and not found.problems
+
+
+def test_the_kubelets_read_of_the_life_before_does_not_count(world: World) -> None:
+    started = {"running": {"startedAt": datetime.fromtimestamp(START + 1015, UTC).isoformat()}}
+    world.pods[1]["status"]["containerStatuses"][0]["state"] = started
+    assert len(world.collect().seen[OTHER].reads) == 2, "of four: the others are older than the container"
 
 
 def test_a_container_that_was_restarted_has_two_lives(world: World) -> None:

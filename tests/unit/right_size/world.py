@@ -26,8 +26,9 @@ def reads(
     **more: Any,
 ) -> list[Read]:
     """What is read of a container that uses cpu(t) thousandths of a core and memory(t) bytes, t seconds after `begun`. The counter adds up
-    in steps of a second, so that what happens between two reads counts."""
+    in steps of a second (of many reads that are far apart: longer ones), so that what happens between two reads counts."""
     found, counter, at, highest = [], 0.0, 0.0, 0.0
+    width = max(1.0, every / 600)
     while at <= seconds:
         highest = max(highest, memory(at))
         found.append(
@@ -36,9 +37,9 @@ def reads(
         )  # fmt: skip
         step = 0.0
         while step < every:
-            counter += cpu(at + step) / 1000 * min(1.0, every - step)
+            counter += cpu(at + step) / 1000 * min(width, every - step)
             highest = max(highest, memory(at + step))
-            step += 1.0
+            step += width
         at += every
     return found
 
