@@ -14,7 +14,7 @@ import pytest
 from tests.integration.operator import Outcome, Started, data, pyinfra, wait_for
 from tests.lab import Lab, loadserver
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 MI = 2**20
 NAMESPACE = "t-size"
